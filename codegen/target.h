@@ -1,0 +1,32 @@
+/* The machines that kernels are made for: one row of targets.def each. */
+#ifndef SINTER_CODEGEN_TARGET_H
+#define SINTER_CODEGEN_TARGET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ir/region.h"
+
+typedef struct Target {
+    const char *name;        /* "sm_90a" */
+    int sm;                  /* 80, 86, 89, 90, 100, ... */
+    const char *ptx_version; /* the lowest that has everything used: "8.0" */
+    const char *llvm_cpu;    /* NULL: LLVM 19 does not know it */
+    const char *llvm_features;
+    int sm_count;            /* of the usual part; the runtime replaces it by the device's */
+    int smem_per_block;      /* bytes, opt-in maximum */
+    int smem_per_sm;
+    int registers_per_sm;
+    int max_threads_per_sm;
+    int64_t l2_bytes;
+    double memory_bytes_per_second, tensor_flops /* bf16 dense */, fma_flops /* f32 */;
+    bool has_mma_bf16, has_mma_fp8, has_wgmma, has_tma, has_cluster;
+} Target;
+
+const Target *target_find(const char *name); /* NULL where there is none */
+const Target *target_at(int i);              /* NULL past the end */
+/* The best row for a device of this compute capability: sm_90a for 9.0; for newer devices the newest row that runs there. */
+const Target *target_for_device(int major, int minor);
+FuseLimits target_fuse_limits(const Target *target);
+
+#endif

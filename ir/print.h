@@ -1,0 +1,18 @@
+/* The canonical text of a graph, which the front end parses back to an equal graph, and its BLAKE3 hash.
+ *
+ * Canonical: one statement a Value in topological order; primitives by the names of ops.def; dims as dim_print() writes them; names
+ * kept where the source gave one, else v0, v1, ... The hash leaves out names of intermediates, spans, hints that do not change
+ * kernels, and checks. */
+#ifndef SINTER_IR_PRINT_H
+#define SINTER_IR_PRINT_H
+
+#include "ir/graph.h"
+
+enum { GRAPH_HASH_BYTES = 32 };
+
+void graph_print(Text *out, const Graph *graph);
+/* One line, as graph_print() writes it, without indentation and newline: for comments in generated code and for explain. */
+void value_print(Text *out, const Graph *graph, const Value *value);
+void graph_hash(const Graph *graph, uint8_t hash[GRAPH_HASH_BYTES]);
+
+#endif

@@ -1,0 +1,82 @@
+/* Regions: the graph cut into kernels.
+ *
+ * A region is a connected part of the graph that one kernel computes: prologue, at most one kind of core, epilogue. Values inside a
+ * region live in registers and shared memory; a Value that another region or the caller needs is an output and goes to memory, with
+ * its own dtype, packed row-major (or with the strides of the graph's output). A cheap Value may be computed in several regions.
+ *
+ * Fusion (passes/fuse.c) builds regions; codegen/ turns each into one kernel; runtime/ launches them in order. */
+#ifndef SINTER_IR_REGION_H
+#define SINTER_IR_REGION_H
+
+#include "ir/graph.h"
+#include "ir/schedule.h"
+
+typedef enum TemplateKind {
+    TEMPLATE_POINTWISE, /* outputs share one iteration space; movement folded into coordinates; any Value can be computed so */
+    TEMPLATE_ROWS,      /* reductions over the innermost axes of a space, results applied along the row again */
+    TEMPLATE_COLUMNS,   /* reductions over leading axes, the innermost axis kept */
+    TEMPLATE_TRANSPOSE, /* pointwise whose reads and writes are contiguous along different axes, through a shared tile */
+    TEMPLATE_MATMUL,    /* one matmul, or two that share their first operand (SwiGLU), prologue and epilogue around it */
+    TEMPLATE_COUNT
+} TemplateKind;
+
+typedef struct Region {
+    int id;           /* position in the plan */
+    TemplateKind kind;
+    const char *name; /* the kernel's: a C identifier */
+    VEC(Value *) values;  /* computed here, topological */
+    VEC(Value *) inputs;  /* read from memory: graph inputs and other regions' outputs; scalars constants excluded */
+    VEC(Value *) outputs; /* written to memory */
+    VEC(Value *) cores;   /* OP_matmul Values, TEMPLATE_MATMUL only */
+
+    /* The iteration space. POINTWISE, TRANSPOSE: dims of the outputs. ROWS, COLUMNS: dims of what is reduced, before the reduction.
+     * MATMUL: batch dims, then M, then N of the cores. Every output has these dims, these dims with reduced axes 1 or dropped, or
+     * is a reshape of that. */
+    int rank;
+    const Dim *dims[RANK_MAX];
+    /* Reduced axes of that space: the last n_reduced for ROWS (and for MATMUL with row statistics: 1, along N); the first
+     * n_reduced for COLUMNS (MATMUL with column sums is not a region of this version). */
+    int n_reduced;
+
+    const Hint *schedule_hint; /* NULL: none */
+    Schedule schedule;
+} Region;
+
+/* Where a Value that crosses a region's border lies in the workspace. */
+typedef struct Buffer {
+    Value *value;
+    const Dim *offset; /* bytes, a multiple of 256 */
+    const Dim *bytes;
+} Buffer;
+
+/* One decision of the compiler, for `sinter explain` and for the notes of a failed @expect. */
+typedef struct Decision {
+    const char *rule;   /* row of passes/fuse_rules.def, or the pass's name */
+    bool fused;         /* fused, or refused */
+    Value *at;          /* where */
+    Value *other;       /* the neighbour that it was, or was not, joined with; may be NULL */
+    const char *why;    /* a person's words */
+    const char *change; /* what would have to change; NULL where fused */
+} Decision;
+
+typedef struct Partition {
+    Graph *graph;
+    VEC(Region *) regions; /* in launch order */
+    VEC(Buffer) buffers;
+    const Dim *workspace;  /* bytes */
+    VEC(Decision) decisions;
+} Partition;
+
+/* What fusion has to know of the target: plain figures, filled by codegen/target.c. */
+typedef struct FuseLimits {
+    bool has_tensor_cores;
+    int64_t matmul_row_max;    /* longest N whose row statistics a matmul epilogue can take in one kernel */
+    int64_t row_resident_max;  /* bytes of a row that stay on chip in a rows kernel; longer rows are read twice */
+    int64_t inline_cost_max;   /* scalar operations that may be computed again rather than stored */
+    int max_inputs, max_outputs; /* of one kernel */
+} FuseLimits;
+
+/* `matmul "y" -> y: reads x, w, b; writes y` a line a region, then its Values indented: what --emit=regions shows. */
+void partition_print(Text *out, const Partition *partition);
+
+#endif

@@ -1,0 +1,43 @@
+/* How a template carries out a region: plain data, chosen by the cost model (codegen/cost.h), overridable in the graph by
+ * @schedule(...), improvable by a tuner. Zero in a field means "does not apply". */
+#ifndef SINTER_IR_SCHEDULE_H
+#define SINTER_IR_SCHEDULE_H
+
+#include <stdbool.h>
+
+typedef enum MatmulPath {
+    MATMUL_NONE,
+    MATMUL_LOOP,     /* one thread an element, a loop over K: any type, any layout; the path that always exists */
+    MATMUL_SIMT,     /* tiles in shared memory, fused multiply-add in f32, f64 or i32: exact f32 */
+    MATMUL_MMA_SYNC, /* cp.async, ldmatrix, mma.sync: sm_80 and later */
+    MATMUL_WGMMA,    /* TMA, mbarrier pipeline, wgmma, warp roles: sm_90a */
+} MatmulPath;
+
+typedef struct Schedule {
+    int threads; /* a block */
+    int vector;  /* elements a thread handles together along the innermost axis */
+    int unroll;  /* vectors a thread has in flight */
+
+    /* rows and columns */
+    int threads_per_row;
+    int rows_per_block;
+    bool resident; /* the row stays in registers between its passes; else it is read again */
+
+    /* transpose */
+    int tile_rows, tile_cols;
+
+    /* matmul */
+    MatmulPath path;
+    int tile_m, tile_n, tile_k;
+    int warps_m, warps_n; /* mma.sync: warps of a block; wgmma: consumer warpgroups along m (1 along n) */
+    int stages;
+    int cluster_m, cluster_n;
+    int split_k;
+    int group_m; /* rasterization: tiles of m visited before n advances */
+    bool persistent;
+    bool swap_ab; /* computes the transposed product, so that a small M lies along wgmma's n */
+    bool tma_store;
+    int producer_registers, consumer_registers; /* setmaxnreg */
+} Schedule;
+
+#endif
