@@ -14,6 +14,8 @@ typedef struct Builder {
     Kernel *kernel;
     VEC(KBlock *) open; /* innermost last */
     Diags *diags;
+    struct BuildNames *names; /* that are taken */
+    Span span;                /* the line of the graph that statements from now on come from */
 } Builder;
 
 Builder builder_new(Arena *arena, const Region *region, const Graph *graph, const Target *target, Diags *diags);
@@ -24,6 +26,8 @@ KBuffer *k_global(Builder *b, const Value *value, bool written); /* one paramete
 KBuffer *k_shared(Builder *b, const char *name, DType elem, int64_t count, int align); /* appended to shared memory */
 KBuffer *k_shared_at(Builder *b, const char *name, DType elem, int64_t count, int64_t offset); /* over what is there */
 int k_tensor_map(Builder *b, const char *name, KTensorMap map); /* the parameter's number */
+/* The number of the parameter that passes this dim, one for each dim; `name` serves where it is new. */
+int k_dim_param(Builder *b, const Dim *dim, const char *name);
 /* A dim in kernel arithmetic, as a parameter for each symbol, or a constant. */
 const KExpr *k_dim(Builder *b, const Dim *dim, KType type);
 
@@ -98,7 +102,7 @@ void k_atom(Builder *b, AtomId atom, const int *shape, const KOperand *operands,
 KOperand k_reg(const KVar *var);                        /* a whole scalar or array */
 KOperand k_regs(const KVar *array, int at, int count);  /* a slice */
 KOperand k_operand(const KExpr *expr);
-void k_barrier(Builder *b); /* bar.sync 0: all threads of the block */
+void k_barrier(Builder *b); /* bar.sync 0: all threads of the block; kernel->threads must be set before */
 void k_named_barrier(Builder *b, int id, int threads); /* id 1..15, threads a multiple of 32 */
 /* Value of lane ^ mask, within the warp; all 32 lanes take part. */
 const KExpr *k_shuffle_xor(Builder *b, const KExpr *value, int mask);
