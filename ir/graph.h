@@ -30,8 +30,14 @@ typedef union Attr {
     Number number;
     DType dtype;
     const Dim *dim;
-    const Dim **dims; /* as many as the op's rule says, usually the rank */
-    int *ints;
+    struct {
+        const Dim **dims; /* ATTR_DIMS */
+        int n_dims;       /* must be set with dims: the rank of what index, uniform, broadcast and reshape make */
+    };
+    struct {
+        int *ints; /* ATTR_INTS */
+        int n_ints;
+    };
     struct {
         int n;
         int at[RANK_MAX];
@@ -101,7 +107,8 @@ struct Graph {
 
 Graph *graph_new(Arena *arena, const char *name);
 /* Appends a Value whose op, in and attrs are set; infers and sets dtype, rank and dims. NULL, with a diagnostic at `span`, where
- * the operation's rules are broken. Operands must belong to the graph and stand before. */
+ * the operation's rules are broken. Operands must belong to the graph and stand before; a NULL among them is a failure already
+ * reported and yields NULL. `in` and `attrs`, with the arrays they point to, are copied. `attrs` NULL: every attribute's default. */
 Value *graph_append(Graph *graph, OpKind op, Value **in, int n_in, const Attr *attrs, Span span, Diags *diags);
 Value *graph_add_input(Graph *graph, const char *name, DType dtype, int rank, const Dim *const *dims, const Dim *const *strides, Span span);
 void graph_add_output(Graph *graph, const char *name, Value *value, const Dim *const *strides, Span span);
@@ -117,7 +124,10 @@ int *graph_use_counts(Arena *arena, const Graph *graph);
  * where a bound value breaks a rule. */
 Graph *graph_clone(Arena *arena, const Graph *graph, const DimBindings *bindings, Diags *diags);
 
-/* A scalar constant of a compute type; i32 or f32 unless the number needs the wider one. */
+/* The default of attribute `index` of `op`; false where it has none. "auto" for a dtype is DTYPE_COUNT. */
+bool attr_fallback(OpKind op, int index, Attr *out);
+
+/* A scalar constant of a compute type; i32 or f32 unless the number lies outside its range. The value is rounded to that type. */
 Value *graph_constant_float(Graph *graph, double value, Span span);
 Value *graph_constant_int(Graph *graph, int64_t value, Span span);
 
