@@ -1,0 +1,117 @@
+"""Inputs and peers of each graph of suite.sg. A case is (inputs, peer, flops, bytes): `inputs` makes the tensors in the order of the
+graph's parameters, `peer` is what a PyTorch user writes for it, `flops` and `bytes` are the least that any kernel must do and move."""
+import torch
+import torch.nn.functional as F
+
+BF, F32, E4 = torch.bfloat16, torch.float32, torch.float8_e4m3fn
+
+
+def rand(*shape, dtype=BF, scale=0.5):
+    return (torch.randn(*shape, device="cuda", dtype=F32) * scale).to(dtype)
+
+
+def fp8(*shape):
+    return rand(*shape, scale=1.0).to(E4)
+
+
+def scalar(value):
+    return torch.tensor(value, device="cuda", dtype=F32)
+
+
+def linear(m, n, k, peer, *extra):
+    shapes = [(m, k), (n, k), *extra]
+    return (lambda: [rand(*s) for s in shapes], peer, 2.0 * m * n * k,
+            2 * (m * k + n * k + m * n) + sum(2 * torch.Size(s).numel() for s in extra))
+
+
+def gelu(x):
+    return F.gelu(x, approximate="tanh")
+
+
+def norm_with_residual(x, w, r, g):
+    s = F.linear(x, w) + r
+    return s, F.rms_norm(s, (s.shape[-1],), g, 1e-5)
+
+
+def layernorm_with_residual(x, w, b, r, g, h):
+    s = F.linear(x, w, b) + r
+    return s, F.layer_norm(s, (s.shape[-1],), g, h, 1e-5)
+
+
+def group_norm_silu(x, g, b):
+    y = x.float()
+    mu = y.mean((1, 3), keepdim=True)
+    d = y - mu
+    return F.silu(d * torch.rsqrt((d * d).mean((1, 3), keepdim=True) + 1e-5) * g + b).to(BF)
+
+
+def add_norm_quant(x, r, g, q):
+    s = x + r
+    return s, (F.rms_norm(s, (s.shape[-1],), g, 1e-5).float() * q).clamp(-448, 448).to(E4)
+
+
+def swiglu(x, wg, wu):
+    return F.silu(F.linear(x, wg)) * F.linear(x, wu)
+
+
+def batch_norm_relu(x, g, b):
+    return F.relu(F.batch_norm(x, None, None, g, b, True, 0.1, 1e-5))
+
+
+def cross_entropy(x, t):
+    return F.cross_entropy(x.float(), t.long(), reduction="none").unsqueeze(1)
+
+
+def scaled_mm(x, w, sx, sw):
+    return torch._scaled_mm(x, w.t(), scale_a=sx, scale_b=sw, out_dtype=BF, use_fast_accum=True)
+
+
+def rows(*shape, extra=(), out=2):
+    n = torch.Size(shape).numel()
+    return n * 2 + n * out + sum(extra)
+
+
+CASES = {
+    "mm_8192": linear(8192, 8192, 8192, F.linear),
+    "mm_4096": linear(4096, 4096, 4096, F.linear),
+    "mm_nn_4096": linear(4096, 4096, 4096, lambda x, w: x @ w),
+    "mm_tn_4096": linear(4096, 4096, 4096, lambda x, w: x.t() @ w),
+    "mm_bias_gelu_gpt_up": linear(8192, 16384, 4096, lambda x, w, b: gelu(F.linear(x, w, b)), (16384,)),
+    "mm_bias_res_gpt_down": linear(8192, 4096, 16384, lambda x, w, b, r: F.linear(x, w, b) + r, (4096,), (8192, 4096)),
+    "mm_bias_gelu_bert": linear(512, 3072, 768, lambda x, w, b: gelu(F.linear(x, w, b)), (3072,)),
+    "mm_silu_mul_llama": linear(4096, 14336, 4096, lambda x, w, g: F.silu(F.linear(x, w)) * g, (4096, 14336)),
+    "swiglu_dual_llama": (lambda: [rand(4096, 4096), rand(14336, 4096), rand(14336, 4096)], swiglu,
+                          4.0 * 4096 * 4096 * 14336, 2 * (4096 * 4096 + 3 * 14336 * 4096)),
+    "swiglu_70b_tp8": (lambda: [rand(8192, 8192), rand(3584, 8192), rand(3584, 8192)], swiglu,
+                       4.0 * 8192 * 8192 * 3584, 2 * (8192 * 8192 + 3 * 3584 * 8192)),
+    "mm_decode16_bias_gelu": linear(16, 14336, 4096, lambda x, w, b: gelu(F.linear(x, w, b)), (14336,)),
+    "gemv_70b": linear(1, 28672, 8192, lambda x, w, u: F.silu(F.linear(x, w)) * u, (1, 28672)),
+    "mm_odd": (lambda: [rand(1000, 1001), rand(1001, 1000), rand(1000)], lambda a, b, c: F.relu(a @ b + c),
+               2.0 * 1000 * 1000 * 1001, 6.01e6),
+    "bmm_64x1024": (lambda: [rand(64, 1024, 128), rand(64, 1024, 128)], lambda a, b: a @ b.transpose(1, 2),
+                    2.0 * 64 * 1024 * 1024 * 128, 2 * 64 * (2 * 1024 * 128 + 1024 * 1024)),
+    "fp8_tensor_scale": (lambda: [fp8(4096, 16384), fp8(7168, 16384), scalar(0.5), scalar(0.25)], scaled_mm,
+                         2.0 * 4096 * 7168 * 16384, 4096 * 16384 + 7168 * 16384 + 2 * 4096 * 7168),
+    "mm_res_rmsnorm_4096": linear(8192, 4096, 4096, norm_with_residual, (8192, 4096), (4096,)),
+    "mm_res_layernorm_1024": linear(8192, 1024, 4096, layernorm_with_residual, (1024,), (8192, 1024), (1024,), (1024,)),
+    "mm_softmax_n1024": linear(8192, 1024, 1024, lambda x, w: F.softmax(F.linear(x, w), -1)),
+    "rmsnorm_mm_prologue": (lambda: [rand(8192, 4096), rand(4096), rand(4096, 4096)],
+                            lambda x, g, w: F.linear(F.rms_norm(x, (4096,), g, 1e-5), w), 2.0 * 8192 * 4096 * 4096, 168e6),
+    "pointwise_chain_64m": (lambda: [rand(16384, 4096), rand(4096), rand(16384, 4096)], lambda x, b, r: gelu(x + b) + r, 0,
+                            rows(16384, 4096, extra=[2 * 16384 * 4096])),
+    "layernorm_16384x4096": (lambda: [rand(16384, 4096), rand(4096), rand(4096)],
+                             lambda x, g, b: F.layer_norm(x, (4096,), g, b, 1e-5), 0, rows(16384, 4096)),
+    "rmsnorm_16384x8192": (lambda: [rand(16384, 8192), rand(8192)], lambda x, g: F.rms_norm(x, (8192,), g, 1e-5), 0,
+                           rows(16384, 8192)),
+    "softmax_8192x8192": (lambda: [rand(8192, 8192)], lambda x: F.softmax(x, -1), 0, rows(8192, 8192)),
+    "softmax_4096x131072": (lambda: [rand(4096, 131072)], lambda x: F.softmax(x, -1), 0, rows(4096, 131072)),
+    "add_rmsnorm_quant": (lambda: [rand(8192, 8192), rand(8192, 8192), rand(8192), scalar(2.0)], add_norm_quant, 0,
+                          rows(8192, 8192, extra=[2 * 8192 * 8192], out=3)),
+    "colsum_16384x4096": (lambda: [rand(16384, 4096)], lambda x: x.sum(0), 0, 2 * 16384 * 4096),
+    "transpose_nchw_nhwc": (lambda: [rand(64, 256, 3136)], lambda x: x.transpose(1, 2).contiguous(), 0, rows(64, 256, 3136)),
+    "groupnorm_silu_sdxl": (lambda: [rand(8, 4096, 32, 10), rand(32, 10), rand(32, 10)], group_norm_silu, 0, rows(8, 4096, 320)),
+    "bn_train_relu_64x256x56": (lambda: [rand(200704, 256), rand(256, dtype=F32), rand(256, dtype=F32)], batch_norm_relu, 0,
+                                rows(200704, 256, extra=[2 * 200704 * 256])),
+    "ce_rows_131072": (lambda: [rand(4096, 131072), torch.randint(0, 131072, (4096,), device="cuda", dtype=torch.int32)],
+                       cross_entropy, 0, 2 * 4096 * 131072),
+}
