@@ -1,0 +1,75 @@
+#include "codegen/target.h"
+
+#include <string.h>
+
+static const Target target_rows[] = {
+#define TARGET(NAME, SM, PTX, CPU, FEATURES, SMS, SMEM_BLOCK, SMEM_SM, REGISTERS, THREADS, L2, MEMORY,       \
+               TENSOR, FMA, MMA_BF16, MMA_FP8, WGMMA, TMA, CLUSTER)                                          \
+    {                                                                                                        \
+        .name = NAME,                                                                                        \
+        .sm = SM,                                                                                            \
+        .ptx_version = PTX,                                                                                  \
+        .llvm_cpu = CPU,                                                                                     \
+        .llvm_features = FEATURES,                                                                           \
+        .sm_count = SMS,                                                                                     \
+        .smem_per_block = SMEM_BLOCK,                                                                        \
+        .smem_per_sm = SMEM_SM,                                                                              \
+        .registers_per_sm = REGISTERS,                                                                       \
+        .max_threads_per_sm = THREADS,                                                                       \
+        .l2_bytes = L2,                                                                                      \
+        .memory_bytes_per_second = MEMORY,                                                                   \
+        .tensor_flops = TENSOR,                                                                              \
+        .fma_flops = FMA,                                                                                    \
+        .has_mma_bf16 = MMA_BF16,                                                                            \
+        .has_mma_fp8 = MMA_FP8,                                                                              \
+        .has_wgmma = WGMMA,                                                                                  \
+        .has_tma = TMA,                                                                                      \
+        .has_cluster = CLUSTER,                                                                              \
+    },
+#include "codegen/targets.def"
+#undef TARGET
+};
+
+enum { TARGET_ROWS = sizeof target_rows / sizeof *target_rows };
+
+const Target *target_at(int i) {
+    return i >= 0 && i < TARGET_ROWS ? &target_rows[i] : NULL;
+}
+
+const Target *target_find(const char *name) {
+    for (int i = 0; name && i < TARGET_ROWS; i++)
+        if (!strcmp(target_rows[i].name, name))
+            return &target_rows[i];
+    return NULL;
+}
+
+/* Code of a row whose name ends in 'a' uses what only that capability has, so it runs nowhere else. */
+static bool target_is_specific(const Target *target) {
+    return target->name[strlen(target->name) - 1] == 'a';
+}
+
+const Target *target_for_device(int major, int minor) {
+    int sm = major * 10 + minor;
+    const Target *best = NULL;
+    for (int i = 0; i < TARGET_ROWS; i++) { /* ORDER TARGET */
+        const Target *row = &target_rows[i];
+        if (target_is_specific(row) ? row->sm == sm : row->sm <= sm)
+            best = row;
+    }
+    return best;
+}
+
+FuseLimits target_fuse_limits(const Target *target) {
+    FuseLimits limits = {
+        .has_tensor_cores = target->has_mma_bf16,
+        /* Row statistics of a matmul need the whole row of a tile in one cluster: 256 columns a CTA, and 8
+         * CTAs a portable cluster. */
+        .matmul_row_max = target->has_cluster && target->has_wgmma ? 256 : 128,
+        /* A block of 1,024 threads keeps up to 64 of its registers for the row. */
+        .row_resident_max = 1024 * 64 * (int64_t)sizeof(float),
+        .inline_cost_max = 32,
+        .max_inputs = 24,
+        .max_outputs = 12,
+    };
+    return limits;
+}
