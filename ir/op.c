@@ -5,7 +5,8 @@
 
 #include "ir/infer.h"
 
-/* The reference functions, generated from the expressions of scalar.def. A row of rule FLOAT has no integer form (NO_INT). */
+/* The reference functions, generated from the expressions of scalar.def. A row of rule FLOAT has no integer
+ * form (NO_INT). */
 #define SCALAR_INT_ARITH(NAME, EXPR) SCALAR_INT(NAME, EXPR)
 #define SCALAR_INT_FLOAT(NAME, EXPR)
 #define SCALAR_INT_COMPARE(NAME, EXPR) SCALAR_INT(NAME, EXPR)

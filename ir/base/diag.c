@@ -21,7 +21,8 @@ static bool diag_over_limit(const Diags *diags) {
     return diags->errors > (diags->error_limit ? diags->error_limit : DIAG_ERROR_LIMIT);
 }
 
-static void diag_add(Diags *diags, DiagId id, Severity severity, Span span, const char *format, va_list args) {
+static void diag_add(Diags *diags, DiagId id, Severity severity, Span span, const char *format,
+                     va_list args) {
     Text message = text_new(diags->arena);
     text_addv(&message, format, args);
     Diagnostic item = {.id = id, .severity = severity, .span = span, .message = message.at};
