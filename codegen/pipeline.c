@@ -1,0 +1,80 @@
+#include "codegen/pipeline.h"
+
+static const KExpr *pipeline_address(Builder *b, const KBuffer *barriers, const KExpr *stage) {
+    return k_smem_addr(b, barriers, stage);
+}
+
+Pipeline pipeline_new(Builder *b, const char *name, int stages) {
+    Pipeline pipeline = {.stages = stages};
+    pipeline.full = k_shared(b, text_format(b->arena, "%s_full", name), DTYPE_I64, stages, 8);
+    pipeline.empty = k_shared(b, text_format(b->arena, "%s_empty", name), DTYPE_I64, stages, 8);
+    return pipeline;
+}
+
+static void pipeline_init_barrier(Builder *b, const KBuffer *barriers, const KExpr *stage, int arrivals) {
+    KOperand operands[] = {k_operand(pipeline_address(b, barriers, stage)),
+                           k_operand(k_int(b, K_U32, arrivals))};
+    k_atom(b, ATOM_mbar_init, NULL, operands, 2);
+}
+
+void pipeline_init(Builder *b, const Pipeline *pipeline, int full_arrivals, int empty_arrivals) {
+    const KExpr *stage = k_for_begin(b, "s", k_i32(b, 0), k_i32(b, pipeline->stages), 1, UNROLL_FULL);
+    pipeline_init_barrier(b, pipeline->full, stage, full_arrivals);
+    pipeline_init_barrier(b, pipeline->empty, stage, empty_arrivals);
+    k_end(b);
+    k_atom(b, ATOM_fence_mbar_init, NULL, NULL, 0);
+}
+
+PipelineState pipeline_start(Builder *b, const Pipeline *pipeline) {
+    (void)pipeline;
+    PipelineState state;
+    state.stage = k_variable(b, "stage", K_I32, k_i32(b, 0));
+    state.phase = k_variable(b, "phase", K_U32, k_int(b, K_U32, 0));
+    return state;
+}
+
+void pipeline_advance(Builder *b, const Pipeline *pipeline, const PipelineState *state) {
+    const KExpr *next = k_add(b, k_var(b, state->stage), k_i32(b, 1));
+    k_set(b, state->stage, next);
+    k_if_begin(b, k_eq(b, k_var(b, state->stage), k_i32(b, pipeline->stages)));
+    k_set(b, state->stage, k_i32(b, 0));
+    k_set(b, state->phase, k_xor(b, k_var(b, state->phase), k_int(b, K_U32, 1)));
+    k_end(b);
+}
+
+static void pipeline_wait(Builder *b, const KExpr *address, const KExpr *parity) {
+    KOperand operands[] = {k_operand(address), k_operand(parity)};
+    k_atom(b, ATOM_mbar_wait, NULL, operands, 2);
+}
+
+void pipeline_wait_empty(Builder *b, const Pipeline *pipeline, const PipelineState *state) {
+    const KExpr *parity = k_xor(b, k_var(b, state->phase), k_int(b, K_U32, 1));
+    pipeline_wait(b, pipeline_address(b, pipeline->empty, k_var(b, state->stage)), parity);
+}
+
+void pipeline_wait_full(Builder *b, const Pipeline *pipeline, const PipelineState *state) {
+    pipeline_wait(b, pipeline_full_address(b, pipeline, state), k_var(b, state->phase));
+}
+
+const KExpr *pipeline_full_address(Builder *b, const Pipeline *pipeline, const PipelineState *state) {
+    return pipeline_address(b, pipeline->full, k_var(b, state->stage));
+}
+
+void pipeline_expect(Builder *b, const Pipeline *pipeline, const PipelineState *state, const KExpr *bytes) {
+    KOperand operands[] = {k_operand(pipeline_full_address(b, pipeline, state)), k_operand(bytes)};
+    k_atom(b, ATOM_mbar_expect_tx, NULL, operands, 2);
+}
+
+void pipeline_release(Builder *b, const Pipeline *pipeline, const KExpr *stage, int cluster) {
+    const KExpr *lane = k_special(b, SPECIAL_LANE), *address = pipeline_address(b, pipeline->empty, stage);
+    if (cluster == 1) {
+        k_if_begin(b, k_eq(b, lane, k_i32(b, 0)));
+        KOperand operands[] = {k_operand(address)};
+        k_atom(b, ATOM_mbar_arrive, NULL, operands, 1);
+    } else { /* lane i tells CTA i */
+        k_if_begin(b, k_lt(b, lane, k_i32(b, cluster)));
+        KOperand operands[] = {k_operand(address), k_operand(k_convert(b, lane, K_U32))};
+        k_atom(b, ATOM_mbar_arrive_remote, NULL, operands, 2);
+    }
+    k_end(b);
+}
