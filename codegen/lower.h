@@ -1,11 +1,12 @@
-/* Lowering of graph Values to kernel arithmetic, at coordinates: the one place that gives operations their per-element code, for
- * every template's prologue, body and epilogue.
+/* Lowering of graph Values to kernel arithmetic, at coordinates: the one place that gives operations their
+ * per-element code, for every template's prologue, body and epilogue.
  *
- * The unit is a run: `width` consecutive elements along one axis of the region's iteration space. lower_run() first emits the loads
- * that the targets need (16-byte vectors where the view of an input allows, scalars else), then one unrolled loop over the run's
- * elements that computes the targets into register arrays. Movement operations become coordinate arithmetic; a Value that the
- * template has already computed (an accumulator, a row statistic) is bound to its registers; a reduction or matmul that is not
- * bound becomes a loop in place, so every Value can be lowered at any coordinates. */
+ * The unit is a run: `width` consecutive elements along one axis of the region's iteration space. lower_run()
+ * first emits the loads that the targets need (16-byte vectors where the view of an input allows, scalars
+ * else), then one unrolled loop over the run's elements that computes the targets into register arrays.
+ * Movement operations become coordinate arithmetic; a Value that the template has already computed (an
+ * accumulator, a row statistic) is bound to its registers; a reduction or matmul that is not bound becomes a
+ * loop in place, so every Value can be lowered at any coordinates. */
 #ifndef SINTER_CODEGEN_LOWER_H
 #define SINTER_CODEGEN_LOWER_H
 
@@ -14,41 +15,60 @@
 typedef struct Lower Lower;
 
 typedef struct Run {
-    int rank;                         /* of the space */
-    const KExpr *coords[RANK_MAX];    /* of the run's first element; i32, or i64 where a dim may pass 2^31 */
-    int axis;                         /* along which the run goes */
-    int width;                        /* 1, 2, 4, 8, 16 */
-    const KExpr *guard;               /* false: outside the space: nothing is read, results do not matter; NULL: inside */
+    int rank;                      /* of the space */
+    const KExpr *coords[RANK_MAX]; /* of the run's first element; of lower_index_type(), or converted to it */
+    int axis;                      /* along which the run goes; coords[axis] is a multiple of width */
+    int width;                     /* 1, 2, 4, 8, 16 */
+    const KExpr *guard; /* false: outside the space: nothing is read, results do not matter; NULL: inside */
 } Run;
 
 typedef struct LowerTarget {
-    const Value *value;  /* with the space's dims, or dims that broadcast to it */
-    const KVar *dst;     /* register array of ktype_of(value->dtype) */
-    const KExpr *at;     /* first element of dst that the run fills; NULL: 0 */
+    const Value *value; /* with the space's dims, or dims that broadcast to it */
+    const KVar *dst;    /* register array of ktype_of(value->dtype), or a scalar where the run's width is 1 */
+    const KExpr *at;    /* first element of dst that the run fills; NULL: 0 */
+    bool stored;        /* dst only goes to lower_store(), which rounds: a last rounding cast is left to it */
 } LowerTarget;
 
 Lower *lower_new(Builder *b, const Region *region);
+/* Type of coordinates and offsets: i32, or i64 where a dim or a number of elements may pass 2^31. */
+KType lower_index_type(const Lower *lower);
+/* How loads of what each element of the space reads once are cached from now on; CACHE_DEFAULT at first. */
+void lower_set_cache(Lower *lower, KCache cache);
 
-/* From now on, element j of the run has dst[at + j] as its `value` (an accumulator fragment, a resident row). */
+/* From now on, element j of the run has dst[at + j] as its `value` (an accumulator fragment, a resident row).
+ */
 void lower_bind_array(Lower *lower, const Value *value, const KVar *array, const KExpr *at);
 /* From now on `value` is `expr` wherever it is asked for (a row statistic while one row is handled). */
 void lower_bind_expr(Lower *lower, const Value *value, const KExpr *expr);
 void lower_unbind(Lower *lower, const Value *value);
 
 void lower_run(Lower *lower, const Run *run, const LowerTarget *targets, int n);
+
+/* The same in steps, so that the loads of several runs are in flight before the first is used: begin declares
+ * registers for the loads of `slots` runs of one shape (rank, axis and width count; bind what is bound
+ * before), load emits the loads of one run, run computes it. A slot is any expression below `slots` that is
+ * constant once loops are unrolled. Nothing else may be lowered in between. */
+void lower_batch_begin(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots);
+void lower_batch_load(Lower *lower, const Run *run, const KExpr *slot);
+void lower_batch_run(Lower *lower, const Run *run, const KExpr *slot, const LowerTarget *targets, int n);
+void lower_batch_end(Lower *lower);
+
 /* One element, at coordinates of `value` itself (value->rank of them). */
 const KExpr *lower_at(Lower *lower, const Value *value, const KExpr *const *coords, const KExpr *guard);
-/* Writes the run's elements src[at + j] of an output (region->outputs) to memory, as one vector where strides and alignment allow,
- * rounding as stores do. Coordinates of reduced axes are dropped. */
+/* Writes the run's elements src[at + j] of an output (region->outputs) to memory, as one vector where strides
+ * and alignment allow, rounding as stores do. Coordinates of reduced axes are dropped. */
 void lower_store(Lower *lower, const Run *run, const Value *output, const KVar *src, const KExpr *at);
 
-/* The widest run along `axis` of the space for which every input and output that varies along it can move whole vectors of at most
- * 16 bytes, and the axis' extent is a multiple of it; at least 1. Templates and the cost model agree through this. */
+/* The widest run along `axis` of the space for which every input and output that varies along it can move
+ * whole vectors of at most 16 bytes, and the axis' extent is a multiple of it; at least 1. Templates and the
+ * cost model agree through this. */
 int lower_vector_width(const Graph *graph, const Region *region, int axis);
-/* The coordinates in `value` of a point of the region's space: aligned at the right, 0 where value's dim is 1. */
-int lower_value_coords(Builder *b, const Region *region, const Value *value, int rank, const KExpr *const *space,
-                       const KExpr **coords);
+/* The coordinates in `value` of a point of the region's space: aligned at the right, 0 where value's dim
+ * is 1. */
+int lower_value_coords(Builder *b, const Region *region, const Value *value, int rank,
+                       const KExpr *const *space, const KExpr **coords);
 /* A linear element number to coordinates in dims (row-major), by division. */
-void lower_delinearize(Builder *b, const KExpr *linear, int rank, const Dim *const *dims, const KExpr **coords);
+void lower_delinearize(Builder *b, const KExpr *linear, int rank, const Dim *const *dims,
+                       const KExpr **coords);
 
 #endif

@@ -1,0 +1,275 @@
+/* Runs: the loads that the targets need first, then one loop over the run's elements that computes the
+ * targets. lower_internal.h says how coordinates are kept; lower_plan.c finds the loads, lower_eval.c the
+ * arithmetic. */
+#include "codegen/lower_internal.h"
+#include "ir/print.h"
+
+static bool lower_belongs(const Lower *lower, const Value *value) {
+    return value->id < lower->graph->values.n && lower->graph->values.at[value->id] == value;
+}
+
+/* How often values are used by the values that the region computes. */
+static void lower_count_uses(Lower *lower) {
+    const Region *region = lower->region;
+    for (size_t i = 0; i < region->values.n; i++)
+        for (int k = 0; k < region->values.at[i]->n_in; k++)
+            lower->uses[region->values.at[i]->in[k]->id]++;
+    for (size_t i = 0; i < region->outputs.n; i++)
+        lower->uses[region->outputs.at[i]->id]++;
+}
+
+Lower *lower_new(Builder *b, const Region *region) {
+    Lower *lower = ARENA_NEW(b->arena, Lower);
+    const Graph *graph = b->kernel->graph;
+    size_t n = graph->values.n ? graph->values.n : 1;
+    lower->b = b;
+    lower->arena = b->arena;
+    lower->region = region;
+    lower->graph = graph;
+    lower->index = lower_choose_index(graph, region);
+    lower->zero = k_int(b, lower->index, 0);
+    for (int i = 0; i < RANK_MAX; i++)
+        lower->space[i] =
+            (KVar){.name = "space", .type = lower->index, .is_let = true, .id = lower_space_placeholder(i)};
+    lower->lane_var = (KVar){.name = "lane", .type = K_I32, .is_let = true, .id = lower_lane_placeholder()};
+    lower->entries = ARENA_ARRAY(b->arena, LowerEntry *, n);
+    lower->bindings = ARENA_ARRAY(b->arena, LowerBinding, n);
+    lower->is_input = ARENA_ARRAY(b->arena, bool, n);
+    lower->is_commented = ARENA_ARRAY(b->arena, bool, n);
+    lower->uses = ARENA_ARRAY(b->arena, int, n);
+    lower->cache = CACHE_DEFAULT;
+    for (size_t i = 0; i < region->inputs.n; i++)
+        if (lower_belongs(lower, region->inputs.at[i]))
+            lower->is_input[region->inputs.at[i]->id] = true;
+    lower_count_uses(lower);
+    return lower;
+}
+
+KType lower_index_type(const Lower *lower) {
+    return lower->index;
+}
+
+void lower_set_cache(Lower *lower, KCache cache) {
+    lower->cache = cache;
+}
+
+bool lower_is_leaf(const Lower *lower, const Value *value) {
+    return lower->is_input[value->id] || value->op == OP_input;
+}
+
+/* ---- what is bound
+ * -----------------------------------------------------------------------------------------------------------
+ */
+
+void lower_bind_array(Lower *lower, const Value *value, const KVar *array, const KExpr *at) {
+    lower->bindings[value->id] = (LowerBinding){.is_bound = true, .array = array, .at = at};
+}
+
+void lower_bind_expr(Lower *lower, const Value *value, const KExpr *expr) {
+    lower->bindings[value->id] = (LowerBinding){.is_bound = true, .expr = expr};
+}
+
+void lower_unbind(Lower *lower, const Value *value) {
+    lower->bindings[value->id] = (LowerBinding){.is_bound = false};
+}
+
+/* ---- what is known in the open scopes
+ * ------------------------------------------------------------------------------------------ */
+
+LowerKey lower_key(const Value *value, const LaneCoord *coords, const KExpr *guard) {
+    LowerKey key = {.value = value, .guard = guard};
+    for (int i = 0; i < value->rank; i++)
+        key.coords[i] = coords[i];
+    return key;
+}
+
+LowerEntry *lower_find(Lower *lower, const LowerKey *key, EntryKind first, EntryKind last) {
+    for (LowerEntry *entry = lower->entries[key->value->id]; entry; entry = entry->older) {
+        bool same =
+            entry->kind >= first && entry->kind <= last && lower_expr_equal(entry->key.guard, key->guard);
+        for (int i = 0; same && i < key->value->rank; i++)
+            same = lane_equal(entry->key.coords[i], key->coords[i]);
+        if (same)
+            return entry;
+    }
+    return NULL;
+}
+
+LowerEntry *lower_remember(Lower *lower, EntryKind kind, const LowerKey *key) {
+    LowerEntry *entry = ARENA_NEW(lower->arena, LowerEntry);
+    entry->kind = kind;
+    entry->key = *key;
+    entry->older = lower->entries[key->value->id];
+    lower->entries[key->value->id] = entry;
+    vec_push(lower->arena, &lower->scope, entry);
+    return entry;
+}
+
+size_t lower_open_scope(Lower *lower) {
+    return lower->scope.n;
+}
+
+void lower_close_scope(Lower *lower, size_t mark) {
+    while (lower->scope.n > mark) {
+        LowerEntry *entry = lower->scope.at[--lower->scope.n];
+        lower->entries[entry->key.value->id] = entry->older;
+        if (entry->kind == ENTRY_INDEX)
+            lower->indices.at[entry->index]->expr = NULL;
+    }
+}
+
+/* ---- runs
+ * --------------------------------------------------------------------------------------------------------------------
+ */
+
+/* The graph's statements that the loop computes, over it, each once a kernel. */
+static void lower_comment(Lower *lower, const Value *value, int *lines) {
+    enum { LINES_MAX = 12 };
+    if (lower_is_leaf(lower, value) || lower->is_commented[value->id] || lower->bindings[value->id].is_bound)
+        return;
+    lower->is_commented[value->id] = true;
+    for (int i = 0; i < value->n_in; i++)
+        lower_comment(lower, value->in[i], lines);
+    if (value->op == OP_constant || value->op == OP_dim || ++*lines > LINES_MAX)
+        return;
+    Text text = text_new(lower->arena);
+    value_print(&text, lower->graph, value);
+    k_comment(lower->b, "%s", *lines == LINES_MAX ? "..." : text.at);
+}
+
+static void lower_set_target(Lower *lower, const LowerTarget *target) {
+    Builder *b = lower->b;
+    const Value *root = lower_root(lower->region, target->value);
+    LaneCoord coords[RANK_MAX];
+    if (!lower_place(lower, root, lower->shape, coords) &&
+        !lower_output_coords(lower, root, lower->shape, coords)) {
+        diag_error(b->diags, DIAG_INTERNAL, root->span, "'%s' does not fit the space of its region",
+                   lower_name(lower, root));
+        return;
+    }
+    /* A store rounds by itself; what is computed further uses the rounded value. */
+    const Value *computed = target->stored && root->op == OP_cast && !lower->bindings[root->id].is_bound &&
+                                    dtype_is_float(root->dtype) && dtype_is_float(root->in[0]->dtype)
+                                ? root->in[0]
+                                : root;
+    const KExpr *expr = k_convert(b, lower_eval(lower, computed, coords, NULL), target->dst->type);
+    if (target->dst->count == 0)
+        k_set(b, target->dst, expr);
+    else
+        k_set_elem(b, target->dst,
+                   target->at ? k_add(b, k_convert(b, target->at, K_I32), lower->lane) : lower->lane, expr);
+}
+
+/* Values that do not vary along the run, and random numbers, which come in fours. */
+static void lower_emit_hoisted(Lower *lower) {
+    lower->lane = NULL;
+    for (size_t i = 0; i < lower->hoisted.n; i++) {
+        LowerEntry *entry = lower->hoisted.at[i];
+        if (entry->kind == ENTRY_RANDOM) {
+            lower_random_fill(lower, entry);
+            continue;
+        }
+        const KExpr *expr = lower_eval(lower, entry->key.value, entry->key.coords, entry->key.guard);
+        expr = k_let_expr(lower->b, lower_name(lower, entry->key.value), expr);
+        lower_remember(lower, ENTRY_EXPR, &entry->key)->expr = expr;
+    }
+}
+
+void lower_batch_begin(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots) {
+    lower->batch_mark = lower_open_scope(lower);
+    lower_plan(lower, shape, targets, n, slots);
+}
+
+void lower_batch_load(Lower *lower, const Run *run, const KExpr *slot) {
+    size_t mark = lower_open_scope(lower);
+    lower->run = run;
+    lower->slot = slot;
+    lower_emit_loads(lower);
+    lower_close_scope(lower, mark);
+}
+
+void lower_batch_run(Lower *lower, const Run *run, const KExpr *slot, const LowerTarget *targets, int n) {
+    Builder *b = lower->b;
+    size_t mark = lower_open_scope(lower);
+    lower->run = run;
+    lower->slot = slot;
+    int lines = 0;
+    for (int i = 0; i < n; i++)
+        lower_comment(lower, lower_root(lower->region, targets[i].value), &lines);
+    lower_emit_hoisted(lower);
+    size_t inner = lower_open_scope(lower);
+    bool is_loop = run->width > 1;
+    lower->lane =
+        is_loop ? k_for_begin(b, "j", k_i32(b, 0), k_i32(b, run->width), 1, UNROLL_FULL) : k_i32(b, 0);
+    for (int i = 0; i < n; i++)
+        lower_set_target(lower, &targets[i]);
+    if (is_loop)
+        k_end(b);
+    lower_close_scope(lower, inner);
+    lower_close_scope(lower, mark);
+}
+
+void lower_batch_end(Lower *lower) {
+    lower_close_scope(lower, lower->batch_mark);
+    lower->shape = NULL;
+    lower->run = NULL;
+}
+
+void lower_run(Lower *lower, const Run *run, const LowerTarget *targets, int n) {
+    const KExpr *slot = k_i32(lower->b, 0);
+    lower_batch_begin(lower, run, targets, n, 1);
+    lower_batch_load(lower, run, slot);
+    lower_batch_run(lower, run, slot, targets, n);
+    lower_batch_end(lower);
+}
+
+const KExpr *lower_at(Lower *lower, const Value *value, const KExpr *const *coords, const KExpr *guard) {
+    Run nowhere = {.rank = 0, .width = 1};
+    LaneCoord at[RANK_MAX];
+    for (int i = 0; i < value->rank; i++)
+        at[i] = dim_is(value->dims[i], 1) ? lane_const(lower, 0)
+                                          : (LaneCoord){k_convert(lower->b, coords[i], lower->index), 0, 1};
+    size_t mark = lower_open_scope(lower);
+    const Run *run = lower->run, *shape = lower->shape;
+    const KExpr *lane = lower->lane;
+    lower->run = &nowhere;
+    lower->shape = NULL;
+    lower->lane = k_i32(lower->b, 0);
+    const KExpr *expr = lower_eval(lower, value, at, guard);
+    lower->run = run;
+    lower->shape = shape;
+    lower->lane = lane;
+    lower_close_scope(lower, mark);
+    return expr;
+}
+
+/* ---- for the templates
+ * ---------------------------------------------------------------------------------------------------------
+ */
+
+int lower_value_coords(Builder *b, const Region *region, const Value *value, int rank,
+                       const KExpr *const *space, const KExpr **coords) {
+    (void)region;
+    int shift = rank - value->rank;
+    for (int i = 0; i < value->rank; i++)
+        coords[i] = dim_is(value->dims[i], 1) ? k_int(b, space[i + shift]->type, 0) : space[i + shift];
+    return value->rank;
+}
+
+void lower_delinearize(Builder *b, const KExpr *linear, int rank, const Dim *const *dims,
+                       const KExpr **coords) {
+    int first = 0;
+    while (first < rank - 1 && dim_is(dims[first], 1))
+        first++;
+    for (int i = rank - 1; i >= 0; i--) {
+        if (i < first || dim_is(dims[i], 1)) {
+            coords[i] = k_int(b, linear->type, 0);
+        } else if (i == first) {
+            coords[i] = linear;
+        } else {
+            const KExpr *extent = k_dim(b, dims[i], linear->type);
+            coords[i] = k_mod(b, linear, extent);
+            linear = k_div(b, linear, extent);
+        }
+    }
+}

@@ -1,0 +1,272 @@
+/* Coordinates of a run's elements: affine in the lane where that can be kept, with what is known of their
+ * alignment. */
+#include "codegen/lower_internal.h"
+#include "ir/base/checked.h"
+#include "ir/view.h"
+
+enum { PLACEHOLDER_SPACE = -1, PLACEHOLDER_LANE = -100, PLACEHOLDER_INDEX = -1000 };
+
+int lower_space_placeholder(int axis) {
+    return PLACEHOLDER_SPACE - axis;
+}
+
+int lower_lane_placeholder(void) {
+    return PLACEHOLDER_LANE;
+}
+
+int lower_index_placeholder(int index) {
+    return PLACEHOLDER_INDEX - index;
+}
+
+/* The largest power of two, up to LOWER_ALIGN_MAX, that divides a number (0: everything does). */
+int lower_align_of(int64_t divisor) {
+    int align = 1;
+    while (align < LOWER_ALIGN_MAX && divisor % (2 * align) == 0)
+        align *= 2;
+    return align;
+}
+
+static int index_align_product(int a, int b) {
+    return a * b < LOWER_ALIGN_MAX ? a * b : LOWER_ALIGN_MAX;
+}
+
+static int index_align_sum(int a, int b) {
+    return a < b ? a : b;
+}
+
+static int index_dim_align(const Lower *lower, const Dim *dim) {
+    return lower_align_of(dim_divisor(lower->graph->dims, dim));
+}
+
+LaneCoord lane_const(Lower *lower, int64_t value) {
+    return (LaneCoord){value ? k_int(lower->b, lower->index, value) : lower->zero, 0, lower_align_of(value)};
+}
+
+static const KExpr *index_lane(Lower *lower) {
+    return k_convert(lower->b, k_var(lower->b, &lower->lane_var), lower->index);
+}
+
+const KExpr *lane_expr(Lower *lower, LaneCoord coord) {
+    if (coord.step == 0)
+        return coord.at;
+    Builder *b = lower->b;
+    return k_add(b, coord.at, k_mul(b, index_lane(lower), k_int(b, lower->index, coord.step)));
+}
+
+/* The coordinate with its dependence on the lane inside `at`. */
+static LaneCoord index_flat(Lower *lower, LaneCoord x) {
+    return x.step == 0 ? x : (LaneCoord){lane_expr(lower, x), 0, 1};
+}
+
+LaneCoord lane_concrete(Lower *lower, LaneCoord coord) {
+    return (LaneCoord){lower_concrete(lower, lane_expr(lower, coord)), 0, 1};
+}
+
+LaneCoord lane_add(Lower *lower, LaneCoord x, LaneCoord y) {
+    return (LaneCoord){k_add(lower->b, x.at, y.at), x.step + y.step, index_align_sum(x.align, y.align)};
+}
+
+LaneCoord lane_add_dim(Lower *lower, LaneCoord x, const Dim *dim, int sign) {
+    if (dim_is(dim, 0))
+        return x;
+    const KExpr *term = k_dim(lower->b, dim, lower->index);
+    x.at = sign > 0 ? k_add(lower->b, x.at, term) : k_sub(lower->b, x.at, term);
+    x.align = index_align_sum(x.align, index_dim_align(lower, dim));
+    return x;
+}
+
+LaneCoord lane_scale(Lower *lower, LaneCoord x, const Dim *by) {
+    if (x.at == lower->zero && x.step == 0)
+        return x;
+    int64_t step = 0;
+    if (x.step != 0 && !(dim_is_const(by) && checked_mul(x.step, by->value, &step)))
+        x = index_flat(lower, x);
+    const KExpr *at = k_mul(lower->b, x.at, k_dim(lower->b, by, lower->index));
+    return (LaneCoord){at, step, index_align_product(x.align, index_dim_align(lower, by))};
+}
+
+void lane_split(Lower *lower, LaneCoord x, const Dim *by, LaneCoord *quotient, LaneCoord *remainder) {
+    Builder *b = lower->b;
+    int width = lower->shape ? lower->shape->width : 1;
+    int by_align = index_dim_align(lower, by);
+    /* A run that starts at a multiple of its width stays within one block of a multiple of its width. */
+    bool stays = x.step == 0 || (x.step == 1 && x.align % width == 0 && by_align % width == 0);
+    if (!stays)
+        x = index_flat(lower, x);
+    const KExpr *extent = k_dim(b, by, lower->index);
+    *quotient = (LaneCoord){k_div(b, x.at, extent), 0, 1};
+    *remainder = (LaneCoord){k_mod(b, x.at, extent), x.step, index_align_sum(x.align, by_align)};
+}
+
+LaneCoord lane_offset(Lower *lower, int rank, const LaneCoord *coords, const Dim *const *strides) {
+    LaneCoord sum = lane_const(lower, 0);
+    for (int i = 0; i < rank; i++)
+        if (!dim_is(strides[i], 0))
+            sum = lane_add(lower, sum, lane_scale(lower, coords[i], strides[i]));
+    return sum;
+}
+
+LaneCoord lane_linear(Lower *lower, int rank, const LaneCoord *coords, const Dim *const *dims) {
+    const Dim *strides[RANK_MAX];
+    dims_packed_strides(lower->graph->dims, rank, dims, strides);
+    return lane_offset(lower, rank, coords, strides);
+}
+
+void lane_delinear(Lower *lower, LaneCoord linear, int rank, const Dim *const *dims, LaneCoord *coords) {
+    int first = 0; /* the first axis that is not 1 takes what is left, without a remainder */
+    while (first < rank && dim_is(dims[first], 1))
+        coords[first++] = lane_const(lower, 0);
+    for (int i = rank - 1; i > first; i--) {
+        if (dim_is(dims[i], 1)) {
+            coords[i] = lane_const(lower, 0);
+            continue;
+        }
+        LaneCoord quotient;
+        lane_split(lower, linear, dims[i], &quotient, &coords[i]);
+        linear = quotient;
+    }
+    if (first < rank)
+        coords[first] = linear;
+}
+
+void lane_reshape(Lower *lower, int rank, const Dim *const *dims, const LaneCoord *coords, int to_rank,
+                  const Dim *const *to_dims, LaneCoord *to) {
+    DimTable *table = lower->graph->dims;
+    int i = rank, k = to_rank;
+    while (i > 0 || k > 0) {
+        /* The smallest groups of innermost axes, on both sides, that hold equally many elements. */
+        int i_end = i, k_end = k;
+        const Dim *count = i > 0 ? dims[--i] : dim_const(table, 1);
+        const Dim *to_count = k > 0 ? to_dims[--k] : dim_const(table, 1);
+        while (count != to_count && (i > 0 || k > 0)) {
+            if (i > 0 && (k == 0 || dim_known_le(table, count, to_count)))
+                count = dim_mul(table, count, dims[--i]);
+            else
+                to_count = dim_mul(table, to_count, to_dims[--k]);
+        }
+        if (i_end - i == 1 && k_end - k == 1)
+            to[k] = coords[i];
+        else
+            lane_delinear(lower, lane_linear(lower, i_end - i, coords + i, dims + i), k_end - k, to_dims + k,
+                          to + k);
+    }
+}
+
+bool lower_expr_equal(const KExpr *x, const KExpr *y) {
+    if (x == y)
+        return true;
+    if (!x || !y || x->kind != y->kind || x->type != y->type || x->op != y->op || x->dtype != y->dtype ||
+        x->i != y->i || x->var != y->var || x->buffer != y->buffer || x->n_args != y->n_args)
+        return false;
+    if (x->kind == KX_FLOAT && x->f != y->f)
+        return false;
+    for (int i = 0; i < x->n_args; i++)
+        if (!lower_expr_equal(x->args[i], y->args[i]))
+            return false;
+    return true;
+}
+
+bool lane_equal(LaneCoord x, LaneCoord y) {
+    return x.step == y.step && lower_expr_equal(x.at, y.at);
+}
+
+bool lower_expr_varies(const Lower *lower, const KExpr *expr) {
+    if (!expr)
+        return false;
+    if (expr->kind == KX_VAR && expr->var->id < 0)
+        return expr->var->id == PLACEHOLDER_LANE ||
+               (expr->var->id <= PLACEHOLDER_INDEX &&
+                lower->indices.at[PLACEHOLDER_INDEX - expr->var->id]->varies);
+    for (int i = 0; i < expr->n_args; i++)
+        if (lower_expr_varies(lower, expr->args[i]))
+            return true;
+    return false;
+}
+
+bool lane_varies(const Lower *lower, LaneCoord coord) {
+    return coord.step != 0 || lower_expr_varies(lower, coord.at);
+}
+
+/* The value of a coordinate that is read or computed, at the present lane. */
+static const KExpr *index_value(Lower *lower, int number) {
+    LowerIndex *index = lower->indices.at[number];
+    if (!index->expr) {
+        const KExpr *expr = lower_eval(lower, index->key.value, index->key.coords, index->key.guard);
+        LowerEntry *entry = lower_remember(lower, ENTRY_INDEX, &index->key);
+        entry->index = number;
+        index->expr = k_let_expr(lower->b, "at", k_convert(lower->b, expr, index->placeholder.type));
+    }
+    return index->expr;
+}
+
+static const KExpr *index_placeholder_value(Lower *lower, const KVar *var) {
+    if (var->id == PLACEHOLDER_LANE)
+        return lower->lane;
+    if (var->id <= PLACEHOLDER_INDEX)
+        return index_value(lower, PLACEHOLDER_INDEX - var->id);
+    return k_convert(lower->b, lower->run->coords[PLACEHOLDER_SPACE - var->id], lower->index);
+}
+
+const KExpr *lower_concrete(Lower *lower, const KExpr *expr) {
+    Builder *b = lower->b;
+    if (!expr)
+        return NULL;
+    if (expr->kind == KX_VAR && expr->var->id < 0)
+        return index_placeholder_value(lower, expr->var);
+    const KExpr *args[3] = {NULL, NULL, NULL};
+    bool changed = false;
+    for (int i = 0; i < expr->n_args && i < 3; i++) {
+        args[i] = lower_concrete(lower, expr->args[i]);
+        changed = changed || args[i] != expr->args[i];
+    }
+    if (!changed)
+        return expr;
+    if (expr->kind == KX_CONVERT)
+        return k_convert(b, args[0], expr->type);
+    bool is_index = expr->type == K_I32 || expr->type == K_I64;
+    if (is_index && expr->op == OP_div)
+        return k_div(b, args[0], args[1]);
+    if (is_index && expr->op == OP_mod)
+        return k_mod(b, args[0], args[1]);
+    return k_scalar(b, expr->op, args[0], args[1], args[2]);
+}
+
+/* Whether a number of elements, or an offset, surely stays below 2^31 with room for the lanes of the last
+ * block. */
+static bool index_is_small(const DimTable *table, const Dim *dim) {
+    return dim && dim_lower(table, dim) >= 0 && dim_upper(table, dim) <= INT32_MAX - (1 << 24);
+}
+
+static bool index_value_is_small(const Graph *graph, const Value *value, bool in_memory) {
+    DimTable *table = graph->dims;
+    const Dim *count = dim_const(table, 1);
+    for (int i = 0; i < value->rank; i++) {
+        if (!index_is_small(table, value->dims[i]))
+            return false;
+        count = dim_mul(table, count, value->dims[i]);
+    }
+    if (!index_is_small(table, count))
+        return false;
+    if (!in_memory)
+        return true;
+    const Dim *strides[RANK_MAX], *span = dim_const(table, 0);
+    view_base_strides(graph, value, strides);
+    for (int i = 0; i < value->rank; i++)
+        span = dim_add(table, span, dim_mul(table, value->dims[i], strides[i]));
+    return index_is_small(table, span);
+}
+
+KType lower_choose_index(const Graph *graph, const Region *region) {
+    for (size_t i = 0; i < region->values.n; i++)
+        if (!index_value_is_small(graph, region->values.at[i], false))
+            return K_I64;
+    for (size_t i = 0; i < region->inputs.n; i++)
+        if (!index_value_is_small(graph, region->inputs.at[i], true))
+            return K_I64;
+    for (size_t i = 0; i < region->outputs.n; i++)
+        if (!index_value_is_small(graph, region->outputs.at[i], true))
+            return K_I64;
+    Value space = {.rank = region->rank};
+    memcpy(space.dims, region->dims, sizeof space.dims);
+    return index_value_is_small(graph, &space, false) ? K_I32 : K_I64;
+}

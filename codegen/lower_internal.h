@@ -1,0 +1,176 @@
+/* Shared by the files of the lowering; nobody else includes it.
+ *
+ * Coordinates are kept apart from the run that asks: an expression over placeholders (the run's first element
+ * along each axis of the space, and the lane, the number of the element within the run). So one plan serves
+ * many runs: the loads of four runs go out first, then each run is computed, and both walks of the graph find
+ * the same registers by comparing expressions. lower_concrete() puts the present run and lane in the
+ * placeholders' places. */
+#ifndef SINTER_CODEGEN_LOWER_INTERNAL_H
+#define SINTER_CODEGEN_LOWER_INTERNAL_H
+
+#include "codegen/lower.h"
+
+enum { LOWER_ALIGN_MAX = 64 }; /* the largest alignment that is kept track of */
+
+/* Coordinate of element `lane` of a run: at + step * lane. `align` is a power of two that divides `at`. */
+typedef struct LaneCoord {
+    const KExpr *at;
+    int64_t step;
+    int align;
+} LaneCoord;
+
+/* A value at coordinates, under a condition (NULL: always). */
+typedef struct LowerKey {
+    const Value *value;
+    LaneCoord coords[RANK_MAX];
+    const KExpr *guard;
+} LowerKey;
+
+typedef enum EntryKind {
+    ENTRY_SEEN,    /* planning has been here */
+    ENTRY_EXPR,    /* computed: `expr`, while its scope is open */
+    ENTRY_UNIFORM, /* one load a run */
+    ENTRY_VECTOR,  /* vector loads of the run's elements */
+    ENTRY_LANES,   /* a scalar load for each element */
+    ENTRY_RANDOM,  /* random numbers, four from one counter, computed before the loop over lanes */
+    ENTRY_INDEX,   /* a coordinate that is a value, computed (LowerIndex.expr) */
+} EntryKind;
+
+typedef struct LowerEntry LowerEntry;
+struct LowerEntry {
+    EntryKind kind;
+    LowerKey key;
+    LowerEntry *older; /* of the same value */
+    const KExpr *expr;
+    const KVar *array; /* loads: elements of all slots; a scalar for one uniform slot */
+    int chunk;         /* elements of one vector access */
+    int index;         /* ENTRY_INDEX: which */
+};
+
+/* A coordinate that is itself a value (gather): stands in expressions as a placeholder and is computed where
+ * it is needed. */
+typedef struct LowerIndex {
+    LowerKey key;
+    KVar placeholder;
+    bool varies;       /* from lane to lane */
+    const KExpr *expr; /* computed in an open scope; NULL: not yet */
+} LowerIndex;
+
+typedef struct LowerBinding {
+    bool is_bound;
+    const KVar *array;
+    const KExpr *at, *expr;
+} LowerBinding;
+
+struct Lower {
+    Builder *b;
+    Arena *arena;
+    const Region *region;
+    const Graph *graph;
+    KType index;       /* type of coordinates and offsets */
+    const KExpr *zero; /* of that type */
+    KVar space[RANK_MAX], lane_var;
+    VEC(LowerIndex *) indices;
+    LowerEntry **entries; /* newest by value id */
+    VEC(LowerEntry *) scope;
+    LowerBinding *bindings; /* by value id */
+    bool *is_input, *is_commented;
+    int *uses;    /* within the region */
+    KCache cache; /* of loads that the run reads once */
+    bool is_dry;  /* nothing is emitted: the plan alone is wanted */
+
+    /* the present plan */
+    size_t batch_mark;
+    const Run *shape;
+    int slots;
+    VEC(LowerEntry *) loads;
+    VEC(LowerEntry *) hoisted;
+
+    /* the present run */
+    const Run *run;
+    const KExpr *slot;
+    const KExpr *lane; /* NULL before the loop over lanes */
+};
+
+/* lower_index.c: coordinates */
+LaneCoord lane_const(Lower *lower, int64_t value);
+LaneCoord lane_concrete(Lower *lower, LaneCoord coord);
+LaneCoord lane_add(Lower *lower, LaneCoord x, LaneCoord y);
+LaneCoord lane_add_dim(Lower *lower, LaneCoord x, const Dim *dim, int sign);
+LaneCoord lane_scale(Lower *lower, LaneCoord x, const Dim *by);
+/* Quotient and remainder by an extent. */
+void lane_split(Lower *lower, LaneCoord x, const Dim *by, LaneCoord *quotient, LaneCoord *remainder);
+LaneCoord lane_offset(Lower *lower, int rank, const LaneCoord *coords, const Dim *const *strides);
+LaneCoord lane_linear(Lower *lower, int rank, const LaneCoord *coords, const Dim *const *dims);
+void lane_delinear(Lower *lower, LaneCoord linear, int rank, const Dim *const *dims, LaneCoord *coords);
+/* The same elements under other dims. */
+void lane_reshape(Lower *lower, int rank, const Dim *const *dims, const LaneCoord *coords, int to_rank,
+                  const Dim *const *to_dims, LaneCoord *to);
+bool lane_equal(LaneCoord x, LaneCoord y);
+bool lower_expr_equal(const KExpr *x, const KExpr *y);
+/* Whether an expression over placeholders differs from lane to lane. */
+bool lower_expr_varies(const Lower *lower, const KExpr *expr);
+bool lane_varies(const Lower *lower, LaneCoord coord);
+/* The coordinate at the present lane, over placeholders. */
+const KExpr *lane_expr(Lower *lower, LaneCoord coord);
+const KExpr *lower_concrete(Lower *lower, const KExpr *expr);
+int lower_align_of(int64_t divisor);
+/* Numbers of the placeholder variables: the run's first coordinate along an axis, the lane, a coordinate that
+ * is a value. */
+int lower_space_placeholder(int axis);
+int lower_lane_placeholder(void);
+int lower_index_placeholder(int index);
+KType lower_choose_index(const Graph *graph, const Region *region);
+
+/* lower_movement.c: where an operand is read for a coordinate of the result; *guard gains the condition that
+ * it is read at all */
+void lower_broadcast_coords(Lower *lower, const Value *operand, int rank, const LaneCoord *coords,
+                            LaneCoord *out);
+bool lower_is_plain_movement(
+    OpKind op); /* broadcast, reshape, transpose, slice: one operand, always inside */
+void lower_operand_coords(Lower *lower, const Value *value, const LaneCoord *coords, LaneCoord *out);
+/* Pad, concat: coordinates in operand `i` and the condition that the element comes from there. */
+void lower_part_coords(Lower *lower, const Value *value, int i, const LaneCoord *coords, LaneCoord *out,
+                       const KExpr **inside);
+void lower_gather_coords(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard,
+                         LaneCoord *index_coords, LaneCoord *out, const KExpr **inside);
+
+/* lower.c */
+LowerEntry *lower_find(Lower *lower, const LowerKey *key, EntryKind first, EntryKind last);
+LowerEntry *lower_remember(Lower *lower, EntryKind kind, const LowerKey *key);
+LowerKey lower_key(const Value *value, const LaneCoord *coords, const KExpr *guard);
+size_t lower_open_scope(Lower *lower);
+void lower_close_scope(Lower *lower, size_t mark);
+bool lower_is_leaf(const Lower *lower, const Value *value);
+/* lower_plan.c: what the targets read, before anything is computed */
+void lower_plan(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots);
+void lower_emit_loads(Lower *lower);
+
+/* lower_eval.c: the expression of a value at coordinates, at the present lane */
+const KExpr *lower_eval(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard);
+const KExpr *lower_load_at(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard);
+const char *lower_name(Lower *lower, const Value *value);
+
+/* lower_scalar.c */
+const KExpr *lower_scalar_op(Builder *b, const Value *value, const KExpr *const *operands);
+const KExpr *lower_cast(Builder *b, const KExpr *x, DType from, DType to);
+
+/* lower_loop.c: reductions and matrix products as loops in place */
+const KExpr *lower_reduction(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard);
+const KExpr *lower_matmul(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard);
+
+/* lower_random.c */
+const KExpr *lower_random(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard);
+bool lower_random_is_wide(Lower *lower, const Value *value, const LaneCoord *coords);
+void lower_random_fill(Lower *lower, LowerEntry *entry);
+
+/* lower_place.c: where a value's elements lie in the region's space */
+/* The value that a template computes for an output: below trailing transposes and reshapes, where the space
+ * is that value's. */
+const Value *lower_root(const Region *region, const Value *output);
+/* Coordinates of a target's element for a run (over placeholders); false where the value does not fit the
+ * space. */
+bool lower_place(Lower *lower, const Value *value, const Run *shape, LaneCoord *coords);
+bool lower_output_coords(Lower *lower, const Value *output, const Run *shape, LaneCoord *coords);
+
+#endif

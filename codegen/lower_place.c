@@ -1,0 +1,129 @@
+/* Where a Value's elements lie in the region's space.
+ *
+ * A Value fits as the space itself, as the space with reduced axes 1, as the space with reduced axes dropped,
+ * or as something that broadcasts to the space. An output behind transposes and reshapes is computed as the
+ * Value below them that fits, and stored where those operations send its elements. */
+#include "codegen/lower_internal.h"
+
+typedef enum Fit { FIT_NONE, FIT_WHOLE, FIT_KEPT, FIT_DROPPED, FIT_BROADCAST } Fit;
+
+static void place_reduced(const Region *region, int *begin, int *end) {
+    bool leading = region->kind == TEMPLATE_COLUMNS;
+    *begin = leading ? 0 : region->rank - region->n_reduced;
+    *end = leading ? region->n_reduced : region->rank;
+}
+
+static bool place_dims_equal(int n, const Dim *const *x, const Dim *const *y) {
+    for (int i = 0; i < n; i++)
+        if (x[i] != y[i])
+            return false;
+    return true;
+}
+
+static Fit place_fit(const Region *region, const Value *value) {
+    int begin, end, kept = region->rank - region->n_reduced;
+    place_reduced(region, &begin, &end);
+    if (value->rank == region->rank && place_dims_equal(value->rank, value->dims, region->dims))
+        return FIT_WHOLE;
+    if (region->n_reduced > 0 && value->rank == kept && place_dims_equal(begin, value->dims, region->dims) &&
+        place_dims_equal(kept - begin, value->dims + begin, region->dims + end))
+        return FIT_DROPPED;
+    bool is_kept = value->rank == region->rank && region->n_reduced > 0;
+    for (int i = 0; is_kept && i < value->rank; i++)
+        is_kept = i >= begin && i < end ? dim_is(value->dims[i], 1) : value->dims[i] == region->dims[i];
+    if (is_kept)
+        return FIT_KEPT;
+    int shift = region->rank - value->rank;
+    for (int i = 0; i < value->rank; i++)
+        if (shift < 0 || (value->dims[i] != region->dims[i + shift] && !dim_is(value->dims[i], 1)))
+            return FIT_NONE;
+    return FIT_BROADCAST;
+}
+
+const Value *lower_root(const Region *region, const Value *output) {
+    bool deep = region->n_reduced > 0 || region->cores.n > 0;
+    const Value *root = NULL, *at = output;
+    for (;;) {
+        Fit fit = place_fit(region, at);
+        if (fit == FIT_WHOLE || fit == FIT_KEPT || fit == FIT_DROPPED) {
+            root = at;
+            if (!deep)
+                break;
+        }
+        if (at->op != OP_transpose && at->op != OP_reshape)
+            break;
+        bool is_computed = false;
+        for (size_t i = 0; i < region->values.n; i++)
+            is_computed = is_computed || region->values.at[i] == at->in[0];
+        if (!is_computed)
+            break;
+        at = at->in[0];
+    }
+    return root ? root : output;
+}
+
+/* The run's coordinate along an axis of the space. */
+static LaneCoord place_axis(Lower *lower, const Run *shape, int axis) {
+    if (dim_is(lower->region->dims[axis], 1))
+        return lane_const(lower, 0);
+    const KExpr *at = k_var(lower->b, &lower->space[axis]);
+    bool runs = axis == shape->axis && shape->width > 1;
+    return (LaneCoord){at, runs ? 1 : 0, axis == shape->axis ? lower_align_of(shape->width) : 1};
+}
+
+bool lower_place(Lower *lower, const Value *value, const Run *shape, LaneCoord *coords) {
+    const Region *region = lower->region;
+    int begin, end;
+    place_reduced(region, &begin, &end);
+    Fit fit = place_fit(region, value);
+    if (fit == FIT_NONE)
+        return false;
+    int shift = region->rank - value->rank;
+    for (int i = 0; i < value->rank; i++) {
+        int axis = fit == FIT_DROPPED ? (i < begin ? i : i + region->n_reduced) : i + shift;
+        coords[i] = dim_is(value->dims[i], 1) ? lane_const(lower, 0) : place_axis(lower, shape, axis);
+    }
+    return true;
+}
+
+/* The same row-major order as the space, or as its axes that are kept. */
+static bool place_linear(Lower *lower, const Value *value, const Run *shape, LaneCoord *coords) {
+    const Region *region = lower->region;
+    DimTable *table = lower->graph->dims;
+    const Dim *count = value_count(lower->graph, value);
+    int begin, end;
+    place_reduced(region, &begin, &end);
+    for (int drop = 0; drop <= (region->n_reduced > 0); drop++) {
+        LaneCoord space[RANK_MAX];
+        const Dim *dims[RANK_MAX], *space_count = dim_const(table, 1);
+        int rank = 0;
+        for (int i = 0; i < region->rank; i++) {
+            if (drop && i >= begin && i < end)
+                continue;
+            dims[rank] = region->dims[i];
+            space[rank++] = place_axis(lower, shape, i);
+            space_count = dim_mul(table, space_count, region->dims[i]);
+        }
+        if (space_count == count) {
+            lane_reshape(lower, rank, dims, space, value->rank, value->dims, coords);
+            return true;
+        }
+    }
+    return false;
+}
+
+bool lower_output_coords(Lower *lower, const Value *output, const Run *shape, LaneCoord *coords) {
+    const Value *root = lower_root(lower->region, output);
+    if (output == root)
+        return lower_place(lower, output, shape, coords) || place_linear(lower, output, shape, coords);
+    const Value *operand = output->in[0];
+    LaneCoord at[RANK_MAX];
+    if (!lower_output_coords(lower, operand, shape, at))
+        return false;
+    if (output->op == OP_transpose)
+        for (int i = 0; i < output->rank; i++)
+            coords[i] = at[output->attrs[0].ints[i]];
+    else
+        lane_reshape(lower, operand->rank, operand->dims, at, output->rank, output->dims, coords);
+    return true;
+}

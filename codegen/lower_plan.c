@@ -1,0 +1,211 @@
+/* What a run reads: walks from the targets to the inputs, and tells loads that move vectors, loads that are
+ * the same for the whole run, and loads that differ from lane to lane; and which computed values are the same
+ * for the whole run. Emits nothing but the arrays. */
+#include "codegen/lower_internal.h"
+#include "ir/view.h"
+
+static void plan_value(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard,
+                       bool in_uniform);
+
+static bool plan_is_uniform(const Lower *lower, const Value *value, const LaneCoord *coords,
+                            const KExpr *guard) {
+    if (lower_expr_varies(lower, guard))
+        return false;
+    for (int i = 0; i < value->rank; i++)
+        if (lane_varies(lower, coords[i]))
+            return false;
+    return true;
+}
+
+/* One load for each input and coordinates: in vectors as wide as its strides and alignment allow. */
+static void plan_load(Lower *lower, const LowerKey *key) {
+    const Value *value = key->value;
+    const Dim *strides[RANK_MAX];
+    int width = lower->shape->width, bits = dtype_bits(value->dtype);
+    view_base_strides(lower->graph, value, strides);
+    LaneCoord offset = lane_offset(lower, value->rank, key->coords, strides);
+    EntryKind kind = ENTRY_LANES;
+    int chunk = 1;
+    if (!lane_varies(lower, offset) && !lower_expr_varies(lower, key->guard)) {
+        kind = ENTRY_UNIFORM;
+    } else if (offset.step == 1 && !lower_expr_varies(lower, offset.at) &&
+               !lower_expr_varies(lower, key->guard)) {
+        chunk = width * bits > 128 ? 128 / bits : width;
+        chunk = chunk > offset.align ? offset.align : chunk;
+        kind = chunk * bits >= 8 && chunk > 1 ? ENTRY_VECTOR : ENTRY_LANES;
+    }
+    LowerEntry *entry = lower_remember(lower, kind, key);
+    entry->chunk = chunk;
+    vec_push(lower->arena, &lower->loads, entry);
+}
+
+static void plan_operands(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard,
+                          bool in_uniform) {
+    LaneCoord at[RANK_MAX];
+    for (int i = 0; i < value->n_in; i++) {
+        lower_broadcast_coords(lower, value->in[i], value->rank, coords, at);
+        plan_value(lower, value->in[i], at, guard, in_uniform);
+    }
+}
+
+static void plan_parts(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard,
+                       bool in_uniform) {
+    int parts = value->op == OP_pad ? 1 : value->n_in;
+    for (int i = 0; i < parts; i++) {
+        LaneCoord at[RANK_MAX];
+        const KExpr *inside;
+        lower_part_coords(lower, value, i, coords, at, &inside);
+        plan_value(lower, value->in[i], at, k_and(lower->b, guard, inside), in_uniform);
+    }
+    if (value->op == OP_pad)
+        plan_value(lower, value->in[1], NULL, guard, in_uniform);
+}
+
+static void plan_gather(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard,
+                        bool in_uniform) {
+    LaneCoord index_coords[RANK_MAX], at[RANK_MAX];
+    const KExpr *inside;
+    lower_gather_coords(lower, value, coords, guard, index_coords, at, &inside);
+    plan_value(lower, value->in[1], index_coords, guard, in_uniform);
+    plan_value(lower, value->in[0], at, k_and(lower->b, guard, inside), in_uniform);
+}
+
+static void plan_op(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard,
+                    bool in_uniform) {
+    LaneCoord at[RANK_MAX];
+    if (lower_is_plain_movement(value->op)) {
+        lower_operand_coords(lower, value, coords, at);
+        plan_value(lower, value->in[0], at, guard, in_uniform);
+        return;
+    }
+    switch (op_info(value->op)->class_) {
+    case OPCLASS_POINTWISE: plan_operands(lower, value, coords, guard, in_uniform); return;
+    case OPCLASS_MOVEMENT:
+        if (value->op == OP_gather)
+            plan_gather(lower, value, coords, guard, in_uniform);
+        else
+            plan_parts(lower, value, coords, guard, in_uniform);
+        return;
+    case OPCLASS_RANDOM:
+        plan_value(lower, value->in[0], NULL, guard, true);
+        if (!in_uniform && lower_random_is_wide(lower, value, coords)) {
+            LowerKey key = lower_key(value, coords, guard);
+            vec_push(lower->arena, &lower->hoisted, lower_remember(lower, ENTRY_RANDOM, &key));
+        }
+        return;
+    /* Loops in place load where they stand. */
+    case OPCLASS_REDUCTION:
+    case OPCLASS_CONTRACTION:
+    case OPCLASS_BORDER:
+    case OPCLASS_WINDOW:
+    case OPCLASS_COMPOSITE:
+    case OPCLASS_RECURRENT:
+    case OPCLASS_COLLECTIVE: return;
+    }
+}
+
+/* Walks below `value`; in_uniform: below a value that is computed once for the run. */
+static void plan_value(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard,
+                       bool in_uniform) {
+    if (lower->bindings[value->id].is_bound ||
+        (op_info(value->op)->class_ == OPCLASS_BORDER && value->op != OP_input))
+        return;
+    LowerKey key = lower_key(value, coords, guard);
+    if (lower_find(lower, &key, ENTRY_SEEN, ENTRY_RANDOM))
+        return;
+    if (lower_is_leaf(lower, value)) {
+        plan_load(lower, &key);
+        return;
+    }
+    bool starts_uniform = !in_uniform && !lower_is_plain_movement(value->op) && value->op != OP_index &&
+                          plan_is_uniform(lower, value, coords, guard);
+    lower_remember(lower, ENTRY_SEEN, &key);
+    plan_op(lower, value, coords, guard, in_uniform || starts_uniform);
+    if (starts_uniform) {
+        LowerEntry *entry = ARENA_NEW(lower->arena, LowerEntry);
+        *entry = (LowerEntry){.kind = ENTRY_EXPR, .key = key};
+        vec_push(lower->arena, &lower->hoisted, entry);
+    }
+}
+
+static void plan_declare(Lower *lower, LowerEntry *entry) {
+    const Value *value = entry->key.value;
+    const char *name = text_format(lower->arena, "%s_v", lower_name(lower, value));
+    int elements = entry->kind == ENTRY_UNIFORM ? 1 : lower->shape->width;
+    if (entry->kind != ENTRY_RANDOM)
+        elements *= lower->slots;
+    KType type = ktype_of(value->dtype);
+    entry->array = elements == 1 ? k_variable(lower->b, name, type, NULL)
+                                 : k_array(lower->b, name, type, elements, NULL);
+}
+
+void lower_plan(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots) {
+    lower->shape = shape;
+    lower->slots = slots;
+    lower->loads.n = 0;
+    lower->hoisted.n = 0;
+    for (int i = 0; i < n; i++) {
+        LaneCoord coords[RANK_MAX];
+        const Value *root = lower_root(lower->region, targets[i].value);
+        if (lower_place(lower, root, shape, coords) || lower_output_coords(lower, root, shape, coords))
+            plan_value(lower, root, coords, NULL, shape->width == 1);
+    }
+    if (lower->is_dry)
+        return;
+    for (size_t i = 0; i < lower->loads.n; i++)
+        plan_declare(lower, lower->loads.at[i]);
+    for (size_t i = 0; i < lower->hoisted.n; i++)
+        if (lower->hoisted.at[i]->kind == ENTRY_RANDOM)
+            plan_declare(lower, lower->hoisted.at[i]);
+}
+
+/* What every element of the space reads once streams through the caches; what is read again stays. */
+static KCache plan_cache(const Lower *lower, const Value *value) {
+    const Dim *count = value_count(lower->graph, value), *space = dim_const(lower->graph->dims, 1);
+    for (int i = 0; i < lower->region->rank; i++)
+        space = dim_mul(lower->graph->dims, space, lower->region->dims[i]);
+    return count == space ? lower->cache : CACHE_DEFAULT;
+}
+
+static void plan_emit_load(Lower *lower, const LowerEntry *entry) {
+    Builder *b = lower->b;
+    const Value *value = entry->key.value;
+    const Dim *strides[RANK_MAX];
+    view_base_strides(lower->graph, value, strides);
+    LaneCoord offset = lane_offset(lower, value->rank, entry->key.coords, strides);
+    const KBuffer *buffer = k_global(b, value, false);
+    bool is_uniform = entry->kind == ENTRY_UNIFORM;
+    int width = is_uniform ? 1 : lower->shape->width;
+    const KExpr *first = k_mul(b, k_convert(b, lower->slot, K_I32), k_i32(b, width));
+    KCache cache = plan_cache(lower, value);
+    b->span = value->span;
+    if (entry->kind == ENTRY_LANES && width > 1) {
+        lower->lane = k_for_begin(b, "j", k_i32(b, 0), k_i32(b, width), 1, UNROLL_FULL);
+        size_t mark = lower_open_scope(lower);
+        const KExpr *at = lower_concrete(lower, lane_expr(lower, offset));
+        const KExpr *guard = k_and(b, lower->run->guard, lower_concrete(lower, entry->key.guard));
+        k_load(b, entry->array, k_add(b, first, lower->lane), buffer, at, 1, guard, cache);
+        lower_close_scope(lower, mark);
+        k_end(b);
+        return;
+    }
+    lower->lane = k_i32(b, 0);
+    const KExpr *guard = k_and(b, lower->run->guard, lower_concrete(lower, entry->key.guard));
+    const KExpr *at = lower_concrete(lower, offset.at);
+    if (entry->array->count == 0) {
+        k_load(b, entry->array, NULL, buffer, at, 1, guard, cache);
+        return;
+    }
+    if (width > entry->chunk && at->kind != KX_INT)
+        at = k_let_expr(b, text_format(lower->arena, "%s_at", lower_name(lower, value)), at);
+    for (int i = 0; i < width; i += entry->chunk)
+        k_load(b, entry->array, k_add(b, first, k_i32(b, i)), buffer, k_add(b, at, k_int(b, at->type, i)),
+               entry->chunk, guard, cache);
+}
+
+void lower_emit_loads(Lower *lower) {
+    Span span = lower->b->span;
+    for (size_t i = 0; i < lower->loads.n; i++)
+        plan_emit_load(lower, lower->loads.at[i]);
+    lower->b->span = span;
+}

@@ -1,0 +1,73 @@
+/* Scalar operations and casts on registers: operands are brought to the type in which the operation computes.
+ */
+#include "codegen/kernel_value.h"
+#include "codegen/lower_internal.h"
+
+/* The type of the computation, which for comparisons is not the type of the result. */
+static DType scalar_compute_type(const Value *value, const OpInfo *info) {
+    int first = info->rule == RULE_SELECT ? 1 : 0;
+    DType type = dtype_compute(value->in[first]->dtype);
+    for (int i = first + 1; i < value->n_in; i++)
+        type = dtype_promote(type, value->in[i]->dtype);
+    return info->int_ref || dtype_is_float(type) ? type : DTYPE_F32;
+}
+
+const KExpr *lower_scalar_op(Builder *b, const Value *value, const KExpr *const *operands) {
+    const OpInfo *info = op_info(value->op);
+    KType type = info->rule == RULE_LOGIC ? K_BOOL : ktype_of(scalar_compute_type(value, info));
+    if (info->n_in == 1 && info->rule == RULE_COMPARE && !ktype_is_float(type))
+        return k_int(b, K_BOOL, value->op == OP_isfinite); /* every integer is finite, none is NaN */
+    const KExpr *args[OP_MAX_ARITY] = {NULL};
+    for (int i = 0; i < value->n_in; i++) {
+        bool is_condition = info->rule == RULE_SELECT && i == 0;
+        args[i] = k_convert(b, operands[i], is_condition ? K_BOOL : type);
+    }
+    return k_convert(b, k_scalar(b, value->op, args[0], args[1], args[2]), ktype_of(value->dtype));
+}
+
+/* An integer register cut to the values of a narrow integer type: its low bits. */
+static const KExpr *scalar_wrap(Builder *b, const KExpr *x, DType to) {
+    int bits = dtype_bits(to);
+    x = k_convert(b, x, ktype_of(to));
+    if (bits >= ktype_bits(x->type))
+        return x;
+    if (dtype_class(to) == DTYPE_UNSIGNED)
+        return k_bit_and(b, x, k_int(b, x->type, ((int64_t)1 << bits) - 1));
+    int shift = ktype_bits(x->type) - bits;
+    return k_shr(b, k_shl(b, x, shift), shift);
+}
+
+/* A wide integer as a narrow float type: rounded once, in f64. Of 63 bits, those below 53 become one sticky
+ * bit first, which cannot stand in the way of a rounding to so few. */
+static const KExpr *scalar_int_to_narrow(Builder *b, const KExpr *x, DType to) {
+    if (x->type == K_I64) {
+        const KExpr *low = k_bit_and(b, x, k_int(b, K_I64, 2047));
+        const KExpr *sticky =
+            k_select(b, k_eq(b, low, k_int(b, K_I64, 0)), k_int(b, K_I64, 0), k_int(b, K_I64, 1024));
+        const KExpr *odd = k_bit_or(b, k_bit_and(b, x, k_int(b, K_I64, -2048)), sticky);
+        const KExpr *is_large =
+            k_ge(b, k_scalar(b, OP_abs, k_shr(b, x, 1), NULL, NULL), k_int(b, K_I64, (int64_t)1 << 52));
+        x = k_select(b, is_large, odd, x);
+    }
+    return k_convert(b, k_round(b, k_convert(b, x, K_F64), to), K_F32);
+}
+
+const KExpr *lower_cast(Builder *b, const KExpr *x, DType from, DType to) {
+    if (from == to)
+        return x;
+    if (dtype_class(to) == DTYPE_LOGICAL)
+        return k_convert(b, x, K_BOOL);
+    if (dtype_is_float(to)) {
+        if (to == DTYPE_F32 || to == DTYPE_F64 || dtype_widens(from, to))
+            return k_convert(b, x, ktype_of(to));
+        if (dtype_is_float(from))
+            return k_convert(b, k_round(b, x, to), ktype_of(to));
+        return x->type == K_BOOL ? k_convert(b, x, ktype_of(to)) : scalar_int_to_narrow(b, x, to);
+    }
+    if (!dtype_is_float(from))
+        return dtype_widens(from, to) ? k_convert(b, x, ktype_of(to)) : scalar_wrap(b, x, to);
+    x = k_convert(b, x, ktype_of(to)); /* toward zero, saturating at the register's ends */
+    if (dtype_bits(to) >= ktype_bits(x->type))
+        return x;
+    return k_min(b, k_max(b, x, k_int(b, x->type, dtype_min_int(to))), k_int(b, x->type, dtype_max_int(to)));
+}

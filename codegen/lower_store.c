@@ -1,0 +1,123 @@
+/* Stores of outputs, and how wide the runs of a region may be. */
+#include "codegen/lower_internal.h"
+#include "ir/view.h"
+
+void lower_store(Lower *lower, const Run *run, const Value *output, const KVar *src, const KExpr *at) {
+    Builder *b = lower->b;
+    LaneCoord coords[RANK_MAX];
+    const Dim *strides[RANK_MAX];
+    const Run *outer_run = lower->run, *outer_shape = lower->shape;
+    lower->run = run;
+    lower->shape = run;
+    lower->lane = k_i32(b, 0);
+    if (!lower_output_coords(lower, output, run, coords)) {
+        diag_error(b->diags, DIAG_INTERNAL, output->span, "'%s' does not fit the space of its region",
+                   lower_name(lower, output));
+        return;
+    }
+    view_base_strides(lower->graph, output, strides);
+    LaneCoord offset = lane_offset(lower, output->rank, coords, strides);
+    const KBuffer *buffer = k_global(b, output, true);
+    const KExpr *first = at ? k_convert(b, at, K_I32) : k_i32(b, 0);
+    int bits = dtype_bits(output->dtype), width = run->width, chunk = 1;
+    if (offset.step == 1 && !lower_expr_varies(lower, offset.at)) {
+        chunk = width * bits > 128 ? 128 / bits : width;
+        chunk = chunk > offset.align ? offset.align : chunk;
+    }
+    b->span = output->span;
+    if (width == 1 || (chunk > 1 && chunk * bits >= 8)) {
+        const KExpr *to = lower_concrete(lower, offset.at);
+        if (width > chunk && to->kind != KX_INT)
+            to = k_let_expr(b, text_format(lower->arena, "%s_at", lower_name(lower, output)), to);
+        for (int i = 0; i < width; i += chunk)
+            k_store(b, buffer, k_add(b, to, k_int(b, to->type, i)), src,
+                    src->count == 0 ? NULL : k_add(b, first, k_i32(b, i)), chunk, run->guard, lower->cache);
+    } else {
+        lower->lane = k_for_begin(b, "j", k_i32(b, 0), k_i32(b, width), 1, UNROLL_FULL);
+        k_store(b, buffer, lower_concrete(lower, lane_expr(lower, offset)), src, k_add(b, first, lower->lane),
+                1, run->guard, lower->cache);
+        k_end(b);
+    }
+    lower->run = outer_run;
+    lower->shape = outer_shape;
+}
+
+/* Whether a run of this width reads and writes in whole vectors wherever elements lie side by side in memory;
+ * *useful where some do. */
+static bool width_fits(Lower *lower, int axis, int width, bool *useful) {
+    const Region *region = lower->region;
+    Run run = {.rank = region->rank, .axis = axis, .width = width};
+    int n = (int)region->outputs.n;
+    LowerTarget *targets = ARENA_ARRAY(lower->arena, LowerTarget, (size_t)n + 1);
+    for (int i = 0; i < n; i++)
+        targets[i].value = region->outputs.at[i];
+    size_t mark = lower_open_scope(lower);
+    lower_plan(lower, &run, targets, n, 1);
+    lower_close_scope(lower, mark);
+    for (size_t i = 0; i < lower->loads.n; i++) {
+        const LowerEntry *entry = lower->loads.at[i];
+        const Dim *strides[RANK_MAX];
+        view_base_strides(lower->graph, entry->key.value, strides);
+        LaneCoord offset = lane_offset(lower, entry->key.value->rank, entry->key.coords, strides);
+        if (entry->kind == ENTRY_LANES && offset.step == 1)
+            return false;
+        int bits = dtype_bits(entry->key.value->dtype);
+        int whole = width * bits > 128 ? 128 / bits : width;
+        if (entry->kind == ENTRY_VECTOR && entry->chunk < whole)
+            return false;
+        *useful = *useful || entry->kind == ENTRY_VECTOR;
+    }
+    for (int i = 0; i < n; i++) {
+        LaneCoord coords[RANK_MAX];
+        const Value *output = region->outputs.at[i];
+        const Dim *strides[RANK_MAX];
+        if (!lower_output_coords(lower, output, &run, coords))
+            return false;
+        view_base_strides(lower->graph, output, strides);
+        LaneCoord offset = lane_offset(lower, output->rank, coords, strides);
+        int bits = dtype_bits(output->dtype), whole = width * bits > 128 ? 128 / bits : width;
+        if (offset.step == 1 && (offset.align < whole || lower_expr_varies(lower, offset.at)))
+            return false;
+        *useful = *useful || offset.step == 1;
+    }
+    return true;
+}
+
+/* Bits of the narrowest and the widest element that the region reads or writes. */
+static void width_bits(const Region *region, int *narrow, int *wide) {
+    *narrow = 128;
+    *wide = 1;
+    for (size_t i = 0; i < region->inputs.n + region->outputs.n; i++) {
+        const Value *value =
+            i < region->inputs.n ? region->inputs.at[i] : region->outputs.at[i - region->inputs.n];
+        int bits = dtype_bits(value->dtype);
+        if (value->rank == 0)
+            continue;
+        *narrow = bits < *narrow ? bits : *narrow;
+        *wide = bits > *wide ? bits : *wide;
+    }
+}
+
+int lower_vector_width(const Graph *graph, const Region *region, int axis) {
+    if (axis < 0 || axis >= region->rank)
+        return 1;
+    int narrow, wide;
+    width_bits(region, &narrow, &wide);
+    int width = narrow >= 128 ? 4 : 128 / narrow;
+    width = width > 16 ? 16 : width;
+    while (width > 2 && width * wide > 256) /* two vectors of the widest at most */
+        width /= 2;
+    int64_t divisor = dim_divisor(graph->dims, region->dims[axis]);
+    while (width > 1 && divisor % width != 0)
+        width /= 2;
+    Diags diags = {.arena = graph->arena};
+    Builder b = builder_new(graph->arena, region, graph, NULL, &diags);
+    Lower *lower = lower_new(&b, region);
+    lower->is_dry = true;
+    for (; width > 1; width /= 2) {
+        bool useful = false;
+        if (width_fits(lower, axis, width, &useful))
+            return useful ? width : 1;
+    }
+    return 1;
+}

@@ -1,0 +1,121 @@
+#include "codegen/reduce.h"
+
+#include <math.h>
+
+#include "codegen/kernel_value.h"
+
+bool reduce_has_number(const Value *reduction) {
+    return reduction->op == OP_argmin || reduction->op == OP_argmax;
+}
+
+KType reduce_type(const Value *reduction) {
+    if (reduction->op == OP_any || reduction->op == OP_all)
+        return K_BOOL;
+    return ktype_of(reduce_has_number(reduction) ? dtype_compute(reduction->in[0]->dtype) : reduction->dtype);
+}
+
+Partial reduce_element(Builder *b, const Value *reduction, const KExpr *element, const KExpr *number) {
+    return (Partial){k_convert(b, element, reduce_type(reduction)),
+                     reduce_has_number(reduction) ? number : NULL};
+}
+
+/* The value that loses against every other. */
+static const KExpr *reduce_extreme(Builder *b, const Value *reduction, bool largest) {
+    KType type = reduce_type(reduction);
+    if (ktype_is_float(type))
+        return k_float(b, type, largest ? INFINITY : -INFINITY);
+    DType dtype = reduce_has_number(reduction) ? dtype_compute(reduction->in[0]->dtype) : reduction->dtype;
+    return k_int(b, type, largest ? dtype_max_int(dtype) : dtype_min_int(dtype));
+}
+
+Partial reduce_identity(Builder *b, const Value *reduction, KType number_type) {
+    const KExpr *number = reduce_has_number(reduction) ? k_int(b, number_type, 0) : NULL;
+    switch (reduction->op) {
+    case OP_prod: return (Partial){k_convert(b, k_i32(b, 1), reduce_type(reduction)), number};
+    case OP_all: return (Partial){k_int(b, K_BOOL, 1), number};
+    case OP_reduce_min:
+    case OP_argmin: return (Partial){reduce_extreme(b, reduction, true), number};
+    case OP_reduce_max:
+    case OP_argmax: return (Partial){reduce_extreme(b, reduction, false), number};
+    default: return (Partial){k_convert(b, k_i32(b, 0), reduce_type(reduction)), number};
+    }
+}
+
+/* Of the better element, and of equals the first. The identity has number 0: where it stands against its
+ * equals, those tie. */
+static Partial reduce_combine_arg(Builder *b, const Value *reduction, Partial a, Partial c) {
+    OpKind better = reduction->op == OP_argmax ? OP_gt : OP_lt;
+    const KExpr *wins = k_scalar(b, better, c.x, a.x, NULL);
+    const KExpr *ties = k_eq(b, c.x, a.x);
+    if (ktype_is_float(c.x->type)) {
+        const KExpr *c_nan = k_let_expr(b, "is_nan", k_scalar(b, OP_isnan, c.x, NULL, NULL));
+        const KExpr *a_nan = k_let_expr(b, "was_nan", k_scalar(b, OP_isnan, a.x, NULL, NULL));
+        wins = k_scalar(b, OP_or, wins, k_and(b, c_nan, k_not(b, a_nan)), NULL);
+        wins = k_and(b, wins, k_not(b, a_nan));
+        ties = k_scalar(b, OP_or, ties, k_and(b, c_nan, a_nan), NULL);
+    }
+    wins = k_scalar(b, OP_or, wins, k_and(b, ties, k_lt(b, c.number, a.number)), NULL);
+    wins = k_let_expr(b, "wins", wins);
+    return (Partial){k_select(b, wins, c.x, a.x), k_select(b, wins, c.number, a.number)};
+}
+
+Partial reduce_combine(Builder *b, const Value *reduction, Partial a, Partial c) {
+    switch (reduction->op) {
+    case OP_prod: return (Partial){k_mul(b, a.x, c.x), NULL};
+    case OP_reduce_min: return (Partial){k_min(b, a.x, c.x), NULL};
+    case OP_reduce_max: return (Partial){k_max(b, a.x, c.x), NULL};
+    case OP_any: return (Partial){k_scalar(b, OP_or, a.x, c.x, NULL), NULL};
+    case OP_all: return (Partial){k_and(b, a.x, c.x), NULL};
+    case OP_argmin:
+    case OP_argmax: return reduce_combine_arg(b, reduction, a, c);
+    default: return (Partial){k_add(b, a.x, c.x), NULL};
+    }
+}
+
+const KExpr *reduce_result(Builder *b, const Value *reduction, Partial partial) {
+    return k_convert(b, partial.number ? partial.number : partial.x, ktype_of(reduction->dtype));
+}
+
+PartialVars reduce_declare(Builder *b, const Value *reduction, const char *name, int count,
+                           KType number_type) {
+    Partial identity = reduce_identity(b, reduction, number_type);
+    KType type = identity.x->type;
+    PartialVars vars = {NULL, NULL};
+    vars.x = count ? k_array(b, name, type, count, identity.x) : k_variable(b, name, type, identity.x);
+    if (identity.number) {
+        const char *number = text_format(b->arena, "%s_at", name);
+        vars.number = count ? k_array(b, number, number_type, count, identity.number)
+                            : k_variable(b, number, number_type, identity.number);
+    }
+    return vars;
+}
+
+Partial reduce_get(Builder *b, PartialVars vars, const KExpr *index) {
+    const KExpr *x = index ? k_elem(b, vars.x, index) : k_var(b, vars.x);
+    if (!vars.number)
+        return (Partial){x, NULL};
+    return (Partial){x, index ? k_elem(b, vars.number, index) : k_var(b, vars.number)};
+}
+
+void reduce_put(Builder *b, PartialVars vars, const KExpr *index, Partial partial) {
+    if (vars.number) /* both come from the old pair */
+        partial.x = k_let_expr(b, "best", partial.x);
+    if (vars.number)
+        k_set_elem(b, vars.number, index, partial.number);
+    k_set_elem(b, vars.x, index, partial.x);
+}
+
+void reduce_into(Builder *b, const Value *reduction, PartialVars vars, const KExpr *index, Partial partial) {
+    if (partial.number)
+        partial.x = k_let_expr(b, "x", partial.x);
+    reduce_put(b, vars, index, reduce_combine(b, reduction, reduce_get(b, vars, index), partial));
+}
+
+void reduce_lanes(Builder *b, const Value *reduction, PartialVars vars, const KExpr *index, int lanes) {
+    for (int mask = lanes / 2; mask > 0; mask /= 2) {
+        Partial own = reduce_get(b, vars, index);
+        Partial other = {k_shuffle_xor(b, own.x, mask),
+                         own.number ? k_shuffle_xor(b, own.number, mask) : NULL};
+        reduce_put(b, vars, index, reduce_combine(b, reduction, own, other));
+    }
+}

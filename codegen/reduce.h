@@ -1,0 +1,42 @@
+/* What reductions do with two partial results: the one definition for loops in place, rows and columns. */
+#ifndef SINTER_CODEGEN_REDUCE_H
+#define SINTER_CODEGEN_REDUCE_H
+
+#include "codegen/kernel_build.h"
+
+/* A partial result: for argmin and argmax, the best element and its number; else `number` is NULL. */
+typedef struct Partial {
+    const KExpr *x;
+    const KExpr *number;
+} Partial;
+
+/* The same in registers: scalars, or arrays of independent partial results. */
+typedef struct PartialVars {
+    const KVar *x;
+    const KVar *number; /* NULL where there is none */
+} PartialVars;
+
+bool reduce_has_number(const Value *reduction);
+/* The register type in which elements are combined. */
+KType reduce_type(const Value *reduction);
+/* An element of the operand as a partial result; `number` is its row-major number among the reduced elements.
+ */
+Partial reduce_element(Builder *b, const Value *reduction, const KExpr *element, const KExpr *number);
+Partial reduce_identity(Builder *b, const Value *reduction, KType number_type);
+/* Of two partial results, in any order of elements: the same result whatever the order, but for the rounding
+ * of sums. */
+Partial reduce_combine(Builder *b, const Value *reduction, Partial a, Partial c);
+/* The result in the register type of the reduction's element type. */
+const KExpr *reduce_result(Builder *b, const Value *reduction, Partial partial);
+
+/* Registers that hold the identity; count 0: scalars. */
+PartialVars reduce_declare(Builder *b, const Value *reduction, const char *name, int count,
+                           KType number_type);
+Partial reduce_get(Builder *b, PartialVars vars, const KExpr *index); /* index NULL: scalars */
+void reduce_put(Builder *b, PartialVars vars, const KExpr *index, Partial partial);
+/* vars[index] becomes its combination with `partial`. */
+void reduce_into(Builder *b, const Value *reduction, PartialVars vars, const KExpr *index, Partial partial);
+/* All lanes of each group of `lanes` (a power of two up to 32) neighbours get the group's result. */
+void reduce_lanes(Builder *b, const Value *reduction, PartialVars vars, const KExpr *index, int lanes);
+
+#endif
