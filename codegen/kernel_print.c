@@ -348,8 +348,11 @@ void kernel_print(Text *out, const Kernel *kernel) {
     if (kernel->min_blocks)
         text_add(out, ", at least %d blocks an SM", kernel->min_blocks);
     text_add(out, "\n");
-    if (kernel->summary && *kernel->summary)
-        text_add(out, "-- %s\n", kernel->summary);
+    for (const char *line = kernel->summary; line && *line;) {
+        size_t n = strcspn(line, "\n");
+        text_add(out, "-- %.*s\n", (int)n, line);
+        line += n + (line[n] == '\n');
+    }
     for (size_t i = 0; i < kernel->params.n; i++)
         print_param(out, kernel, &kernel->params.at[i]);
     for (size_t i = 0; i < kernel->buffers.n; i++) {
