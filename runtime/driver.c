@@ -1,5 +1,5 @@
-/* Opening the CUDA driver and a device. A machine without a driver, with the toolkit's stub of it, or without a GPU is an ordinary
- * case: each gives a sentence, none a crash. */
+/* Opening the CUDA driver and a device. A machine without a driver, with the toolkit's stub of it, or without
+ * a GPU is an ordinary case: each gives a sentence, none a crash. */
 #include "runtime/driver.h"
 
 #include <dlfcn.h>
@@ -15,14 +15,15 @@ bool driver_open(Driver *driver, const char *library, char why[DRIVER_WHY_ROOM])
         return false;
     }
     const char *missing = NULL;
-#define DRIVER(FIELD, SYMBOL, PARAMS)                                                                                  \
-    *(void **)&driver->FIELD = dlsym(driver->library, #SYMBOL);                                                        \
-    if (!driver->FIELD && !missing)                                                                                    \
+#define DRIVER(FIELD, SYMBOL, PARAMS)                                                                        \
+    *(void **)&driver->FIELD = dlsym(driver->library, #SYMBOL);                                              \
+    if (!driver->FIELD && !missing)                                                                          \
         missing = #SYMBOL;
 #include "runtime/driver.def"
 #undef DRIVER
     if (missing) {
-        snprintf(why, DRIVER_WHY_ROOM, "%s has no %s: a driver of CUDA 12.0 or later is needed", name, missing);
+        snprintf(why, DRIVER_WHY_ROOM, "%s has no %s: a driver of CUDA 12.0 or later is needed", name,
+                 missing);
         driver_close(driver);
         return false;
     }
@@ -54,7 +55,8 @@ void driver_explain(const Driver *driver, CUresult error, const char *what, char
         driver->error_name(error, &name);
     if (driver->error_string)
         driver->error_string(error, &text);
-    snprintf(why, room, "%s: %s (%d), %s", what, name ? name : "CUDA error", (int)error, text ? text : "no text for it");
+    snprintf(why, room, "%s: %s (%d), %s", what, name ? name : "CUDA error", (int)error,
+             text ? text : "no text for it");
 }
 
 bool device_open(const Driver *driver, int ordinal, Device *device, char why[DRIVER_WHY_ROOM]) {
@@ -71,9 +73,12 @@ bool device_open(const Driver *driver, int ordinal, Device *device, char why[DRI
         CUdevice_attribute attribute;
         int *to;
     } wanted[] = {
-        {DRIVER_ATTRIBUTE_MAJOR, &device->major},       {DRIVER_ATTRIBUTE_MINOR, &device->minor},
-        {DRIVER_ATTRIBUTE_SM_COUNT, &device->sm_count}, {DRIVER_ATTRIBUTE_L2_BYTES, &device->l2_bytes},
-        {DRIVER_ATTRIBUTE_CLOCK_KHZ, &device->clock_khz}, {DRIVER_ATTRIBUTE_SHARED_OPTIN, &device->shared_optin},
+        {DRIVER_ATTRIBUTE_MAJOR, &device->major},
+        {DRIVER_ATTRIBUTE_MINOR, &device->minor},
+        {DRIVER_ATTRIBUTE_SM_COUNT, &device->sm_count},
+        {DRIVER_ATTRIBUTE_L2_BYTES, &device->l2_bytes},
+        {DRIVER_ATTRIBUTE_CLOCK_KHZ, &device->clock_khz},
+        {DRIVER_ATTRIBUTE_SHARED_OPTIN, &device->shared_optin},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted && !error; i++)
         error = driver->device_attribute(wanted[i].to, wanted[i].attribute, device->device);

@@ -66,7 +66,8 @@ bool file_read(Arena *arena, const char *path, size_t most, Bytes *out) {
     FileRead r = {arena, descriptor, most, 0, out, false};
     if (fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0)
         r.expected = (size_t)status.st_size;
-    bool fits = arena_run(arena, file_read_body, &r); /* so that the descriptor is closed where memory runs out */
+    bool fits =
+        arena_run(arena, file_read_body, &r); /* so that the descriptor is closed where memory runs out */
     int error = fits ? errno : ENOMEM;
     if (!standard)
         close(descriptor);

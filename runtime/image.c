@@ -68,8 +68,9 @@ static void image_put_block(Text *out, const void *bytes, size_t n) {
 
 void image_encode(Text *out, const Image *image) {
     const ImageFigures *f = &image->figures;
-    const int numbers[] = {(int)image->backend,  (int)image->assembler, f->registers,           f->stack_bytes, f->spill_store_bytes,
-                           f->spill_load_bytes, f->static_shared_bytes, f->barriers, f->serialized};
+    const int numbers[] = {(int)image->backend,    (int)image->assembler, f->registers,
+                           f->stack_bytes,         f->spill_store_bytes,  f->spill_load_bytes,
+                           f->static_shared_bytes, f->barriers,           f->serialized};
     text_add_bytes(out, IMAGE_MAGIC, sizeof IMAGE_MAGIC);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         image_put32(out, (uint32_t)numbers[i]);

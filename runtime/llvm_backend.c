@@ -30,7 +30,8 @@ static bool llvm_backend_try(LlvmBackend *llvm, const char *path) {
     }
     llvm->library = library;
     llvm->emit = emit;
-    llvm->stamp = (uint64_t)status.st_size ^ (uint64_t)status.st_mtim.tv_sec << 32 ^ (uint64_t)status.st_mtim.tv_nsec;
+    llvm->stamp =
+        (uint64_t)status.st_size ^ (uint64_t)status.st_mtim.tv_sec << 32 ^ (uint64_t)status.st_mtim.tv_nsec;
     snprintf(llvm->path, sizeof llvm->path, "%s", path);
     return true;
 }
@@ -54,9 +55,11 @@ bool llvm_backend_open(LlvmBackend *llvm, const char *path) {
     memset(llvm, 0, sizeof *llvm);
     if (path)
         return llvm_backend_try(llvm, path);
-    snprintf(llvm->why, sizeof llvm->why, "the LLVM backend is missing (%s beside the program)", LLVM_BACKEND_FILE);
+    snprintf(llvm->why, sizeof llvm->why, "the LLVM backend is missing (%s beside the program)",
+             LLVM_BACKEND_FILE);
     Dl_info info;
-    if (dladdr((const void *)LLVM_BACKEND_FILE, &info) && info.dli_fname && llvm_backend_try_beside(llvm, info.dli_fname))
+    if (dladdr((const void *)LLVM_BACKEND_FILE, &info) && info.dli_fname &&
+        llvm_backend_try_beside(llvm, info.dli_fname))
         return true;
     char program[1024];
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
@@ -72,7 +75,8 @@ void llvm_backend_close(LlvmBackend *llvm) {
     llvm->library = NULL;
 }
 
-bool llvm_backend_compile(const LlvmBackend *llvm, Arena *arena, const Kernel *kernel, Image *out, Diags *diags) {
+bool llvm_backend_compile(const LlvmBackend *llvm, Arena *arena, const Kernel *kernel, Image *out,
+                          Diags *diags) {
     Text text = text_new(arena);
     memset(out, 0, sizeof *out);
     out->backend = IMAGE_LLVM;
@@ -80,7 +84,8 @@ bool llvm_backend_compile(const LlvmBackend *llvm, Arena *arena, const Kernel *k
     int before = diags->errors;
     if (!llvm->emit(&text, kernel, LLVM_OUTPUT_PTX, diags)) {
         if (diags->errors == before)
-            diag_error(diags, DIAG_BACKEND, (Span){0}, "the LLVM backend gave no PTX for kernel '%s'", kernel->name);
+            diag_error(diags, DIAG_BACKEND, (Span){0}, "the LLVM backend gave no PTX for kernel '%s'",
+                       kernel->name);
         return false;
     }
     out->ptx = text.at;

@@ -9,14 +9,16 @@ typedef struct LlvmBackend {
     void *library; /* NULL: not there */
     LlvmEmit *emit;
     char path[1024];
-    char why[1200];  /* why it is not there */
+    char why[1200]; /* why it is not there */
     uint64_t stamp; /* of the file, for cache keys */
 } LlvmBackend;
 
-/* Opens `path`, or where it is NULL libsinter_llvm.so beside the library or program that holds this code, or in ../lib/sinter of it. */
+/* Opens `path`, or where it is NULL libsinter_llvm.so beside the library or program that holds this code, or
+ * in ../lib/sinter of it. */
 bool llvm_backend_open(LlvmBackend *llvm, const char *path);
 void llvm_backend_close(LlvmBackend *llvm);
 /* False with a diagnostic. Any number of threads may compile at once. */
-bool llvm_backend_compile(const LlvmBackend *llvm, Arena *arena, const Kernel *kernel, Image *out, Diags *diags);
+bool llvm_backend_compile(const LlvmBackend *llvm, Arena *arena, const Kernel *kernel, Image *out,
+                          Diags *diags);
 
 #endif

@@ -1,4 +1,5 @@
-/* CUDA C++ to PTX and machine code in process. Sources include no header, so that `-minimal` (no built-in preludes) applies. */
+/* CUDA C++ to PTX and machine code in process. Sources include no header, so that `-minimal` (no built-in
+ * preludes) applies. */
 #include "runtime/nvrtc.h"
 
 #include <dlfcn.h>
@@ -28,14 +29,15 @@ bool nvrtc_open(Nvrtc *nvrtc, const char *path, const char *cuda_home) {
             snprintf(nvrtc->path, sizeof nvrtc->path, "%s", candidates[i]);
     }
     if (!nvrtc->library) {
-        snprintf(nvrtc->why, sizeof nvrtc->why, "NVRTC is missing (%s)", path ? path : "libnvrtc.so.13, libnvrtc.so.12");
+        snprintf(nvrtc->why, sizeof nvrtc->why, "NVRTC is missing (%s)",
+                 path ? path : "libnvrtc.so.13, libnvrtc.so.12");
         return false;
     }
     const char *missing = NULL;
 #define NVRTC_TEXT NVRTC
-#define NVRTC(FIELD, SYMBOL, PARAMS)                                                                                   \
-    *(void **)&nvrtc->FIELD = dlsym(nvrtc->library, #SYMBOL);                                                          \
-    if (!nvrtc->FIELD && !missing)                                                                                     \
+#define NVRTC(FIELD, SYMBOL, PARAMS)                                                                         \
+    *(void **)&nvrtc->FIELD = dlsym(nvrtc->library, #SYMBOL);                                                \
+    if (!nvrtc->FIELD && !missing)                                                                           \
         missing = #SYMBOL;
 #include "runtime/nvrtc.def"
 #undef NVRTC
@@ -82,7 +84,8 @@ static void nvrtc_body(void *context) {
                            ? text_format(job->arena, "--gpu-architecture=%s", job->target)
                            : text_format(job->arena, "--gpu-architecture=compute_%s",
                                          strncmp(job->target, "sm_", 3) == 0 ? job->target + 3 : job->target);
-    const char *const options[] = {arch, "--std=c++17", "--minimal", "--ptxas-options=-v", "--device-as-default-execution-space"};
+    const char *const options[] = {arch, "--std=c++17", "--minimal", "--ptxas-options=-v",
+                                   "--device-as-default-execution-space"};
     nvrtcResult error = nvrtc->compile(job->program, (int)(sizeof options / sizeof *options), options);
     out->log = nvrtc_log(job);
     if (error) {
@@ -115,8 +118,8 @@ static void nvrtc_body(void *context) {
     job->ok = true;
 }
 
-bool nvrtc_compile(const Nvrtc *nvrtc, Arena *arena, const char *name, const char *source, const char *target, bool binary,
-                   Image *out, Diags *diags) {
+bool nvrtc_compile(const Nvrtc *nvrtc, Arena *arena, const char *name, const char *source, const char *target,
+                   bool binary, Image *out, Diags *diags) {
     memset(out, 0, sizeof *out);
     out->backend = IMAGE_NVRTC;
     out->log = "";
@@ -124,7 +127,8 @@ bool nvrtc_compile(const Nvrtc *nvrtc, Arena *arena, const char *name, const cha
     const char *file = text_format(arena, "%s.cu", name);
     nvrtcResult error = nvrtc->create(&job.program, source, file, 0, NULL, NULL);
     if (error) {
-        diag_error(diags, DIAG_ENVIRONMENT, (Span){0}, "NVRTC could not begin: %s", nvrtc->error_string(error));
+        diag_error(diags, DIAG_ENVIRONMENT, (Span){0}, "NVRTC could not begin: %s",
+                   nvrtc->error_string(error));
         return false;
     }
     bool fits = arena_run(arena, nvrtc_body, &job);

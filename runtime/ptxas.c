@@ -1,4 +1,5 @@
-/* PTX to machine code by a subprocess: one private directory with the input and the output, removed afterwards. */
+/* PTX to machine code by a subprocess: one private directory with the input and the output, removed
+ * afterwards. */
 #include "runtime/ptxas.h"
 
 #include <errno.h>
@@ -19,7 +20,8 @@ bool ptxas_find(Ptxas *ptxas, Arena *arena, const char *cuda_home, const char *s
         ptxas->path = file_find_program(arena, search_path, "ptxas");
     struct stat status;
     if (ptxas->path && stat(ptxas->path, &status) == 0)
-        ptxas->stamp = (uint64_t)status.st_size ^ (uint64_t)status.st_mtime << 32 ^ (uint64_t)status.st_ino << 16;
+        ptxas->stamp =
+            (uint64_t)status.st_size ^ (uint64_t)status.st_mtime << 32 ^ (uint64_t)status.st_ino << 16;
     return ptxas->path != NULL;
 }
 
@@ -48,18 +50,21 @@ static void ptxas_body(void *context) {
     const char *in = text_format(job->arena, "%s/kernel.ptx", job->directory);
     const char *out = text_format(job->arena, "%s/kernel.cubin", job->directory);
     if (!file_write(in, image->ptx, image->ptx_bytes)) {
-        diag_error(job->diags, DIAG_ENVIRONMENT, (Span){0}, "%s could not be written: %s", in, strerror(errno));
+        diag_error(job->diags, DIAG_ENVIRONMENT, (Span){0}, "%s could not be written: %s", in,
+                   strerror(errno));
         return;
     }
     Text said = text_new(job->arena);
     const char *const argv[] = {job->ptxas->path, "-v", "-arch", job->target, in, "-o", out, NULL};
     int status = spawn_run(argv, &said);
     if (status < 0) {
-        diag_error(job->diags, DIAG_ENVIRONMENT, (Span){0}, "%s could not be started: %s", job->ptxas->path, strerror(errno));
+        diag_error(job->diags, DIAG_ENVIRONMENT, (Span){0}, "%s could not be started: %s", job->ptxas->path,
+                   strerror(errno));
         return;
     }
     if (status != 0) {
-        diag_error(job->diags, DIAG_BACKEND, (Span){0}, "ptxas refused kernel '%s': %s", job->name, said.n ? said.at : "");
+        diag_error(job->diags, DIAG_BACKEND, (Span){0}, "ptxas refused kernel '%s': %s", job->name,
+                   said.n ? said.at : "");
         return;
     }
     Bytes cubin;
@@ -75,12 +80,12 @@ static void ptxas_body(void *context) {
     job->ok = true;
 }
 
-bool ptxas_assemble(const Ptxas *ptxas, Arena *arena, const char *name, const char *target, const char *temporary, Image *image,
-                    Diags *diags) {
+bool ptxas_assemble(const Ptxas *ptxas, Arena *arena, const char *name, const char *target,
+                    const char *temporary, Image *image, Diags *diags) {
     char directory[1024];
     if (!spawn_directory(temporary ? temporary : "/tmp", directory, sizeof directory)) {
-        diag_error(diags, DIAG_ENVIRONMENT, (Span){0}, "no temporary directory below %s: %s", temporary ? temporary : "/tmp",
-                   strerror(errno));
+        diag_error(diags, DIAG_ENVIRONMENT, (Span){0}, "no temporary directory below %s: %s",
+                   temporary ? temporary : "/tmp", strerror(errno));
         return false;
     }
     PtxasJob job = {ptxas, arena, name, target, directory, image, diags, false};

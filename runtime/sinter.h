@@ -1,23 +1,27 @@
 /* Sinter: graphs of tensor operations, compiled into few GPU kernels.
  *
  *     sinter_context *context;  sinter_graph *graph;  sinter_plan *plan;
- *     sinter_context_create(&(sinter_context_options){.size = sizeof(sinter_context_options), .use_device = 1}, &context);
- *     sinter_graph_parse(context, &(sinter_source){.size = sizeof(sinter_source), .text = text}, &graph);
- *     sinter_plan_create(context, graph, NULL, &plan);                      // compiles, loads: milliseconds
- *     sinter_plan_execute(plan, &(sinter_execution){...});                  // launches: microseconds
+ *     sinter_context_create(&(sinter_context_options){.size = sizeof(sinter_context_options), .use_device =
+ * 1}, &context); sinter_graph_parse(context, &(sinter_source){.size = sizeof(sinter_source), .text = text},
+ * &graph); sinter_plan_create(context, graph, NULL, &plan);                      // compiles, loads:
+ * milliseconds sinter_plan_execute(plan, &(sinter_execution){...});                  // launches:
+ * microseconds
  *
- * Ownership. Every create function sets *out even where it fails (NULL only where there is no memory at all), because the object
- * carries the diagnostics; destroy it in both cases. Strings and structs that a function returns belong to the object asked and live
- * as long as it. A plan is independent of the graph that it was made from, and dies before its context. NULL may be destroyed.
+ * Ownership. Every create function sets *out even where it fails (NULL only where there is no memory at all),
+ * because the object carries the diagnostics; destroy it in both cases. Strings and structs that a function
+ * returns belong to the object asked and live as long as it. A plan is independent of the graph that it was
+ * made from, and dies before its context. NULL may be destroyed.
  *
- * Threads. A context may serve several threads at once. A graph is used by one thread at a time; making plans from one graph in
- * several threads is allowed, since that only reads it. A plan never changes after its creation: any number of threads may execute it.
+ * Threads. A context may serve several threads at once. A graph is used by one thread at a time; making plans
+ * from one graph in several threads is allowed, since that only reads it. A plan never changes after its
+ * creation: any number of threads may execute it.
  *
- * Errors. Functions answer a status; its hundreds are the kind of failure. What, where and why stands in the object's diagnostics.
- * The library never prints, never ends the process, and reads the environment only where an option asks for it.
+ * Errors. Functions answer a status; its hundreds are the kind of failure. What, where and why stands in the
+ * object's diagnostics. The library never prints, never ends the process, and reads the environment only
+ * where an option asks for it.
  *
- * Options structs start with their size, so that a program built against an older header keeps its meaning: fields that it does not
- * know count as zero, and zero is always the default. */
+ * Options structs start with their size, so that a program built against an older header keeps its meaning:
+ * fields that it does not know count as zero, and zero is always the default. */
 #ifndef SINTER_H
 #define SINTER_H
 
@@ -48,7 +52,9 @@ SINTER_API const char *sinter_version(void);
 SINTER_API const char *sinter_status_name(sinter_status status);
 SINTER_API const char *sinter_status_text(sinter_status status);
 
-/* ---- diagnostics ---------------------------------------------------------------------------------------------------------- */
+/* ---- diagnostics
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 typedef enum sinter_severity { SINTER_NOTE, SINTER_WARNING, SINTER_ERROR } sinter_severity;
 
@@ -58,7 +64,8 @@ typedef struct sinter_diagnostic {
     const char *message;
     const char *file; /* NULL: no place in a source */
     int line, column; /* 1-based */
-    const char *text; /* the whole, as a terminal shows it, with the source line and a caret; ends in a newline */
+    const char
+        *text; /* the whole, as a terminal shows it, with the source line and a caret; ends in a newline */
 } sinter_diagnostic;
 
 /* The i-th diagnostic; NULL past the last. */
@@ -66,62 +73,72 @@ SINTER_API const sinter_diagnostic *sinter_context_diagnostic(const sinter_conte
 SINTER_API const sinter_diagnostic *sinter_graph_diagnostic(const sinter_graph *graph, int i);
 SINTER_API const sinter_diagnostic *sinter_plan_diagnostic(const sinter_plan *plan, int i);
 
-/* ---- context -------------------------------------------------------------------------------------------------------------- */
+/* ---- context
+ * --------------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct sinter_context_options {
     size_t size;
-    int use_device; /* 0: compile only, the driver is not opened; 1: the device below, through its primary context */
+    int use_device; /* 0: compile only, the driver is not opened; 1: the device below, through its primary
+                       context */
     int device;     /* ordinal */
     /* 1: fields below that are NULL are taken from PATH, CUDA_HOME, XDG_CACHE_HOME, HOME and TMPDIR. */
     int read_environment;
     const char *cache_directory; /* of compiled kernels; NULL: no cache */
     int64_t cache_bytes;         /* its bound; 0: 1 GiB */
-    const char *search_path;     /* where ptxas and nvdisasm are looked for, as in PATH; NULL: only below cuda_home */
-    const char *cuda_home;       /* of a CUDA toolkit; NULL: none */
+    const char
+        *search_path; /* where ptxas and nvdisasm are looked for, as in PATH; NULL: only below cuda_home */
+    const char *cuda_home;           /* of a CUDA toolkit; NULL: none */
     const char *temporary_directory; /* NULL: /tmp */
-    const char *llvm_plugin;     /* path of libsinter_llvm.so; NULL: beside this library or program */
-    const char *nvrtc_library;   /* path of libnvrtc; NULL: libnvrtc.so.13, .12, then below cuda_home */
-    size_t memory_limit;         /* bytes of host memory that one graph or plan may take; 0: none */
+    const char *llvm_plugin;         /* path of libsinter_llvm.so; NULL: beside this library or program */
+    const char *nvrtc_library;       /* path of libnvrtc; NULL: libnvrtc.so.13, .12, then below cuda_home */
+    size_t memory_limit;             /* bytes of host memory that one graph or plan may take; 0: none */
 } sinter_context_options;
 
-/* `options` NULL: compile only, no cache, no toolkit. SINTER_NO_DEVICE where a device was asked for and there is none. */
+/* `options` NULL: compile only, no cache, no toolkit. SINTER_NO_DEVICE where a device was asked for and there
+ * is none. */
 SINTER_API sinter_status sinter_context_create(const sinter_context_options *options, sinter_context **out);
 SINTER_API void sinter_context_destroy(sinter_context *context);
 
 typedef struct sinter_metrics {
     size_t size;
-    uint64_t plans, kernels;           /* made */
-    uint64_t cache_hits, cache_misses; /* of kernels */
-    uint64_t launches;                 /* of kernels on the device */
+    uint64_t plans, kernels;                                     /* made */
+    uint64_t cache_hits, cache_misses;                           /* of kernels */
+    uint64_t launches;                                           /* of kernels on the device */
     double passes_ms, codegen_ms, backend_ms, ptxas_ms, load_ms; /* summed over plans */
 } sinter_metrics;
 
 /* Set size first. */
 SINTER_API void sinter_context_metrics(const sinter_context *context, sinter_metrics *out);
 
-/* ---- graphs --------------------------------------------------------------------------------------------------------------- */
+/* ---- graphs
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct sinter_source {
     size_t size;
-    const char *text; /* of the graph language; copied */
-    size_t length;    /* bytes; 0: up to the NUL */
-    const char *name; /* for diagnostics; NULL: "<text>" */
+    const char *text;  /* of the graph language; copied */
+    size_t length;     /* bytes; 0: up to the NUL */
+    const char *name;  /* for diagnostics; NULL: "<text>" */
     const char *graph; /* which graph of the text; NULL: the only one */
 } sinter_source;
 
-SINTER_API sinter_status sinter_graph_parse(sinter_context *context, const sinter_source *source, sinter_graph **out);
+SINTER_API sinter_status sinter_graph_parse(sinter_context *context, const sinter_source *source,
+                                            sinter_graph **out);
 SINTER_API void sinter_graph_destroy(sinter_graph *graph);
 
-/* A builder writes the graph statement by statement, in the language's own terms: a type is "bf16[M, 4096]", attributes are
- * "over=D, eps=1e-6", operands are names of inputs, of earlier statements, or numbers. Functions of the library (gelu, softmax,
- * attention, ...) are operations like any other. Nothing is checked before sinter_builder_finish(). */
-SINTER_API sinter_status sinter_builder_create(sinter_context *context, const char *graph_name, sinter_builder **out);
+/* A builder writes the graph statement by statement, in the language's own terms: a type is "bf16[M, 4096]",
+ * attributes are "over=D, eps=1e-6", operands are names of inputs, of earlier statements, or numbers.
+ * Functions of the library (gelu, softmax, attention, ...) are operations like any other. Nothing is checked
+ * before sinter_builder_finish(). */
+SINTER_API sinter_status sinter_builder_create(sinter_context *context, const char *graph_name,
+                                               sinter_builder **out);
 SINTER_API void sinter_builder_input(sinter_builder *builder, const char *name, const char *type);
 SINTER_API void sinter_builder_output(sinter_builder *builder, const char *name, const char *type);
 SINTER_API void sinter_builder_where(sinter_builder *builder, const char *constraint);
 /* attributes NULL: none. */
-SINTER_API void sinter_builder_op(sinter_builder *builder, const char *result, const char *op, const char *const *operands,
-                                  int n_operands, const char *attributes);
+SINTER_API void sinter_builder_op(sinter_builder *builder, const char *result, const char *op,
+                                  const char *const *operands, int n_operands, const char *attributes);
 /* Parses what was written and destroys the builder, whatever the status. */
 SINTER_API sinter_status sinter_builder_finish(sinter_builder *builder, sinter_graph **out);
 
@@ -143,7 +160,9 @@ SINTER_API int sinter_graph_output_count(const sinter_graph *graph);
 SINTER_API sinter_status sinter_graph_input(sinter_graph *graph, int i, sinter_tensor *out);
 SINTER_API sinter_status sinter_graph_output(sinter_graph *graph, int i, sinter_tensor *out);
 
-/* ---- plans ---------------------------------------------------------------------------------------------------------------- */
+/* ---- plans
+ * ----------------------------------------------------------------------------------------------------------------
+ */
 
 typedef enum sinter_backend {
     SINTER_BACKEND_AUTO, /* for each kernel the one that measured better, of those present */
@@ -173,19 +192,19 @@ typedef struct sinter_plan_options {
     int n_dims;
     const sinter_dim *hints; /* values to expect of symbolic dims, for the cost model only */
     int n_hints;
-    int no_fusion;       /* 1: every operation its own kernel, to compare with */
-    int verify;          /* 1: the graph is verified after each pass */
-    int pass_limit;      /* only the first n passes; 0: all */
-    const char *skip;    /* names of passes to leave out, comma-separated */
-    int no_cache;        /* 1: the kernel cache is neither read nor written */
+    int no_fusion;    /* 1: every operation its own kernel, to compare with */
+    int verify;       /* 1: the graph is verified after each pass */
+    int pass_limit;   /* only the first n passes; 0: all */
+    const char *skip; /* names of passes to leave out, comma-separated */
+    int no_cache;     /* 1: the kernel cache is neither read nor written */
     /* After each pass: its number, its name, the graph's text, whether it changed. May be NULL. */
     void (*dump)(void *context, int number, const char *pass, const char *text, int changed);
     void *dump_context;
 } sinter_plan_options;
 
 /* `options` NULL: all defaults. */
-SINTER_API sinter_status sinter_plan_create(sinter_context *context, const sinter_graph *graph, const sinter_plan_options *options,
-                                            sinter_plan **out);
+SINTER_API sinter_status sinter_plan_create(sinter_context *context, const sinter_graph *graph,
+                                            const sinter_plan_options *options, sinter_plan **out);
 SINTER_API void sinter_plan_destroy(sinter_plan *plan);
 
 /* The dims that are still symbolic, in the order in which their values are passed. */
@@ -193,11 +212,13 @@ SINTER_API int sinter_plan_dim_count(const sinter_plan *plan);
 SINTER_API const char *sinter_plan_dim_name(const sinter_plan *plan, int i);
 
 /* Bytes of workspace for these dims. */
-SINTER_API sinter_status sinter_plan_workspace(const sinter_plan *plan, const int64_t *dims, int n_dims, size_t *bytes);
+SINTER_API sinter_status sinter_plan_workspace(const sinter_plan *plan, const int64_t *dims, int n_dims,
+                                               size_t *bytes);
 
 typedef struct sinter_execution {
     size_t size;
-    void *const *inputs; /* in the graph's order; device pointers, aligned to 256 bytes where nothing else is known */
+    void *const
+        *inputs; /* in the graph's order; device pointers, aligned to 256 bytes where nothing else is known */
     int n_inputs;
     void *const *outputs; /* do not overlap one another nor an input */
     int n_outputs;
@@ -205,27 +226,28 @@ typedef struct sinter_execution {
     int n_dims;
     void *workspace; /* aligned to 256 bytes; its contents before and after do not matter */
     size_t workspace_bytes;
-    void *stream;    /* CUstream of the plan's device; NULL: the default stream */
-    char *message;   /* where a failure is described; may be NULL */
+    void *stream;  /* CUstream of the plan's device; NULL: the default stream */
+    char *message; /* where a failure is described; may be NULL */
     size_t message_room;
 } sinter_execution;
 
-/* Enqueues the plan's kernels on the stream. No allocation, no lock, no compiling, no synchronization: safe inside CUDA graph
- * capture. Constraints, alignment and sizes are checked first. */
+/* Enqueues the plan's kernels on the stream. No allocation, no lock, no compiling, no synchronization: safe
+ * inside CUDA graph capture. Constraints, alignment and sizes are checked first. */
 SINTER_API sinter_status sinter_plan_execute(const sinter_plan *plan, const sinter_execution *execution);
-/* The same on the CPU, by executing the kernels thread by thread: all pointers are host memory, stream does not count. Slow; reports
- * what hardware would let pass (out of bounds, races, reads of what nobody wrote). */
+/* The same on the CPU, by executing the kernels thread by thread: all pointers are host memory, stream does
+ * not count. Slow; reports what hardware would let pass (out of bounds, races, reads of what nobody wrote).
+ */
 SINTER_API sinter_status sinter_plan_simulate(const sinter_plan *plan, const sinter_execution *execution);
 
 typedef struct sinter_kernel {
     size_t size;
     const char *name;
-    const char *kind;      /* template: "pointwise", "matmul", ... */
-    const char *backend;   /* "llvm", "nvrtc"; NULL before SINTER_STAGE_PTX */
-    const char *cuda;      /* CUDA C++ source */
-    const char *ir;        /* kernel IR */
-    const char *ptx;       /* NULL where there is none */
-    const void *cubin;     /* NULL where there is none */
+    const char *kind;    /* template: "pointwise", "matmul", ... */
+    const char *backend; /* "llvm", "nvrtc"; NULL before SINTER_STAGE_PTX */
+    const char *cuda;    /* CUDA C++ source */
+    const char *ir;      /* kernel IR */
+    const char *ptx;     /* NULL where there is none */
+    const void *cubin;   /* NULL where there is none */
     size_t cubin_bytes;
     const char *assembler; /* who made the machine code: "ptxas", "nvrtc", "driver" */
     int threads, registers /* 0: not known */, stack_bytes, spill_store_bytes, spill_load_bytes;

@@ -54,7 +54,8 @@ int spawn_run(const char *const *argv, Text *said) {
         return -1;
     }
     SpawnRead r = {ends[0], said};
-    bool fits = arena_run(said->arena, spawn_read_body, &r); /* the child is waited for even where memory runs out */
+    bool fits =
+        arena_run(said->arena, spawn_read_body, &r); /* the child is waited for even where memory runs out */
     close(ends[0]);
     int status;
     while (waitpid(child, &status, 0) < 0) {

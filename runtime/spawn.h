@@ -4,8 +4,9 @@
 
 #include "ir/base/text.h"
 
-/* Runs argv[0] (a path) with these arguments, standard input empty, and appends its standard output and error to `said`. Gives the
- * exit status, 128 + signal where one ended it, or -1 with errno where it could not be started. */
+/* Runs argv[0] (a path) with these arguments, standard input empty, and appends its standard output and error
+ * to `said`. Gives the exit status, 128 + signal where one ended it, or -1 with errno where it could not be
+ * started. */
 int spawn_run(const char *const *argv, Text *said);
 
 /* A fresh private directory below `parent`; removed, with the files in it, by spawn_directory_remove(). */

@@ -1,0 +1,77 @@
+/* Fusion decisions in a person's words. */
+#include "ir/print.h"
+#include "runtime/plan.h"
+
+static void explain_value(Text *out, const sinter_plan *plan, const Value *value) {
+    if (value->name)
+        text_add(out, "'%s'", value->name);
+    else {
+        text_add(out, "`");
+        value_print(out, plan->graph, value);
+        text_add(out, "`");
+    }
+}
+
+static void explain_names(Text *out, const sinter_plan *plan, const char *verb, Value *const *values,
+                          size_t n) {
+    text_add(out, "%s ", verb);
+    for (size_t i = 0; i < n; i++) {
+        text_add(out, i ? ", " : "");
+        explain_value(out, plan, values[i]);
+    }
+    if (!n)
+        text_add(out, "nothing");
+}
+
+static void explain_schedule(Text *out, const PlanKernel *kernel) {
+    const Schedule *s = &kernel->region->schedule;
+    static const char *const paths[] = {"", "a loop a thread", "tiles in shared memory", "mma.sync",
+                                        "wgmma"}; /* ORDER MatmulPath */
+    text_add(out, "        %d threads a block", kernel->kernel->threads);
+    if (s->path != MATMUL_NONE)
+        text_add(out, ", %s, tile %dx%dx%d, %d stages", paths[s->path], s->tile_m, s->tile_n, s->tile_k,
+                 s->stages);
+    if (s->vector > 1)
+        text_add(out, ", %d elements a thread together", s->vector);
+    if (kernel->kernel->smem_bytes)
+        text_add(out, ", %lld bytes of shared memory", (long long)kernel->kernel->smem_bytes);
+    text_add(out, "\n");
+}
+
+static void explain_kernels(Text *out, const sinter_plan *plan) {
+    size_t n = plan->partition->regions.n;
+    text_add(out, "graph '%s': %zu kernel%s\n", plan->graph->name, n, n == 1 ? "" : "s");
+    for (size_t i = 0; i < n; i++) {
+        const Region *region = plan->partition->regions.at[i];
+        text_add(out, "  %zu %s (%s): ", i, region->name, plan_template_name(region->kind));
+        explain_names(out, plan, "reads", region->inputs.at, region->inputs.n);
+        text_add(out, "; ");
+        explain_names(out, plan, "writes", region->outputs.at, region->outputs.n);
+        text_add(out, "\n");
+        if ((int)i < plan->n_kernels)
+            explain_schedule(out, &plan->kernels[i]);
+    }
+}
+
+void plan_explain(Text *out, const sinter_plan *plan, int line) {
+    if (!line)
+        explain_kernels(out, plan);
+    for (int i = 0; i < plan->n_decisions; i++) {
+        const PlanDecision *entry = &plan->decisions[i];
+        const Decision *d = entry->decision;
+        if (line && entry->line != line)
+            continue;
+        if (entry->line)
+            text_add(out, "line %d: ", entry->line);
+        if (d->at)
+            explain_value(out, plan, d->at);
+        text_add(out, d->fused ? " joined" : " was not joined");
+        if (d->other) {
+            text_add(out, d->fused ? " to " : " with ");
+            explain_value(out, plan, d->other);
+        }
+        text_add(out, ": %s [%s]\n", d->why ? d->why : "", d->rule);
+        if (d->change)
+            text_add(out, "        it would be, if %s\n", d->change);
+    }
+}
