@@ -1,0 +1,22 @@
+/* Decisions: what the compiler chose or refused, in a person's words, for `sinter explain` and for the notes
+ * of a failed @expect. */
+#include "passes/pass.h"
+
+#include <stdarg.h>
+
+void pass_decide(Pass *pass, const char *rule, bool fused, Value *at, Value *other, const char *change,
+                 const char *why, ...) {
+    Arena *arena = pass->partition->graph->arena;
+    Text text = text_new(arena);
+    va_list args;
+    va_start(args, why);
+    text_addv(&text, why, args);
+    va_end(args);
+    Decision decision = {.rule = rule,
+                         .fused = fused,
+                         .at = at,
+                         .other = other,
+                         .why = text.at,
+                         .change = fused ? NULL : change};
+    vec_push(arena, &pass->partition->decisions, decision);
+}

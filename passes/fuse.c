@@ -1,0 +1,143 @@
+/* Fusion: the graph is cut into regions, each one kernel.
+ *
+ * Every valid graph compiles; this pass only decides how many kernels it becomes. It grows groups greedily
+ * from what cannot be computed element by element: each matmul starts a group, each reduction joins the group
+ * that computes or reads its rows, or starts one. In one walk down the graph everything element by element
+ * joins the group of its operand where it fits its iteration space; what does not, floats. A walk back up
+ * then settles what lies in memory (fuse_store.c), kernels beside one another are joined (fuse_siblings.c),
+ * and regions are written down (fuse_emit.c).
+ *
+ *     h = x @ w.T + b          matmul "h": computes the product, + b, max and the cast; writes h
+ *     y = cast(max(h, 0))
+ *
+ * The rules are listed in fuse_rules.def; each case leaves a Decision. */
+#include "passes/fuse.h"
+
+/* A graph output needs a Value of its own that some kernel writes: inputs, constants and Values that are
+ * output twice are copied. */
+static bool fuse_copy_outputs(Pass *pass, Graph *graph) {
+    bool changed = false;
+    for (size_t i = 0; i < graph->outputs.n; i++) {
+        Value *value = graph->outputs.at[i].value;
+        bool copy = value->op == OP_input || value->op == OP_constant || value->op == OP_dim;
+        for (size_t k = 0; k < i; k++)
+            copy |= graph->outputs.at[k].value == value;
+        if (!copy)
+            continue;
+        Attr attrs[OP_MAX_ATTRS] = {{.dtype = value->dtype}};
+        Value *fresh = graph_append(graph, OP_cast, &value, 1, attrs, graph->outputs.at[i].span, pass->diags);
+        if (!fresh)
+            return changed;
+        fresh->name = graph->outputs.at[i].name;
+        graph->outputs.at[i].value = fresh;
+        changed = true;
+    }
+    return changed;
+}
+
+/* A concat of more tensors than a kernel reads becomes one of concats. */
+static Value *fuse_narrow_concat(Rewrite *rewrite, Value *value) {
+    int most = rewrite->pass->options->limits->max_inputs / 2;
+    if (value->op != OP_concat || value->n_in <= most)
+        return value;
+    int parts = (value->n_in + most - 1) / most;
+    Value **in = ARENA_ARRAY(rewrite->pass->arena, Value *, (size_t)parts);
+    for (int i = 0; i < parts; i++) {
+        int n = value->n_in - i * most < most ? value->n_in - i * most : most;
+        in[i] = n == 1 ? value->in[i * most]
+                       : graph_append(rewrite->graph, OP_concat, value->in + i * most, n, value->attrs,
+                                      value->span, rewrite->pass->diags);
+    }
+    return graph_append(rewrite->graph, OP_concat, in, parts, value->attrs, value->span,
+                        rewrite->pass->diags);
+}
+
+static bool fuse_prepare(Pass *pass, Graph *graph) {
+    bool changed = false;
+    while (rewrite_graph(pass, graph, fuse_narrow_concat) && pass->diags->errors == 0)
+        changed = true;
+    changed |= fuse_copy_outputs(pass, graph);
+    graph_renumber(graph);
+    return changed;
+}
+
+static void fuse_mark_hints(Fuse *fuse) {
+    for (size_t i = 0; i < fuse->graph->hints.n; i++) {
+        const Hint *hint = &fuse->graph->hints.at[i];
+        if (strcmp(hint->name, "fuse") || !hint->value || hint->value->id >= fuse->graph->values.n ||
+            fuse->graph->values.at[hint->value->id] != hint->value)
+            continue;
+        for (size_t k = 0; k < hint->args.n; k++) {
+            bool never = (hint->args.at[k].name && !strcmp(hint->args.at[k].name, "never")) ||
+                         (hint->args.at[k].word && !strcmp(hint->args.at[k].word, "never"));
+            if (!never)
+                continue;
+            fuse_node(fuse, hint->value)->barrier = true;
+            pass_decide(fuse->pass, "hint", false, hint->value, NULL, "no @fuse(never)",
+                        "the graph asks for it in memory");
+        }
+    }
+}
+
+static Fuse *fuse_new(Pass *pass, Graph *graph) {
+    Fuse *fuse = ARENA_NEW(pass->arena, Fuse);
+    *fuse = (Fuse){.pass = pass, .graph = graph, .arena = pass->arena, .limits = pass->options->limits};
+    fuse->nodes = ARENA_ARRAY(pass->arena, FuseNode, graph->values.n + 1);
+    fuse->stamps = ARENA_ARRAY(pass->arena, int, graph->values.n + 1);
+    for (size_t i = 0; i < graph->values.n; i++) {
+        fuse->nodes[i].value = graph->values.at[i];
+        fuse->nodes[i].free = graph->values.at[i]->op == OP_constant || graph->values.at[i]->op == OP_dim;
+    }
+    return fuse;
+}
+
+static void fuse_value(Fuse *fuse, Value *value) {
+    if (value->op == OP_input || fuse_node(fuse, value)->free)
+        return;
+    switch (value_class(value)) {
+    case OPCLASS_CONTRACTION: fuse_matmul(fuse, value); return;
+    case OPCLASS_REDUCTION: fuse_reduction(fuse, value); return;
+    case OPCLASS_BORDER:
+    case OPCLASS_POINTWISE:
+    case OPCLASS_RANDOM:
+    case OPCLASS_MOVEMENT: fuse_light(fuse, value); return;
+    case OPCLASS_WINDOW:
+    case OPCLASS_COMPOSITE:
+    case OPCLASS_RECURRENT:
+    case OPCLASS_COLLECTIVE: break;
+    }
+    diag_error(fuse->pass->diags, DIAG_UNSUPPORTED, value->span, "no template computes '%s'",
+               op_info(value->op)->name);
+}
+
+bool pass_fuse(Pass *pass, Graph *graph) {
+    bool changed = fuse_prepare(pass, graph);
+    Fuse *fuse = fuse_new(pass, graph);
+    if (!pass->options->no_fusion) {
+        fuse_mark_hints(fuse);
+        for (size_t i = 0; i < graph->values.n; i++) {
+            Value *value = graph->values.at[i];
+            bool never = fuse->nodes[i].barrier;
+            fuse_value(fuse, value);
+            if (never && !fuse->nodes[i].home && value->op != OP_input && !fuse->nodes[i].free)
+                group_join(fuse, group_new(fuse, TEMPLATE_POINTWISE, value->rank, value->dims, 0), value);
+        }
+        fuse_store(fuse);
+        fuse_siblings(fuse);
+        if (fuse_emit(fuse)) {
+            if (pass->options->verify)
+                partition_verify(pass->partition, pass->diags);
+            return changed;
+        }
+        if (pass->options->verify)
+            diag_error(pass->diags, DIAG_INTERNAL, graph->span,
+                       "fusion left kernels that wait for each other");
+        fuse = fuse_new(pass, graph); /* slower, but right */
+    }
+    fuse_unfused(fuse);
+    fuse_store(fuse);
+    fuse_emit(fuse);
+    if (pass->options->verify)
+        partition_verify(pass->partition, pass->diags);
+    return changed;
+}

@@ -1,0 +1,145 @@
+/* Fusion's own structures: what the files fuse_*.c share.
+ *
+ * Fusion decides two things: which Values lie in memory, and which group (a region in the making) writes
+ * each. Everything else follows: a region computes what its outputs need, down to the next Values in memory.
+ * So every choice made here is legal, and a worse one only costs time.
+ *
+ * A Value has a home where one group alone computes it: reductions and matmuls, and what follows them element
+ * by element. A Value without a home floats: it is computed wherever it is needed, or, where that would be
+ * dear, gets a group of its own. */
+#ifndef SINTER_PASSES_FUSE_H
+#define SINTER_PASSES_FUSE_H
+
+#include "passes/rewrite.h"
+
+typedef struct Group Group;
+typedef struct FuseNode FuseNode;
+
+/* A set of groups, by number. */
+typedef struct GroupSet {
+    uint64_t *words;
+    size_t n;
+} GroupSet;
+
+/* What fusion knows of one Value. */
+struct FuseNode {
+    Value *value;
+    Group *home;    /* NULL: input, constant, or floating */
+    bool stored;    /* lies in memory once its region has run */
+    bool barrier;   /* @fuse(never): nobody joins it */
+    bool free;      /* constant or dim: never in memory, costs nothing */
+    GroupSet reads; /* floating: groups that its computation reads results of */
+    int n_leaves;   /* floating: tensors that its computation reads, each counted once up to the limit */
+    Value **leaves;
+    VEC(Group *) needs; /* groups that compute or read it: filled by the walk back from the outputs */
+};
+
+/* A region in the making. */
+struct Group {
+    int id;
+    TemplateKind kind;
+    bool dead; /* merged into another */
+    int rank;
+    const Dim *dims[RANK_MAX];
+    int n_reduced;
+    GroupSet after; /* groups that must run before it, through others too */
+    VEC(Value *) cores;
+    VEC(Value *) members; /* Values at home here */
+    VEC(Value *) leaves;  /* tensors that it reads */
+    VEC(Value *) outputs;
+};
+
+typedef struct Fuse {
+    Pass *pass;
+    Graph *graph;
+    Arena *arena;
+    const FuseLimits *limits;
+    FuseNode *nodes; /* by Value.id */
+    VEC(Group *) groups;
+    int *stamps; /* by Value.id: the number of the last walk that met it */
+    int stamp;
+} Fuse;
+
+enum {
+    FUSE_UNKNOWN_DIM = 4096, /* what a dim without bounds counts as where costs are compared */
+    FUSE_MEMBERS_MAX = 384, /* operations of one kernel: beyond, compiling takes longer than a launch saves */
+    FUSE_CONE_MAX = 192,    /* operations that one kernel computes again from memory */
+    FUSE_INLINE_REDUCTION = 8, /* elements of a reduction that is computed in place like a scalar */
+};
+
+static inline FuseNode *fuse_node(const Fuse *fuse, const Value *value) {
+    return &fuse->nodes[value->id];
+}
+static inline Group *fuse_home(const Fuse *fuse, const Value *value) {
+    return fuse->nodes[value->id].home;
+}
+
+/* fuse_group.c: groups and the order between them */
+Group *group_new(Fuse *fuse, TemplateKind kind, int rank, const Dim *const *dims, int n_reduced);
+void group_add_core(Fuse *fuse, Group *group, Value *value);
+bool group_set_has(const GroupSet *set, int id);
+bool group_set_add(Arena *arena, GroupSet *set, int id);
+bool group_set_join(Arena *arena, GroupSet *set, const GroupSet *more);
+/* Whether `group` waits for `other`. */
+bool group_waits(const Group *group, const Group *other);
+/* Whether computing `value` outside of `group` would need a result of `group`. */
+bool group_feeds(const Fuse *fuse, const Group *group, const Value *value);
+/* Makes `group` wait for whatever `value` is read or computed from. */
+void group_wait_for(Fuse *fuse, Group *group, const Value *value);
+/* Puts `value` into `group`, whose operands it may read. */
+void group_join(Fuse *fuse, Group *group, Value *value);
+/* Whether `group` with `value` would read more tensors than a kernel may, or compute more than it should. */
+bool group_has_room(Fuse *fuse, Group *group, const Value *value);
+/* Makes `from` a part of `into`; neither may wait for the other. */
+void group_merge(Fuse *fuse, Group *into, Group *from);
+/* A floating Value's reads and leaves, from those of its operands. */
+void group_float(Fuse *fuse, Value *value);
+
+/* fuse_cost.c */
+int64_t cost_extent(const Fuse *fuse, const Dim *dim);
+int64_t cost_count(const Fuse *fuse, int rank, const Dim *const *dims);
+int64_t cost_bytes(const Fuse *fuse, const Value *value);
+/* Scalar operations of one element of `value`, down to what lies in memory; stops counting above `limit`. */
+int64_t cost_cone(Fuse *fuse, const Value *value, int64_t limit);
+/* Operations of that computation, counted up to `limit` + 1. */
+int64_t cost_cone_size(Fuse *fuse, const Value *value, int64_t limit);
+int64_t cost_op(const Value *value);
+
+/* fuse_space.c: which Values a group's space can express */
+bool space_same(const Group *group, int rank, const Dim *const *dims);
+/* `value` has the group's dims, or these with reduced axes 1 (dropped where they lead). */
+bool space_fits(const Group *group, const Value *value);
+/* The Value below `value` whose layout in memory alone reshapes and transposes change; `value` itself where
+ * there is none. */
+Value *space_stored_base(const Fuse *fuse, Value *value);
+/* Whether a store of that base in the order of `value` keeps the innermost axis contiguous. */
+bool space_keeps_innermost(const Value *value, const Value *base);
+typedef enum ReductionLayout { REDUCTION_ROWS, REDUCTION_COLUMNS, REDUCTION_MIXED } ReductionLayout;
+/* How the reduced axes lie in the operand; *n_reduced of them, axes of one element counted as it suits. */
+ReductionLayout reduction_layout(const Value *value, int *n_reduced);
+/* Whether a reduction is so short that it is computed like a scalar, in place. */
+bool reduction_is_inline(const Value *value);
+bool op_is_view(OpKind op); /* reshape, transpose, slice, broadcast */
+
+/* fuse_matmul.c, fuse_rows.c, fuse_pointwise.c: what starts a group, and who joins it */
+void fuse_matmul(Fuse *fuse, Value *value);
+void fuse_reduction(Fuse *fuse, Value *value);
+void fuse_light(Fuse *fuse, Value *value);
+/* Two single products become one kernel with two cores where `value` is the first to need both. */
+bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b);
+/* Whether a matmul reads `operand` from memory rather than computing it. */
+bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand);
+
+/* fuse_store.c: the walk back from the outputs, which says what lies in memory */
+void fuse_store(Fuse *fuse);
+/* fuse_siblings.c: pointwise kernels beside kernels that read the same */
+void fuse_siblings(Fuse *fuse);
+/* fuse_emit.c: groups in launch order become regions */
+bool fuse_emit(Fuse *fuse);
+/* fuse_unfused.c: a kernel an operation */
+void fuse_unfused(Fuse *fuse);
+
+/* Whether a partition keeps the invariants of region.h; each that fails becomes a DIAG_INTERNAL. */
+bool partition_verify(const Partition *partition, Diags *diags);
+
+#endif

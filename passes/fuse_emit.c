@@ -1,0 +1,200 @@
+/* Groups become regions: what each computes and reads follows from what lies in memory, and the order of
+ * launches from that. */
+#include "passes/fuse.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef VEC(int) EmitNumbers;
+
+/* A region with the group that it comes from, and its place among those that wait. */
+typedef struct EmitRegion {
+    Region *region;
+    Group *group;
+    uint32_t first; /* id of its first output: the order among independent regions */
+    int waits;      /* regions not yet placed that it reads from */
+} EmitRegion;
+
+typedef struct Emit {
+    Fuse *fuse;
+    VEC(EmitRegion) list;
+    int *writer; /* by Value.id: number in the list of the region that writes it; -1 none */
+} Emit;
+
+static int emit_by_id(const void *a, const void *b) {
+    const Value *x = *(Value *const *)a, *y = *(Value *const *)b;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static void emit_closure(Emit *emit, Region *region) {
+    Fuse *fuse = emit->fuse;
+    Arena *arena = fuse->graph->arena;
+    VEC(Value *) open = {0};
+    fuse->stamp++;
+    for (size_t i = 0; i < region->outputs.n; i++) {
+        fuse->stamps[region->outputs.at[i]->id] = fuse->stamp;
+        vec_push(fuse->arena, &open, region->outputs.at[i]);
+    }
+    while (open.n) {
+        Value *value = open.at[--open.n];
+        vec_push(arena, &region->values, value);
+        for (int i = 0; i < value->n_in; i++) {
+            Value *in = value->in[i];
+            const FuseNode *node = fuse_node(fuse, in);
+            if (node->free || fuse->stamps[in->id] == fuse->stamp)
+                continue;
+            fuse->stamps[in->id] = fuse->stamp;
+            bool own = node->home && node->home == fuse_home(fuse, region->outputs.at[0]) &&
+                       !(node->barrier && node->stored);
+            if (in->op == OP_input || (node->stored && !own))
+                vec_push(arena, &region->inputs, in);
+            else
+                vec_push(fuse->arena, &open, in);
+        }
+    }
+    qsort(region->values.at, region->values.n, sizeof(Value *), emit_by_id);
+    if (region->inputs.n)
+        qsort(region->inputs.at, region->inputs.n, sizeof(Value *), emit_by_id);
+}
+
+static bool emit_holds(const Region *region, const Value *value) {
+    return region->values.n &&
+           bsearch(&value, region->values.at, region->values.n, sizeof(Value *), emit_by_id);
+}
+
+static const Hint *emit_schedule_hint(const Graph *graph, const Region *region) {
+    for (size_t i = 0; i < graph->hints.n; i++) {
+        const Hint *hint = &graph->hints.at[i];
+        if (hint->value && !strcmp(hint->name, "schedule") && emit_holds(region, hint->value))
+            return hint;
+    }
+    return NULL;
+}
+
+static void emit_region(Emit *emit, Group *group, Value *const *outputs, size_t n_outputs) {
+    Fuse *fuse = emit->fuse;
+    Arena *arena = fuse->graph->arena;
+    Region *region = ARENA_NEW(arena, Region);
+    region->kind = group->kind;
+    region->rank = group->rank;
+    region->n_reduced = group->n_reduced;
+    for (int i = 0; i < group->rank; i++)
+        region->dims[i] = group->dims[i];
+    for (size_t i = 0; i < n_outputs; i++)
+        vec_push(arena, &region->outputs, outputs[i]);
+    qsort(region->outputs.at, n_outputs, sizeof(Value *), emit_by_id);
+    emit_closure(emit, region);
+    for (size_t i = 0; i < group->cores.n; i++)
+        if (emit_holds(region, group->cores.at[i]))
+            vec_push(arena, &region->cores, group->cores.at[i]);
+    region->schedule_hint = emit_schedule_hint(fuse->graph, region);
+    EmitRegion entry = {.region = region, .group = group, .first = region->outputs.at[0]->id};
+    for (size_t i = 0; i < n_outputs; i++)
+        emit->writer[outputs[i]->id] = (int)emit->list.n;
+    vec_push(fuse->arena, &emit->list, entry);
+}
+
+/* One region a group; more, each with a share of the outputs, where a kernel may not write that many. */
+static void emit_group(Emit *emit, Group *group) {
+    size_t most = (size_t)emit->fuse->limits->max_outputs, n = group->outputs.n;
+    for (size_t at = 0; at < n; at += most)
+        emit_region(emit, group, group->outputs.at + at, n - at < most ? n - at : most);
+}
+
+static void emit_name(Emit *emit, Region *region) {
+    const Graph *graph = emit->fuse->graph;
+    Text text = text_new(graph->arena);
+    const char *output = region->outputs.at[0]->name;
+    for (size_t i = 0; i < graph->outputs.n; i++)
+        if (graph->outputs.at[i].value == region->outputs.at[0])
+            output = graph->outputs.at[i].name;
+    text_add(&text, "%s_%d", graph->name && *graph->name ? graph->name : "graph", region->id);
+    if (output)
+        text_add(&text, "_%s", output);
+    for (char *c = text.at; *c; c++)
+        if (!isalnum((unsigned char)*c))
+            *c = '_';
+    region->name = isdigit((unsigned char)*text.at) ? text_format(graph->arena, "k%s", text.at) : text.at;
+}
+
+/* Reads and writes contiguous along different axes: some operand reaches the output only through a transpose
+ * of its innermost axis. */
+static bool emit_is_transpose(const Fuse *fuse, const Region *region) {
+    if (region->kind != TEMPLATE_POINTWISE || region->rank < 2)
+        return false;
+    int64_t rows = cost_extent(fuse, region->dims[region->rank - 1]);
+    for (size_t i = 0; i < region->values.n; i++) {
+        const Value *value = region->values.at[i];
+        if (value->op != OP_transpose || value->rank != region->rank)
+            continue;
+        int from = value->attrs[0].ints[value->rank - 1];
+        if (from == value->rank - 1 || cost_bytes(fuse, value) < 1 << 16)
+            continue;
+        int to = 0;
+        while (value->attrs[0].ints[to] != value->rank - 1)
+            to++;
+        bool full = true;
+        for (int k = 0; k < region->rank; k++)
+            full &= value->dims[k] == region->dims[k];
+        if (full && rows >= 16 && cost_extent(fuse, value->dims[to]) >= 16)
+            return true;
+    }
+    return false;
+}
+
+/* Regions in an order in which each finds what it reads; false where two wait for each other. */
+static bool emit_order(Emit *emit, Partition *partition) {
+    Fuse *fuse = emit->fuse;
+    size_t n = emit->list.n;
+    EmitNumbers *later = ARENA_ARRAY(fuse->arena, EmitNumbers, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        const Region *region = emit->list.at[i].region;
+        fuse->stamp++;
+        for (size_t k = 0; k < region->inputs.n; k++) {
+            int from = emit->writer[region->inputs.at[k]->id];
+            if (from < 0)
+                continue;
+            vec_push(fuse->arena, &later[from], (int)i);
+            emit->list.at[i].waits++;
+        }
+    }
+    bool *placed = ARENA_ARRAY(fuse->arena, bool, n + 1);
+    for (size_t done = 0; done < n; done++) {
+        size_t next = n;
+        for (size_t i = 0; i < n; i++)
+            if (!placed[i] && !emit->list.at[i].waits &&
+                (next == n || emit->list.at[i].first < emit->list.at[next].first))
+                next = i;
+        if (next == n)
+            return false;
+        placed[next] = true;
+        for (size_t k = 0; k < later[next].n; k++)
+            emit->list.at[later[next].at[k]].waits--;
+        Region *region = emit->list.at[next].region;
+        region->id = (int)partition->regions.n;
+        emit_name(emit, region);
+        vec_push(fuse->graph->arena, &partition->regions, region);
+    }
+    return true;
+}
+
+bool fuse_emit(Fuse *fuse) {
+    Emit emit = {.fuse = fuse, .writer = ARENA_ARRAY(fuse->arena, int, fuse->graph->values.n + 1)};
+    for (size_t i = 0; i < fuse->graph->values.n; i++)
+        emit.writer[i] = -1;
+    for (size_t i = 0; i < fuse->groups.n; i++)
+        if (!fuse->groups.at[i]->dead)
+            emit_group(&emit, fuse->groups.at[i]);
+    Partition *partition = fuse->pass->partition;
+    partition->regions.n = 0;
+    for (size_t i = 0; i < emit.list.n; i++) {
+        Region *region = emit.list.at[i].region;
+        if (!emit_is_transpose(fuse, region))
+            continue;
+        region->kind = TEMPLATE_TRANSPOSE;
+        pass_decide(fuse->pass, "transpose", true, region->outputs.at[0], NULL, NULL,
+                    "it reads along one axis and writes along another, through a tile in shared memory");
+    }
+    return emit_order(&emit, partition);
+}

@@ -1,0 +1,97 @@
+/* Matrix products: what a product's kernel takes in on either side.
+ *
+ * Behind the product everything element by element is free: it happens in registers. Before it nothing is: a
+ * tensor-core kernel copies its operands straight from memory to shared memory, and an operand that must be
+ * computed is computed once for every tile that reads it. So a prologue joins only where that costs less than
+ * storing its result. Views of memory cost nothing on either side. */
+#include "passes/fuse.h"
+
+enum {
+    MATMUL_TILE =
+        128, /* rows or columns of a tile: how often an operand's element is read is extent / tile */
+    MATMUL_SMALL = 1 << 22, /* multiplications below which a launch costs more than the product */
+    MATMUL_RECOMPUTE_COST =
+        128, /* scalar operations an operand's element may cost over all tiles, without tensor cores */
+};
+
+static const Dim *matmul_extent(const Value *matmul, int from_end) {
+    return matmul->dims[matmul->rank - from_end];
+}
+
+void fuse_matmul(Fuse *fuse, Value *value) {
+    Group *group = group_new(fuse, TEMPLATE_MATMUL, value->rank, value->dims, 0);
+    group_add_core(fuse, group, value);
+    pass_decide(fuse->pass, "matmul", true, value, NULL, NULL, "it is the core of a kernel");
+}
+
+/* Two single products over one first operand, of equal size and type. */
+static bool matmul_are_dual(const Value *a, const Value *b) {
+    return a != b && a->in[0] == b->in[0] && a->dtype == b->dtype && a->in[1]->dtype == b->in[1]->dtype &&
+           value_same_dims(a, b) && value_same_dims(a->in[1], b->in[1]);
+}
+
+bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b) {
+    if (a == b || a->kind != TEMPLATE_MATMUL || b->kind != TEMPLATE_MATMUL || a->cores.n != 1 ||
+        b->cores.n != 1)
+        return false;
+    Value *first = a->cores.at[0], *second = b->cores.at[0];
+    const char *change = "both products with the same first operand, and results of equal dims and type";
+    if (!matmul_are_dual(first, second)) {
+        pass_decide(
+            fuse->pass, "dual_matmul", false, value, second, change,
+            "two products meet here that do not share their first operand, or differ in size or type");
+        return false;
+    }
+    if (a->n_reduced || b->n_reduced || group_waits(a, b) || group_waits(b, a)) {
+        pass_decide(fuse->pass, "dual_matmul", false, value, second, change,
+                    "one of the two products waits for the other");
+        return false;
+    }
+    if (a->leaves.n + b->leaves.n > (size_t)fuse->limits->max_inputs) {
+        pass_decide(fuse->pass, "inputs", false, value, second, "fewer operands",
+                    "the two together read too many tensors");
+        return false;
+    }
+    group_merge(fuse, a, b);
+    pass_decide(fuse->pass, "dual_matmul", true, value, second, NULL, "both products read '%s' and meet here",
+                first->in[0]->name ? first->in[0]->name : "the same operand");
+    return true;
+}
+
+/* Types that tensor cores multiply as they are: both of 16 bits and alike, both fp8, or both 8-bit integers.
+ */
+static bool matmul_uses_tensor_cores(const Fuse *fuse, const Value *matmul) {
+    DType a = matmul->in[0]->dtype, b = matmul->in[1]->dtype;
+    bool fp8 = (a == DTYPE_E4M3 || a == DTYPE_E5M2) && (b == DTYPE_E4M3 || b == DTYPE_E5M2);
+    bool int8 = (a == DTYPE_I8 || a == DTYPE_U8) && (b == DTYPE_I8 || b == DTYPE_U8);
+    bool same = a == b && (a == DTYPE_F16 || a == DTYPE_BF16 || a == DTYPE_TF32);
+    return fuse->limits->has_tensor_cores && (fp8 || int8 || same);
+}
+
+bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand) {
+    Value *value = matmul->in[operand];
+    int64_t m = cost_extent(fuse, matmul_extent(matmul, 2)), n = cost_extent(fuse, matmul_extent(matmul, 1));
+    int64_t k = cost_extent(fuse, matmul->in[0]->dims[matmul->in[0]->rank - 1]);
+    int64_t tiles = ((operand ? m : n) + MATMUL_TILE - 1) / MATMUL_TILE;
+    int64_t cost = cost_cone(fuse, value, 1 << 20);
+    if (m < MATMUL_SMALL && n < MATMUL_SMALL && k < MATMUL_SMALL && m * n < MATMUL_SMALL &&
+        m * n * k <= MATMUL_SMALL) {
+        pass_decide(fuse->pass, "prologue", true, matmul, value, NULL,
+                    "the product is small, so its operand is computed as it is read");
+        return false;
+    }
+    bool tensor = matmul_uses_tensor_cores(fuse, matmul);
+    if (tensor ? tiles <= 1 : tiles * cost <= MATMUL_RECOMPUTE_COST) {
+        pass_decide(fuse->pass, "prologue", true, matmul, value, NULL,
+                    "computing the operand in each of %lld tiles costs less than storing it",
+                    (long long)tiles);
+        return false;
+    }
+    pass_decide(fuse->pass, "matmul_prologue", false, matmul, value,
+                operand
+                    ? "at most 128 rows of result, or a weight that is stored as the product reads it"
+                    : "at most 128 columns of result, or computing the operand in the kernel that makes it",
+                "it would be computed again for each of %lld tiles that read it%s", (long long)tiles,
+                tensor ? ", and the copy from memory straight to shared memory would be lost" : "");
+    return true;
+}

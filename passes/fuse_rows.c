@@ -1,0 +1,175 @@
+/* Reductions. Rows: over the innermost axes, any number of them that depend on one another (softmax, norms,
+ * losses), with everything applied along the row again; a product whose row fits one block takes them into
+ * its epilogue. Columns: over leading axes, so that reads stay contiguous along the innermost axis; what a
+ * column statistic is applied to is another kernel's work. */
+#include "passes/fuse.h"
+
+enum { ROWS_SEARCH = 64 /* groups looked back on for one that reads the same rows */ };
+
+/* Adds what `value` is computed from, through everything that is element by element, whoever computes it. */
+static void rows_sources(Fuse *fuse, const Value *value, const Value **sources, int *n, int room) {
+    const FuseNode *node = fuse_node(fuse, value);
+    if (node->free || fuse->stamps[value->id] == fuse->stamp || *n >= room)
+        return;
+    fuse->stamps[value->id] = fuse->stamp;
+    if (value->op == OP_input || value_is_heavy(value)) {
+        sources[(*n)++] = value;
+        return;
+    }
+    for (int i = 0; i < value->n_in; i++)
+        rows_sources(fuse, value->in[i], sources, n, room);
+}
+
+enum { ROWS_SOURCES = 32 };
+
+/* Whether `group` reads a tensor of its whole space that `operand` is computed from too. */
+static bool rows_share(Fuse *fuse, const Group *group, const Value *operand) {
+    const Value *mine[ROWS_SOURCES], *theirs[ROWS_SOURCES];
+    int n_mine = 0, n_theirs = 0;
+    fuse->stamp++;
+    rows_sources(fuse, operand, mine, &n_mine, ROWS_SOURCES);
+    fuse->stamp++;
+    for (size_t i = 0; i < group->leaves.n; i++)
+        rows_sources(fuse, group->leaves.at[i], theirs, &n_theirs, ROWS_SOURCES);
+    int64_t space = cost_count(fuse, group->rank, group->dims);
+    for (int i = 0; i < n_mine; i++)
+        for (int k = 0; k < n_theirs; k++)
+            if (mine[i] == theirs[k] && cost_count(fuse, mine[i]->rank, mine[i]->dims) >= space)
+                return true;
+    return false;
+}
+
+/* Whether `operand`, computed in `group`, needs nothing that in turn waits for `group`. Floating Values may
+ * read the group's own results: they become a part of it. */
+static bool rows_can_compute(const Fuse *fuse, const Group *group, const Value *operand) {
+    const FuseNode *node = fuse_node(fuse, operand);
+    if (node->home)
+        return node->home == group ? !node->barrier : !group_waits(node->home, group);
+    for (int id = 0; id < (int)node->reads.n * 64; id++)
+        if (group_set_has(&node->reads, id) && group_waits(fuse->groups.at[id], group))
+            return false;
+    return true;
+}
+
+/* Whether everything between the group's results and a floating operand is element by element over the
+ * group's space. */
+static bool rows_in_space(Fuse *fuse, const Group *group, const Value *value) {
+    const FuseNode *node = fuse_node(fuse, value);
+    if (node->home || node->free || value->op == OP_input || !group_set_has(&node->reads, group->id))
+        return true;
+    if (fuse->stamps[value->id] == fuse->stamp)
+        return true;
+    fuse->stamps[value->id] = fuse->stamp;
+    if (!value_is_pointwise(value) && value->op != OP_broadcast)
+        return false;
+    for (int i = 0; i < value->n_in; i++)
+        if (!rows_in_space(fuse, group, value->in[i]))
+            return false;
+    return true;
+}
+
+static bool rows_join_existing(Fuse *fuse, Value *value, TemplateKind kind, int n_reduced) {
+    Value *operand = value->in[0];
+    int looked = 0;
+    for (size_t i = fuse->groups.n; i-- > 0 && looked < ROWS_SEARCH;) {
+        Group *group = fuse->groups.at[i];
+        if (group->dead || group->kind != kind || group->n_reduced != n_reduced ||
+            !space_same(group, operand->rank, operand->dims))
+            continue;
+        looked++;
+        const FuseNode *node = fuse_node(fuse, operand);
+        bool own = node->home == group && !node->barrier;
+        bool reads = !node->home && group_set_has(&node->reads, group->id);
+        fuse->stamp++;
+        if (!own && !(reads && rows_in_space(fuse, group, operand)) &&
+            (reads || !rows_share(fuse, group, operand)))
+            continue;
+        if (!rows_can_compute(fuse, group, operand)) {
+            pass_decide(fuse->pass, "cycle", false, value, group->members.at[0],
+                        "the reduced Value computed in the same kernel",
+                        "a kernel between the two would have to run before and after");
+            continue;
+        }
+        if (!group_has_room(fuse, group, value)) {
+            pass_decide(fuse->pass, "inputs", false, value, group->members.at[0],
+                        "fewer operands or operations", "the kernel is as large as kernels get");
+            continue;
+        }
+        group_join(fuse, group, value);
+        pass_decide(fuse->pass, kind == TEMPLATE_ROWS ? "rows" : "columns", true, value, group->members.at[0],
+                    NULL,
+                    own || reads ? "it reduces what the same kernel computes"
+                                 : "it reduces what the same kernel reads");
+        return true;
+    }
+    return false;
+}
+
+/* Row statistics inside a product's epilogue. */
+static bool rows_join_matmul(Fuse *fuse, Value *value, ReductionLayout layout, int n_reduced) {
+    Value *operand = value->in[0];
+    Group *group = fuse_home(fuse, operand);
+    if (!group || group->kind != TEMPLATE_MATMUL || fuse_node(fuse, operand)->barrier ||
+        !space_same(group, operand->rank, operand->dims))
+        return false;
+    Value *core = group->cores.at[0];
+    if (layout != REDUCTION_ROWS) {
+        pass_decide(fuse->pass, "matmul_columns", false, value, core, "a reduction along the last axis",
+                    "each block of the product has a part of a column only");
+        return false;
+    }
+    if (n_reduced != 1) {
+        pass_decide(fuse->pass, "matmul_rows", false, value, core, "a reduction along the last axis alone",
+                    "it reduces more than the columns of the product");
+        return false;
+    }
+    int64_t longest = dim_upper(fuse->graph->dims, operand->dims[operand->rank - 1]);
+    if (longest > fuse->limits->matmul_row_max) {
+        char *change =
+            text_format(fuse->graph->arena, "rows of at most %lld, known from the dims or a 'where'",
+                        (long long)fuse->limits->matmul_row_max);
+        if (longest == INT64_MAX)
+            pass_decide(fuse->pass, "matmul_rows", false, value, core, change,
+                        "the length of the product's rows is not bounded");
+        else
+            pass_decide(fuse->pass, "matmul_rows", false, value, core, change,
+                        "the product's rows have up to %lld elements, more than one block holds",
+                        (long long)longest);
+        return false;
+    }
+    if (!group_has_room(fuse, group, value))
+        return false;
+    group->n_reduced = 1;
+    group_join(fuse, group, value);
+    pass_decide(fuse->pass, "matmul_rows", true, value, core, NULL, "a row of the product is in one block");
+    return true;
+}
+
+void fuse_reduction(Fuse *fuse, Value *value) {
+    Value *operand = value->in[0];
+    int n_reduced = 0;
+    if (reduction_is_inline(value)) {
+        group_float(fuse, value);
+        pass_decide(fuse->pass, "prologue", true, value, operand, NULL,
+                    "it has so few elements that it is computed like a scalar");
+        return;
+    }
+    ReductionLayout layout = reduction_layout(value, &n_reduced);
+    if (layout == REDUCTION_MIXED) {
+        Group *group = group_new(fuse, TEMPLATE_POINTWISE, value->rank, value->dims, 0);
+        group_join(fuse, group, value);
+        fuse_node(fuse, value)->barrier = true;
+        pass_decide(fuse->pass, "shape", false, value, operand, "reduced axes that are innermost, or leading",
+                    "the reduced axes lie between others, so each result is a loop of one thread");
+        return;
+    }
+    if (rows_join_matmul(fuse, value, layout, n_reduced))
+        return;
+    TemplateKind kind = layout == REDUCTION_ROWS ? TEMPLATE_ROWS : TEMPLATE_COLUMNS;
+    if (rows_join_existing(fuse, value, kind, n_reduced))
+        return;
+    Group *group = group_new(fuse, kind, operand->rank, operand->dims, n_reduced);
+    group_join(fuse, group, value);
+    pass_decide(fuse->pass, kind == TEMPLATE_ROWS ? "rows" : "columns", true, value, operand, NULL,
+                "it begins a kernel over what it reduces");
+}

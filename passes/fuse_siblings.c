@@ -1,0 +1,124 @@
+/* Kernels beside one another: a pointwise kernel and another kernel over the same space that read the same
+ * large tensor become one, where neither waits for the other. The tensor is then read once, and one launch is
+ * saved.
+ *
+ *     a = relu(x)              pointwise "a", "b": reads x once
+ *     b = x * 2  */
+#include "passes/fuse.h"
+
+enum {
+    SIBLING_TRIES = 4096 /* pairs looked at, so that a hostile graph cannot make this quadratic walk long */
+};
+
+typedef VEC(Value *) SiblingInputs;
+typedef VEC(Group *) SiblingReaders;
+
+typedef struct Siblings {
+    Fuse *fuse;
+    int n;                 /* groups */
+    SiblingInputs *inputs; /* by group: what it reads from memory */
+    int *stamps, stamp;    /* by group */
+    int tries;
+} Siblings;
+
+/* What a group reads: the tensors that lie in memory below its outputs. */
+static void sibling_collect(Siblings *siblings, const Group *group) {
+    Fuse *fuse = siblings->fuse;
+    VEC(Value *) open = {0};
+    fuse->stamp++;
+    siblings->inputs[group->id].n = 0;
+    for (size_t i = 0; i < group->outputs.n; i++)
+        vec_push(fuse->arena, &open, group->outputs.at[i]);
+    while (open.n) {
+        Value *value = open.at[--open.n];
+        for (int i = 0; i < value->n_in; i++) {
+            Value *in = value->in[i];
+            const FuseNode *node = fuse_node(fuse, in);
+            if (node->free || fuse->stamps[in->id] == fuse->stamp)
+                continue;
+            fuse->stamps[in->id] = fuse->stamp;
+            if (in->op == OP_input || (node->stored && node->home != group))
+                vec_push(fuse->arena, &siblings->inputs[group->id], in);
+            else
+                vec_push(fuse->arena, &open, in);
+        }
+    }
+}
+
+/* Whether `from` reads, through others too, what `to` writes. */
+static bool sibling_reaches(Siblings *siblings, const Group *from, const Group *to) {
+    if (from == to)
+        return true;
+    if (siblings->stamps[from->id] == siblings->stamp)
+        return false;
+    siblings->stamps[from->id] = siblings->stamp;
+    for (size_t i = 0; i < siblings->inputs[from->id].n; i++) {
+        const Group *home = fuse_home(siblings->fuse, siblings->inputs[from->id].at[i]);
+        if (home && sibling_reaches(siblings, home, to))
+            return true;
+    }
+    return false;
+}
+
+static bool sibling_is_candidate(const Group *group) {
+    return !group->dead && group->outputs.n &&
+           (group->kind == TEMPLATE_POINTWISE || group->kind == TEMPLATE_ROWS);
+}
+
+static bool sibling_try(Siblings *siblings, Group *into, Group *from) {
+    Fuse *fuse = siblings->fuse;
+    if (into == from || !sibling_is_candidate(into) || !sibling_is_candidate(from) ||
+        from->kind != TEMPLATE_POINTWISE || !space_same(into, from->rank, from->dims) ||
+        siblings->tries++ > SIBLING_TRIES)
+        return false;
+    if (into->outputs.n + from->outputs.n > (size_t)fuse->limits->max_outputs ||
+        siblings->inputs[into->id].n + siblings->inputs[from->id].n > (size_t)fuse->limits->max_inputs ||
+        into->members.n + from->members.n > FUSE_MEMBERS_MAX)
+        return false;
+    siblings->stamp++;
+    if (sibling_reaches(siblings, into, from))
+        return false;
+    siblings->stamp++;
+    if (sibling_reaches(siblings, from, into))
+        return false;
+    pass_decide(fuse->pass, "sibling", true, from->outputs.at[0], into->outputs.at[0], NULL,
+                "both read the same tensor");
+    group_merge(fuse, into, from);
+    sibling_collect(siblings, into);
+    return true;
+}
+
+/* A reduction computed in place, one element a thread, stays alone: beside others it would be repeated for
+ * nothing. */
+static bool sibling_is_plain(const Group *group) {
+    for (size_t i = 0; i < group->members.n; i++)
+        if (group->kind == TEMPLATE_POINTWISE && value_is_heavy(group->members.at[i]))
+            return false;
+    return true;
+}
+
+void fuse_siblings(Fuse *fuse) {
+    Siblings siblings = {.fuse = fuse, .n = (int)fuse->groups.n};
+    siblings.inputs = ARENA_ARRAY(fuse->arena, SiblingInputs, fuse->groups.n + 1);
+    siblings.stamps = ARENA_ARRAY(fuse->arena, int, fuse->groups.n + 1);
+    SiblingReaders *readers = ARENA_ARRAY(fuse->arena, SiblingReaders, fuse->graph->values.n + 1);
+    for (int i = 0; i < siblings.n; i++) {
+        Group *group = fuse->groups.at[i];
+        if (group->dead)
+            continue;
+        sibling_collect(&siblings, group);
+        if (!sibling_is_candidate(group) || !sibling_is_plain(group))
+            continue;
+        int64_t space = cost_count(fuse, group->rank, group->dims);
+        for (size_t k = 0; k < siblings.inputs[i].n; k++) {
+            Value *in = siblings.inputs[i].at[k];
+            if (cost_count(fuse, in->rank, in->dims) >= space)
+                vec_push(fuse->arena, &readers[in->id], group);
+        }
+    }
+    for (size_t v = 0; v < fuse->graph->values.n; v++)
+        for (size_t i = 0; i < readers[v].n; i++)
+            for (size_t k = 0; k < readers[v].n && siblings.tries <= SIBLING_TRIES; k++)
+                if (i != k)
+                    sibling_try(&siblings, readers[v].at[i], readers[v].at[k]);
+}

@@ -1,0 +1,115 @@
+/* Iteration spaces: which Values a group can compute and write in its own coordinates. */
+#include "passes/fuse.h"
+
+bool space_same(const Group *group, int rank, const Dim *const *dims) {
+    if (group->rank != rank)
+        return false;
+    for (int i = 0; i < rank; i++)
+        if (group->dims[i] != dims[i])
+            return false;
+    return true;
+}
+
+static bool space_axis_reduced(const Group *group, int axis) {
+    return group->kind == TEMPLATE_COLUMNS ? axis < group->n_reduced : axis >= group->rank - group->n_reduced;
+}
+
+/* Reduced axes are either all there or all one: a store knows full rows and row scalars, nothing between. */
+bool space_fits(const Group *group, const Value *value) {
+    int missing = group->rank - value->rank;
+    if (missing < 0 || (missing && group->kind != TEMPLATE_COLUMNS) || missing > group->n_reduced)
+        return false;
+    bool all_full = true, all_one = true;
+    for (int i = 0; i < group->rank; i++) {
+        const Dim *dim = i < missing ? NULL : value->dims[i - missing];
+        if (!space_axis_reduced(group, i)) {
+            if (dim != group->dims[i])
+                return false;
+            continue;
+        }
+        all_full &= dim == group->dims[i];
+        all_one &= !dim || dim_is(dim, 1);
+    }
+    return all_one || (all_full && group->kind != TEMPLATE_COLUMNS);
+}
+
+bool op_is_view(OpKind op) {
+    return op == OP_reshape || op == OP_transpose || op == OP_slice || op == OP_broadcast;
+}
+
+Value *space_stored_base(const Fuse *fuse, Value *value) {
+    while (!fuse_home(fuse, value) && (value->op == OP_reshape || value->op == OP_transpose))
+        value = value->in[0];
+    return value;
+}
+
+bool space_keeps_innermost(const Value *value, const Value *base) {
+    int axis = value->rank - 1;
+    for (; value != base; value = value->in[0]) {
+        while (axis >= 0 && dim_is(value->dims[axis], 1))
+            axis--;
+        if (axis < 0)
+            return true;
+        if (value->op == OP_transpose)
+            axis = value->attrs[0].ints[axis];
+        else if (axis == value->rank - 1 || value->dims[axis] == value->in[0]->dims[value->in[0]->rank - 1])
+            axis = value->in[0]->rank -
+                   1; /* the innermost of a reshape is a part of, or holds, the innermost before it */
+        else
+            return false;
+    }
+    while (base->rank > 0 && axis == base->rank - 1)
+        return true;
+    for (int i = axis + 1; i < base->rank; i++)
+        if (!dim_is(base->dims[i], 1))
+            return false;
+    return axis >= 0 || base->rank == 0;
+}
+
+static bool layout_axis_in(const Value *value, int axis) {
+    for (int i = 0; i < value->attrs[0].axes.n; i++)
+        if (value->attrs[0].axes.at[i] == axis)
+            return true;
+    return false;
+}
+
+ReductionLayout reduction_layout(const Value *value, int *n_reduced) {
+    const Value *operand = value->in[0];
+    int rank = operand->rank, n = value->attrs[0].axes.n;
+    if (!n)
+        return REDUCTION_MIXED;
+    int first = value->attrs[0].axes.at[0], last = value->attrs[0].axes.at[n - 1];
+    bool rows = true, columns = true;
+    for (int i = 0; i < rank; i++) {
+        bool counts = !layout_axis_in(value, i) && !dim_is(operand->dims[i], 1);
+        rows &= !(counts && i > first);
+        columns &= !(counts && i < last);
+    }
+    *n_reduced = rows ? rank - first : last + 1;
+    return rows ? REDUCTION_ROWS : columns ? REDUCTION_COLUMNS : REDUCTION_MIXED;
+}
+
+/* One that reads another in place would repeat that for each element: only the innermost of a nest may be
+ * inline. */
+static bool reduction_nests(const Value *value, int depth) {
+    if (depth > 6 || value->n_in > OP_MAX_ARITY)
+        return true;
+    for (int i = 0; i < value->n_in; i++)
+        if (value_is_heavy(value->in[i]) || reduction_nests(value->in[i], depth + 1))
+            return true;
+    return false;
+}
+
+bool reduction_is_inline(const Value *value) {
+    int n_reduced;
+    if (value_class(value) != OPCLASS_REDUCTION || reduction_layout(value, &n_reduced) != REDUCTION_MIXED)
+        return false;
+    int64_t count = 1;
+    for (int i = 0; i < value->attrs[0].axes.n; i++) {
+        const Dim *dim = value->in[0]->dims[value->attrs[0].axes.at[i]];
+        if (!dim_is_const(dim) || dim->value > FUSE_INLINE_REDUCTION)
+            return false;
+        count *= dim->value;
+    }
+    return count <= FUSE_INLINE_REDUCTION && !reduction_nests(value, 0);
+}

@@ -1,0 +1,195 @@
+/* The walk back from the outputs: what lies in memory, and who writes it.
+ *
+ * Users are met before what they use, so when the walk reaches a Value, all groups that need it are known.
+ * One at home that another group needs is stored, unless computing it again from what is in memory anyway
+ * moves fewer bytes; one that floats is computed where it is needed, unless that is dear and several need it.
+ */
+#include "passes/fuse.h"
+
+static void store_need(Fuse *fuse, FuseNode *node, Group *group) {
+    for (size_t i = 0; i < node->needs.n; i++)
+        if (node->needs.at[i] == group)
+            return;
+    vec_push(fuse->arena, &node->needs, group);
+}
+
+static bool store_is_needed_by(const FuseNode *node, const Group *group) {
+    for (size_t i = 0; i < node->needs.n; i++)
+        if (node->needs.at[i] == group)
+            return true;
+    return false;
+}
+
+static int store_foreign(const FuseNode *node) {
+    int n = 0;
+    for (size_t i = 0; i < node->needs.n; i++)
+        n += node->needs.at[i] != node->home;
+    return n;
+}
+
+/* `group` computes `value`: it needs the operands. */
+static void store_pass_on(Fuse *fuse, Value *value, Group *group) {
+    for (int i = 0; i < value->n_in; i++)
+        if (!fuse_node(fuse, value->in[i])->free)
+            store_need(fuse, fuse_node(fuse, value->in[i]), group);
+}
+
+/* The Value that a matmul's operand is a view of; exact widening casts happen as it is read. */
+static Value *store_viewed(const Fuse *fuse, Value *value) {
+    while (
+        !fuse_home(fuse, value) &&
+        (op_is_view(value->op) || (value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype))))
+        value = value->in[0];
+    return value;
+}
+
+/* A closed group that computes and stores `value`. */
+static Group *store_alone(Fuse *fuse, Value *value) {
+    FuseNode *node = fuse_node(fuse, value);
+    Group *group = group_new(fuse, TEMPLATE_POINTWISE, value->rank, value->dims, 0);
+    group_join(fuse, group, value);
+    node->barrier = true;
+    node->stored = true;
+    vec_push(fuse->arena, &group->outputs, value);
+    return group;
+}
+
+static void store_output(Fuse *fuse, FuseNode *node) {
+    if (!node->stored)
+        vec_push(fuse->arena, &node->home->outputs, node->value);
+    node->stored = true;
+}
+
+/* Whether the groups elsewhere that need `node`'s Value compute it again: from what they read anyway, or from
+ * something narrower. */
+static bool store_recomputes(Fuse *fuse, const FuseNode *node) {
+    Value *value = node->value;
+    if (node->barrier || node->stored || !(value_is_pointwise(value) || value->op == OP_broadcast))
+        return false;
+    if (cost_op(value) > fuse->limits->inline_cost_max)
+        return false;
+    int64_t foreign = store_foreign(node), extra_reads = 0, extra_stores = 0;
+    for (int i = 0; i < value->n_in; i++) {
+        const FuseNode *in = fuse_node(fuse, value->in[i]);
+        if (in->free)
+            continue;
+        int64_t bytes = cost_bytes(fuse, value->in[i]);
+        if (!in->home && value->in[i]->op != OP_input)
+            return false; /* a floating operand has costs of its own */
+        for (size_t k = 0; k < node->needs.n; k++)
+            if (node->needs.at[k] != node->home && !store_is_needed_by(in, node->needs.at[k]))
+                extra_reads += bytes;
+        if (in->home && !in->stored && !store_foreign(in) && !value_is_output(fuse->graph, value->in[i]))
+            extra_stores += bytes;
+    }
+    if (extra_reads + extra_stores >= cost_bytes(fuse, value) * (foreign + 1))
+        return false;
+    pass_decide(fuse->pass, "recompute", true, value, NULL, NULL,
+                "computing it again moves fewer bytes than storing it");
+    return true;
+}
+
+static void store_at_home(Fuse *fuse, FuseNode *node) {
+    Group *home = node->home;
+    if (value_is_output(fuse->graph, node->value))
+        store_output(fuse, node);
+    bool recomputed = !node->stored && store_foreign(node) && store_recomputes(fuse, node);
+    if (!recomputed && store_foreign(node))
+        store_output(fuse, node);
+    if (node->stored || store_is_needed_by(node, home))
+        store_pass_on(fuse, node->value, home);
+    for (size_t i = 0; recomputed && i < node->needs.n; i++)
+        if (node->needs.at[i] != home)
+            store_pass_on(fuse, node->value, node->needs.at[i]);
+}
+
+/* A graph output that floats: written by the kernel that computes what it is a view of, by the one kernel
+ * that computes it anyway, or by its own. */
+static void store_floating_output(Fuse *fuse, FuseNode *node) {
+    Value *value = node->value, *base = space_stored_base(fuse, value);
+    Group *home = fuse_home(fuse, base);
+    if (base != value && home && !fuse_node(fuse, base)->barrier) {
+        if (home->kind == TEMPLATE_POINTWISE || space_keeps_innermost(value, base)) {
+            pass_decide(fuse->pass, "output_movement", true, value, base, NULL,
+                        "the result is stored in this order");
+            group_join(fuse, home, value);
+            store_output(fuse, node);
+            store_pass_on(fuse, value, home);
+            return;
+        }
+        pass_decide(fuse->pass, "output_movement", false, value, base,
+                    "an output whose innermost axis is that of the result",
+                    "writing the rows of the result in this order would scatter single elements");
+    }
+    Group *only = node->needs.n == 1 ? node->needs.at[0] : NULL;
+    if (only && space_fits(only, value) && !op_is_view(value->op) &&
+        only->outputs.n < (size_t)fuse->limits->max_outputs) {
+        pass_decide(fuse->pass, "sibling", true, value, only->members.at[0], NULL,
+                    "the kernel that needs it writes it too");
+        group_join(fuse, only, value);
+        store_output(fuse, node);
+        store_pass_on(fuse, value, only);
+        return;
+    }
+    store_pass_on(fuse, value, store_alone(fuse, value));
+}
+
+/* Whether a floating Value that several groups need is dear enough to be stored once. */
+static bool store_is_dear(Fuse *fuse, const FuseNode *node) {
+    int64_t limit = fuse->limits->inline_cost_max, leaf_bytes = 0, needs = (int64_t)node->needs.n;
+    if (needs < 2 || op_is_view(node->value->op) || node->value->op == OP_index)
+        return false;
+    if (cost_cone(fuse, node->value, limit) > limit)
+        return true;
+    for (int i = 0; i < node->n_leaves; i++)
+        leaf_bytes += cost_bytes(fuse, node->leaves[i]);
+    return leaf_bytes * needs > leaf_bytes + cost_bytes(fuse, node->value) * (1 + needs);
+}
+
+static void store_floating(Fuse *fuse, FuseNode *node, bool forced) {
+    Value *value = node->value;
+    if (value_is_output(fuse->graph, value) && !forced) {
+        store_floating_output(fuse, node);
+        return;
+    }
+    if (!node->needs.n && !forced)
+        return;
+    if (forced || store_is_dear(fuse, node)) {
+        if (!forced)
+            pass_decide(
+                fuse->pass, "store", false, value, NULL, "fewer operations, or fewer kernels that need it",
+                "%zu kernels need it and computing it again costs more than reading it", node->needs.n);
+        store_pass_on(fuse, value, store_alone(fuse, value));
+        return;
+    }
+    if (node->needs.n > 1 && !op_is_view(value->op))
+        pass_decide(fuse->pass, "recompute", true, value, NULL, NULL,
+                    "%zu kernels compute it as they need it", node->needs.n);
+    for (size_t i = 0; i < node->needs.n; i++)
+        store_pass_on(fuse, value, node->needs.at[i]);
+}
+
+void fuse_store(Fuse *fuse) {
+    Graph *graph = fuse->graph;
+    bool *forced = ARENA_ARRAY(fuse->arena, bool, graph->values.n + 1);
+    for (size_t i = graph->values.n; i-- > 0;) {
+        FuseNode *node = &fuse->nodes[i];
+        if (node->free || node->value->op == OP_input)
+            continue;
+        if (!node->home) {
+            store_floating(fuse, node, forced[i]);
+            continue;
+        }
+        store_at_home(fuse, node);
+        Value *value = node->value;
+        if (value->op != OP_matmul || !(node->stored || node->needs.n))
+            continue;
+        for (int k = 0; k < 2; k++) {
+            Value *viewed = store_viewed(fuse, value->in[k]);
+            const FuseNode *operand = fuse_node(fuse, viewed);
+            if (!operand->home && !operand->free && viewed->op != OP_input &&
+                matmul_wants_stored(fuse, value, k))
+                forced[viewed->id] = true;
+        }
+    }
+}

@@ -1,0 +1,100 @@
+/* What every partition keeps, whatever fusion decided (region.h):
+ *   1  regions stand in launch order: an input is the graph's, or an output of an earlier region
+ *   2  an operand of a Value computed in a region is computed there, an input, a constant or a dim
+ *   3  Values are topological, and each is needed by an output
+ *   4  each output of the graph is written, by one region; no Value is written twice
+ *   5  a matmul stands in a matmul region, as one of its one or two cores
+ *   6  reduced axes lie inside the space; outputs have the space's elements, or its rows' */
+#include "passes/fuse.h"
+
+typedef struct PartitionCheck {
+    const Partition *partition;
+    Diags *diags;
+    int *written; /* by Value.id: 1 + the region that wrote it */
+    int *here;    /* by Value.id: 1 + the last region that computes or reads it */
+    bool good;
+} PartitionCheck;
+
+static void verify_fail(PartitionCheck *check, const Region *region, const Value *value, const char *what) {
+    check->good = false;
+    diag_error(check->diags, DIAG_INTERNAL, value ? value->span : check->partition->graph->span,
+               "after fuse: region '%s': value %s%s%u %s", region ? region->name : "?",
+               value && value->name ? value->name : "", value && value->name ? " = v" : "v",
+               value ? value->id : 0, what);
+}
+
+static void verify_inputs(PartitionCheck *check, const Region *region, int mark) {
+    for (size_t i = 0; i < region->inputs.n; i++) {
+        const Value *input = region->inputs.at[i];
+        if (input->op != OP_input && !check->written[input->id])
+            verify_fail(check, region, input, "is read before any region has written it");
+        check->here[input->id] = mark;
+    }
+}
+
+static void verify_values(PartitionCheck *check, const Region *region, int mark) {
+    int cores = 0;
+    for (size_t i = 0; i < region->values.n; i++) {
+        const Value *value = region->values.at[i];
+        for (int k = 0; k < value->n_in; k++) {
+            const Value *in = value->in[k];
+            if (in->op != OP_constant && in->op != OP_dim && check->here[in->id] != mark)
+                verify_fail(check, region, in, "is used, but neither computed before nor read");
+        }
+        check->here[value->id] = mark;
+        if (value->op == OP_matmul)
+            cores++;
+    }
+    if (region->kind == TEMPLATE_MATMUL ? (size_t)cores != region->cores.n || cores < 1 || cores > 2
+                                        : cores != 0)
+        verify_fail(check, region, region->values.at[0], "begins a region with the wrong number of matmuls");
+}
+
+/* The output's space: the region's, or that with reduced axes one or dropped, in any order. */
+static bool verify_output_dims(const Partition *partition, const Region *region, const Value *output) {
+    DimTable *table = partition->graph->dims;
+    const Dim *full = dim_const(table, 1), *kept = full, *count = value_count(partition->graph, output);
+    for (int i = 0; i < region->rank; i++) {
+        bool columns = region->kind == TEMPLATE_COLUMNS;
+        bool reduced = columns ? i < region->n_reduced : i >= region->rank - region->n_reduced;
+        full = dim_mul(table, full, region->dims[i]);
+        kept = reduced ? kept : dim_mul(table, kept, region->dims[i]);
+    }
+    return !count || count == kept || (count == full && region->kind != TEMPLATE_COLUMNS) || !full;
+}
+
+static void verify_outputs(PartitionCheck *check, const Region *region, int mark) {
+    for (size_t i = 0; i < region->outputs.n; i++) {
+        const Value *output = region->outputs.at[i];
+        if (check->here[output->id] != mark || output->op == OP_input)
+            verify_fail(check, region, output, "is an output that the region does not compute");
+        if (check->written[output->id])
+            verify_fail(check, region, output, "is written twice");
+        if (!verify_output_dims(check->partition, region, output))
+            verify_fail(check, region, output, "is an output whose dims are not of the region's space");
+        check->written[output->id] = mark;
+    }
+    if (!region->outputs.n)
+        verify_fail(check, region, NULL, "the region writes nothing");
+}
+
+bool partition_verify(const Partition *partition, Diags *diags) {
+    const Graph *graph = partition->graph;
+    PartitionCheck check = {.partition = partition, .diags = diags, .good = true};
+    check.written = ARENA_ARRAY(graph->arena, int, graph->values.n + 1);
+    check.here = ARENA_ARRAY(graph->arena, int, graph->values.n + 1);
+    for (size_t i = 0; i < partition->regions.n; i++) {
+        const Region *region = partition->regions.at[i];
+        int mark = (int)i + 1;
+        if (region->n_reduced < 0 || region->n_reduced > region->rank)
+            verify_fail(&check, region, NULL, "more axes reduced than the space has");
+        verify_inputs(&check, region, mark);
+        verify_values(&check, region, mark);
+        verify_outputs(&check, region, mark);
+    }
+    for (size_t i = 0; i < graph->outputs.n; i++)
+        if (!check.written[graph->outputs.at[i].value->id])
+            verify_fail(&check, NULL, graph->outputs.at[i].value,
+                        "is an output of the graph that no region writes");
+    return check.good;
+}

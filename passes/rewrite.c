@@ -1,0 +1,189 @@
+/* The walk and the builders of rewrite.h.
+ *
+ * A rule never changes a Value; it answers another one. The walk keeps old -> new in Value.scratch and
+ * redirects operands before it hands a Value to the rule, so a rule sees its operands as they will be, and a
+ * chain of replacements settles in one walk downward. */
+#include "passes/rewrite.h"
+
+OpClass value_class(const Value *value) {
+    return op_info(value->op)->class_;
+}
+
+bool value_is_pointwise(const Value *value) {
+    return op_is_scalar(value->op) || value->op == OP_cast;
+}
+
+bool value_is_heavy(const Value *value) {
+    switch (value_class(value)) {
+    case OPCLASS_REDUCTION:
+    case OPCLASS_CONTRACTION:
+    case OPCLASS_WINDOW:
+    case OPCLASS_COMPOSITE:
+    case OPCLASS_RECURRENT:
+    case OPCLASS_COLLECTIVE: return true;
+    case OPCLASS_BORDER:
+    case OPCLASS_POINTWISE:
+    case OPCLASS_RANDOM:
+    case OPCLASS_MOVEMENT: return false;
+    }
+    return false;
+}
+
+bool value_is_scalar_constant(const Value *value) {
+    return value->op == OP_constant;
+}
+
+int rewrite_uses(const Rewrite *rewrite, const Value *value) {
+    return value->id < rewrite->n_before ? rewrite->uses[value->id] : 1;
+}
+
+/* Values are looked at in the order in which they were appended, so that each operand's answer is there
+ * before it is asked for. */
+bool rewrite_is_heavy(Rewrite *rewrite, const Value *value) {
+    const Graph *graph = rewrite->graph;
+    while (rewrite->heavy.n < graph->values.n) {
+        Value *next = graph->values.at[rewrite->heavy.n];
+        bool heavy = value_is_heavy(next);
+        next->id = (uint32_t)rewrite->heavy.n;
+        for (int i = 0; i < next->n_in && !heavy; i++)
+            heavy = rewrite->heavy.at[next->in[i]->id];
+        vec_push(rewrite->pass->arena, &rewrite->heavy, heavy);
+    }
+    return rewrite->heavy.at[value->id];
+}
+
+static Value *rewrite_resolve(Value *value) {
+    while (value->scratch)
+        value = value->scratch;
+    return value;
+}
+
+bool rewrite_graph(Pass *pass, Graph *graph, RewriteRule rule) {
+    graph_renumber(graph);
+    Rewrite rewrite = {.pass = pass,
+                       .graph = graph,
+                       .uses = graph_use_counts(pass->arena, graph),
+                       .n_before = graph->values.n};
+    bool changed = false;
+    for (size_t i = 0; i < rewrite.n_before; i++)
+        graph->values.at[i]->scratch = NULL;
+    for (size_t i = 0; i < rewrite.n_before; i++) {
+        Value *value = graph->values.at[i];
+        for (int k = 0; k < value->n_in; k++)
+            value->in[k] = rewrite_resolve(value->in[k]);
+        Value *fresh = rule(&rewrite, value);
+        if (!fresh || fresh == value)
+            continue;
+        value->scratch = fresh;
+        if (!fresh->name && fresh->op != OP_input)
+            fresh->name = value->name;
+        changed = true;
+    }
+    if (changed) {
+        for (size_t i = 0; i < graph->outputs.n; i++)
+            graph->outputs.at[i].value = rewrite_resolve(graph->outputs.at[i].value);
+        for (size_t i = 0; i < graph->hints.n; i++)
+            if (graph->hints.at[i].value)
+                graph->hints.at[i].value = rewrite_resolve(graph->hints.at[i].value);
+        for (size_t i = 0; i < graph->values.n; i++)
+            graph->values.at[i]->scratch = NULL;
+    }
+    bool appended = graph->values.n != rewrite.n_before;
+    if (changed || appended)
+        graph_sort(graph); /* what was appended and not used goes here */
+    return changed;
+}
+
+static Value *build_append(Rewrite *rewrite, OpKind op, Value **in, int n_in, const Attr *attrs,
+                           const Value *like) {
+    Value *fresh = graph_append(rewrite->graph, op, in, n_in, attrs, like->span, rewrite->pass->diags);
+    if (fresh)
+        fresh->scratch = NULL;
+    return fresh;
+}
+
+Value *build_scalar(Rewrite *rewrite, OpKind op, Value *a, Value *b, Value *c, const Value *like) {
+    Value *in[OP_MAX_ARITY] = {a, b, c};
+    return build_append(rewrite, op, in, c ? 3 : b ? 2 : 1, NULL, like);
+}
+
+Value *build_cast(Rewrite *rewrite, Value *value, DType dtype, const Value *like) {
+    if (!value || value->dtype == dtype)
+        return value;
+    Attr attrs[OP_MAX_ATTRS] = {{.dtype = dtype}};
+    return build_append(rewrite, OP_cast, &value, 1, attrs, like);
+}
+
+static const Dim **build_dims(Rewrite *rewrite, int rank, const Dim *const *dims) {
+    const Dim **copy = ARENA_ARRAY(rewrite->graph->arena, const Dim *, RANK_MAX);
+    for (int i = 0; i < rank; i++)
+        copy[i] = dims[i];
+    return copy;
+}
+
+Value *build_reshape(Rewrite *rewrite, Value *value, int rank, const Dim *const *dims, const Value *like) {
+    Attr attrs[OP_MAX_ATTRS] = {0};
+    attrs[0].dims = build_dims(rewrite, rank, dims);
+    attrs[0].n_dims = rank;
+    return value ? build_append(rewrite, OP_reshape, &value, 1, attrs, like) : NULL;
+}
+
+Value *build_transpose(Rewrite *rewrite, Value *value, const int *perm, const Value *like) {
+    if (!value)
+        return NULL;
+    Attr attrs[OP_MAX_ATTRS] = {0};
+    attrs[0].ints = ARENA_ARRAY(rewrite->graph->arena, int, RANK_MAX);
+    attrs[0].n_ints = value->rank;
+    for (int i = 0; i < value->rank; i++)
+        attrs[0].ints[i] = perm[i];
+    return build_append(rewrite, OP_transpose, &value, 1, attrs, like);
+}
+
+Value *build_broadcast(Rewrite *rewrite, Value *value, int rank, const Dim *const *dims, const Value *like) {
+    Attr attrs[OP_MAX_ATTRS] = {0};
+    attrs[0].dims = build_dims(rewrite, rank, dims);
+    attrs[0].n_dims = rank;
+    return value ? build_append(rewrite, OP_broadcast, &value, 1, attrs, like) : NULL;
+}
+
+Value *build_slice(Rewrite *rewrite, Value *value, const Dim *const *start, const Dim *const *limit,
+                   const int *step, const Value *like) {
+    if (!value)
+        return NULL;
+    Attr attrs[OP_MAX_ATTRS] = {0};
+    attrs[0].dims = build_dims(rewrite, value->rank, start);
+    attrs[0].n_dims = value->rank;
+    attrs[1].dims = build_dims(rewrite, value->rank, limit);
+    attrs[1].n_dims = value->rank;
+    attrs[2].ints = ARENA_ARRAY(rewrite->graph->arena, int, RANK_MAX);
+    attrs[2].n_ints = value->rank;
+    for (int i = 0; i < value->rank; i++)
+        attrs[2].ints[i] = step[i];
+    return build_append(rewrite, OP_slice, &value, 1, attrs, like);
+}
+
+Value *build_reduce(Rewrite *rewrite, OpKind op, Value *value, int n_axes, const int *axes, bool keep,
+                    const Value *like) {
+    if (!value)
+        return NULL;
+    Attr attrs[OP_MAX_ATTRS] = {0};
+    attrs[0].axes.n = n_axes;
+    for (int i = 0; i < n_axes; i++)
+        attrs[0].axes.at[i] = axes[i];
+    attrs[1].i = keep;
+    return build_append(rewrite, op, &value, 1, attrs, like);
+}
+
+Value *build_constant(Rewrite *rewrite, Number number, DType dtype, const Value *like) {
+    Attr attrs[OP_MAX_ATTRS] = {0};
+    attrs[0].number = number;
+    attrs[1].dtype = dtype;
+    return build_append(rewrite, OP_constant, NULL, 0, attrs, like);
+}
+
+Value *build_like(Rewrite *rewrite, const Value *value, Value **in) {
+    for (int i = 0; i < value->n_in; i++)
+        if (!in[i])
+            return NULL;
+    return build_append(rewrite, value->op, in, value->n_in, value->attrs, value);
+}

@@ -1,0 +1,55 @@
+/* What passes that replace Values share: one walk that replaces, and builders that read like the operations
+ * they make. */
+#ifndef SINTER_PASSES_REWRITE_H
+#define SINTER_PASSES_REWRITE_H
+
+#include "passes/pass.h"
+
+/* One walk over a graph. `uses` counts, per id, who needs a Value that stood in the graph when the walk
+ * began; below n_before. */
+typedef struct Rewrite {
+    Pass *pass;
+    Graph *graph;
+    const int *uses;
+    size_t n_before;
+    VEC(bool)
+    heavy; /* by place in graph->values: a reduction or a matmul is among what the Value is computed from */
+} Rewrite;
+
+/* What stands for `value` from now on: `value` itself, or a Value of equal dtype and dims that was there or
+ * was appended. */
+typedef Value *(*RewriteRule)(Rewrite *rewrite, Value *value);
+
+/* Calls rule(value) on each Value in topological order, its operands already replaced, and puts the graph in
+ * order again. True where something was replaced. Names, outputs and hints move to what stands for the old
+ * Value. */
+bool rewrite_graph(Pass *pass, Graph *graph, RewriteRule rule);
+
+/* Uses of a Value of the walk; Values made during the walk count as used once. */
+int rewrite_uses(const Rewrite *rewrite, const Value *value);
+/* Whether a reduction or a matmul is among what `value` is computed from. */
+bool rewrite_is_heavy(Rewrite *rewrite, const Value *value);
+
+/* Builders. The operations' rules must hold: a failure is a defect and leaves a diagnostic and NULL. */
+Value *build_scalar(Rewrite *rewrite, OpKind op, Value *a, Value *b, Value *c, const Value *like);
+Value *build_cast(Rewrite *rewrite, Value *value, DType dtype, const Value *like);
+Value *build_reshape(Rewrite *rewrite, Value *value, int rank, const Dim *const *dims, const Value *like);
+Value *build_transpose(Rewrite *rewrite, Value *value, const int *perm, const Value *like);
+Value *build_broadcast(Rewrite *rewrite, Value *value, int rank, const Dim *const *dims, const Value *like);
+Value *build_slice(Rewrite *rewrite, Value *value, const Dim *const *start, const Dim *const *limit,
+                   const int *step, const Value *like);
+Value *build_reduce(Rewrite *rewrite, OpKind op, Value *value, int n_axes, const int *axes, bool keep,
+                    const Value *like);
+/* A scalar constant of exactly this type. */
+Value *build_constant(Rewrite *rewrite, Number number, DType dtype, const Value *like);
+/* The same operation and attributes on other operands. */
+Value *build_like(Rewrite *rewrite, const Value *value, Value **in);
+
+/* Classes that passes ask for. */
+bool value_is_pointwise(
+    const Value *value); /* scalar primitives and casts: element by element, operands broadcast */
+bool value_is_heavy(const Value *value); /* reductions, contractions: what fusion is built around */
+bool value_is_scalar_constant(const Value *value);
+OpClass value_class(const Value *value);
+
+#endif
