@@ -17,9 +17,12 @@ typedef struct Module {
     VEC(Graph *) graphs; /* in source order, all in the arena given */
 } Module;
 
-/* Parses, resolves, inlines, infers and verifies. Goes on after an error to report further ones. False where there was one. */
-bool frontend_parse(Arena *arena, SourceSet *sources, uint32_t file, const FrontendLimits *limits, Diags *diags, Module *out);
-/* The source laid out canonically, comments kept (`sinter fmt`). False, with diagnostics, where it does not parse. */
+/* Parses, resolves, inlines, infers and verifies. Goes on after an error to report further ones. False where
+ * there was one. */
+bool frontend_parse(Arena *arena, SourceSet *sources, uint32_t file, const FrontendLimits *limits,
+                    Diags *diags, Module *out);
+/* The source laid out canonically, comments kept (`sinter fmt`). False, with diagnostics, where it does not
+ * parse. */
 bool frontend_format(Arena *arena, SourceSet *sources, uint32_t file, Diags *diags, Text *out);
 
 #endif

@@ -17,10 +17,12 @@ typedef struct SourceSet {
 } SourceSet;
 
 SourceSet *source_set_new(Arena *arena);
-uint32_t source_add(SourceSet *set, const char *name, const char *text, size_t n); /* copies; the file's number */
+uint32_t source_add(SourceSet *set, const char *name, const char *text,
+                    size_t n); /* copies; the file's number */
 /* 1-based line and column (in code points) of a byte. */
 void source_locate(const SourceSet *set, uint32_t file, uint32_t byte, int *line, int *column);
-/* `file:line:col: error: message [name]`, the line, and the caret line with the range (~~^~~); tabs and wide characters aligned. */
+/* `file:line:col: error: message [name]`, the line, and the caret line with the range (~~^~~); tabs and wide
+ * characters aligned. */
 void diagnostic_print(Text *out, const SourceSet *set, const Diagnostic *diagnostic, bool colour);
 
 #endif
