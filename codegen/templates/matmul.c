@@ -1,0 +1,278 @@
+/* The matmul template: reads a region, chooses a path, hands over to its file. See matmul.h for the map. */
+#include "codegen/templates/matmul.h"
+
+static bool plan_is_input(void *context, const Value *value) {
+    const Region *region = context;
+    for (size_t i = 0; i < region->inputs.n; i++)
+        if (region->inputs.at[i] == value)
+            return true;
+    return false;
+}
+
+/* The widest type that an operand's elements need: exact widening on the way is undone. */
+static DType plan_narrow(const MatmulOperand *operand) {
+    const Value *value = operand->value;
+    if (operand->is_memory)
+        return operand->view.base->dtype;
+    while (value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype))
+        value = value->in[0];
+    return value->dtype;
+}
+
+static void plan_operand(const Graph *graph, const Region *region, const Value *core, int which,
+                         MatmulOperand *operand) {
+    Value *value = core->in[which];
+    *operand = (MatmulOperand){.value = value};
+    operand->mn_axis = value->rank - (which == 0 ? 2 : 1);
+    operand->k_axis = value->rank - (which == 0 ? 1 : 2);
+    operand->mn = value->dims[operand->mn_axis];
+    operand->view = view_of(graph, value, plan_is_input, (void *)(uintptr_t)region);
+    operand->is_memory = plan_is_input((void *)(uintptr_t)region, operand->view.base);
+    operand->narrow = plan_narrow(operand);
+    operand->major = MAJOR_K;
+    if (operand->is_memory) {
+        bool along_k = dim_is(operand->view.strides[operand->k_axis], 1);
+        bool along_mn = dim_is(operand->view.strides[operand->mn_axis], 1);
+        operand->is_contiguous = along_k || along_mn;
+        operand->major =
+            along_mn && (!along_k || dim_is(value->dims[operand->k_axis], 1)) ? MAJOR_MN : MAJOR_K;
+    }
+    for (int i = 0; i < value->rank - 2; i++)
+        if (!dim_is(value->dims[i], 1) && !(operand->is_memory && dim_is(operand->view.strides[i], 0)))
+            operand->batch[operand->n_batch++] = i;
+}
+
+static bool plan_all_widen(const MatmulPlan *plan, DType type) {
+    bool widens = dtype_widens(plan->a.narrow, type);
+    for (int i = 0; i < plan->n_cores; i++)
+        widens = widens && dtype_widens(plan->b[i].narrow, type);
+    return widens;
+}
+
+static void plan_set_elems(MatmulPlan *plan, DType type) {
+    plan->a.elem = type;
+    for (int i = 0; i < plan->n_cores; i++)
+        plan->b[i].elem = type;
+}
+
+static bool plan_is_fp8(const MatmulOperand *operand) {
+    return operand->narrow == DTYPE_E4M3 || operand->narrow == DTYPE_E5M2;
+}
+
+/* i8 or u8, whichever holds the operand's integers; DTYPE_COUNT where neither does. */
+static DType plan_byte(const MatmulOperand *operand) {
+    if (dtype_is_float(operand->narrow))
+        return DTYPE_COUNT;
+    return dtype_widens(operand->narrow, DTYPE_I8)   ? DTYPE_I8
+           : dtype_widens(operand->narrow, DTYPE_U8) ? DTYPE_U8
+                                                     : DTYPE_COUNT;
+}
+
+/* The matrix instruction whose operands hold every element exactly. Products of such elements are exact in
+ * f32, so that only the order of the sum differs from the reference. */
+static void plan_kind(MatmulPlan *plan) {
+    DType result = plan->core[0]->dtype;
+    bool is_fp8 = plan->target->has_mma_fp8 && plan_is_fp8(&plan->a);
+    bool is_int8 = plan_byte(&plan->a) != DTYPE_COUNT;
+    for (int i = 0; i < plan->n_cores; i++) {
+        is_fp8 = is_fp8 && plan_is_fp8(&plan->b[i]);
+        is_int8 = is_int8 && plan_byte(&plan->b[i]) != DTYPE_COUNT;
+    }
+    plan->kind = MATMUL_FMA;
+    plan_set_elems(plan, result);
+    if (!plan->target->has_mma_bf16)
+        return;
+    if (result == DTYPE_I32 && is_int8) {
+        plan->kind = MATMUL_INT8;
+        plan->a.elem = plan_byte(&plan->a);
+        for (int i = 0; i < plan->n_cores; i++)
+            plan->b[i].elem = plan_byte(&plan->b[i]);
+    } else if (result == DTYPE_F32 && is_fp8) {
+        plan->kind = MATMUL_FP8;
+        plan->a.elem = plan->a.narrow;
+        for (int i = 0; i < plan->n_cores; i++)
+            plan->b[i].elem = plan->b[i].narrow;
+    } else if (result == DTYPE_F32 && (plan_all_widen(plan, DTYPE_BF16) || plan_all_widen(plan, DTYPE_F16))) {
+        plan->kind = MATMUL_16BIT;
+        plan_set_elems(plan, plan_all_widen(plan, DTYPE_BF16) ? DTYPE_BF16 : DTYPE_F16);
+    } else if (result == DTYPE_F32 && plan_all_widen(plan, DTYPE_TF32)) {
+        plan->kind = MATMUL_TF32;
+        plan_set_elems(plan, DTYPE_TF32);
+    }
+}
+
+bool matmul_is_row_value(const MatmulPlan *plan, const Value *value) {
+    const Value *core = plan->core[0];
+    if (value->rank == core->rank)
+        return dim_is(value->dims[value->rank - 1], 1) && !dim_is(core->dims[core->rank - 1], 1);
+    if (value->rank != core->rank - 1)
+        return false;
+    for (int i = 0; i < value->rank; i++)
+        if (value->dims[i] != core->dims[i])
+            return false;
+    return true;
+}
+
+/* Whether a reduction of the region is a statistic of the product's rows. */
+static bool plan_is_row_reduction(const MatmulPlan *plan, const Value *value) {
+    const Value *core = plan->core[0];
+    return value_same_dims(value->in[0], core) && value->attrs[0].axes.n == 1 &&
+           value->attrs[0].axes.at[0] == core->rank - 1;
+}
+
+void matmul_mark_dependents(const MatmulPlan *plan, const Value *const *from, int n_from,
+                            const Value *const *cut, int n_cut, bool *marks) {
+    const Region *region = plan->region;
+    memset(marks, 0, plan->graph->values.n * sizeof *marks);
+    for (int i = 0; i < n_from; i++)
+        marks[from[i]->id] = true;
+    for (size_t i = 0; i < region->values.n; i++) { /* topological */
+        const Value *value = region->values.at[i];
+        for (int k = 0; k < value->n_in; k++)
+            marks[value->id] |= marks[value->in[k]->id];
+        for (int k = 0; k < n_cut; k++)
+            if (cut[k] == value)
+                marks[value->id] = false;
+    }
+}
+
+bool matmul_plan(const Graph *graph, const Region *region, const Target *target, MatmulPlan *plan,
+                 const char **why) {
+    *plan = (MatmulPlan){.graph = graph, .region = region, .target = target};
+    *why = "a matmul region has one or two products";
+    if (region->kind != TEMPLATE_MATMUL || region->cores.n < 1 || region->cores.n > MATMUL_CORES)
+        return false;
+    plan->n_cores = (int)region->cores.n;
+    const Value *first = region->cores.at[0];
+    plan->batch_rank = first->rank - 2;
+    plan->m = first->dims[first->rank - 2];
+    plan->n = first->dims[first->rank - 1];
+    plan->k = first->in[0]->dims[first->in[0]->rank - 1];
+    plan->accumulator = ktype_of(first->dtype);
+    plan_operand(graph, region, first, 0, &plan->a);
+    for (int i = 0; i < plan->n_cores; i++) {
+        const Value *core = region->cores.at[i];
+        plan->core[i] = core;
+        plan_operand(graph, region, core, 1, &plan->b[i]);
+        *why = "two products of one kernel share their first operand and their shape";
+        if (core->in[0] != first->in[0] || !value_same_dims(core, first) || core->dtype != first->dtype)
+            return false;
+    }
+    plan_kind(plan);
+    *why = "the epilogue reduces the product otherwise than along its rows";
+    bool *of_product = ARENA_ARRAY(graph->arena, bool, graph->values.n);
+    matmul_mark_dependents(plan, plan->core, plan->n_cores, NULL, 0, of_product);
+    for (size_t i = 0; i < region->values.n; i++) {
+        const Value *value = region->values.at[i];
+        if (op_info(value->op)->class_ != OPCLASS_REDUCTION || !of_product[value->id])
+            continue; /* reductions of the prologue and of other inputs are lowered in place */
+        if (!plan_is_row_reduction(plan, value))
+            return false;
+        vec_push(graph->arena, &plan->statistics, value);
+    }
+    *why = NULL;
+    return true;
+}
+
+static bool plan_is_step(const Graph *graph, const Dim *distance, DType elem) {
+    int64_t divisor = dim_divisor(graph->dims, distance);
+    return dim_lower(graph->dims, distance) >= 0 && divisor * dtype_bits(elem) % 128 == 0;
+}
+
+bool matmul_is_tma(const Graph *graph, const MatmulOperand *operand, const char **why) {
+    *why = "TMA copies memory: an operand is computed in this kernel, or converted";
+    if (!operand->is_memory || operand->narrow != operand->elem)
+        return false;
+    *why = "TMA needs an operand that is contiguous along K, M or N";
+    if (!operand->is_contiguous)
+        return false;
+    *why = "TMA needs rows and starts that are multiples of 16 bytes";
+    int outer = operand->major == MAJOR_K ? operand->mn_axis : operand->k_axis;
+    if (!plan_is_step(graph, operand->view.offset, operand->elem) ||
+        !plan_is_step(graph, operand->view.strides[outer], operand->elem) ||
+        dim_is(operand->view.strides[outer], 0))
+        return false;
+    for (int i = 0; i < operand->n_batch; i++)
+        if (!plan_is_step(graph, operand->view.strides[operand->batch[i]], operand->elem))
+            return false;
+    *why = "TMA reads at most four dims here: two of the matrix and two of the batch";
+    if (operand->n_batch > 2)
+        return false;
+    *why = NULL;
+    return true;
+}
+
+bool matmul_is_tma_output(const MatmulPlan *plan, const Value *output) {
+    const Dim *strides[RANK_MAX];
+    if (dtype_bits(output->dtype) != 16 || !dtype_is_float(output->dtype) ||
+        !value_same_dims(output, plan->core[0]) || plan->batch_rank > 1 ||
+        dim_divisor(plan->graph->dims, plan->n) % 2 != 0)
+        return false;
+    view_base_strides(plan->graph, output, strides);
+    if (!dim_is(strides[output->rank - 1], 1))
+        return false;
+    for (int i = 0; i < output->rank - 1; i++)
+        if (!plan_is_step(plan->graph, strides[i], output->dtype) || dim_is(strides[i], 0))
+            return false;
+    return true;
+}
+
+/* ---- the Template row */
+
+static bool accepts_planned(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
+    switch (schedule->path) {
+    case MATMUL_WGMMA: return matmul_accepts_wgmma(plan, schedule, why);
+    case MATMUL_MMA_SYNC: return matmul_accepts_mma(plan, schedule, why);
+    case MATMUL_SIMT: return matmul_accepts_simt(plan, schedule, why);
+    case MATMUL_LOOP: return true;
+    case MATMUL_NONE: break;
+    }
+    *why = "no path is named: wgmma, mma, simt or loop";
+    return false;
+}
+
+static bool matmul_accepts(const Graph *graph, const Region *region, const Schedule *schedule,
+                           const Target *target, const char **why) {
+    MatmulPlan plan;
+    if (schedule->path == MATMUL_LOOP)
+        return true;
+    return matmul_plan(graph, region, target, &plan, why) && accepts_planned(&plan, schedule, why);
+}
+
+static int matmul_choose(const Graph *graph, const Region *region, const Target *target,
+                         const DimBindings *hint, Schedule *out, int room) {
+    MatmulPlan plan;
+    const char *why;
+    int n = matmul_plan(graph, region, target, &plan, &why)
+                ? matmul_schedules(&plan, hint, out, room - 1, accepts_planned)
+                : 0;
+    Schedule loop;
+    if (n < room && template_pointwise.schedules(graph, region, target, hint, &loop, 1) == 1) {
+        loop.path = MATMUL_LOOP; /* each element its own sum: the path that always exists */
+        out[n++] = loop;
+    }
+    return n;
+}
+
+static void matmul_build(Builder *b, const Region *region) {
+    MatmulPlan plan;
+    const char *why;
+    if (region->schedule.path == MATMUL_LOOP) {
+        template_pointwise.build(b, region);
+        return;
+    }
+    if (!matmul_plan(b->kernel->graph, region, b->kernel->target, &plan, &why)) {
+        diag_error(b->diags, DIAG_INTERNAL, (Span){0}, "kernel '%s': %s", region->name, why);
+        return;
+    }
+    switch (region->schedule.path) {
+    case MATMUL_WGMMA: matmul_build_wgmma(b, &plan); return;
+    case MATMUL_MMA_SYNC: matmul_build_mma(b, &plan); return;
+    case MATMUL_SIMT: matmul_build_simt(b, &plan); return;
+    case MATMUL_LOOP:
+    case MATMUL_NONE: return;
+    }
+}
+
+const Template template_matmul = {
+    .name = "matmul", .accepts = matmul_accepts, .schedules = matmul_choose, .build = matmul_build};

@@ -1,0 +1,192 @@
+/* Shared by the files of the matmul template; nobody else includes it.
+ *
+ * A region of this kind is one matrix product, or two that share their first operand, with what is computed
+ * on the operands before (prologue) and on the product after (epilogue):
+ *
+ *     matmul.c           what the region is (MatmulPlan), which path and schedule it can take, the Template
+ * row matmul_wgmma.c     TMA, mbarrier ring, wgmma, warp roles (sm_90a) matmul_mma.c       cp.async or
+ * computed operands, ldmatrix, mma.sync (sm_80 and later) matmul_simt.c      fused multiply-adds from shared
+ * tiles: exact f32, f64, i32, i64 matmul_prologue.c  operands into shared tiles, for the last two
+ *     matmul_epilogue.c  accumulators to outputs, for all three
+ *     matmul_rows.c      row statistics of the product (softmax, norms) within the epilogue
+ *     matmul_tiles.c     the order in which tiles of the result are visited
+ *     cost_matmul.c      the schedule from shapes and target
+ */
+#ifndef SINTER_CODEGEN_TEMPLATES_MATMUL_H
+#define SINTER_CODEGEN_TEMPLATES_MATMUL_H
+
+#include "codegen/lower.h"
+#include "codegen/pipeline.h"
+#include "codegen/template.h"
+#include "codegen/tile.h"
+#include "ir/view.h"
+
+enum { MATMUL_CORES = 2 };
+
+/* What multiplies. */
+typedef enum MatmulKind {
+    MATMUL_16BIT, /* f16 or bf16 into f32 */
+    MATMUL_TF32,
+    MATMUL_FP8,  /* e4m3 and e5m2 into f32 */
+    MATMUL_INT8, /* i8 and u8 into i32 */
+    MATMUL_FMA,  /* fused multiply-adds in the core's own type */
+} MatmulKind;
+
+typedef struct MatmulOperand {
+    const Value *value;  /* operand of the core, [..., mn, k] or [..., k, mn] */
+    int mn_axis, k_axis; /* of value: its M (or N) and its K */
+    const Dim *mn;
+    View view;          /* the memory behind it, where is_memory */
+    bool is_memory;     /* an input of the region under strides, nothing computed but exact widening */
+    bool is_contiguous; /* is_memory, and along the `major` axis neighbours are neighbours in memory */
+    OperandMajor major; /* the axis that tiles keep contiguous */
+    DType narrow;       /* the narrowest type that is known to hold every element */
+    DType elem;         /* in shared memory: what the matrix instruction takes */
+    int n_batch;        /* batch axes along which it varies */
+    int batch[RANK_MAX];
+} MatmulOperand;
+
+typedef struct MatmulPlan {
+    const Graph *graph;
+    const Region *region;
+    const Target *target;
+    MatmulKind kind;
+    int n_cores;
+    const Value *core[MATMUL_CORES];
+    MatmulOperand a, b[MATMUL_CORES];
+    int batch_rank;
+    const Dim *m, *n, *k;
+    VEC(const Value *) statistics; /* reductions of the product along its rows, in order */
+    KType accumulator;
+} MatmulPlan;
+
+/* False, with a person's words in *why, where the region has not the form that this template takes. */
+bool matmul_plan(const Graph *graph, const Region *region, const Target *target, MatmulPlan *plan,
+                 const char **why);
+
+/* Whether TMA can read an operand: contiguous, everything else in steps of 16 bytes. */
+bool matmul_is_tma(const Graph *graph, const MatmulOperand *operand, const char **why);
+/* An output that TMA can write: 16-bit elements, the space's own dims, rows in steps of 16 bytes. */
+bool matmul_is_tma_output(const MatmulPlan *plan, const Value *output);
+
+/* matmul_tiles.c: tiles of the result in an order that keeps L2 warm: groups of `group_m` tiles along m, n
+ * advancing within. With swap_ab, "m" of a tile lies along N of the result. A cluster counts as one tile
+ * here. */
+typedef struct MatmulTiles {
+    int tile_m, tile_n, cluster_m, cluster_n, group_m;
+    const Dim *tiles_m, *tiles_n, *batch; /* how many; m and n in clusters */
+    const Dim *count;
+} MatmulTiles;
+typedef struct MatmulTile {
+    const KExpr *row, *col; /* first of the tile of this CTA */
+    const KExpr *batch[RANK_MAX];
+} MatmulTile;
+MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule);
+/* Blocks of a persistent launch: no more than run at once, and no more than the number of rounds needs. */
+const Dim *matmul_persistent_grid(const MatmulPlan *plan, const Schedule *schedule);
+MatmulTile matmul_tile_at(Builder *b, const MatmulPlan *plan, const MatmulTiles *tiles, const KExpr *number);
+/* Coordinates of a batch in an operand's batch axis i, aligned at the right; grouped axes repeat. */
+const KExpr *matmul_batch_coord(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, int axis,
+                                const KExpr *const *batch);
+
+/* What a thread has of the product after the loop over K: element
+ *     ((block * groups + group) * halves + half) * width + e   of each accumulator array
+ * is row  row + block * block_rows + half * half_rows,  column  col + group * group_cols + e. */
+typedef struct MatmulFragment {
+    const KVar *accumulator[MATMUL_CORES];
+    int blocks, block_rows;
+    int halves, half_rows;
+    int groups, group_cols;
+    int width;
+    const KExpr *row, *col;
+    int tile_rows, tile_cols; /* of the whole tile: extents that it divides need no guard */
+    int row_lanes;            /* neighbouring lanes that share each row, together all of the tile's columns */
+    bool is_swapped;          /* rows lie along N, columns along M */
+} MatmulFragment;
+
+/* Shared memory through which 16-bit outputs leave by TMA: each warp its own ring of boxes of 16 rows. */
+enum { STAGING_OUTPUTS = 2, STAGING_ROWS = 16 };
+typedef struct MatmulStaging {
+    Tile tile;              /* of 16 rows; 2 * n_outputs stages a warp */
+    const KExpr *warp;      /* number of the consumer warp */
+    const KExpr *row, *col; /* of the warp's first box */
+    int n_outputs;          /* those that leave this way */
+    const Value *output[STAGING_OUTPUTS];
+    int map[STAGING_OUTPUTS]; /* tensor map of each */
+} MatmulStaging;
+
+/* staging NULL: every output is stored from registers. */
+void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
+                     const KExpr *const *batch, const MatmulStaging *staging);
+
+/* What matmul_epilogue.c and matmul_rows.c share. */
+typedef struct MatmulRow {
+    const Value *value; /* a statistic */
+    const KVar *array;  /* one register for each of the thread's rows: blocks * halves */
+} MatmulRow;
+typedef struct Epilogue {
+    Builder *b;
+    const MatmulPlan *plan;
+    Lower *lower;
+    const MatmulFragment *fragment;
+    const KExpr *const *batch;
+    int run;           /* elements of a run: fragment->width, or less where the extent is no multiple */
+    const Value *held; /* what accumulator[0] holds by now instead of the product; NULL: the product */
+    VEC(MatmulRow) rows;
+} Epilogue;
+
+/* A run within a batch of column groups. */
+typedef struct EpilogueSlot {
+    const KExpr *block, *half, *group, *piece;
+    const KExpr *local; /* group within the batch */
+    Run run;
+} EpilogueSlot;
+/* Computes `values` for `n_groups` column groups from `group` on, loads first, and calls body with the
+ * registers of each run. */
+typedef void EpilogueBody(Epilogue *e, const EpilogueSlot *slot, const KVar *const *computed, void *context);
+void epilogue_batch(Epilogue *e, const KExpr *block, const KExpr *group, int n_groups,
+                    const Value *const *values, int n, EpilogueBody *body, void *context);
+/* How many column groups make a batch. */
+int epilogue_batch_groups(const Epilogue *e);
+/* Element of the accumulator arrays that a run begins at. */
+const KExpr *epilogue_at(Epilogue *e, const EpilogueSlot *slot);
+const KExpr *epilogue_row_at(Epilogue *e, const KExpr *block, const KExpr *half);
+/* An unrolled loop over 0 .. count-1; a constant and no loop where count is 1. */
+const KExpr *epilogue_loop(Builder *b, const char *name, int count);
+void epilogue_loop_end(Builder *b, int count);
+
+/* Whether a value has one element a row of the product. */
+bool matmul_is_row_value(const MatmulPlan *plan, const Value *value);
+/* marks[id]: the value depends on one of `from` otherwise than through one of `cut`. marks has a place for
+ * each value of the graph. */
+void matmul_mark_dependents(const MatmulPlan *plan, const Value *const *from, int n_from,
+                            const Value *const *cut, int n_cut, bool *marks);
+void matmul_row_statistics(Epilogue *e);
+
+/* matmul_prologue.c: an operand's tile of one step of K into stage `stage`, by all `threads` threads. Copies
+ * are asynchronous (cp.async) where memory allows; the caller commits and waits. */
+typedef struct MatmulLoader {
+    const MatmulOperand *operand;
+    Lower *lower; /* NULL: copied from memory as it is */
+    Tile tile;    /* rows along `mn` and columns along k (MAJOR_K), or rows along k (MAJOR_MN) */
+    int vector;   /* elements a thread moves at a time */
+    int tile_mn, tile_k;
+} MatmulLoader;
+MatmulLoader matmul_loader(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, const char *name,
+                           int tile_mn, int tile_k, int stages);
+void matmul_load(Builder *b, const MatmulPlan *plan, const MatmulLoader *loader, int threads,
+                 const KExpr *stage, const KExpr *mn0, const KExpr *k0, const KExpr *const *batch);
+
+void matmul_build_wgmma(Builder *b, const MatmulPlan *plan);
+void matmul_build_mma(Builder *b, const MatmulPlan *plan);
+void matmul_build_simt(Builder *b, const MatmulPlan *plan);
+
+bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, const char **why);
+bool matmul_accepts_mma(const MatmulPlan *plan, const Schedule *schedule, const char **why);
+bool matmul_accepts_simt(const MatmulPlan *plan, const Schedule *schedule, const char **why);
+
+/* cost_matmul.c: schedules worth trying, best first, of those that accepts() takes; how many. */
+int matmul_schedules(const MatmulPlan *plan, const DimBindings *hint, Schedule *out, int room,
+                     bool (*accepts)(const MatmulPlan *plan, const Schedule *schedule, const char **why));
+
+#endif

@@ -1,0 +1,315 @@
+/* From accumulators to outputs: the epilogue's graph, computed on each thread's fragment at coordinates, and
+ * stored.
+ *
+ * Column groups go in batches: the loads of a batch are all in flight before its first value is needed. An
+ * output that TMA can write is packed, laid down by stmatrix in a swizzled box of 16 rows of each warp, and
+ * sent off while the next box is computed:
+ *
+ *     registers --pack--> stmatrix --> [box 0] --TMA--> memory          each warp alone: no barrier between
+ * warps [box 1]  (two boxes for each output)
+ *
+ * Others are stored from registers, guarded at the edges. */
+#include "codegen/templates/matmul.h"
+
+#include "codegen/reduce.h"
+
+enum { EPILOGUE_BATCH = 4 };
+
+const KExpr *epilogue_loop(Builder *b, const char *name, int count) {
+    return count == 1 ? k_i32(b, 0) : k_for_begin(b, name, k_i32(b, 0), k_i32(b, count), 1, UNROLL_FULL);
+}
+
+void epilogue_loop_end(Builder *b, int count) {
+    if (count > 1)
+        k_end(b);
+}
+
+int epilogue_batch_groups(const Epilogue *e) {
+    int n = EPILOGUE_BATCH;
+    while (e->fragment->groups % n != 0)
+        n /= 2;
+    return n;
+}
+
+const KExpr *epilogue_row_at(Epilogue *e, const KExpr *block, const KExpr *half) {
+    return k_add(e->b, k_mul(e->b, block, k_i32(e->b, e->fragment->halves)), half);
+}
+
+const KExpr *epilogue_at(Epilogue *e, const EpilogueSlot *slot) {
+    Builder *b = e->b;
+    const MatmulFragment *f = e->fragment;
+    const KExpr *group = k_add(b, k_mul(b, slot->block, k_i32(b, f->groups)), slot->group);
+    const KExpr *at = k_add(b, k_mul(b, group, k_i32(b, f->halves)), slot->half);
+    return k_add(b, k_mul(b, at, k_i32(b, f->width)), k_mul(b, slot->piece, k_i32(b, e->run)));
+}
+
+/* Coordinates and guard of a run; the guard holds where every element lies in the result. */
+static void epilogue_place(Epilogue *e, EpilogueSlot *slot) {
+    Builder *b = e->b;
+    const MatmulPlan *plan = e->plan;
+    const MatmulFragment *f = e->fragment;
+    DimTable *dims = plan->graph->dims;
+    const Dim *rows = f->is_swapped ? plan->n : plan->m, *cols = f->is_swapped ? plan->m : plan->n;
+    const KExpr *row = k_add(b, f->row, k_mul(b, slot->block, k_i32(b, f->block_rows)));
+    row = k_add(b, row, k_mul(b, slot->half, k_i32(b, f->half_rows)));
+    const KExpr *col = k_add(b, f->col, k_mul(b, slot->group, k_i32(b, f->group_cols)));
+    col = k_add(b, col, k_mul(b, slot->piece, k_i32(b, e->run)));
+    int rank = plan->batch_rank + 2;
+    slot->run = (Run){.rank = rank, .axis = f->is_swapped ? rank - 2 : rank - 1, .width = e->run};
+    for (int i = 0; i < plan->batch_rank; i++)
+        slot->run.coords[i] = e->batch[i];
+    slot->run.coords[rank - 2] = f->is_swapped ? col : row;
+    slot->run.coords[rank - 1] = f->is_swapped ? row : col;
+    if (dim_divisor(dims, rows) % f->tile_rows != 0)
+        slot->run.guard = k_lt(b, row, k_dim(b, rows, K_I32));
+    if (dim_divisor(dims, cols) % f->tile_cols != 0)
+        slot->run.guard = k_and(b, slot->run.guard, k_lt(b, col, k_dim(b, cols, K_I32)));
+}
+
+static void epilogue_bind(Epilogue *e, const EpilogueSlot *slot) {
+    Builder *b = e->b;
+    const KExpr *at = epilogue_at(e, slot);
+    if (e->held)
+        lower_bind_array(e->lower, e->held, e->fragment->accumulator[0], at);
+    for (int c = 0; c < e->plan->n_cores && !e->held; c++)
+        lower_bind_array(e->lower, e->plan->core[c], e->fragment->accumulator[c], at);
+    for (size_t i = 0; i < e->rows.n; i++) {
+        const MatmulRow *row = &e->rows.at[i];
+        const KExpr *x = k_elem(b, row->array, epilogue_row_at(e, slot->block, slot->half));
+        lower_bind_expr(e->lower, row->value, k_convert(b, x, ktype_of(row->value->dtype)));
+    }
+}
+
+/* Loops over the runs of a batch; sets the slot and gives its number. */
+static const KExpr *epilogue_slots_begin(Epilogue *e, const KExpr *block, const KExpr *group, int n_groups,
+                                         EpilogueSlot *slot) {
+    Builder *b = e->b;
+    const MatmulFragment *f = e->fragment;
+    int pieces = f->width / e->run;
+    *slot = (EpilogueSlot){.block = block};
+    slot->local = epilogue_loop(b, "g", n_groups);
+    slot->group = k_add(b, group, slot->local);
+    slot->half = epilogue_loop(b, "h", f->halves);
+    slot->piece = epilogue_loop(b, "p", pieces);
+    epilogue_place(e, slot);
+    epilogue_bind(e, slot);
+    const KExpr *number = k_add(b, k_mul(b, slot->local, k_i32(b, f->halves)), slot->half);
+    return k_add(b, k_mul(b, number, k_i32(b, pieces)), slot->piece);
+}
+
+static void epilogue_slots_end(Epilogue *e, int n_groups) {
+    epilogue_loop_end(e->b, e->fragment->width / e->run);
+    epilogue_loop_end(e->b, e->fragment->halves);
+    epilogue_loop_end(e->b, n_groups);
+}
+
+void epilogue_batch(Epilogue *e, const KExpr *block, const KExpr *group, int n_groups,
+                    const Value *const *values, int n, EpilogueBody *body, void *context) {
+    Builder *b = e->b;
+    const MatmulFragment *f = e->fragment;
+    LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, (size_t)n + 1);
+    const KVar **computed = ARENA_ARRAY(b->arena, const KVar *, (size_t)n + 1);
+    for (int i = 0; i < n; i++)
+        targets[i] = (LowerTarget){.value = values[i]};
+    EpilogueSlot slot = {.block = block, .group = group, .half = k_i32(b, 0), .piece = k_i32(b, 0)};
+    epilogue_place(e, &slot);
+    epilogue_bind(e, &slot);
+    lower_batch_begin(e->lower, &slot.run, targets, n, n_groups * f->halves * (f->width / e->run));
+    const KExpr *number = epilogue_slots_begin(e, block, group, n_groups, &slot);
+    lower_batch_load(e->lower, &slot.run, number);
+    epilogue_slots_end(e, n_groups);
+
+    number = epilogue_slots_begin(e, block, group, n_groups, &slot);
+    for (int i = 0; i < n; i++) {
+        const char *name = values[i]->name ? values[i]->name : "out";
+        computed[i] = k_array(b, name, ktype_of(values[i]->dtype), e->run, NULL);
+        targets[i].dst = computed[i];
+    }
+    lower_batch_run(e->lower, &slot.run, number, targets, n);
+    body(e, &slot, computed, context);
+    epilogue_slots_end(e, n_groups);
+    lower_batch_end(e->lower);
+}
+
+/* ---- outputs */
+
+typedef struct EpilogueStore {
+    const MatmulStaging *staging;
+    VEC(const Value *) outputs; /* one element a point of the space */
+    const KVar *packed[STAGING_OUTPUTS];
+} EpilogueStore;
+
+static int epilogue_staged(const EpilogueStore *store, const Value *output) {
+    for (int i = 0; store->staging && i < store->staging->n_outputs; i++)
+        if (store->staging->output[i] == output)
+            return i;
+    return -1;
+}
+
+static void epilogue_store_run(Epilogue *e, const EpilogueSlot *slot, const KVar *const *computed,
+                               void *context) {
+    Builder *b = e->b;
+    const EpilogueStore *store = context;
+    for (size_t i = 0; i < store->outputs.n; i++) {
+        const Value *output = store->outputs.at[i];
+        int staged = epilogue_staged(store, output);
+        if (staged < 0) {
+            lower_store(e->lower, &slot->run, output, computed[i], NULL);
+            continue;
+        }
+        const KExpr *pair[] = {k_elem_at(b, computed[i], 0), k_elem_at(b, computed[i], 1)};
+        const KExpr *word = k_add(b, k_mul(b, slot->local, k_i32(b, e->fragment->halves)), slot->half);
+        k_set_elem(b, store->packed[staged], word, k_pack(b, output->dtype, pair));
+    }
+}
+
+/* One batch of column groups, from `group` on; its staged outputs into their boxes from column `box_col` on.
+ */
+static void epilogue_store_batch(Epilogue *e, EpilogueStore *store, const KExpr *block, const KExpr *group,
+                                 int n_groups, const KExpr *const *boxes, const KExpr *box_col) {
+    Builder *b = e->b;
+    const MatmulStaging *staging = store->staging;
+    for (int o = 0; staging && o < staging->n_outputs; o++)
+        store->packed[o] = k_array(
+            b,
+            text_format(b->arena, "%s_packed", staging->output[o]->name ? staging->output[o]->name : "out"),
+            K_U32, 2 * n_groups, NULL);
+    epilogue_batch(e, block, group, n_groups, store->outputs.at, (int)store->outputs.n, epilogue_store_run,
+                   store);
+    for (int o = 0; staging && o < staging->n_outputs; o++)
+        for (int pair = 0; pair < n_groups / 2; pair++) {
+            /* four 8x8 matrices: lanes 0-15 address the 16 rows of the first group, lanes 16-31 those of the
+             * second */
+            const KExpr *lane = k_special(b, SPECIAL_LANE);
+            const KExpr *row = k_mod(b, lane, k_i32(b, STAGING_ROWS));
+            const KExpr *col = k_mul(b, k_div(b, lane, k_i32(b, STAGING_ROWS)), k_i32(b, 8));
+            col = k_add(b, k_add(b, box_col, k_i32(b, 16 * pair)), col);
+            KOperand operands[] = {k_operand(tile_address(b, &staging->tile, boxes[o], row, col)),
+                                   k_regs(store->packed[o], 4 * pair, 4)};
+            k_atom(b, ATOM_stmatrix_x4, NULL, operands, 2);
+        }
+}
+
+static void epilogue_send(Epilogue *e, const MatmulStaging *staging, const KExpr *block, const KExpr *box,
+                          const KExpr *const *boxes) {
+    Builder *b = e->b;
+    k_atom(b, ATOM_fence_async, NULL, NULL, 0);
+    k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
+    k_if_begin(b, k_eq(b, k_special(b, SPECIAL_LANE), k_i32(b, 0)));
+    for (int o = 0; o < staging->n_outputs; o++) {
+        const KExpr *zero = k_i32(b, 0);
+        const KExpr *col = k_add(b, staging->col, k_mul(b, box, k_i32(b, staging->tile.cols)));
+        const KExpr *row = k_add(b, staging->row, k_mul(b, block, k_i32(b, e->fragment->block_rows)));
+        KOperand operands[5] = {k_operand(k_tensor_map_addr(b, staging->map[o])),
+                                k_operand(tile_address(b, &staging->tile, boxes[o], zero, zero)),
+                                k_operand(col), k_operand(row)};
+        if (e->plan->batch_rank == 1)
+            operands[4] = k_operand(e->batch[0]);
+        k_atom(b, e->plan->batch_rank == 1 ? ATOM_tma_store_3d : ATOM_tma_store_2d, NULL, operands,
+               4 + e->plan->batch_rank);
+        k_atom(b, ATOM_bulk_commit, NULL, NULL, 0);
+    }
+    k_end(b);
+}
+
+static void epilogue_store_staged(Epilogue *e, EpilogueStore *store) {
+    Builder *b = e->b;
+    const MatmulFragment *f = e->fragment;
+    const MatmulStaging *staging = store->staging;
+    int n_groups = epilogue_batch_groups(e), box_groups = staging->tile.cols / f->group_cols;
+    int n_boxes = f->groups / box_groups;
+    n_groups = n_groups > box_groups ? box_groups : n_groups;
+    const KExpr *block = epilogue_loop(b, "block", f->blocks);
+    const KExpr *box = epilogue_loop(b, "box", n_boxes);
+    /* the boxes of two rounds ago have been read */
+    k_if_begin(b, k_eq(b, k_special(b, SPECIAL_LANE), k_i32(b, 0)));
+    k_atom(b, ATOM_bulk_wait_read, &staging->n_outputs, NULL, 0);
+    k_end(b);
+    k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
+    const KExpr *round = k_add(b, k_mul(b, block, k_i32(b, n_boxes)), box);
+    const KExpr *boxes[STAGING_OUTPUTS];
+    for (int o = 0; o < staging->n_outputs; o++) {
+        const KExpr *own = k_mul(b, staging->warp, k_i32(b, 2 * staging->n_outputs));
+        const KExpr *side = k_mul(b, k_mod(b, round, k_i32(b, 2)), k_i32(b, staging->n_outputs));
+        boxes[o] = k_add(b, own, k_add(b, side, k_i32(b, o)));
+    }
+    const KExpr *part = epilogue_loop(b, "part", box_groups / n_groups);
+    const KExpr *group = k_add(b, k_mul(b, box, k_i32(b, box_groups)), k_mul(b, part, k_i32(b, n_groups)));
+    epilogue_store_batch(e, store, block, group, n_groups, boxes,
+                         k_mul(b, part, k_i32(b, n_groups * f->group_cols)));
+    epilogue_loop_end(b, box_groups / n_groups);
+    epilogue_send(e, staging, block, box, boxes);
+    epilogue_loop_end(b, n_boxes);
+    epilogue_loop_end(b, f->blocks);
+}
+
+static void epilogue_store_direct(Epilogue *e, EpilogueStore *store) {
+    Builder *b = e->b;
+    const MatmulFragment *f = e->fragment;
+    int n_groups = epilogue_batch_groups(e);
+    const KExpr *block = epilogue_loop(b, "block", f->blocks);
+    const KExpr *part = epilogue_loop(b, "part", f->groups / n_groups);
+    epilogue_store_batch(e, store, block, k_mul(b, part, k_i32(b, n_groups)), n_groups, NULL, NULL);
+    epilogue_loop_end(b, f->groups / n_groups);
+    epilogue_loop_end(b, f->blocks);
+}
+
+/* Outputs of one element a row, by one lane of those that share the row. */
+static void epilogue_store_rows(Epilogue *e, const Value *const *outputs, int n) {
+    Builder *b = e->b;
+    const MatmulFragment *f = e->fragment;
+    const KExpr *lane = k_mod(b, k_special(b, SPECIAL_LANE), k_i32(b, f->row_lanes));
+    int run = e->run;
+    e->run = 1;
+    const KExpr *block = epilogue_loop(b, "block", f->blocks);
+    EpilogueSlot slot = {.block = block, .group = k_i32(b, 0), .piece = k_i32(b, 0)};
+    slot.half = epilogue_loop(b, "h", f->halves);
+    epilogue_place(e, &slot);
+    epilogue_bind(e, &slot);
+    slot.run.coords[slot.run.axis] = k_i32(b, 0);
+    slot.run.guard = k_and(b, slot.run.guard, k_eq(b, lane, k_i32(b, 0)));
+    LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, (size_t)n);
+    for (int i = 0; i < n; i++) {
+        const char *name = outputs[i]->name ? outputs[i]->name : "out";
+        targets[i] =
+            (LowerTarget){.value = outputs[i], .dst = k_variable(b, name, ktype_of(outputs[i]->dtype), NULL)};
+    }
+    lower_run(e->lower, &slot.run, targets, n);
+    for (int i = 0; i < n; i++)
+        lower_store(e->lower, &slot.run, outputs[i], targets[i].dst, NULL);
+    epilogue_loop_end(b, f->halves);
+    epilogue_loop_end(b, f->blocks);
+    e->run = run;
+}
+
+void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
+                     const KExpr *const *batch, const MatmulStaging *staging) {
+    Epilogue e = {
+        .b = b, .plan = plan, .lower = lower, .fragment = fragment, .batch = batch, .run = fragment->width};
+    const Dim *along = fragment->is_swapped ? plan->m : plan->n;
+    while (dim_divisor(plan->graph->dims, along) % e.run != 0)
+        e.run /= 2;
+    if (plan->statistics.n)
+        matmul_row_statistics(&e);
+    EpilogueStore store = {.staging = staging};
+    VEC(const Value *) rows = {0};
+    for (size_t i = 0; i < plan->region->outputs.n; i++) {
+        const Value *output = plan->region->outputs.at[i];
+        if (plan->statistics.n && matmul_is_row_value(plan, output))
+            vec_push(b->arena, &rows, output);
+        else
+            vec_push(b->arena, &store.outputs, output);
+    }
+    if (store.outputs.n && staging)
+        epilogue_store_staged(&e, &store);
+    else if (store.outputs.n)
+        epilogue_store_direct(&e, &store);
+    if (rows.n)
+        epilogue_store_rows(&e, rows.at, (int)rows.n);
+    for (int c = 0; c < plan->n_cores; c++)
+        lower_unbind(lower, plan->core[c]);
+    if (e.held)
+        lower_unbind(lower, e.held);
+    for (size_t i = 0; i < e.rows.n; i++)
+        lower_unbind(lower, e.rows.at[i].value);
+}

@@ -1,0 +1,120 @@
+/* Row statistics of a product whose rows lie whole within one tile: softmax, RMS norm, layer norm in the
+ * kernel that multiplies.
+ *
+ * A row's columns are spread over `row_lanes` neighbouring lanes and the registers of each. A statistic is
+ * one pass over the registers, then an exchange between those lanes; the next pass finds it bound to the row.
+ *
+ * What passes have in common is computed once. Before each pass, the last value through which everything
+ * still wanted depends on the product takes the product's place in the accumulator registers: x @ w + r
+ * before the sums of a norm, so that r is read once; exp(x - max) between the two passes of a softmax. */
+#include "codegen/reduce.h"
+#include "codegen/templates/matmul.h"
+
+/* Whether `value`, held in place of what the accumulators hold now, serves every later pass. */
+static bool rows_serves(Epilogue *e, size_t pass, const Value *value, const Value *const *held, int n_held,
+                        bool *marks) {
+    const MatmulPlan *plan = e->plan;
+    matmul_mark_dependents(plan, held, n_held, &value, 1, marks);
+    for (size_t i = pass; i < plan->statistics.n; i++)
+        if (marks[plan->statistics.at[i]->in[0]->id])
+            return false;
+    for (size_t i = 0; i < plan->region->outputs.n; i++)
+        if (marks[plan->region->outputs.at[i]->id])
+            return false;
+    return true;
+}
+
+/* The last value to hold instead before statistic number `pass`; NULL: nothing better than what is held. */
+static const Value *rows_cut(Epilogue *e, size_t pass) {
+    const MatmulPlan *plan = e->plan;
+    const Value *const *held = e->held ? &e->held : plan->core;
+    int n_held = e->held ? 1 : plan->n_cores;
+    size_t n = plan->graph->values.n;
+    bool *marks = ARENA_ARRAY(e->b->arena, bool, n), *reached = ARENA_ARRAY(e->b->arena, bool, n),
+         *too_early = ARENA_ARRAY(e->b->arena, bool, n);
+    matmul_mark_dependents(plan, held, n_held, NULL, 0, reached);
+    matmul_mark_dependents(plan, plan->statistics.at + pass, (int)(plan->statistics.n - pass), NULL, 0,
+                           too_early);
+    for (size_t i = plan->region->values.n; i-- > 0;) {
+        const Value *value = plan->region->values.at[i];
+        bool is_pointwise = op_is_scalar(value->op) || value->op == OP_cast;
+        if (is_pointwise && reached[value->id] && !too_early[value->id] && value != e->held &&
+            value_same_dims(value, plan->core[0]) && ktype_of(value->dtype) == plan->accumulator &&
+            rows_serves(e, pass, value, held, n_held, marks))
+            return value;
+    }
+    return NULL;
+}
+
+static void rows_hold(Epilogue *e, const EpilogueSlot *slot, const KVar *const *computed, void *context) {
+    (void)context;
+    Builder *b = e->b;
+    const KExpr *at = k_let_expr(b, "at", epilogue_at(e, slot));
+    const KExpr *j = epilogue_loop(b, "j", e->run);
+    k_set_elem(b, e->fragment->accumulator[0], k_add(b, at, j), k_elem(b, computed[0], j));
+    epilogue_loop_end(b, e->run);
+}
+
+typedef struct RowPass {
+    const Value *statistic;
+    PartialVars partial;
+} RowPass;
+
+static void rows_reduce(Epilogue *e, const EpilogueSlot *slot, const KVar *const *computed, void *context) {
+    Builder *b = e->b;
+    const RowPass *pass = context;
+    Partial identity = reduce_identity(b, pass->statistic, K_I32);
+    const KExpr *j = epilogue_loop(b, "j", e->run);
+    const KExpr *column = k_add(b, slot->run.coords[slot->run.axis], j);
+    Partial element = reduce_element(b, pass->statistic, k_elem(b, computed[0], j), column);
+    if (slot->run.guard) {
+        element.x = k_select(b, slot->run.guard, element.x, identity.x);
+        if (element.number)
+            element.number = k_select(b, slot->run.guard, element.number, identity.number);
+    }
+    reduce_into(b, pass->statistic, pass->partial, epilogue_row_at(e, slot->block, slot->half), element);
+    epilogue_loop_end(b, e->run);
+}
+
+/* A pass over all columns of the thread's rows. */
+static void rows_pass(Epilogue *e, const Value *value, EpilogueBody *body, void *context) {
+    Builder *b = e->b;
+    const MatmulFragment *f = e->fragment;
+    int n_groups = epilogue_batch_groups(e);
+    const KExpr *block = epilogue_loop(b, "block", f->blocks);
+    const KExpr *part = epilogue_loop(b, "part", f->groups / n_groups);
+    epilogue_batch(e, block, k_mul(b, part, k_i32(b, n_groups)), n_groups, &value, 1, body, context);
+    epilogue_loop_end(b, f->groups / n_groups);
+    epilogue_loop_end(b, f->blocks);
+}
+
+static void rows_unbind(Epilogue *e) {
+    for (int c = 0; c < e->plan->n_cores; c++)
+        lower_unbind(e->lower, e->plan->core[c]);
+    if (e->held)
+        lower_unbind(e->lower, e->held);
+}
+
+void matmul_row_statistics(Epilogue *e) {
+    Builder *b = e->b;
+    const MatmulFragment *f = e->fragment;
+    int n_rows = f->blocks * f->halves;
+    for (size_t i = 0; i < e->plan->statistics.n; i++) {
+        const Value *statistic = e->plan->statistics.at[i];
+        const Value *cut = rows_cut(e, i);
+        if (cut) {
+            rows_pass(e, cut, rows_hold, NULL);
+            rows_unbind(e);
+            e->held = cut;
+        }
+        const char *name = statistic->name ? statistic->name : op_info(statistic->op)->name;
+        RowPass pass = {statistic,
+                        reduce_declare(b, statistic, text_format(b->arena, "row_%s", name), n_rows, K_I32)};
+        rows_pass(e, statistic->in[0], rows_reduce, &pass);
+        const KExpr *row = epilogue_loop(b, "row", n_rows);
+        reduce_lanes(b, statistic, pass.partial, row, f->row_lanes);
+        epilogue_loop_end(b, n_rows);
+        MatmulRow result = {statistic, pass.partial.number ? pass.partial.number : pass.partial.x};
+        vec_push(b->arena, &e->rows, result);
+    }
+}

@@ -1,0 +1,88 @@
+/* Which tile of the result a block works on. */
+#include "codegen/templates/matmul.h"
+
+MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule) {
+    DimTable *dims = plan->graph->dims;
+    MatmulTiles tiles = {
+        .tile_m = schedule->tile_m,
+        .tile_n = schedule->tile_n,
+        .cluster_m = schedule->cluster_m > 1 ? schedule->cluster_m : 1,
+        .cluster_n = schedule->cluster_n > 1 ? schedule->cluster_n : 1,
+        .group_m = schedule->group_m > 1 ? schedule->group_m : 1,
+    };
+    const Dim *rows = schedule->swap_ab ? plan->n : plan->m, *cols = schedule->swap_ab ? plan->m : plan->n;
+    tiles.tiles_m = dim_ceil_div(dims, rows, dim_const(dims, (int64_t)tiles.tile_m * tiles.cluster_m));
+    tiles.tiles_n = dim_ceil_div(dims, cols, dim_const(dims, (int64_t)tiles.tile_n * tiles.cluster_n));
+    tiles.batch = dim_const(dims, 1);
+    for (int i = 0; i < plan->batch_rank; i++)
+        tiles.batch = dim_mul(dims, tiles.batch, plan->region->dims[i]);
+    tiles.count = dim_mul(dims, tiles.batch, dim_mul(dims, tiles.tiles_m, tiles.tiles_n));
+    return tiles;
+}
+
+const Dim *matmul_persistent_grid(const MatmulPlan *plan, const Schedule *schedule) {
+    DimTable *dims = plan->graph->dims;
+    MatmulTiles tiles = matmul_tiles(plan, schedule);
+    const Dim *cluster = dim_const(dims, (int64_t)tiles.cluster_m * tiles.cluster_n);
+    const Dim *slots = dim_const(dims, plan->target->sm_count / (tiles.cluster_m * tiles.cluster_n));
+    /* 2048 tiles on 132 SMs are 16 rounds; 128 blocks do them in 16 rounds too, with less traffic and power.
+     */
+    const Dim *rounds = dim_max(dims, dim_const(dims, 1), dim_ceil_div(dims, tiles.count, slots));
+    return dim_mul(dims, cluster, dim_ceil_div(dims, tiles.count, rounds));
+}
+
+MatmulTile matmul_tile_at(Builder *b, const MatmulPlan *plan, const MatmulTiles *tiles, const KExpr *number) {
+    MatmulTile tile = {0};
+    const KExpr *tiles_m = k_dim(b, tiles->tiles_m, K_I32), *tiles_n = k_dim(b, tiles->tiles_n, K_I32);
+    const KExpr *within = number;
+    if (plan->batch_rank > 0) {
+        const KExpr *matrix = k_let_expr(b, "tiles_per_matrix", k_mul(b, tiles_m, tiles_n));
+        const KExpr *batch = k_let_expr(b, "batch", k_div(b, number, matrix));
+        within = k_let_expr(b, "tile_of_matrix", k_mod(b, number, matrix));
+        if (plan->batch_rank == 1)
+            tile.batch[0] = batch;
+        else
+            lower_delinearize(b, batch, plan->batch_rank, plan->region->dims, tile.batch);
+    }
+    const KExpr *m, *n;
+    if (dim_is(tiles->tiles_n, 1)) {
+        m = within;
+        n = k_i32(b, 0);
+    } else if (dim_is(tiles->tiles_m, 1)) {
+        m = k_i32(b, 0);
+        n = within;
+    } else if (tiles->group_m == 1) {
+        m = k_div(b, within, tiles_n);
+        n = k_mod(b, within, tiles_n);
+    } else {
+        const KExpr *group = k_i32(b, tiles->group_m);
+        const KExpr *per_group = k_let_expr(b, "tiles_per_group", k_mul(b, tiles_n, group));
+        const KExpr *first = k_let_expr(b, "group_first", k_mul(b, k_div(b, within, per_group), group));
+        const KExpr *rest = k_let_expr(b, "tile_of_group", k_mod(b, within, per_group));
+        bool is_whole = dim_divisor(plan->graph->dims, tiles->tiles_m) % tiles->group_m == 0;
+        const KExpr *rows =
+            is_whole ? group : k_let_expr(b, "group_rows", k_min(b, group, k_sub(b, tiles_m, first)));
+        m = k_add(b, first, k_mod(b, rest, rows));
+        n = k_div(b, rest, rows);
+    }
+    const KExpr *rank = k_special(b, SPECIAL_CTA_RANK);
+    if (tiles->cluster_m > 1)
+        m = k_add(b, k_mul(b, m, k_i32(b, tiles->cluster_m)), rank);
+    if (tiles->cluster_n > 1)
+        n = k_add(b, k_mul(b, n, k_i32(b, tiles->cluster_n)), rank);
+    tile.row = k_let_expr(b, "tile_row", k_mul(b, m, k_i32(b, tiles->tile_m)));
+    tile.col = k_let_expr(b, "tile_col", k_mul(b, n, k_i32(b, tiles->tile_n)));
+    return tile;
+}
+
+const KExpr *matmul_batch_coord(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, int axis,
+                                const KExpr *const *batch) {
+    int shift = plan->batch_rank + 2 - operand->value->rank;
+    const Dim *own = operand->value->dims[axis], *out = plan->region->dims[axis + shift];
+    if (dim_is(own, 1) && !dim_is(out, 1))
+        return k_i32(b, 0);
+    const KExpr *coord = batch[axis + shift];
+    if (own == out)
+        return coord;
+    return k_div(b, coord, k_dim(b, dim_div(plan->graph->dims, out, own), K_I32)); /* grouped heads repeat */
+}

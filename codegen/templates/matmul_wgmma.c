@@ -1,0 +1,533 @@
+/* Matrix products by wgmma, fed by TMA (sm_90a).
+ *
+ * One block an SM stays for the whole launch and takes one tile of the result after another. Its first
+ * warpgroup loads, the others multiply, with a ring of stages between them (pipeline.h):
+ *
+ *     producer (one thread)   for each tile, for each step of K:  wait empty, expect bytes, TMA A, TMA B -->
+ * stage s consumers (64 rows each, or 128) for each tile, for each step of K:  wait full, wgmma x 4, commit,
+ *                                                                 wait for the step before, release its stage
+ *                                            then the epilogue, while the producer fills the ring for the
+ * next tile
+ *
+ * One step's products stay in flight while the next step's are issued, so the tensor cores never wait for a
+ * release. setmaxnreg moves registers from the producer to the consumers, whose accumulators take half of
+ * them.
+ *
+ * A cluster of two blocks, neighbours along m, needs the same tile of B: each loads half of it into both
+ * (multicast), and a stage is free when the consumers of both have released it. Along n, the same with A.
+ *
+ * swap_ab computes the transposed product: then "rows" of the tile lie along N of the result, and a small M
+ * lies along wgmma's n. */
+#include "codegen/templates/matmul.h"
+
+#include "ir/base/checked.h"
+
+enum { WARPGROUP = 128, WGMMA_M = 64, WGMMA_K_BYTES = 32, TMA_BOX_MAX = 256, BARRIER_BYTES = 1024 };
+
+/* An operand as this kernel sees it: which side of the (maybe transposed) product it is on. */
+typedef struct WgmmaOperand {
+    const MatmulOperand *operand;
+    Tile tile;
+    bool is_rows; /* gives rows of the tile, else columns */
+    int tile_mn;
+    int map;
+    const KExpr *descriptor;
+} WgmmaOperand;
+
+typedef struct Wgmma {
+    Builder *b;
+    const MatmulPlan *plan;
+    const Schedule *schedule;
+    MatmulTiles tiles;
+    WgmmaOperand operands[1 + MATMUL_CORES]; /* a, then each core's b */
+    int n_operands;
+    Pipeline pipeline;
+    int consumers, blocks; /* warpgroups; m64 blocks of each */
+    int cluster;
+    const Dim *steps; /* of K */
+    const KVar *accumulator[MATMUL_CORES];
+} Wgmma;
+
+static int wgmma_k_bytes(const MatmulPlan *plan, const Schedule *schedule) {
+    return schedule->tile_k * dtype_bits(plan->a.elem) / 8;
+}
+
+static int wgmma_blocks(const Schedule *schedule) {
+    return schedule->tile_m / (schedule->warps_m * WGMMA_M);
+}
+
+/* 16-bit outputs that leave through shared memory; how many. */
+static int wgmma_staged(const MatmulPlan *plan, const Schedule *schedule, const Value **staged) {
+    int n = 0;
+    if (!schedule->tma_store || schedule->swap_ab || schedule->tile_n % 16 != 0)
+        return 0;
+    for (size_t i = 0; i < plan->region->outputs.n && n < STAGING_OUTPUTS; i++)
+        if (matmul_is_tma_output(plan, plan->region->outputs.at[i]))
+            staged[n++] = plan->region->outputs.at[i];
+    return n;
+}
+
+static int wgmma_box_cols(const Schedule *schedule) {
+    return schedule->tile_n % 64 == 0 ? 64 : schedule->tile_n % 32 == 0 ? 32 : 16;
+}
+
+static int64_t wgmma_smem_bytes(const MatmulPlan *plan, const Schedule *schedule) {
+    const Value *staged[STAGING_OUTPUTS];
+    int n_rows = schedule->swap_ab ? plan->n_cores : 1, n_cols = schedule->swap_ab ? 1 : plan->n_cores;
+    int64_t stage =
+        (int64_t)wgmma_k_bytes(plan, schedule) * (n_rows * schedule->tile_m + n_cols * schedule->tile_n);
+    int64_t box = STAGING_ROWS * wgmma_box_cols(schedule) * 2;
+    return stage * schedule->stages + 4 * schedule->warps_m * 2 * box * wgmma_staged(plan, schedule, staged) +
+           BARRIER_BYTES;
+}
+
+static bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedule,
+                                  const MatmulOperand *operand, bool is_rows, const char **why) {
+    if (!matmul_is_tma(plan->graph, operand, why))
+        return false;
+    *why = "wgmma reads operands of 8 and 32 bits only where K is contiguous";
+    if (operand->major == MAJOR_MN && plan->kind != MATMUL_16BIT)
+        return false;
+    int tile_mn = is_rows ? schedule->tile_m : schedule->tile_n;
+    *why = "wgmma reads an operand that is contiguous along N in tiles of a multiple of 16";
+    return operand->major == MAJOR_K || tile_mn % 16 == 0;
+}
+
+bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
+    const Target *target = plan->target;
+    *why = "the target has no wgmma";
+    if (!target->has_wgmma || !target->has_tma)
+        return false;
+    *why = "no matrix instruction holds both operands exactly";
+    if (plan->kind == MATMUL_FMA)
+        return false;
+    if (!wgmma_accepts_operand(plan, schedule, &plan->a, !schedule->swap_ab, why))
+        return false;
+    for (int i = 0; i < plan->n_cores; i++) {
+        if (!wgmma_accepts_operand(plan, schedule, &plan->b[i], schedule->swap_ab, why))
+            return false;
+        *why = "both products must read their second operands alike";
+        if (plan->b[i].major != plan->b[0].major || plan->b[i].elem != plan->b[0].elem)
+            return false;
+    }
+    *why = "tile_m is 64 or 128 rows for each of 1 to 3 consumer warpgroups";
+    if (schedule->warps_m < 1 || schedule->warps_m > 3 ||
+        schedule->tile_m % (schedule->warps_m * WGMMA_M) != 0 || wgmma_blocks(schedule) > 2 ||
+        schedule->tile_m > TMA_BOX_MAX)
+        return false;
+    *why = "tile_n is a multiple of 8 up to 256 (of 16 for integers)";
+    if (schedule->tile_n < 8 || schedule->tile_n > 256 ||
+        schedule->tile_n % (plan->kind == MATMUL_INT8 ? 16 : 8) != 0)
+        return false;
+    *why = "tile_k is 32, 64 or 128 bytes of K";
+    int k_bytes = wgmma_k_bytes(plan, schedule);
+    if (k_bytes != 32 && k_bytes != 64 && k_bytes != 128)
+        return false;
+    *why = "the accumulators do not fit the registers";
+    if (plan->n_cores * wgmma_blocks(schedule) * schedule->tile_n / 2 > (schedule->warps_m > 2 ? 96 : 192))
+        return false;
+    *why = "2 to 12 stages";
+    if (schedule->stages < 2 || schedule->stages > 12)
+        return false;
+    *why = "the stages do not fit shared memory";
+    if (wgmma_smem_bytes(plan, schedule) > target->smem_per_block)
+        return false;
+    *why = "a cluster has 2 blocks, along m or along n, and shares tiles that divide between them";
+    int cluster_m = schedule->cluster_m > 1 ? schedule->cluster_m : 1,
+        cluster_n = schedule->cluster_n > 1 ? schedule->cluster_n : 1;
+    if (cluster_m * cluster_n > 2 || (cluster_m > 1 && schedule->tile_n % (16 * cluster_m) != 0))
+        return false;
+    if (cluster_m * cluster_n > 1) {
+        const MatmulOperand *shared = (cluster_m > 1) != schedule->swap_ab ? &plan->b[0] : &plan->a;
+        int tile_mn = cluster_m > 1 ? schedule->tile_n : schedule->tile_m;
+        *why = "multicast copies at most three dims, and whole blocks of 64 along M or N";
+        if (shared->n_batch > 1 || (shared->major == MAJOR_MN && tile_mn % 128 != 0))
+            return false;
+    }
+    *why = "row statistics need whole rows in one tile: N up to tile_n, without swap_ab";
+    if (plan->statistics.n && (schedule->swap_ab || dim_upper(plan->graph->dims, plan->n) > schedule->tile_n))
+        return false;
+    *why = "setmaxnreg takes multiples of 8 from 24 to 256 that fit the SM";
+    int p = schedule->producer_registers, c = schedule->consumer_registers;
+    if (c && (p % 8 || c % 8 || p < 24 || c > 256 ||
+              WARPGROUP * (p + schedule->warps_m * c) > target->registers_per_sm))
+        return false;
+    *why = NULL;
+    return true;
+}
+
+/* ---- operands */
+
+static void wgmma_add_operand(Wgmma *w, const MatmulOperand *operand, const char *name, bool is_rows) {
+    const Schedule *schedule = w->schedule;
+    Builder *b = w->b;
+    WgmmaOperand *o = &w->operands[w->n_operands++];
+    o->operand = operand;
+    o->is_rows = is_rows;
+    o->tile_mn = is_rows ? schedule->tile_m : schedule->tile_n;
+    o->tile = operand->major == MAJOR_K
+                  ? tile_shared(b, name, operand->elem, o->tile_mn, schedule->tile_k, schedule->stages)
+                  : tile_shared(b, name, operand->elem, schedule->tile_k, o->tile_mn, schedule->stages);
+}
+
+static bool wgmma_is_shared(const Wgmma *w, const WgmmaOperand *o) {
+    return o->is_rows ? w->tiles.cluster_n > 1 : w->tiles.cluster_m > 1;
+}
+
+/* Rows of one box: what one block of a cluster loads. */
+static int wgmma_box_rows(const Wgmma *w, const WgmmaOperand *o) {
+    if (o->operand->major == MAJOR_MN)
+        return o->tile.rows;
+    return wgmma_is_shared(w, o) ? o->tile.rows / w->cluster : o->tile.rows;
+}
+
+static void wgmma_add_map(Wgmma *w, WgmmaOperand *o) {
+    const MatmulOperand *operand = o->operand;
+    const Value *value = operand->value;
+    int inner = operand->major == MAJOR_K ? operand->k_axis : operand->mn_axis;
+    int outer = operand->major == MAJOR_K ? operand->mn_axis : operand->k_axis;
+    KTensorMap map = {.buffer = k_global(w->b, operand->view.base, false),
+                      .elem = operand->elem,
+                      .rank = 2 + operand->n_batch,
+                      .dims = {value->dims[inner], value->dims[outer]},
+                      .strides = {operand->view.strides[inner], operand->view.strides[outer]},
+                      .offset = operand->view.offset,
+                      .box = {o->tile.span, wgmma_box_rows(w, o)},
+                      .swizzle = o->tile.swizzle};
+    for (int i = 0; i < operand->n_batch; i++) {
+        /* innermost batch axis first */
+        int axis = operand->batch[operand->n_batch - 1 - i];
+        map.dims[2 + i] = value->dims[axis];
+        map.strides[2 + i] = operand->view.strides[axis];
+        map.box[2 + i] = 1;
+    }
+    const char *name = operand->view.base->name ? operand->view.base->name : o->tile.buffer->name;
+    o->map = k_tensor_map(w->b, text_format(w->b->arena, "%s_map", name), map);
+}
+
+/* One TMA load of block `block` (a span of columns) of an operand's tile. */
+static void wgmma_load_box(Wgmma *w, const WgmmaOperand *o, const PipelineState *state, const KExpr *mn0,
+                           const KExpr *k0, const KExpr *const *batch, int block) {
+    Builder *b = w->b;
+    const MatmulOperand *operand = o->operand;
+    bool is_shared = wgmma_is_shared(w, o);
+    const KExpr *rank = k_special(b, SPECIAL_CTA_RANK), *stage = k_var(b, state->stage);
+    const KExpr *to, *inner, *outer;
+    if (operand->major == MAJOR_K) {
+        const KExpr *share = is_shared ? k_mul(b, rank, k_i32(b, o->tile.rows / w->cluster)) : k_i32(b, 0);
+        to = tile_address(b, &o->tile, stage, k_i32(b, 0), k_i32(b, 0));
+        if (is_shared) {
+            const KExpr *at =
+                k_mul(b, k_add(b, k_mul(b, stage, k_i32(b, o->tile.rows)), share), k_i32(b, o->tile.cols));
+            to = k_smem_addr(b, o->tile.buffer, at);
+        }
+        inner = k0;
+        outer = k_add(b, mn0, share);
+    } else {
+        /* with a cluster of two, block 2 i + rank is this block's to load */
+        const KExpr *number = is_shared ? k_add(b, k_i32(b, block * w->cluster), rank) : k_i32(b, block);
+        const KExpr *at = k_mul(b, number, k_i32(b, (int64_t)o->tile.rows * o->tile.span));
+        at = k_add(b, k_mul(b, stage, k_i32(b, tile_elements(&o->tile))), at);
+        to = k_smem_addr(b, o->tile.buffer, at);
+        inner = k_add(b, mn0, k_mul(b, number, k_i32(b, o->tile.span)));
+        outer = k0;
+    }
+    KOperand operands[8] = {k_operand(to), k_operand(k_tensor_map_addr(b, o->map)),
+                            k_operand(pipeline_full_address(b, &w->pipeline, state)), k_operand(inner),
+                            k_operand(outer)};
+    int n = 5;
+    for (int i = 0; i < operand->n_batch; i++)
+        operands[n++] = k_operand(
+            matmul_batch_coord(b, w->plan, operand, operand->batch[operand->n_batch - 1 - i], batch));
+    AtomId atom = operand->n_batch == 0   ? ATOM_tma_load_2d
+                  : operand->n_batch == 1 ? ATOM_tma_load_3d
+                                          : ATOM_tma_load_4d;
+    if (is_shared) {
+        atom = operand->n_batch == 0 ? ATOM_tma_load_2d_multicast : ATOM_tma_load_3d_multicast;
+        operands[n++] = k_operand(k_int(b, K_U32, (1 << w->cluster) - 1));
+    }
+    k_atom(b, atom, NULL, operands, n);
+}
+
+/* ---- the two roles */
+
+static const KExpr *wgmma_tiles_begin(Wgmma *w, MatmulTile *tile) {
+    Builder *b = w->b;
+    const KExpr *first = k_special(b, SPECIAL_CTA_X), *step = k_special(b, SPECIAL_GRID_X);
+    if (w->cluster > 1) {
+        first = k_div(b, first, k_i32(b, w->cluster));
+        step = k_div(b, step, k_i32(b, w->cluster));
+    }
+    const KExpr *number = k_for_step_begin(b, "tile", first, k_dim(b, w->tiles.count, K_I32), step);
+    *tile = matmul_tile_at(b, w->plan, &w->tiles, number);
+    return number;
+}
+
+static void wgmma_produce(Wgmma *w) {
+    Builder *b = w->b;
+    k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));
+    PipelineState state = pipeline_start(b, &w->pipeline);
+    MatmulTile tile;
+    wgmma_tiles_begin(w, &tile);
+    const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), k_dim(b, w->steps, K_I32), 1, UNROLL_NONE);
+    int64_t bytes = 0;
+    for (int i = 0; i < w->n_operands; i++)
+        bytes += tile_bytes(&w->operands[i].tile);
+    pipeline_wait_empty(b, &w->pipeline, &state);
+    pipeline_expect(b, &w->pipeline, &state, k_int(b, K_U32, bytes));
+    const KExpr *k0 = k_let_expr(b, "k", k_mul(b, step, k_i32(b, w->schedule->tile_k)));
+    for (int i = 0; i < w->n_operands; i++) {
+        const WgmmaOperand *o = &w->operands[i];
+        int blocks = o->operand->major == MAJOR_K ? 1 : o->tile.cols / o->tile.span;
+        if (o->operand->major == MAJOR_MN && wgmma_is_shared(w, o))
+            blocks /= w->cluster;
+        for (int block = 0; block < blocks; block++)
+            wgmma_load_box(w, o, &state, o->is_rows ? tile.row : tile.col, k0, tile.batch, block);
+    }
+    pipeline_advance(b, &w->pipeline, &state);
+    k_end(b);
+    k_end(b);
+    k_end(b);
+}
+
+static void wgmma_issue(Wgmma *w, int core, int block, const KExpr *a, const KExpr *bb, const KExpr *keep) {
+    Builder *b = w->b;
+    const WgmmaOperand *rows = &w->operands[w->schedule->swap_ab ? 1 + core : 0];
+    const WgmmaOperand *cols = &w->operands[w->schedule->swap_ab ? 0 : 1 + core];
+    int n = w->schedule->tile_n, count = n / 2;
+    KOperand operands[] = {k_regs(w->accumulator[core], block * count, count), k_operand(a), k_operand(bb),
+                           k_operand(keep)};
+    DType x = rows->operand->elem, y = cols->operand->elem;
+    switch (w->plan->kind) {
+    case MATMUL_16BIT:
+        k_atom(b, ATOM_wgmma_16bit,
+               (int[]){n, (int)x, rows->operand->major == MAJOR_MN, cols->operand->major == MAJOR_MN},
+               operands, 4);
+        return;
+    case MATMUL_TF32: k_atom(b, ATOM_wgmma_tf32, (int[]){n}, operands, 4); return;
+    case MATMUL_FP8: k_atom(b, ATOM_wgmma_fp8, (int[]){n, (int)x, (int)y}, operands, 4); return;
+    case MATMUL_INT8: k_atom(b, ATOM_wgmma_int8, (int[]){n, (int)x, (int)y}, operands, 4); return;
+    case MATMUL_FMA: return;
+    }
+}
+
+/* Offset, in a descriptor's units, of the part of a tile at `mn` and K-step `i`. */
+static int64_t wgmma_part(const WgmmaOperand *o, int mn, int i) {
+    int k = i * WGMMA_K_BYTES * 8 / dtype_bits(o->operand->elem);
+    return o->operand->major == MAJOR_K ? tile_descriptor_offset(&o->tile, mn, k)
+                                        : tile_descriptor_offset(&o->tile, k, mn);
+}
+
+/* The products of one stage: K steps of 32 bytes, for each block of 64 rows and each core. */
+static void wgmma_multiply(Wgmma *w, const KExpr *stage, const KExpr *k_step, bool is_cleared) {
+    Builder *b = w->b;
+    const Schedule *schedule = w->schedule;
+    const KExpr *at[1 + MATMUL_CORES];
+    for (int i = 0; i < w->n_operands; i++) {
+        const WgmmaOperand *o = &w->operands[i];
+        const KExpr *offset =
+            k_mul(b, k_convert(b, stage, K_U64), k_int(b, K_U64, tile_bytes(&o->tile) / 16));
+        at[i] = k_let_expr(b, text_format(b->arena, "%s_at", o->tile.buffer->name),
+                           k_add(b, o->descriptor, offset));
+    }
+    int steps = wgmma_k_bytes(w->plan, schedule) / WGMMA_K_BYTES;
+    for (int i = 0; i < steps; i++)
+        for (int core = 0; core < w->plan->n_cores; core++)
+            for (int block = 0; block < w->blocks; block++) {
+                int rows = schedule->swap_ab ? 1 + core : 0, cols = schedule->swap_ab ? 0 : 1 + core;
+                const KExpr *a =
+                    k_add(b, at[rows], k_int(b, K_U64, wgmma_part(&w->operands[rows], block * WGMMA_M, i)));
+                const KExpr *bb = k_add(b, at[cols], k_int(b, K_U64, wgmma_part(&w->operands[cols], 0, i)));
+                /* the first product of a tile ignores what the registers held */
+                const KExpr *keep = i || is_cleared ? k_int(b, K_U32, 1) : k_convert(b, k_step, K_U32);
+                wgmma_issue(w, core, block, a, bb, keep);
+            }
+}
+
+static void wgmma_tile_product(Wgmma *w, const PipelineState *state, const KVar *previous) {
+    Builder *b = w->b;
+    /* where K may be 0, no product clears the registers */
+    bool is_cleared = dim_lower(w->plan->graph->dims, w->plan->k) < 1;
+    const KExpr *steps = k_dim(b, w->steps, K_I32);
+    for (int core = 0; core < w->plan->n_cores && is_cleared; core++) {
+        const KExpr *i =
+            k_for_begin(b, "i", k_i32(b, 0), k_i32(b, w->accumulator[core]->count), 1, UNROLL_FULL);
+        k_set_elem(b, w->accumulator[core], i, k_convert(b, k_i32(b, 0), w->plan->accumulator));
+        k_end(b);
+    }
+    const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
+    pipeline_wait_full(b, &w->pipeline, state);
+    k_atom(b, ATOM_wgmma_fence, NULL, NULL, 0);
+    wgmma_multiply(w, k_var(b, state->stage), step, is_cleared);
+    k_atom(b, ATOM_wgmma_commit, NULL, NULL, 0);
+    k_atom(b, ATOM_wgmma_wait, (int[]){1}, NULL, 0);
+    k_if_begin(b, k_ge(b, step, k_i32(b, 1)));
+    pipeline_release(b, &w->pipeline, k_var(b, previous), w->cluster);
+    k_end(b);
+    k_set(b, previous, k_var(b, state->stage));
+    pipeline_advance(b, &w->pipeline, state);
+    k_end(b);
+    k_atom(b, ATOM_wgmma_wait, (int[]){0}, NULL, 0);
+    if (is_cleared)
+        k_if_begin(b, k_ge(b, steps, k_i32(b, 1)));
+    pipeline_release(b, &w->pipeline, k_var(b, previous), w->cluster);
+    if (is_cleared)
+        k_end(b);
+}
+
+static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
+    Builder *b = w->b;
+    const Schedule *schedule = w->schedule;
+    const KExpr *warp = k_let_expr(b, "warp", k_sub(b, k_special(b, SPECIAL_WARP), k_i32(b, 4)));
+    const KExpr *group = k_let_expr(b, "warpgroup", k_div(b, warp, k_i32(b, 4)));
+    int count = w->blocks * schedule->tile_n / 2, rows = w->blocks * WGMMA_M;
+    for (int core = 0; core < w->plan->n_cores; core++)
+        w->accumulator[core] = k_array(b, w->plan->core[core]->name ? w->plan->core[core]->name : "acc",
+                                       w->plan->accumulator, count, NULL);
+    for (int i = 0; i < w->n_operands; i++) {
+        WgmmaOperand *o = &w->operands[i];
+        o->descriptor = tile_descriptor(b, &o->tile, o->operand->major);
+        if (o->is_rows) { /* each warpgroup its own rows */
+            const KExpr *own = k_mul(b, k_convert(b, group, K_U64), k_int(b, K_U64, wgmma_part(o, rows, 0)));
+            o->descriptor = k_add(b, o->descriptor, own);
+        }
+        o->descriptor =
+            k_let_expr(b, text_format(b->arena, "%s_descriptor", o->tile.buffer->name), o->descriptor);
+    }
+    PipelineState state = pipeline_start(b, &w->pipeline);
+    const KVar *previous = k_variable(b, "previous", K_I32, k_i32(b, 0));
+    const KExpr *lane = k_special(b, SPECIAL_LANE);
+    const KExpr *warp_row =
+        k_add(b, k_mul(b, group, k_i32(b, rows)), k_mul(b, k_mod(b, warp, k_i32(b, 4)), k_i32(b, 16)));
+    warp_row = k_let_expr(b, "warp_row", warp_row);
+    const KExpr *lane_row = k_let_expr(b, "lane_row", k_add(b, warp_row, k_div(b, lane, k_i32(b, 4))));
+    const KExpr *lane_col = k_let_expr(b, "lane_col", k_mul(b, k_mod(b, lane, k_i32(b, 4)), k_i32(b, 2)));
+
+    MatmulTile tile;
+    wgmma_tiles_begin(w, &tile);
+    wgmma_tile_product(w, &state, previous);
+    MatmulFragment fragment = {.blocks = w->blocks,
+                               .block_rows = WGMMA_M,
+                               .halves = 2,
+                               .half_rows = 8,
+                               .groups = schedule->tile_n / 8,
+                               .group_cols = 8,
+                               .width = 2,
+                               .row = k_let_expr(b, "row", k_add(b, tile.row, lane_row)),
+                               .col = k_let_expr(b, "col", k_add(b, tile.col, lane_col)),
+                               .tile_rows = schedule->tile_m,
+                               .tile_cols = schedule->tile_n,
+                               .row_lanes = 4,
+                               .is_swapped = schedule->swap_ab};
+    for (int core = 0; core < w->plan->n_cores; core++)
+        fragment.accumulator[core] = w->accumulator[core];
+    if (staging) {
+        staging->warp = warp;
+        staging->row = k_add(b, tile.row, warp_row);
+        staging->col = tile.col;
+    }
+    matmul_epilogue(b, w->plan, lower, &fragment, tile.batch, staging);
+    k_end(b);
+    if (staging) { /* shared memory must outlive the copies out of it */
+        k_if_begin(b, k_eq(b, lane, k_i32(b, 0)));
+        k_atom(b, ATOM_bulk_wait, (int[]){0}, NULL, 0);
+        k_end(b);
+    }
+}
+
+/* ---- the kernel */
+
+static bool wgmma_staging(Wgmma *w, MatmulStaging *staging) {
+    Builder *b = w->b;
+    const MatmulPlan *plan = w->plan;
+    *staging = (MatmulStaging){0};
+    staging->n_outputs = wgmma_staged(plan, w->schedule, staging->output);
+    if (!staging->n_outputs)
+        return false;
+    staging->tile = tile_shared(b, "staging", staging->output[0]->dtype, STAGING_ROWS,
+                                wgmma_box_cols(w->schedule), 4 * w->consumers * 2 * staging->n_outputs);
+    for (int i = 0; i < staging->n_outputs; i++) {
+        const Value *output = staging->output[i];
+        const Dim *strides[RANK_MAX];
+        view_base_strides(plan->graph, output, strides);
+        KTensorMap map = {.buffer = k_global(b, output, true),
+                          .elem = output->dtype,
+                          .rank = output->rank,
+                          .swizzle = staging->tile.swizzle};
+        for (int axis = 0; axis < output->rank; axis++) { /* innermost first */
+            map.dims[axis] = output->dims[output->rank - 1 - axis];
+            map.strides[axis] = strides[output->rank - 1 - axis];
+            map.box[axis] = axis == 0 ? staging->tile.cols : axis == 1 ? STAGING_ROWS : 1;
+        }
+        staging->map[i] =
+            k_tensor_map(b, text_format(b->arena, "%s_map", output->name ? output->name : "out"), map);
+    }
+    return true;
+}
+
+static void wgmma_init(Wgmma *w) {
+    Builder *b = w->b;
+    k_comment(b, "the ring of stages: %d arrivals fill one, %d free it", 1, 4 * w->consumers * w->cluster);
+    k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));
+    pipeline_init(b, &w->pipeline, 1, 4 * w->consumers * w->cluster);
+    k_end(b);
+    if (w->cluster > 1) {
+        k_atom(b, ATOM_cluster_arrive, NULL, NULL, 0);
+        k_atom(b, ATOM_cluster_wait, NULL, NULL, 0);
+    } else {
+        k_barrier(b);
+    }
+}
+
+void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
+    const Schedule *schedule = &plan->region->schedule;
+    Kernel *kernel = b->kernel;
+    DimTable *dims = plan->graph->dims;
+    Wgmma w = {.b = b,
+               .plan = plan,
+               .schedule = schedule,
+               .consumers = schedule->warps_m,
+               .blocks = wgmma_blocks(schedule)};
+    w.tiles = matmul_tiles(plan, schedule);
+    w.cluster = w.tiles.cluster_m * w.tiles.cluster_n;
+    w.steps = dim_ceil_div(dims, plan->k, dim_const(dims, schedule->tile_k));
+    kernel->threads = WARPGROUP * (1 + w.consumers);
+    kernel->min_blocks = 1;
+    kernel->cluster[0] = w.cluster;
+    kernel->grid[0] = matmul_persistent_grid(plan, schedule);
+
+    wgmma_add_operand(&w, &plan->a, "a_tile", !schedule->swap_ab);
+    for (int i = 0; i < plan->n_cores; i++)
+        wgmma_add_operand(&w, &plan->b[i],
+                          plan->n_cores == 1 ? "b_tile"
+                          : i                ? "b_tile_1"
+                                             : "b_tile_0",
+                          schedule->swap_ab);
+    for (int i = 0; i < w.n_operands; i++)
+        wgmma_add_map(&w, &w.operands[i]);
+    MatmulStaging staging;
+    bool is_staged = wgmma_staging(&w, &staging);
+    w.pipeline = pipeline_new(b, "stage", schedule->stages);
+    Lower *lower = lower_new(b, plan->region);
+
+    wgmma_init(&w);
+    k_role_begin(b, "producer", k_lt(b, k_special(b, SPECIAL_WARP), k_i32(b, 4)));
+    if (schedule->consumer_registers)
+        k_atom(b, ATOM_setmaxnreg_dec, &schedule->producer_registers, NULL, 0);
+    wgmma_produce(&w);
+    k_else(b);
+    if (schedule->consumer_registers)
+        k_atom(b, ATOM_setmaxnreg_inc, &schedule->consumer_registers, NULL, 0);
+    wgmma_consume(&w, lower, is_staged ? &staging : NULL);
+    k_end(b);
+    if (w.cluster > 1) { /* neither block leaves while the other may still write to its memory or arrive at
+                            its barriers */
+        k_atom(b, ATOM_cluster_arrive, NULL, NULL, 0);
+        k_atom(b, ATOM_cluster_wait, NULL, NULL, 0);
+    }
+    kernel->summary = text_format(
+        b->arena, "matmul by wgmma: tile %dx%dx%d, %d stages, cluster %dx%d, %d consumer warpgroups%s%s",
+        schedule->tile_m, schedule->tile_n, schedule->tile_k, schedule->stages, w.tiles.cluster_m,
+        w.tiles.cluster_n, w.consumers, schedule->swap_ab ? ", transposed product" : "",
+        is_staged ? ", outputs by TMA" : "");
+}
