@@ -32,6 +32,8 @@ Lower *lower_new(Builder *b, const Region *region) {
         lower->space[i] =
             (KVar){.name = "space", .type = lower->index, .is_let = true, .id = lower_space_placeholder(i)};
     lower->lane_var = (KVar){.name = "lane", .type = K_I32, .is_let = true, .id = lower_lane_placeholder()};
+    lower->linear_var =
+        (KVar){.name = "linear", .type = lower->index, .is_let = true, .id = lower_linear_placeholder()};
     lower->entries = ARENA_ARRAY(b->arena, LowerEntry *, n);
     lower->bindings = ARENA_ARRAY(b->arena, LowerBinding, n);
     lower->is_input = ARENA_ARRAY(b->arena, bool, n);
@@ -105,6 +107,13 @@ LowerEntry *lower_remember(Lower *lower, EntryKind kind, const LowerKey *key) {
     return entry;
 }
 
+void lower_remember_number(Lower *lower, EntryKind kind, int number) {
+    LowerEntry *entry = ARENA_NEW(lower->arena, LowerEntry);
+    entry->kind = kind;
+    entry->index = number;
+    vec_push(lower->arena, &lower->scope, entry);
+}
+
 size_t lower_open_scope(Lower *lower) {
     return lower->scope.n;
 }
@@ -112,9 +121,12 @@ size_t lower_open_scope(Lower *lower) {
 void lower_close_scope(Lower *lower, size_t mark) {
     while (lower->scope.n > mark) {
         LowerEntry *entry = lower->scope.at[--lower->scope.n];
-        lower->entries[entry->key.value->id] = entry->older;
         if (entry->kind == ENTRY_INDEX)
             lower->indices.at[entry->index]->expr = NULL;
+        else if (entry->kind == ENTRY_SPACE)
+            lower->space_expr[entry->index] = NULL;
+        else
+            lower->entries[entry->key.value->id] = entry->older;
     }
 }
 

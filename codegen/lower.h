@@ -19,6 +19,9 @@ typedef struct Run {
     const KExpr *coords[RANK_MAX]; /* of the run's first element; of lower_index_type(), or converted to it */
     int axis;                      /* along which the run goes; coords[axis] is a multiple of width */
     int width;                     /* 1, 2, 4, 8, 16 */
+    /* Row-major number of the run's first element in the space, where `axis` is the innermost and the caller
+     * has it, else NULL: packed tensors of the space's dims are then addressed without taking it apart. */
+    const KExpr *linear;
     const KExpr *guard; /* false: outside the space: nothing is read, results do not matter; NULL: inside */
 } Run;
 
@@ -58,6 +61,13 @@ const KExpr *lower_at(Lower *lower, const Value *value, const KExpr *const *coor
 /* Writes the run's elements src[at + j] of an output (region->outputs) to memory, as one vector where strides
  * and alignment allow, rounding as stores do. Coordinates of reduced axes are dropped. */
 void lower_store(Lower *lower, const Run *run, const Value *output, const KVar *src, const KExpr *at);
+
+/* Writes one element of an output, at coordinates of the output itself. */
+void lower_store_at(Lower *lower, const Value *output, const KExpr *const *coords, const KExpr *element);
+
+/* Whether runs of this shape can store an output: it fits the space, and elements of less than a byte move in
+ * whole bytes. */
+bool lower_can_store(const Graph *graph, const Region *region, const Value *output, int axis, int width);
 
 /* The widest run along `axis` of the space for which every input and output that varies along it can move
  * whole vectors of at most 16 bytes, and the axis' extent is a multiple of it; at least 1. Templates and the

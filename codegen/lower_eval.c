@@ -1,6 +1,5 @@
 /* The expression of a Value at coordinates: one case an operation, each node once. */
 #include "codegen/lower_internal.h"
-#include "ir/view.h"
 
 enum { EVAL_SIZE_MAX = 12 }; /* an expression of more nodes becomes a variable, so that lines stay readable */
 
@@ -17,9 +16,7 @@ static int eval_size(const KExpr *expr, int limit) {
 
 const KExpr *lower_load_at(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard) {
     Builder *b = lower->b;
-    const Dim *strides[RANK_MAX];
-    view_base_strides(lower->graph, value, strides);
-    LaneCoord offset = lane_concrete(lower, lane_offset(lower, value->rank, coords, strides));
+    LaneCoord offset = lane_concrete(lower, lane_memory(lower, value, coords));
     const KExpr *condition = k_and(b, lower->run->guard, lower_concrete(lower, guard));
     const char *name = text_format(lower->arena, "%s_v", lower_name(lower, value));
     return k_load_scalar(b, name, k_global(b, value, false), offset.at, condition);

@@ -4,7 +4,12 @@
 #include "ir/base/checked.h"
 #include "ir/view.h"
 
-enum { PLACEHOLDER_SPACE = -1, PLACEHOLDER_LANE = -100, PLACEHOLDER_INDEX = -1000 };
+enum {
+    PLACEHOLDER_SPACE = -1,
+    PLACEHOLDER_LANE = -100,
+    PLACEHOLDER_LINEAR = -101,
+    PLACEHOLDER_INDEX = -1000
+};
 
 int lower_space_placeholder(int axis) {
     return PLACEHOLDER_SPACE - axis;
@@ -12,6 +17,10 @@ int lower_space_placeholder(int axis) {
 
 int lower_lane_placeholder(void) {
     return PLACEHOLDER_LANE;
+}
+
+int lower_linear_placeholder(void) {
+    return PLACEHOLDER_LINEAR;
 }
 
 int lower_index_placeholder(int index) {
@@ -106,10 +115,71 @@ LaneCoord lane_offset(Lower *lower, int rank, const LaneCoord *coords, const Dim
     return sum;
 }
 
+/* Whether these are neighbouring axes of the space at the present run's coordinates; the first of them in
+ * *first. */
+static bool index_is_space(const Lower *lower, int rank, const LaneCoord *coords, const Dim *const *dims,
+                           int *first) {
+    const Region *region = lower->region;
+    for (int a = region->rank - rank; a >= 0; a--) {
+        bool same = true;
+        for (int i = 0; same && i < rank; i++) {
+            bool is_one = dim_is(dims[i], 1);
+            same = dims[i] == region->dims[a + i] &&
+                   (is_one || (coords[i].at->kind == KX_VAR && coords[i].at->var == &lower->space[a + i]));
+        }
+        *first = a;
+        if (same)
+            return true;
+    }
+    return false;
+}
+
+/* The row-major number within axes [first, first + rank) of the space, from the one within the whole space.
+ */
+static LaneCoord index_from_linear(Lower *lower, int first, int rank) {
+    Builder *b = lower->b;
+    DimTable *table = lower->graph->dims;
+    const Region *region = lower->region;
+    bool to_end = first + rank == region->rank;
+    const Dim *inner = dim_const(table, 1), *count = dim_const(table, 1);
+    for (int i = first + rank; i < region->rank; i++)
+        inner = dim_mul(table, inner, region->dims[i]);
+    for (int i = first; i < first + rank; i++)
+        count = dim_mul(table, count, region->dims[i]);
+    const KExpr *at = k_var(b, &lower->linear_var);
+    if (!dim_is(inner, 1))
+        at = k_div(b, at, k_dim(b, inner, lower->index));
+    if (first > 0)
+        at = k_mod(b, at, k_dim(b, count, lower->index));
+    int width = lower->shape->width;
+    bool runs = to_end && width > 1;
+    return (LaneCoord){at, runs ? 1 : 0, runs ? lower_align_of(width) : 1};
+}
+
 LaneCoord lane_linear(Lower *lower, int rank, const LaneCoord *coords, const Dim *const *dims) {
     const Dim *strides[RANK_MAX];
+    while (rank > 0 && dim_is(dims[0], 1)) {
+        rank--;
+        coords++;
+        dims++;
+    }
+    while (rank > 0 && dim_is(dims[rank - 1], 1))
+        rank--;
+    int first;
+    if (rank > 1 && lower->shape && lower->shape->linear && index_is_space(lower, rank, coords, dims, &first))
+        return index_from_linear(lower, first, rank);
     dims_packed_strides(lower->graph->dims, rank, dims, strides);
     return lane_offset(lower, rank, coords, strides);
+}
+
+LaneCoord lane_memory(Lower *lower, const Value *value, const LaneCoord *coords) {
+    const Dim *strides[RANK_MAX], *packed[RANK_MAX];
+    view_base_strides(lower->graph, value, strides);
+    dims_packed_strides(lower->graph->dims, value->rank, value->dims, packed);
+    for (int i = 0; i < value->rank; i++)
+        if (strides[i] != packed[i] && !dim_is(value->dims[i], 1))
+            return lane_offset(lower, value->rank, coords, strides);
+    return lane_linear(lower, value->rank, coords, value->dims);
 }
 
 void lane_delinear(Lower *lower, LaneCoord linear, int rank, const Dim *const *dims, LaneCoord *coords) {
@@ -192,11 +262,25 @@ static const KExpr *index_value(Lower *lower, int number) {
     LowerIndex *index = lower->indices.at[number];
     if (!index->expr) {
         const KExpr *expr = lower_eval(lower, index->key.value, index->key.coords, index->key.guard);
-        LowerEntry *entry = lower_remember(lower, ENTRY_INDEX, &index->key);
-        entry->index = number;
+        lower_remember_number(lower, ENTRY_INDEX, number);
         index->expr = k_let_expr(lower->b, "at", k_convert(lower->b, expr, index->placeholder.type));
     }
     return index->expr;
+}
+
+/* The present run's coordinate along an axis of the space, named once. */
+static const KExpr *index_space(Lower *lower, int axis) {
+    Builder *b = lower->b;
+    if (!lower->space_expr[axis]) {
+        int from_end = lower->run->rank - 1 - axis;
+        const char *name = from_end == 0   ? "col"
+                           : from_end == 1 ? "row"
+                                           : text_format(lower->arena, "axis%d", axis);
+        const KExpr *at = k_convert(b, lower->run->coords[axis], lower->index);
+        lower_remember_number(lower, ENTRY_SPACE, axis);
+        lower->space_expr[axis] = k_let_expr(b, name, at);
+    }
+    return lower->space_expr[axis];
 }
 
 static const KExpr *index_placeholder_value(Lower *lower, const KVar *var) {
@@ -204,7 +288,9 @@ static const KExpr *index_placeholder_value(Lower *lower, const KVar *var) {
         return lower->lane;
     if (var->id <= PLACEHOLDER_INDEX)
         return index_value(lower, PLACEHOLDER_INDEX - var->id);
-    return k_convert(lower->b, lower->run->coords[PLACEHOLDER_SPACE - var->id], lower->index);
+    if (var->id == PLACEHOLDER_LINEAR)
+        return k_convert(lower->b, lower->run->linear, lower->index);
+    return index_space(lower, PLACEHOLDER_SPACE - var->id);
 }
 
 const KExpr *lower_concrete(Lower *lower, const KExpr *expr) {

@@ -33,6 +33,7 @@ typedef enum EntryKind {
     ENTRY_VECTOR,  /* vector loads of the run's elements */
     ENTRY_LANES,   /* a scalar load for each element */
     ENTRY_RANDOM,  /* random numbers, four from one counter, computed before the loop over lanes */
+    ENTRY_SPACE,   /* a coordinate of the present run, named */
     ENTRY_INDEX,   /* a coordinate that is a value, computed (LowerIndex.expr) */
 } EntryKind;
 
@@ -69,7 +70,8 @@ struct Lower {
     const Graph *graph;
     KType index;       /* type of coordinates and offsets */
     const KExpr *zero; /* of that type */
-    KVar space[RANK_MAX], lane_var;
+    KVar space[RANK_MAX], lane_var, linear_var;
+    const KExpr *space_expr[RANK_MAX]; /* of the present run, once named */
     VEC(LowerIndex *) indices;
     LowerEntry **entries; /* newest by value id */
     VEC(LowerEntry *) scope;
@@ -101,6 +103,8 @@ LaneCoord lane_scale(Lower *lower, LaneCoord x, const Dim *by);
 /* Quotient and remainder by an extent. */
 void lane_split(Lower *lower, LaneCoord x, const Dim *by, LaneCoord *quotient, LaneCoord *remainder);
 LaneCoord lane_offset(Lower *lower, int rank, const LaneCoord *coords, const Dim *const *strides);
+/* Offset in memory of a value's element. */
+LaneCoord lane_memory(Lower *lower, const Value *value, const LaneCoord *coords);
 LaneCoord lane_linear(Lower *lower, int rank, const LaneCoord *coords, const Dim *const *dims);
 void lane_delinear(Lower *lower, LaneCoord linear, int rank, const Dim *const *dims, LaneCoord *coords);
 /* The same elements under other dims. */
@@ -119,6 +123,7 @@ int lower_align_of(int64_t divisor);
  * is a value. */
 int lower_space_placeholder(int axis);
 int lower_lane_placeholder(void);
+int lower_linear_placeholder(void);
 int lower_index_placeholder(int index);
 KType lower_choose_index(const Graph *graph, const Region *region);
 
@@ -138,6 +143,8 @@ void lower_gather_coords(Lower *lower, const Value *value, const LaneCoord *coor
 /* lower.c */
 LowerEntry *lower_find(Lower *lower, const LowerKey *key, EntryKind first, EntryKind last);
 LowerEntry *lower_remember(Lower *lower, EntryKind kind, const LowerKey *key);
+/* Has space_expr[number] or indices[number] forgotten when the scope closes. */
+void lower_remember_number(Lower *lower, EntryKind kind, int number);
 LowerKey lower_key(const Value *value, const LaneCoord *coords, const KExpr *guard);
 size_t lower_open_scope(Lower *lower);
 void lower_close_scope(Lower *lower, size_t mark);

@@ -2,7 +2,6 @@
  * the same for the whole run, and loads that differ from lane to lane; and which computed values are the same
  * for the whole run. Emits nothing but the arrays. */
 #include "codegen/lower_internal.h"
-#include "ir/view.h"
 
 static void plan_value(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard,
                        bool in_uniform);
@@ -20,10 +19,8 @@ static bool plan_is_uniform(const Lower *lower, const Value *value, const LaneCo
 /* One load for each input and coordinates: in vectors as wide as its strides and alignment allow. */
 static void plan_load(Lower *lower, const LowerKey *key) {
     const Value *value = key->value;
-    const Dim *strides[RANK_MAX];
     int width = lower->shape->width, bits = dtype_bits(value->dtype);
-    view_base_strides(lower->graph, value, strides);
-    LaneCoord offset = lane_offset(lower, value->rank, key->coords, strides);
+    LaneCoord offset = lane_memory(lower, value, key->coords);
     EntryKind kind = ENTRY_LANES;
     int chunk = 1;
     if (!lane_varies(lower, offset) && !lower_expr_varies(lower, key->guard)) {
@@ -170,9 +167,7 @@ static KCache plan_cache(const Lower *lower, const Value *value) {
 static void plan_emit_load(Lower *lower, const LowerEntry *entry) {
     Builder *b = lower->b;
     const Value *value = entry->key.value;
-    const Dim *strides[RANK_MAX];
-    view_base_strides(lower->graph, value, strides);
-    LaneCoord offset = lane_offset(lower, value->rank, entry->key.coords, strides);
+    LaneCoord offset = lane_memory(lower, value, entry->key.coords);
     const KBuffer *buffer = k_global(b, value, false);
     bool is_uniform = entry->kind == ENTRY_UNIFORM;
     int width = is_uniform ? 1 : lower->shape->width;

@@ -5,18 +5,19 @@
 void lower_store(Lower *lower, const Run *run, const Value *output, const KVar *src, const KExpr *at) {
     Builder *b = lower->b;
     LaneCoord coords[RANK_MAX];
-    const Dim *strides[RANK_MAX];
     const Run *outer_run = lower->run, *outer_shape = lower->shape;
     lower->run = run;
     lower->shape = run;
     lower->lane = k_i32(b, 0);
+    size_t mark = lower_open_scope(lower);
     if (!lower_output_coords(lower, output, run, coords)) {
         diag_error(b->diags, DIAG_INTERNAL, output->span, "'%s' does not fit the space of its region",
                    lower_name(lower, output));
+        lower->run = outer_run;
+        lower->shape = outer_shape;
         return;
     }
-    view_base_strides(lower->graph, output, strides);
-    LaneCoord offset = lane_offset(lower, output->rank, coords, strides);
+    LaneCoord offset = lane_memory(lower, output, coords);
     const KBuffer *buffer = k_global(b, output, true);
     const KExpr *first = at ? k_convert(b, at, K_I32) : k_i32(b, 0);
     int bits = dtype_bits(output->dtype), width = run->width, chunk = 1;
@@ -38,8 +39,35 @@ void lower_store(Lower *lower, const Run *run, const Value *output, const KVar *
                 1, run->guard, lower->cache);
         k_end(b);
     }
+    lower_close_scope(lower, mark);
     lower->run = outer_run;
     lower->shape = outer_shape;
+}
+
+void lower_store_at(Lower *lower, const Value *output, const KExpr *const *coords, const KExpr *element) {
+    Builder *b = lower->b;
+    const Dim *strides[RANK_MAX];
+    LaneCoord at[RANK_MAX];
+    for (int i = 0; i < output->rank; i++)
+        at[i] = (LaneCoord){k_convert(b, coords[i], lower->index), 0, 1};
+    view_base_strides(lower->graph, output, strides);
+    k_store_scalar(b, k_global(b, output, true), lane_offset(lower, output->rank, at, strides).at, element,
+                   NULL);
+}
+
+bool lower_can_store(const Graph *graph, const Region *region, const Value *output, int axis, int width) {
+    Diags diags = {.arena = graph->arena};
+    Builder b = builder_new(graph->arena, region, graph, NULL, &diags);
+    Lower *lower = lower_new(&b, region);
+    Run run = {.rank = region->rank, .axis = axis, .width = width};
+    LaneCoord coords[RANK_MAX];
+    lower->shape = &run;
+    if (!lower_output_coords(lower, output, &run, coords))
+        return false;
+    LaneCoord offset = lane_memory(lower, output, coords);
+    int bits = dtype_bits(output->dtype);
+    return bits >= 8 || (width * bits >= 8 && offset.step == 1 && offset.align * bits >= 8 &&
+                         !lower_expr_varies(lower, offset.at));
 }
 
 /* Whether a run of this width reads and writes in whole vectors wherever elements lie side by side in memory;
@@ -56,9 +84,7 @@ static bool width_fits(Lower *lower, int axis, int width, bool *useful) {
     lower_close_scope(lower, mark);
     for (size_t i = 0; i < lower->loads.n; i++) {
         const LowerEntry *entry = lower->loads.at[i];
-        const Dim *strides[RANK_MAX];
-        view_base_strides(lower->graph, entry->key.value, strides);
-        LaneCoord offset = lane_offset(lower, entry->key.value->rank, entry->key.coords, strides);
+        LaneCoord offset = lane_memory(lower, entry->key.value, entry->key.coords);
         if (entry->kind == ENTRY_LANES && offset.step == 1)
             return false;
         int bits = dtype_bits(entry->key.value->dtype);
@@ -70,11 +96,9 @@ static bool width_fits(Lower *lower, int axis, int width, bool *useful) {
     for (int i = 0; i < n; i++) {
         LaneCoord coords[RANK_MAX];
         const Value *output = region->outputs.at[i];
-        const Dim *strides[RANK_MAX];
         if (!lower_output_coords(lower, output, &run, coords))
             return false;
-        view_base_strides(lower->graph, output, strides);
-        LaneCoord offset = lane_offset(lower, output->rank, coords, strides);
+        LaneCoord offset = lane_memory(lower, output, coords);
         int bits = dtype_bits(output->dtype), whole = width * bits > 128 ? 128 / bits : width;
         if (offset.step == 1 && (offset.align < whole || lower_expr_varies(lower, offset.at)))
             return false;

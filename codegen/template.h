@@ -1,4 +1,5 @@
-/* Templates: from a region and a schedule to kernel IR. One file each in templates/; the table stands in template.c. */
+/* Templates: from a region and a schedule to kernel IR. One file each in templates/; the table stands in
+ * template.c. */
 #ifndef SINTER_CODEGEN_TEMPLATE_H
 #define SINTER_CODEGEN_TEMPLATE_H
 
@@ -6,17 +7,23 @@
 
 typedef struct Template {
     const char *name;
-    /* Whether the template can do this region with this schedule on this target; *why a person's words where not. */
-    bool (*accepts)(const Graph *graph, const Region *region, const Schedule *schedule, const Target *target, const char **why);
-    /* The schedules worth trying, best first by the cost model; returns how many (at least 1, at most `room`). `hint` binds symbols
-     * that the caller knows, or expects; others count as 4096. */
-    int (*schedules)(const Graph *graph, const Region *region, const Target *target, const DimBindings *hint, Schedule *out,
-                     int room);
+    /* Whether the template can do this region with this schedule on this target; *why a person's words where
+     * not. */
+    bool (*accepts)(const Graph *graph, const Region *region, const Schedule *schedule, const Target *target,
+                    const char **why);
+    /* The schedules worth trying, best first by the cost model; returns how many (at least 1, at most
+     * `room`). `hint` binds symbols that the caller knows, or expects; others count as 4096. */
+    int (*schedules)(const Graph *graph, const Region *region, const Target *target, const DimBindings *hint,
+                     Schedule *out, int room);
     /* Builds into b. region->schedule has been accepted. */
     void (*build)(Builder *b, const Region *region);
 } Template;
 
-extern const Template template_pointwise, template_rows, template_columns, template_transpose, template_matmul;
+extern const Template template_pointwise, template_rows, template_columns, template_transpose,
+    template_matmul;
+/* One thread an element, everything in loops in place: takes any region, for what its own template refuses.
+ */
+extern const Template template_any;
 const Template *template_of(TemplateKind kind);
 
 #endif

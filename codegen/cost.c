@@ -1,0 +1,71 @@
+#include "codegen/cost.h"
+
+#include "ir/base/checked.h"
+
+static const int64_t cost_saturated = (int64_t)1 << 62;
+
+int64_t cost_extent(const Graph *graph, const Dim *dim, const DimBindings *hint) {
+    DimTable *table = graph->dims;
+    int n = dim_symbol_count(table);
+    DimBindings all = {.n = n,
+                       .value = ARENA_ARRAY(graph->arena, int64_t, (size_t)n + 1),
+                       .known = ARENA_ARRAY(graph->arena, bool, (size_t)n + 1)};
+    if (!dim)
+        return cost_saturated;
+    for (int i = 0; i < n; i++) {
+        bool is_known = hint && i < hint->n && hint->known[i];
+        int64_t upper = dim_upper(table, dim_symbol_at(table, i));
+        all.known[i] = true;
+        all.value[i] = is_known ? hint->value[i] : upper < COST_UNKNOWN_EXTENT ? upper : COST_UNKNOWN_EXTENT;
+    }
+    int64_t value;
+    if (!dim_eval(dim, &all, &value) || value > cost_saturated)
+        return cost_saturated;
+    return value < 0 ? 0 : value;
+}
+
+int64_t cost_space(const Graph *graph, const Region *region, int begin, int end, const DimBindings *hint) {
+    int64_t product = 1;
+    for (int i = begin; i < end; i++)
+        if (!checked_mul(product, cost_extent(graph, region->dims[i], hint), &product) ||
+            product > cost_saturated)
+            return cost_saturated;
+    return product;
+}
+
+static int64_t cost_value_bytes(const Graph *graph, const Value *value, const DimBindings *hint) {
+    int64_t bytes = cost_extent(graph, value_count(graph, value), hint);
+    return bytes >= cost_saturated / 64 ? cost_saturated / 64 : bytes * dtype_bits(value->dtype) / 8;
+}
+
+int64_t cost_bytes(const Graph *graph, const Region *region, const DimBindings *hint) {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < region->inputs.n + region->outputs.n; i++) {
+        bool is_input = i < region->inputs.n;
+        const Value *value = is_input ? region->inputs.at[i] : region->outputs.at[i - region->inputs.n];
+        if (!checked_add(bytes, cost_value_bytes(graph, value, hint), &bytes))
+            return cost_saturated;
+    }
+    return bytes;
+}
+
+int cost_streams(const Graph *graph, const Region *region) {
+    const Dim *space = dim_const(graph->dims, 1);
+    for (int i = 0; i < region->rank; i++)
+        space = dim_mul(graph->dims, space, region->dims[i]);
+    int streams = 0;
+    for (size_t i = 0; i < region->inputs.n; i++)
+        streams += value_count(graph, region->inputs.at[i]) == space;
+    return streams;
+}
+
+KCache cost_cache(const Graph *graph, const Region *region, const Target *target, const DimBindings *hint) {
+    return cost_bytes(graph, region, hint) > target->l2_bytes ? CACHE_STREAM : CACHE_DEFAULT;
+}
+
+int cost_unroll(int64_t items, int64_t per_block, int64_t enough, int limit) {
+    int unroll = 1;
+    while (2 * unroll <= limit && items / (per_block * 2 * unroll) >= enough)
+        unroll *= 2;
+    return unroll;
+}

@@ -1,0 +1,140 @@
+/* Pointwise: every thread computes `unroll` runs of `vector` elements, a block's width apart; all loads
+ * first.
+ *
+ *     first = blockIdx.x * threads * unroll + threadIdx.x
+ *     for u in unroll:  x_v[u] = x[run first + u * threads]
+ *     for u in unroll:  y_v = f(x_v[u]);  y[run first + u * threads] = y_v
+ *
+ * Runs are numbered in row-major order of the space; the grid covers them exactly once. */
+#include "codegen/cost.h"
+#include "codegen/lower.h"
+#include "codegen/template.h"
+
+enum {
+    POINTWISE_THREADS = 256,
+    POINTWISE_LOADS = 8, /* vector loads that a thread has in flight */
+    POINTWISE_UNROLL_MAX = 8,
+    POINTWISE_BLOCKS_PER_SM = 4 /* below this, blocks are worth more than unrolling */
+};
+
+static bool pointwise_accepts(const Graph *graph, const Region *region, const Schedule *schedule,
+                              const Target *target, const char **why) {
+    (void)target;
+    int vector = schedule->vector;
+    if (schedule->threads < 32 || schedule->threads > 1024 || schedule->threads % 32 != 0) {
+        *why = "threads must be a multiple of 32 up to 1024";
+        return false;
+    }
+    if (vector < 1 || vector > 16 || (vector & (vector - 1)) != 0 ||
+        (vector > 1 &&
+         (region->rank == 0 || dim_divisor(graph->dims, region->dims[region->rank - 1]) % vector != 0))) {
+        *why = "vector must be a power of two up to 16 that divides the innermost dim";
+        return false;
+    }
+    if (schedule->unroll < 1 || schedule->unroll > 16) {
+        *why = "unroll must lie between 1 and 16";
+        return false;
+    }
+    for (size_t i = 0; i < region->outputs.n; i++)
+        if (!lower_can_store(graph, region, region->outputs.at[i], region->rank - 1, vector)) {
+            *why = "an output of 4-bit elements needs rows of even length";
+            return false;
+        }
+    return true;
+}
+
+static int pointwise_schedules(const Graph *graph, const Region *region, const Target *target,
+                               const DimBindings *hint, Schedule *out, int room) {
+    Schedule schedule = {.threads = POINTWISE_THREADS};
+    schedule.vector = lower_vector_width(graph, region, region->rank - 1);
+    int64_t runs = cost_space(graph, region, 0, region->rank, hint) / schedule.vector;
+    int streams = cost_streams(graph, region), limit = POINTWISE_LOADS / (streams > 0 ? streams : 1);
+    limit = limit < 1 ? 1 : limit > POINTWISE_UNROLL_MAX ? POINTWISE_UNROLL_MAX : limit;
+    int64_t enough = (int64_t)target->sm_count * POINTWISE_BLOCKS_PER_SM;
+    schedule.unroll = cost_unroll(runs, schedule.threads, enough, limit);
+    while (schedule.threads > 64 && schedule.unroll == 1 && runs / schedule.threads < target->sm_count)
+        schedule.threads /= 2;
+    int n = 0;
+    out[n++] = schedule;
+    if (n < room && schedule.unroll > 1) {
+        out[n] = schedule;
+        out[n++].unroll /= 2;
+    }
+    if (n < room && schedule.unroll < POINTWISE_UNROLL_MAX) {
+        out[n] = schedule;
+        out[n++].unroll *= 2;
+    }
+    if (n < room) {
+        out[n] = schedule;
+        out[n++].threads = schedule.threads == 512 ? 256 : 512;
+    }
+    return n;
+}
+
+/* Run number `number`, counted in runs. */
+static void pointwise_run_at(Builder *b, const Region *region, const KExpr *number, const KExpr *runs,
+                             bool exact, Run *run) {
+    run->linear = k_mul(b, number, k_int(b, number->type, run->width));
+    run->guard = exact ? NULL : k_lt(b, number, runs);
+    lower_delinearize(b, run->linear, region->rank, region->dims, run->coords);
+}
+
+static void pointwise_build(Builder *b, const Region *region) {
+    const Schedule *schedule = &region->schedule;
+    const Graph *graph = b->kernel->graph;
+    DimTable *table = graph->dims;
+    int n = (int)region->outputs.n, unroll = schedule->unroll;
+    int64_t per_block = (int64_t)schedule->threads * unroll;
+    Kernel *kernel = b->kernel;
+    kernel->threads = schedule->threads;
+    const Dim *count = dim_const(table, 1);
+    for (int i = 0; i < region->rank; i++)
+        count = dim_mul(table, count, region->dims[i]);
+    const Dim *runs_dim = dim_div(table, count, dim_const(table, schedule->vector));
+    kernel->grid[0] = dim_ceil_div(table, runs_dim, dim_const(table, per_block));
+    kernel->summary = text_format(b->arena, "pointwise: %d threads, %d x %d elements each", schedule->threads,
+                                  unroll, schedule->vector);
+
+    Lower *lower = lower_new(b, region);
+    lower_set_cache(lower, cost_cache(graph, region, kernel->target, NULL));
+    KType type = lower_index_type(lower);
+    const KExpr *runs = k_dim(b, runs_dim, type), *threads = k_int(b, type, schedule->threads);
+    bool exact = dim_divisor(table, runs_dim) % per_block == 0;
+    const KExpr *block = k_convert(b, k_special(b, SPECIAL_CTA_X), type);
+    const KExpr *first =
+        k_add(b, k_mul(b, block, k_int(b, type, per_block)), k_convert(b, k_special(b, SPECIAL_TID), type));
+    first = k_let_expr(b, "first", first);
+
+    Run run = {.rank = region->rank, .axis = region->rank - 1, .width = schedule->vector, .linear = first};
+    LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, (size_t)n + 1);
+    for (int i = 0; i < n; i++)
+        targets[i] = (LowerTarget){.value = region->outputs.at[i], .stored = true};
+    lower_batch_begin(lower, &run, targets, n, unroll);
+    const KExpr *slot = k_i32(b, 0), *end = k_i32(b, unroll), *number = first;
+    if (unroll > 1) {
+        slot = k_for_begin(b, "u", k_i32(b, 0), end, 1, UNROLL_FULL);
+        number = k_add(b, first, k_mul(b, k_convert(b, slot, type), threads));
+    }
+    number = k_let_expr(b, "i", number);
+    pointwise_run_at(b, region, number, runs, exact, &run);
+    lower_batch_load(lower, &run, slot);
+    if (unroll > 1) {
+        k_end(b);
+        slot = k_for_begin(b, "u", k_i32(b, 0), end, 1, UNROLL_FULL);
+        number = k_let_expr(b, "i", k_add(b, first, k_mul(b, k_convert(b, slot, type), threads)));
+        pointwise_run_at(b, region, number, runs, exact, &run);
+    }
+    for (int i = 0; i < n; i++) {
+        const Value *output = region->outputs.at[i];
+        const char *name = text_format(b->arena, "%s_v", output->name ? output->name : "out");
+        targets[i].dst = k_array(b, name, ktype_of(output->dtype), run.width, NULL);
+    }
+    lower_batch_run(lower, &run, slot, targets, n);
+    for (int i = 0; i < n; i++)
+        lower_store(lower, &run, region->outputs.at[i], targets[i].dst, NULL);
+    if (unroll > 1)
+        k_end(b);
+    lower_batch_end(lower);
+}
+
+const Template template_pointwise = {"pointwise", pointwise_accepts, pointwise_schedules, pointwise_build};
