@@ -1,0 +1,110 @@
+/* Which function gives each row of atoms.def its meaning, and the warp's shuffles. */
+#include "codegen/simulate_internal.h"
+
+const Lanes *sim_operand(Sim *sim, SimWarp *warp, const SimOperand *operand, LaneMask mask) {
+    if (!operand->is_registers)
+        return sim_eval(sim, warp, &operand->expr, mask);
+    sim_check_registers(sim, warp, operand->reg, operand->count, mask);
+    return &warp->registers[operand->reg];
+}
+
+int64_t sim_operand_uniform(Sim *sim, SimWarp *warp, const SimOperand *operand, LaneMask mask) {
+    const Lanes *value = sim_operand(sim, warp, operand, mask);
+    int64_t first = value->at[__builtin_ctz(mask)].i;
+    FOR_LANES(lane, mask)
+    if (value->at[lane].i != first) {
+        sim_fail(sim, warp, (int)lane, "lanes of a warp disagree on an operand: %lld and %lld",
+                 (long long)first, (long long)value->at[lane].i);
+        break;
+    }
+    return first;
+}
+
+static void sim_shuffle(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+    if (mask != SIM_ALL_LANES) {
+        sim_fail(sim, warp, -1, "all lanes of a warp shuffle together; lanes %#x do", mask);
+        return;
+    }
+    Lanes source = *sim_operand(sim, warp, &stmt->operands[1], mask);
+    const Lanes *which = sim_operand(sim, warp, &stmt->operands[2], mask);
+    Lanes *to = &warp->registers[stmt->operands[0].reg];
+    const KVar *var = stmt->source->operands[0].var;
+    for (int lane = 0; lane < SIM_LANES; lane++) {
+        int64_t from = which->at[lane].i & 31;
+        if (stmt->source->atom == ATOM_shuffle_xor)
+            from ^= lane;
+        uint32_t bits = (uint32_t)source.at[from].i;
+        to->at[lane].i = var->type == K_I32 ? (int64_t)(int32_t)bits : (int64_t)bits;
+    }
+    sim_set_register(sim, warp, stmt->operands[0].reg, mask);
+}
+
+/* Has no effect that the simulator could tell: prefetches, register counts, the order of kernels. */
+static void sim_nothing(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+    (void)sim;
+    (void)warp;
+    (void)stmt;
+    (void)mask;
+}
+
+static SimAtom *const atom_functions[ATOM_COUNT] = {
+    [ATOM_bar_sync] = sim_barrier,
+    [ATOM_bar_arrive] = sim_barrier,
+    [ATOM_fence_async] = sim_fence,
+    [ATOM_fence_mbar_init] = sim_fence,
+    [ATOM_warp_sync] = sim_fence,
+    [ATOM_cluster_arrive] = sim_cluster,
+    [ATOM_cluster_wait] = sim_cluster,
+    [ATOM_mbar_init] = sim_mbarrier_atom,
+    [ATOM_mbar_arrive] = sim_mbarrier_atom,
+    [ATOM_mbar_arrive_remote] = sim_mbarrier_atom,
+    [ATOM_mbar_expect_tx] = sim_mbarrier_atom,
+    [ATOM_mbar_wait] = sim_mbarrier_atom,
+    [ATOM_tma_load_2d] = sim_tma_load,
+    [ATOM_tma_load_3d] = sim_tma_load,
+    [ATOM_tma_load_4d] = sim_tma_load,
+    [ATOM_tma_load_2d_multicast] = sim_tma_load,
+    [ATOM_tma_load_3d_multicast] = sim_tma_load,
+    [ATOM_tma_store_2d] = sim_tma_store,
+    [ATOM_tma_store_3d] = sim_tma_store,
+    [ATOM_bulk_commit] = sim_bulk,
+    [ATOM_bulk_wait_read] = sim_bulk,
+    [ATOM_bulk_wait] = sim_bulk,
+    [ATOM_tensor_map_prefetch] = sim_nothing,
+    [ATOM_wgmma_16bit] = sim_wgmma,
+    [ATOM_wgmma_tf32] = sim_wgmma,
+    [ATOM_wgmma_fp8] = sim_wgmma,
+    [ATOM_wgmma_int8] = sim_wgmma,
+    [ATOM_wgmma_fence] = sim_wgmma_order,
+    [ATOM_wgmma_commit] = sim_wgmma_order,
+    [ATOM_wgmma_wait] = sim_wgmma_order,
+    [ATOM_setmaxnreg_inc] = sim_nothing,
+    [ATOM_setmaxnreg_dec] = sim_nothing,
+    [ATOM_cp_async_16] = sim_cp_async,
+    [ATOM_cp_async] = sim_cp_async,
+    [ATOM_cp_async_commit] = sim_cp_async,
+    [ATOM_cp_async_wait] = sim_cp_async,
+    [ATOM_ldmatrix_x4] = sim_ldmatrix,
+    [ATOM_ldmatrix_x4_trans] = sim_ldmatrix,
+    [ATOM_ldmatrix_x2] = sim_ldmatrix,
+    [ATOM_ldmatrix_x2_trans] = sim_ldmatrix,
+    [ATOM_stmatrix_x4] = sim_stmatrix,
+    [ATOM_stmatrix_x4_trans] = sim_stmatrix,
+    [ATOM_mma_16bit] = sim_mma,
+    [ATOM_mma_tf32] = sim_mma,
+    [ATOM_mma_int8] = sim_mma,
+    [ATOM_mma_fp8] = sim_mma,
+    [ATOM_shuffle_xor] = sim_shuffle,
+    [ATOM_shuffle_index] = sim_shuffle,
+    [ATOM_grid_wait] = sim_nothing,
+    [ATOM_grid_launch] = sim_nothing,
+};
+
+void sim_atom(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+    SimAtom *function = atom_functions[stmt->source->atom];
+    if (function)
+        function(sim, warp, stmt, mask);
+    else
+        sim_fail(sim, warp, -1, "the simulator does not know atom '%s'",
+                 atom_info((AtomId)stmt->source->atom)->name);
+}

@@ -1,0 +1,259 @@
+/* wgmma: 64 x n matrix products of a warpgroup with both operands in shared memory (PTX ISA 9.7.15).
+ *
+ * Each warp of the warpgroup is simulated alone: warp w has rows 16 w .. 16 w + 15 of the 64, and its
+ * accumulators are those of n / 8 mma.sync tiles side by side. With g = lane / 4 and t = lane % 4, register 4
+ * j + r has row 16 w + g + 8 * (r / 2), column 8 j + 2 t + r % 2.
+ *
+ * A matrix descriptor (9.7.15.5.1) says where the operand lies:
+ *     bits  0-13  start address >> 4          bits 16-29  leading dimension byte offset >> 4 (L)
+ *     bits 32-45  stride byte offset >> 4 (S) bits 49-51  base offset      bits 62-63  0 none, 1 128B, 2 64B,
+ * 3 32B swizzle With rows of W = 16, 32, 64 or 128 bytes by the swizzle, element (mn, k) of size s lies,
+ * before the swizzle, at K-major:                     mn % 8 * W + mn / 8 * S + the 16-byte chunk k * s / 16
+ * (at 16, or at L where W is 16) + k * s % 16 MN-major, swizzled:          mn * s % W + mn * s / W * L + k %
+ * 8 * W + k / 8 * S MN-major, without a swizzle: mn * s % 16 + mn * s / 16 * S + k % 8 * 16 + k / 8 * L */
+#include "codegen/simulate_internal.h"
+
+enum { WGMMA_ROWS = 16 /* a warp's */, WGMMA_N_MAX = 256, WGMMA_K_BYTES = 32, WGMMA_K_MAX = 32 };
+
+typedef struct WgmmaMatrix {
+    int64_t start, leading, stride; /* bytes */
+    KSwizzle swizzle;
+    bool is_mn_major;
+    DType type;
+} WgmmaMatrix;
+
+typedef struct WgmmaShape {
+    int n, k;
+    bool is_integer;
+    DType a, b;
+    bool a_mn_major, b_mn_major;
+} WgmmaShape;
+
+static WgmmaShape wgmma_shape(const KStmt *stmt) {
+    const int *shape = stmt->shape;
+    switch (stmt->atom) {
+    case ATOM_wgmma_16bit:
+        return (WgmmaShape){.n = shape[0],
+                            .k = 16,
+                            .a = (DType)shape[1],
+                            .b = (DType)shape[1],
+                            .a_mn_major = shape[2] != 0,
+                            .b_mn_major = shape[3] != 0};
+    case ATOM_wgmma_tf32: return (WgmmaShape){.n = shape[0], .k = 8, .a = DTYPE_TF32, .b = DTYPE_TF32};
+    default:
+        return (WgmmaShape){.n = shape[0],
+                            .k = 32,
+                            .is_integer = stmt->atom == ATOM_wgmma_int8,
+                            .a = (DType)shape[1],
+                            .b = (DType)shape[2]};
+    }
+}
+
+static WgmmaMatrix wgmma_matrix(uint64_t descriptor, DType type, bool is_mn_major) {
+    static const KSwizzle swizzles[] = {SWIZZLE_NONE, SWIZZLE_128, SWIZZLE_64, SWIZZLE_32};
+    return (WgmmaMatrix){
+        .start = (int64_t)(descriptor & 0x3fff) << 4,
+        .leading = (int64_t)(descriptor >> 16 & 0x3fff) << 4,
+        .stride = (int64_t)(descriptor >> 32 & 0x3fff) << 4,
+        .swizzle = swizzles[descriptor >> 62],
+        .is_mn_major = is_mn_major,
+        .type = type,
+    };
+}
+
+/* The shared address of the 16-byte chunk that holds elements (mn, k) and those behind it along the major
+ * dimension. */
+static int64_t wgmma_chunk(const WgmmaMatrix *m, int mn, int k) {
+    int size = dtype_bits(m->type) / 8;
+    int64_t width = (int64_t)16 << m->swizzle, address = m->start;
+    if (!m->is_mn_major) {
+        int64_t chunk = (int64_t)k * size / 16;
+        address +=
+            mn % 8 * width + mn / 8 * m->stride + chunk * (m->swizzle == SWIZZLE_NONE ? m->leading : 16);
+    } else if (m->swizzle == SWIZZLE_NONE) {
+        address += (int64_t)mn * size / 16 * m->stride + k % 8 * 16 + k / 8 * m->leading;
+    } else {
+        int64_t bytes = (int64_t)mn * size;
+        address += bytes % width / 16 * 16 + bytes / width * m->leading + k % 8 * width + k / 8 * m->stride;
+    }
+    return sim_swizzle(m->swizzle, address);
+}
+
+/* Visits the chunks of mn in [first, first + count) and all k; stops and answers false where visit does. */
+typedef bool WgmmaVisit(void *context, int64_t address, int mn, int k);
+
+static bool wgmma_each_chunk(const WgmmaMatrix *m, int first, int count, int k_count, WgmmaVisit *visit,
+                             void *context) {
+    int along = 128 / dtype_bits(m->type); /* elements of a chunk */
+    int mn_step = m->is_mn_major ? along : 1, k_step = m->is_mn_major ? 1 : along;
+    for (int mn = first; mn < first + count; mn += mn_step)
+        for (int k = 0; k < k_count; k += k_step)
+            if (!visit(context, wgmma_chunk(m, mn, k), mn, k))
+                return false;
+    return true;
+}
+
+typedef struct WgmmaRead {
+    Sim *sim;
+    SimWarp *warp;
+    const WgmmaMatrix *matrix;
+    int first;
+    double *to; /* [mn - first][WGMMA_K_MAX] */
+} WgmmaRead;
+
+static bool wgmma_read_chunk(void *context, int64_t address, int mn, int k) {
+    WgmmaRead *read = context;
+    int64_t offset = sim_shared_offset(read->sim, read->warp, -1, address, 16, 16);
+    if (offset < 0 || !shadow_read_async(read->sim, read->warp, offset, 16))
+        return false;
+    int along = 128 / dtype_bits(read->matrix->type);
+    const uint8_t *from = read->warp->cta->shared + offset;
+    double *to = read->to + (mn - read->first) * WGMMA_K_MAX + k;
+    for (int i = 0; i < along; i++)
+        to[read->matrix->is_mn_major ? i * WGMMA_K_MAX : i] = sim_matrix_element(read->matrix->type, from, i);
+    return true;
+}
+
+static bool wgmma_mark_chunk(void *context, int64_t address, int mn, int k) {
+    const WgmmaRead *read = context;
+    (void)mn;
+    (void)k;
+    shadow_read_done(read->sim, read->warp, address - sim_shared_base(read->sim), 16);
+    return true;
+}
+
+static bool wgmma_read_again(void *context, int64_t address, int mn, int k) {
+    const WgmmaRead *read = context;
+    (void)mn;
+    (void)k;
+    return shadow_read_async(read->sim, read->warp, address - sim_shared_base(read->sim), 16);
+}
+
+/* Visits all that a product reads. */
+static bool wgmma_each_operand(Sim *sim, SimWarp *warp, const SimProduct *product, WgmmaVisit *visit) {
+    WgmmaShape shape = wgmma_shape(product->stmt->source);
+    WgmmaMatrix a = wgmma_matrix(product->desc_a, shape.a, shape.a_mn_major);
+    WgmmaMatrix b = wgmma_matrix(product->desc_b, shape.b, shape.b_mn_major);
+    WgmmaRead read = {.sim = sim, .warp = warp};
+    return wgmma_each_chunk(&a, warp->number % 4 * WGMMA_ROWS, WGMMA_ROWS, shape.k, visit, &read) &&
+           wgmma_each_chunk(&b, 0, shape.n, shape.k, visit, &read);
+}
+
+/* The accumulators must be fenced from ordinary code (9.7.15.7.1), and belong to the product until it is
+ * waited for. */
+static bool wgmma_take_registers(Sim *sim, SimWarp *warp, const SimOperand *operand, bool reads_them) {
+    for (int i = operand->reg; i < operand->reg + operand->count; i++) {
+        if (reads_them && warp->set[i] != SIM_ALL_LANES) {
+            sim_fail(sim, warp, __builtin_ctz(~warp->set[i]), "accumulator %d is read, which nobody set",
+                     i - operand->reg);
+            return false;
+        }
+        if (warp->touched_at[i] >= warp->matrix_fences) {
+            sim_fail(sim, warp, -1, "accumulator %d was touched and not fenced from wgmma (wgmma_fence)",
+                     i - operand->reg);
+            return false;
+        }
+        warp->set[i] = SIM_ALL_LANES;
+        warp->in_flight[i]++;
+    }
+    return true;
+}
+
+static bool wgmma_descriptor_is_valid(Sim *sim, const SimWarp *warp, uint64_t descriptor, const char *name) {
+    static const int64_t periods[] = {16, 1024, 512, 256};
+    uint64_t known = 0x3fffull | 0x3fffull << 16 | 0x3fffull << 32 | 3ull << 62;
+    if (descriptor & ~known) {
+        sim_fail(sim, warp, -1, "the descriptor of %s, %#llx, has unknown bits or a base offset", name,
+                 (unsigned long long)descriptor);
+        return false;
+    }
+    /* A start inside the first row of the pattern is a step along K; further down it would need a base
+     * offset. */
+    int64_t start = (int64_t)(descriptor & 0x3fff) << 4, swizzle = (int64_t)(descriptor >> 62);
+    static const int64_t rows[] = {16, 128, 64, 32};
+    if (start % periods[swizzle] >= rows[swizzle]) {
+        sim_fail(sim, warp, -1,
+                 "the descriptor of %s starts at %lld, inside the swizzle's pattern of %lld bytes", name,
+                 (long long)start, (long long)periods[swizzle]);
+        return false;
+    }
+    return true;
+}
+
+static void wgmma_accumulate(const WgmmaShape *shape, Lanes *c, const double *a, const double *b,
+                             bool keeps) {
+    for (int lane = 0; lane < SIM_LANES; lane++)
+        for (int r = 0; r < shape->n / 2; r++) {
+            const double *row = a + (lane / 4 + 8 * (r / 2 % 2)) * WGMMA_K_MAX;
+            const double *column = b + (r / 4 * 8 + 2 * (lane % 4) + r % 2) * WGMMA_K_MAX;
+            double sum = 0;
+            for (int k = 0; k < shape->k; k++)
+                sum += row[k] * column[k];
+            Number *value = &c[r].at[lane];
+            if (shape->is_integer)
+                value->i = (int32_t)((keeps ? (uint32_t)value->i : 0) + (uint32_t)(int64_t)sum);
+            else
+                value->f = (float)((keeps ? value->f : 0) + sum);
+        }
+}
+
+void sim_wgmma(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+    if (mask != SIM_ALL_LANES) {
+        sim_fail(sim, warp, -1, "all lanes of a warp execute this together; lanes %#x do", mask);
+        return;
+    }
+    WgmmaShape shape = wgmma_shape(stmt->source);
+    SimProduct product = {.stmt = stmt, .group = warp->matrix_groups};
+    product.desc_a = (uint64_t)sim_operand_uniform(sim, warp, &stmt->operands[1], mask);
+    product.desc_b = (uint64_t)sim_operand_uniform(sim, warp, &stmt->operands[2], mask);
+    bool keeps = sim_operand_uniform(sim, warp, &stmt->operands[3], mask) != 0;
+    if (sim->failed || !wgmma_take_registers(sim, warp, &stmt->operands[0], keeps) ||
+        !wgmma_descriptor_is_valid(sim, warp, product.desc_a, "A") ||
+        !wgmma_descriptor_is_valid(sim, warp, product.desc_b, "B"))
+        return;
+    double a[WGMMA_ROWS * WGMMA_K_MAX], b[WGMMA_N_MAX * WGMMA_K_MAX];
+    WgmmaMatrix matrix_a = wgmma_matrix(product.desc_a, shape.a, shape.a_mn_major);
+    WgmmaMatrix matrix_b = wgmma_matrix(product.desc_b, shape.b, shape.b_mn_major);
+    int first = warp->number % 4 * WGMMA_ROWS;
+    WgmmaRead read_a = {.sim = sim, .warp = warp, .matrix = &matrix_a, .first = first, .to = a};
+    WgmmaRead read_b = {.sim = sim, .warp = warp, .matrix = &matrix_b, .first = 0, .to = b};
+    if (!wgmma_each_chunk(&matrix_a, first, WGMMA_ROWS, shape.k, wgmma_read_chunk, &read_a) ||
+        !wgmma_each_chunk(&matrix_b, 0, shape.n, shape.k, wgmma_read_chunk, &read_b))
+        return;
+    wgmma_accumulate(&shape, &warp->registers[stmt->operands[0].reg], a, b, keeps);
+    vec_push(sim->arena, &warp->products, product);
+}
+
+/* Products of closed groups but the latest `left` are complete. */
+static void wgmma_wait(Sim *sim, SimWarp *warp, uint32_t left) {
+    size_t kept = 0;
+    for (size_t i = 0; i < warp->products.n; i++) {
+        SimProduct product = warp->products.at[i];
+        if (product.group + left >= warp->matrix_groups) {
+            warp->products.at[kept++] = product;
+            continue;
+        }
+        wgmma_each_operand(sim, warp, &product, wgmma_mark_chunk);
+        const SimOperand *accumulators = &product.stmt->operands[0];
+        for (int r = accumulators->reg; r < accumulators->reg + accumulators->count; r++)
+            warp->in_flight[r]--;
+    }
+    bool retired = kept < warp->products.n;
+    warp->products.n = kept;
+    for (size_t i = 0; retired && i < kept;
+         i++) /* what later products share with earlier ones is still being read */
+        wgmma_each_operand(sim, warp, &warp->products.at[i], wgmma_read_again);
+    clock_release(sim, warp, NULL);
+}
+
+void sim_wgmma_order(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+    if (mask != SIM_ALL_LANES) {
+        sim_fail(sim, warp, -1, "all lanes of a warp execute this together; lanes %#x do", mask);
+        return;
+    }
+    switch (stmt->source->atom) {
+    case ATOM_wgmma_fence: warp->matrix_fences++; return;
+    case ATOM_wgmma_commit: warp->matrix_groups++; return;
+    default: wgmma_wait(sim, warp, (uint32_t)stmt->source->shape[0]); return;
+    }
+}
