@@ -1,0 +1,306 @@
+/* Mathematical functions in f32, right to a few units in the last place over the whole range, NaN and infinities as in IEEE 754-2019
+ * section 9.2. The file is C as much as it is CUDA: math_llvm.c compiles it for the LLVM backend, and a unit test compiles it for the
+ * CPU and measures it against float64.
+ *
+ * Coefficients that are no Taylor coefficients are minimax fits over the interval named beside them. Multiplications and additions
+ * that must be one operation say fmaf; the others may be contracted. */
+
+//! f32_nan
+DEVICE float f32_nan(void) {
+    return f32_from_bits(0x7fffffffu);
+}
+
+//! f32_infinity
+DEVICE float f32_infinity(void) {
+    return f32_from_bits(0x7f800000u);
+}
+
+//! exp_f32
+/* 2^n * 2^r, n the nearest integer to x * log2(e) and r the rest, |r| <= 1/2 inside the clamp. Outside it n stays and r grows, so
+ * that overflow and gradual underflow come from the last multiplication. */
+DEVICE float exp_f32(float x) {
+    float clamped = fminf(fmaxf(x, -87.0f), 88.0f);
+    float shifted = fmaf(clamped, 1.44269502f, 12583039.0f); /* 1.5 * 2^23 + 127: the exponent's field in the low bits */
+    float n = shifted - 12583039.0f;
+    float r = fmaf(x, 1.44269502f, -n);
+    r = fmaf(x, 1.92596303e-8f, r);
+    return ex2_approx_ftz(r) * f32_from_bits(f32_bits(shifted) << 23);
+}
+
+//! expm1_f32
+/* 2^n * (1 + p) - 1 with p = e^r - 1. Halved until the end, so that n may be 128. */
+DEVICE float expm1_f32(float x) {
+    float y = x < -20.0f ? -20.0f : x;
+    float n = rintf(fminf(y, 89.0f) * 1.44269502f);
+    float r = fmaf(n, -0.693147182f, y);
+    r = fmaf(n, 1.90465421e-9f, r);
+    float p = fmaf(1.394643681e-3f, r, 8.366577327e-3f); /* (e^r - 1 - r) / r^2 on [-0.35, 0.35] */
+    p = fmaf(p, r, 4.166628048e-2f);
+    p = fmaf(p, r, 1.666654348e-1f);
+    p = fmaf(p, r, 0.5f);
+    p = fmaf(p, r * r, r);
+    float half = f32_from_bits((u32)(f32_to_i32(n) + 126) << 23);
+    return 2.0f * fmaf(half, p, half - 0.5f);
+}
+
+//! sigmoid_f32
+DEVICE float sigmoid_f32(float x) {
+    return rcp_approx_ftz(1.0f + exp_f32(-x));
+}
+
+//! tanh_f32
+/* (e^2a - 1) / (e^2a + 1) for a = |x|; from 10 on that is 1. */
+DEVICE float tanh_f32(float x) {
+    float a = fabsf(x);
+    float e = expm1_f32(2.0f * (a > 10.0f ? 10.0f : a));
+    return copysignf(e * rcp_approx_ftz(e + 2.0f), x);
+}
+
+//! log1p_reduced_f32
+/* log(1 + f) for f in [-1/3, 1/3]. */
+DEVICE float log1p_reduced_f32(float f) {
+    float p = fmaf(-1.319164634e-1f, f, 1.396245062e-1f);
+    p = fmaf(p, f, -1.211512610e-1f);
+    p = fmaf(p, f, 1.401091963e-1f);
+    p = fmaf(p, f, -1.668546647e-1f);
+    p = fmaf(p, f, 2.001004368e-1f);
+    p = fmaf(p, f, -2.499968857e-1f);
+    p = fmaf(p, f, 3.333322406e-1f);
+    p = fmaf(p, f, -0.5f);
+    return fmaf(p, f * f, f);
+}
+
+//! log_special_f32
+/* `value` where x is positive and finite; else what a logarithm gives. */
+DEVICE float log_special_f32(float x, float value) {
+    float special = x == 0.0f ? -f32_infinity() : x < 0.0f ? f32_nan() : x;
+    return x > 0.0f && x < f32_infinity() ? value : special;
+}
+
+//! log_f32
+/* x = 2^e * (1 + f), 1 + f in [2/3, 4/3). */
+DEVICE float log_f32(float x) {
+    int subnormal = x < 1.17549435e-38f;
+    float y = subnormal ? x * 8388608.0f : x;
+    u32 e = (f32_bits(y) - 0x3f2aaaabu) & 0xff800000u;
+    float f = f32_from_bits(f32_bits(y) - e) - 1.0f;
+    float exponent = fmaf((float)(int)e, 1.1920929e-7f, subnormal ? -23.0f : 0.0f);
+    float low = fmaf(exponent, -1.90465421e-9f, log1p_reduced_f32(f));
+    return log_special_f32(x, fmaf(exponent, 0.693147182f, low));
+}
+
+//! log2_f32
+DEVICE float log2_f32(float x) {
+    int subnormal = x < 1.17549435e-38f;
+    float y = subnormal ? x * 8388608.0f : x;
+    u32 e = (f32_bits(y) - 0x3f2aaaabu) & 0xff800000u;
+    float l = log1p_reduced_f32(f32_from_bits(f32_bits(y) - e) - 1.0f);
+    float exponent = fmaf((float)(int)e, 1.1920929e-7f, subnormal ? -23.0f : 0.0f);
+    return log_special_f32(x, fmaf(l, 1.44269502f, fmaf(l, 1.92596303e-8f, exponent)));
+}
+
+//! log1p_f32
+/* As log_f32 of u = 1 + x, with what that sum rounded away added to f again. */
+DEVICE float log1p_f32(float x) {
+    float u = 1.0f + x;
+    float lost = fabsf(x) < 1.0f ? x - (u - 1.0f) : 1.0f - (u - x);
+    u32 e = (f32_bits(u) - 0x3f2aaaabu) & 0xff800000u;
+    float scale = x < 16777216.0f ? f32_from_bits(0x3f800000u - e) : 0.0f;
+    float f = fmaf(lost, scale, f32_from_bits(f32_bits(u) - e) - 1.0f);
+    float exponent = (float)(int)e * 1.1920929e-7f;
+    float low = fmaf(exponent, -1.90465421e-9f, log1p_reduced_f32(f));
+    float value = log_special_f32(u, fmaf(exponent, 0.693147182f, low));
+    return x == 0.0f ? x : value;
+}
+
+//! pow_f32
+/* exp(b * log(a)), the logarithm as a sum of two f32: log(m) = 2 atanh(s), s = f / (2 + f), m = 1 + f in [2/3, 4/3). */
+DEVICE float pow_f32(float a, float b) {
+    float x = fabsf(a);
+    int subnormal = x < 1.17549435e-38f;
+    float y = subnormal ? x * 8388608.0f : x;
+    u32 e = (f32_bits(y) - 0x3f2aaaabu) & 0xff800000u;
+    float f = f32_from_bits(f32_bits(y) - e) - 1.0f;
+    float exponent = fmaf((float)(int)e, 1.1920929e-7f, subnormal ? -23.0f : 0.0f);
+    float r = rcp_approx_ftz(2.0f + f);
+    float s = f * r;
+    float s_low = r * fmaf(-s, f, fmaf(-2.0f, s, f));
+    float z = s * s;
+    float p = fmaf(z, 0.153846154f, 0.181818182f); /* 2/13, 2/11, ... 2/3 */
+    p = fmaf(p, z, 0.222222222f);
+    p = fmaf(p, z, 0.285714286f);
+    p = fmaf(p, z, 0.4f);
+    p = fmaf(p, z, 0.666666667f);
+    /* log = exponent * ln2 + 2 s + s^3 p, the largest first, each sum's error kept */
+    float big = exponent * 0.693147182f;
+    float hi = fmaf(2.0f, s, big);
+    float lo = fmaf(2.0f, s, big - hi) + fmaf(exponent, 0.693147182f, -big);
+    lo += fmaf(exponent, -1.90465421e-9f, fmaf(2.0f * s_low, z, 2.0f * s_low));
+    float tail = s * z * p;
+    float sum = hi + tail;
+    lo += hi - sum + tail;
+    /* times b, then the exponential of a sum */
+    float product = sum * b;
+    float product_low = fabsf(product) < 1024.0f ? fmaf(lo, b, fmaf(sum, b, -product)) : 0.0f;
+    float total = product + product_low;
+    float rest = fabsf(product) < 1024.0f ? product_low - (total - product) : 0.0f;
+    float value = exp_f32(total);
+    value = value < f32_infinity() ? fmaf(value, rest, value) : value;
+    if (x == 0.0f || x == f32_infinity())
+        value = (x == 0.0f) == (b < 0.0f) ? f32_infinity() : 0.0f;
+    if (fabsf(b) == f32_infinity())
+        value = x == 1.0f ? 1.0f : (x > 1.0f) == (b > 0.0f) ? f32_infinity() : 0.0f;
+    int is_integer = truncf(b) == b;
+    int is_odd = is_integer && fabsf(b) < 16777216.0f && truncf(b * 0.5f) != b * 0.5f;
+    if (f32_bits(a) >> 31 && is_odd)
+        value = -value;
+    if (a < 0.0f && !is_integer && x < f32_infinity())
+        value = f32_nan();
+    if (a != a || b != b)
+        value = a + b;
+    return b == 0.0f || a == 1.0f ? 1.0f : value;
+}
+
+//! reduce_pi_f32
+/* r = x - n * pi/2 with n the nearest integer; answers n mod 4. Small arguments by Cody and Waite, large ones by Payne and Hanek:
+ * only 96 bits of 2/pi, those that x's exponent selects, decide the product's fraction. */
+DEVICE int reduce_pi_f32(float x, float *r) {
+    float n = rintf(x * 0.636619747f);
+    float rest = fmaf(n, -1.57079637f, x);
+    rest = fmaf(n, 4.37113883e-8f, rest);
+    rest = fmaf(n, 1.71512451e-15f, rest);
+    int quadrant = f32_to_i32(n);
+    if (fabsf(x) > 48000.0f) {
+        u32 bits = f32_bits(x);
+        u32 at = ((bits >> 23) & 0xff) - 150 + 62; /* of the first bit of 2/pi that counts, in two_over_pi() */
+        u64 first = two_over_pi(at / 64), second = two_over_pi(at / 64 + 1), third = two_over_pi(at / 64 + 2);
+        u32 shift = at % 64;
+        u64 high = shift ? first << shift | second >> (64 - shift) : first;
+        u64 low = shift ? second << shift | third >> (64 - shift) : second;
+        u64 mantissa = (bits & 0x7fffff) | 0x800000;
+        u64 carry = mantissa * (low >> 32);
+        u64 product = mantissa * high + (carry >> 32); /* modulo 2^64: two integer bits, 62 of the fraction */
+        quadrant = (int)(product >> 62);
+        i64 fraction = (i64)(product << 2);
+        quadrant += fraction < 0;
+        rest = (float)((double)fraction * 8.5153039502163873e-20); /* pi/2 * 2^-64 */
+        rest = bits >> 31 ? -rest : rest;
+        quadrant = bits >> 31 ? -quadrant : quadrant;
+        if (!(fabsf(x) < f32_infinity()))
+            rest = x - x;
+    }
+    *r = rest;
+    return quadrant & 3;
+}
+
+//! sin_reduced_f32
+DEVICE float sin_reduced_f32(float r) {
+    float z = r * r;
+    float p = fmaf(z, -1.951729791e-4f, 8.332177997e-3f); /* on [-pi/4, pi/4] */
+    p = fmaf(p, z, -1.666665524e-1f);
+    return fmaf(p * z, r, r);
+}
+
+//! cos_reduced_f32
+DEVICE float cos_reduced_f32(float r) {
+    float z = r * r;
+    float p = fmaf(z, 2.443845005e-5f, -1.388736768e-3f); /* on [-pi/4, pi/4] */
+    p = fmaf(p, z, 4.166664556e-2f);
+    p = fmaf(p, z, -0.5f);
+    return fmaf(p, z, 1.0f);
+}
+
+//! sin_f32
+DEVICE float sin_f32(float x) {
+    float r;
+    int quadrant = reduce_pi_f32(x, &r);
+    float value = quadrant & 1 ? cos_reduced_f32(r) : sin_reduced_f32(r);
+    value = quadrant & 2 ? -value : value;
+    return x == 0.0f ? x : value;
+}
+
+//! cos_f32
+DEVICE float cos_f32(float x) {
+    float r;
+    int quadrant = reduce_pi_f32(x, &r);
+    float value = quadrant & 1 ? sin_reduced_f32(r) : cos_reduced_f32(r);
+    return (quadrant + 1) & 2 ? -value : value;
+}
+
+//! tan_f32
+DEVICE float tan_f32(float x) {
+    float r;
+    int quadrant = reduce_pi_f32(x, &r);
+    float s = sin_reduced_f32(r), c = cos_reduced_f32(r);
+    float value = quadrant & 1 ? div_full(-c, s) : div_full(s, c);
+    return x == 0.0f ? x : value;
+}
+
+//! erf_f32
+/* |x| < 1: x P(x^2). Above: 1 - 2^Q(|x|); from 4 on that is 1. */
+DEVICE float erf_f32(float x) {
+    float a = fabsf(x);
+    float z = x * x;
+    float p = fmaf(z, 7.889119297e-5f, -8.020841051e-4f);
+    p = fmaf(p, z, 5.189535208e-3f);
+    p = fmaf(p, z, -2.685444430e-2f);
+    p = fmaf(p, z, 1.128360033e-1f);
+    p = fmaf(p, z, -3.761262596e-1f);
+    p = fmaf(p, z, 1.128379107f);
+    float t = fminf(a, 4.0f);
+    float q = fmaf(t, -3.093944906e-5f, 6.326653529e-4f); /* log2(erfc(t)) on [0.95, 4] */
+    q = fmaf(q, t, -6.046128459e-3f);
+    q = fmaf(q, t, 3.631524742e-2f);
+    q = fmaf(q, t, -1.563326865e-1f);
+    q = fmaf(q, t, -9.136189818e-1f);
+    q = fmaf(q, t, -1.629599094f);
+    q = fmaf(q, t, 2.632348333e-4f);
+    float large = copysignf(1.0f - ex2_approx_ftz(q), x);
+    return a > 1.0f ? large : x * p; /* NaN takes the second */
+}
+
+//! atan2_f32
+DEVICE float atan2_f32(float y, float x) {
+    float ax = fabsf(x), ay = fabsf(y);
+    float big = fmaxf(ax, ay), small = fminf(ax, ay);
+    float t = big == 0.0f ? 0.0f : small == f32_infinity() ? 1.0f : div_full(small, big);
+    float z = t * t;
+    float p = fmaf(z, -1.827184693e-3f, 1.106431521e-2f); /* (atan(t) / t - 1) / t^2 on [0, 1] */
+    p = fmaf(p, z, -3.145546839e-2f);
+    p = fmaf(p, z, 5.823431909e-2f);
+    p = fmaf(p, z, -8.419445902e-2f);
+    p = fmaf(p, z, 1.095757186e-1f);
+    p = fmaf(p, z, -1.426524520e-1f);
+    p = fmaf(p, z, 1.999863833e-1f);
+    p = fmaf(p, z, -3.333330154e-1f);
+    float angle = fmaf(p * z, t, t);
+    angle = ay > ax ? 1.57079637f - angle : angle;
+    angle = f32_bits(x) >> 31 ? 3.14159274f - angle : angle;
+    return x != x || y != y ? x + y : copysignf(angle, y);
+}
+
+//! mod_f32
+/* a - b * trunc(a / b), exactly: long division of the mantissas, one bit a step. */
+DEVICE float mod_f32(float a, float b) {
+    float x = fabsf(a), y = fabsf(b);
+    if (!(x < f32_infinity()) || !(y > 0.0f))
+        return f32_nan();
+    if (x >= y && y < f32_infinity()) {
+        u32 bits_x = f32_bits(x), bits_y = f32_bits(y);
+        int exponent_x = (int)(bits_x >> 23), exponent_y = (int)(bits_y >> 23);
+        u32 rest = exponent_x ? (bits_x & 0x7fffff) | 0x800000 : bits_x;
+        u32 divisor = exponent_y ? (bits_y & 0x7fffff) | 0x800000 : bits_y;
+        exponent_x += exponent_x == 0;
+        exponent_y += exponent_y == 0;
+        for (; divisor < 0x800000; divisor <<= 1)
+            exponent_y--;
+        for (int step = exponent_x - exponent_y; step >= 0; step--) {
+            rest -= rest >= divisor ? divisor : 0;
+            rest <<= step > 0;
+        }
+        /* rest * 2^(exponent_y - 150): each factor and the product are exact */
+        int half = (exponent_y - 150) / 2;
+        x = (float)rest * f32_from_bits((u32)(half + 127) << 23) * f32_from_bits((u32)(exponent_y - 150 - half + 127) << 23);
+    }
+    return copysignf(x, a);
+}
