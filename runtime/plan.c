@@ -327,6 +327,12 @@ static bool plan_bind_graph(PlanMake *make) {
         return false;
     if (plan_all_known(&bindings) && !dim_check(make->from->graph->dims, &bindings, &plan->diags))
         return false;
+    plan->no_fusion = make->options.no_fusion;
+    plan->bound = ARENA_ARRAY(plan->arena, sinter_dim, (size_t)make->options.n_dims + 1);
+    for (; plan->n_bound < make->options.n_dims; plan->n_bound++) {
+        const sinter_dim *dim = &make->options.dims[plan->n_bound];
+        plan->bound[plan->n_bound] = (sinter_dim){arena_strdup(plan->arena, dim->name), dim->value};
+    }
     plan->graph = graph_clone(plan->arena, make->from->graph, &bindings, &plan->diags);
     if (plan->graph && dim_symbol_count(plan->graph->dims) > PLAN_DIMS_MOST) {
         diag_error(&plan->diags, DIAG_UNSUPPORTED, plan->graph->span,

@@ -70,6 +70,9 @@ struct sinter_plan {
     int n_decisions;
     const char *explain;
     sinter_times times;
+    bool no_fusion;
+    sinter_dim *bound; /* what was compiled in */
+    int n_bound;
 };
 
 /* Values of a plan's dims, on the stack of whoever evaluates. */

@@ -1,0 +1,242 @@
+/* What verbs share: messages, files, contexts, the choice of graphs, dims and backends. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/cli/cli.h"
+
+enum { SOURCE_MOST = 64 << 20 };
+
+void cli_fail(Cli *cli, int status) {
+    if (status > cli->worst)
+        cli->worst = status;
+}
+
+int cli_exit_of(sinter_status status) {
+    return (int)status / 100;
+}
+
+void cli_error(Cli *cli, int status, const char *format, ...) {
+    cli_progress_end(cli);
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "sinter: error: ");
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "\n");
+    va_end(args);
+    cli_fail(cli, status);
+}
+
+void cli_note(Cli *cli, const char *format, ...) {
+    if (cli->o.quiet)
+        return;
+    cli_progress_end(cli);
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "sinter: ");
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "\n");
+    va_end(args);
+}
+
+void cli_print(Cli *cli, const char *text, size_t n) {
+    if (n && fwrite(text, 1, n, stdout) != n)
+        cli_error(cli, EXIT_ENVIRONMENT, "standard output could not be written: %s", strerror(errno));
+}
+
+bool cli_write(Cli *cli, const char *path, const void *bytes, size_t n) {
+    if (!path || strcmp(path, "-") == 0) {
+        cli_print(cli, bytes, n);
+        return cli->worst < EXIT_ENVIRONMENT;
+    }
+    if (file_write(path, bytes, n))
+        return true;
+    cli_error(cli, EXIT_ENVIRONMENT, "%s could not be written: %s", path, strerror(errno));
+    return false;
+}
+
+static void cli_diagnostic(Cli *cli, const sinter_diagnostic *d) {
+    cli_progress_end(cli);
+    if (!cli->o.quiet || d->severity == SINTER_ERROR)
+        fputs(d->text, stderr);
+}
+
+void cli_graph_diagnostics(Cli *cli, const sinter_graph *graph) {
+    const sinter_diagnostic *d;
+    for (int i = 0; (d = sinter_graph_diagnostic(graph, i)); i++)
+        cli_diagnostic(cli, d);
+}
+
+void cli_plan_diagnostics(Cli *cli, const sinter_plan *plan) {
+    const sinter_diagnostic *d;
+    for (int i = 0; (d = sinter_plan_diagnostic(plan, i)); i++)
+        cli_diagnostic(cli, d);
+}
+
+bool cli_context(Cli *cli, DeviceNeed need) {
+    if (cli->context)
+        return need != DEVICE_REQUIRED || cli->context->has_device;
+    sinter_context_options options = {
+        .size = sizeof options,
+        .use_device = need != DEVICE_NONE,
+        .device = (int)cli->o.device_number.value,
+        .read_environment = 1,
+        .cache_directory = cli->o.cache_dir,
+        .llvm_plugin = cli->o.llvm_plugin,
+        .nvrtc_library = cli->o.nvrtc,
+    };
+    sinter_status status = sinter_context_create(&options, &cli->context);
+    if (!status || (status == SINTER_NO_DEVICE && need == DEVICE_IF_THERE))
+        return true;
+    const sinter_diagnostic *d = sinter_context_diagnostic(cli->context, 0);
+    cli_error(cli, cli_exit_of(status), "%s", d ? d->message : sinter_status_text(status));
+    return false;
+}
+
+static void cli_release_graph(void *graph) {
+    sinter_graph_destroy(graph);
+}
+
+sinter_graph *cli_load(Cli *cli, const char *path) {
+    Bytes text;
+    if (!file_read(cli->arena, path, SOURCE_MOST, &text)) {
+        int error = errno;
+        bool input = error == ENOENT || error == EISDIR || error == EFBIG || error == EACCES;
+        cli_error(cli, input ? EXIT_INPUT : EXIT_ENVIRONMENT, "%s could not be read: %s", path,
+                  strerror(error));
+        return NULL;
+    }
+    sinter_source source = {.size = sizeof source,
+                            .text = (const char *)text.at,
+                            .length = text.n,
+                            .name = strcmp(path, "-") == 0 ? "<stdin>" : path};
+    sinter_graph *graph;
+    sinter_status status = graph_parse_module(cli->context, &source, &graph);
+    if (graph) {
+        arena_defer(cli->arena, cli_release_graph, graph);
+        cli_graph_diagnostics(cli, graph);
+    }
+    if (!status)
+        return graph;
+    cli_fail(cli, cli_exit_of(status));
+    return NULL;
+}
+
+size_t cli_choose(Cli *cli, const sinter_graph *graph, bool single, size_t *chosen) {
+    size_t all = graph->module.graphs.n, n = 0;
+    const char *wanted = cli->o.graph;
+    const char **names = ARENA_ARRAY(cli->arena, const char *, all + 1);
+    for (size_t i = 0; i < all; i++) {
+        names[i] = graph->module.graphs.at[i]->name;
+        if (!wanted || strcmp(wanted, names[i]) == 0)
+            chosen[n++] = i;
+    }
+    if (n == 0) {
+        const char *nearest = cli_nearest(wanted, names, all);
+        cli_error(cli, EXIT_USAGE, "there is no graph '%s'%s%s%s", wanted, nearest ? "; did you mean '" : "",
+                  nearest ? nearest : "", nearest ? "'?" : "");
+    } else if (single && n > 1) {
+        cli_error(cli, EXIT_USAGE, "the file has %zu graphs: choose one with --graph=%s", n, names[0]);
+        n = 0;
+    }
+    return n;
+}
+
+bool cli_dims(Cli *cli, sinter_dim **dims, int *n) {
+    const OptionList *list = &cli->o.dims;
+    *dims = ARENA_ARRAY(cli->arena, sinter_dim, list->n + 1);
+    *n = (int)list->n;
+    for (size_t i = 0; i < list->n; i++) {
+        const char *equals = strchr(list->at[i], '=');
+        char *end = NULL;
+        errno = 0;
+        long long value = equals ? strtoll(equals + 1, &end, 10) : 0;
+        if (!equals || equals == list->at[i] || !equals[1] || *end || errno || value < 0) {
+            cli_error(cli, EXIT_USAGE, "--dim wants NAME=VALUE, such as M=128, not '%s'", list->at[i]);
+            return false;
+        }
+        (*dims)[i] =
+            (sinter_dim){arena_strndup(cli->arena, list->at[i], (size_t)(equals - list->at[i])), value};
+    }
+    return true;
+}
+
+const char *cli_backend_name(sinter_backend backend) {
+    return backend == SINTER_BACKEND_LLVM ? "llvm" : backend == SINTER_BACKEND_NVRTC ? "nvrtc" : "auto";
+}
+
+int cli_backends(Cli *cli, bool all, sinter_backend out[2]) {
+    static const char *const names[] = {"auto", "llvm", "nvrtc", "all"};
+    const char *wanted = cli->o.backend ? cli->o.backend : "auto";
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(wanted, names[i]) == 0) {
+            out[0] = (sinter_backend)i; /* ORDER sinter_backend */
+            return 1;
+        }
+    }
+    if (all && strcmp(wanted, "all") == 0) {
+        int n = 0;
+        if (context_llvm(cli->context)->library)
+            out[n++] = SINTER_BACKEND_LLVM;
+        if (context_nvrtc(cli->context)->library)
+            out[n++] = SINTER_BACKEND_NVRTC;
+        if (!n)
+            cli_error(cli, EXIT_ENVIRONMENT, "no backend is here: %s; %s", cli->context->llvm.why,
+                      cli->context->nvrtc.why);
+        return n;
+    }
+    const char *nearest = cli_nearest(wanted, names, 3 + (size_t)all);
+    cli_error(cli, EXIT_USAGE, "--backend is one of auto, llvm, nvrtc%s, not '%s'%s%s%s", all ? ", all" : "",
+              wanted, nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+    return 0;
+}
+
+bool cli_plan_options(Cli *cli, sinter_plan_options *out) {
+    *out = (sinter_plan_options){
+        .size = sizeof *out,
+        .target = cli->o.target,
+        .no_fusion = cli->o.no_fusion,
+        .verify = cli->o.verify_passes,
+        .pass_limit = (int)cli->o.pass_limit.value,
+        .skip = cli->o.skip_pass,
+        .no_cache = cli->o.no_cache,
+    };
+    if (cli->o.target && strcmp(cli->o.target, "auto") != 0 && !target_find(cli->o.target)) {
+        const char *names[64];
+        size_t n = 0;
+        for (const Target *target; n < 64 && (target = target_at((int)n)); n++)
+            names[n] = target->name;
+        const char *nearest = cli_nearest(cli->o.target, names, n);
+        cli_error(cli, EXIT_USAGE, "unknown target '%s'%s%s%s", cli->o.target,
+                  nearest ? "; did you mean '" : "; see `sinter targets`", nearest ? nearest : "",
+                  nearest ? "'?" : "");
+        return false;
+    }
+    return true;
+}
+
+void cli_progress(Cli *cli, const char *format, ...) {
+    if (cli->o.quiet || !isatty(STDERR_FILENO))
+        return;
+    double now = context_now_ms();
+    if (cli->progress_ms == 0)
+        cli->progress_ms = now;
+    if (now - cli->progress_ms < 1000)
+        return;
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "\r\033[K");
+    vfprintf(stderr, format, args);
+    fflush(stderr);
+    va_end(args);
+    cli->progress_shown = true;
+}
+
+void cli_progress_end(Cli *cli) {
+    if (cli->progress_shown)
+        fprintf(stderr, "\r\033[K");
+    cli->progress_shown = false;
+}
