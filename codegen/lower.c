@@ -32,8 +32,10 @@ Lower *lower_new(Builder *b, const Region *region) {
         lower->space[i] =
             (KVar){.name = "space", .type = lower->index, .is_let = true, .id = lower_space_placeholder(i)};
     lower->lane_var = (KVar){.name = "lane", .type = K_I32, .is_let = true, .id = lower_lane_placeholder()};
-    lower->linear_var =
-        (KVar){.name = "linear", .type = lower->index, .is_let = true, .id = lower_linear_placeholder()};
+    lower->outer_var =
+        (KVar){.name = "outer", .type = lower->index, .is_let = true, .id = lower_outer_placeholder()};
+    lower->inner_var =
+        (KVar){.name = "inner", .type = lower->index, .is_let = true, .id = lower_inner_placeholder()};
     lower->entries = ARENA_ARRAY(b->arena, LowerEntry *, n);
     lower->bindings = ARENA_ARRAY(b->arena, LowerBinding, n);
     lower->is_input = ARENA_ARRAY(b->arena, bool, n);
@@ -149,6 +151,21 @@ static void lower_comment(Lower *lower, const Value *value, int *lines) {
     k_comment(lower->b, "%s", *lines == LINES_MAX ? "..." : text.at);
 }
 
+static void lower_fold(Lower *lower, const LowerFold *fold, const KExpr *x) {
+    Builder *b = lower->b;
+    const KExpr *number = fold->number;
+    if (number && !fold->by_lane)
+        number = k_add(b, number, k_convert(b, lower->lane, number->type));
+    Partial partial = reduce_element(b, fold->reduction, x, number);
+    if (fold->inside) {
+        Partial identity = reduce_identity(b, fold->reduction, lower->index);
+        partial.x = k_select(b, fold->inside, partial.x, identity.x);
+        if (partial.number)
+            partial.number = k_select(b, fold->inside, partial.number, identity.number);
+    }
+    reduce_into(b, fold->reduction, fold->acc, fold->by_lane ? lower->lane : NULL, partial);
+}
+
 static void lower_set_target(Lower *lower, const LowerTarget *target) {
     Builder *b = lower->b;
     const Value *root = lower_root(lower->region, target->value);
@@ -164,37 +181,45 @@ static void lower_set_target(Lower *lower, const LowerTarget *target) {
                                     dtype_is_float(root->dtype) && dtype_is_float(root->in[0]->dtype)
                                 ? root->in[0]
                                 : root;
-    const KExpr *expr = k_convert(b, lower_eval(lower, computed, coords, NULL), target->dst->type);
-    if (target->dst->count == 0)
-        k_set(b, target->dst, expr);
-    else
-        k_set_elem(b, target->dst,
-                   target->at ? k_add(b, k_convert(b, target->at, K_I32), lower->lane) : lower->lane, expr);
-}
-
-/* Values that do not vary along the run, and random numbers, which come in fours. */
-static void lower_emit_hoisted(Lower *lower) {
-    lower->lane = NULL;
-    for (size_t i = 0; i < lower->hoisted.n; i++) {
-        LowerEntry *entry = lower->hoisted.at[i];
-        if (entry->kind == ENTRY_RANDOM) {
-            lower_random_fill(lower, entry);
-            continue;
-        }
-        const KExpr *expr = lower_eval(lower, entry->key.value, entry->key.coords, entry->key.guard);
-        expr = k_let_expr(lower->b, lower_name(lower, entry->key.value), expr);
-        lower_remember(lower, ENTRY_EXPR, &entry->key)->expr = expr;
+    const KExpr *expr = lower_eval(lower, computed, coords, NULL);
+    if (target->fold.reduction)
+        expr = k_let_expr(b, "x", expr);
+    if (target->dst) {
+        const KExpr *first = target->at ? k_convert(b, target->at, K_I32) : k_i32(b, 0);
+        bool is_scalar = target->dst->count == 0;
+        k_set_elem(b, target->dst, is_scalar ? NULL : k_add(b, first, lower->lane),
+                   k_convert(b, expr, target->dst->type));
     }
+    if (target->fold.reduction)
+        lower_fold(lower, &target->fold, expr);
 }
 
+void lower_batch_streams_only(Lower *lower, bool streams_only) {
+    lower->streams_only = streams_only;
+}
+
+/* What planning has seen is forgotten, so that each run finds what it computes; the loads stay. */
 void lower_batch_begin(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots) {
     lower->batch_mark = lower_open_scope(lower);
-    lower_plan(lower, shape, targets, n, slots);
+    lower_plan(lower, shape, targets, n);
+    size_t n_loads = lower->loads.n, kept = 0;
+    lower_close_scope(lower, lower->batch_mark);
+    for (size_t i = 0; i < n_loads; i++) {
+        LowerEntry *entry = lower->loads.at[i];
+        if (lower->streams_only && !lower_is_stream(lower, entry->key.value))
+            continue;
+        LowerEntry *held = lower_remember(lower, entry->kind, &entry->key);
+        held->chunk = entry->chunk;
+        lower->loads.at[kept++] = held;
+    }
+    lower->loads.n = kept;
+    lower_declare_loads(lower, slots);
 }
 
 void lower_batch_load(Lower *lower, const Run *run, const KExpr *slot) {
     size_t mark = lower_open_scope(lower);
     lower->run = run;
+    lower->shape = run;
     lower->slot = slot;
     lower_emit_loads(lower);
     lower_close_scope(lower, mark);
@@ -205,6 +230,9 @@ void lower_batch_run(Lower *lower, const Run *run, const KExpr *slot, const Lowe
     size_t mark = lower_open_scope(lower);
     lower->run = run;
     lower->slot = slot;
+    lower_plan(lower, run, targets, n);
+    lower_declare_loads(lower, 1);
+    lower_emit_loads(lower);
     int lines = 0;
     for (int i = 0; i < n; i++)
         lower_comment(lower, lower_root(lower->region, targets[i].value), &lines);
@@ -227,12 +255,43 @@ void lower_batch_end(Lower *lower) {
     lower->run = NULL;
 }
 
+/* Whether coordinates and condition are those of the whole row. */
+static bool lower_is_row_entry(const Lower *lower, const LowerEntry *entry, int split) {
+    bool is_row = lower_expr_is_outer(lower, entry->key.guard, split);
+    for (int i = 0; is_row && i < entry->key.value->rank; i++)
+        is_row = entry->key.coords[i].step == 0 && lower_expr_is_outer(lower, entry->key.coords[i].at, split);
+    return is_row;
+}
+
+void lower_row_values(Lower *lower, const Run *run, const LowerTarget *targets, int n) {
+    size_t mark = lower_open_scope(lower), n_loads = 0, n_hoisted = 0;
+    lower->run = run;
+    lower->slot = k_i32(lower->b, 0);
+    lower_plan(lower, run, targets, n);
+    lower_close_scope(lower, mark); /* and what was planned is remembered again, without what was seen */
+    for (size_t i = 0; i < lower->loads.n; i++) {
+        LowerEntry *entry = lower->loads.at[i];
+        if (entry->kind != ENTRY_UNIFORM || !lower_is_row_entry(lower, entry, run->split))
+            continue;
+        LowerEntry *held = lower_remember(lower, ENTRY_UNIFORM, &entry->key);
+        held->chunk = 1;
+        lower->loads.at[n_loads++] = held;
+    }
+    for (size_t i = 0; i < lower->hoisted.n; i++)
+        if (lower->hoisted.at[i]->kind == ENTRY_EXPR &&
+            lower_is_row_entry(lower, lower->hoisted.at[i], run->split))
+            lower->hoisted.at[n_hoisted++] = lower->hoisted.at[i];
+    lower->loads.n = n_loads;
+    lower->hoisted.n = n_hoisted;
+    lower_declare_loads(lower, 1);
+    lower_emit_loads(lower);
+    lower_emit_hoisted(lower);
+}
+
 void lower_run(Lower *lower, const Run *run, const LowerTarget *targets, int n) {
-    const KExpr *slot = k_i32(lower->b, 0);
-    lower_batch_begin(lower, run, targets, n, 1);
-    lower_batch_load(lower, run, slot);
-    lower_batch_run(lower, run, slot, targets, n);
-    lower_batch_end(lower);
+    lower_batch_run(lower, run, k_i32(lower->b, 0), targets, n);
+    lower->shape = NULL;
+    lower->run = NULL;
 }
 
 const KExpr *lower_at(Lower *lower, const Value *value, const KExpr *const *coords, const KExpr *guard) {

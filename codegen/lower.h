@@ -11,6 +11,7 @@
 #define SINTER_CODEGEN_LOWER_H
 
 #include "codegen/kernel_build.h"
+#include "codegen/reduce.h"
 
 typedef struct Lower Lower;
 
@@ -19,17 +20,32 @@ typedef struct Run {
     const KExpr *coords[RANK_MAX]; /* of the run's first element; of lower_index_type(), or converted to it */
     int axis;                      /* along which the run goes; coords[axis] is a multiple of width */
     int width;                     /* 1, 2, 4, 8, 16 */
-    /* Row-major number of the run's first element in the space, where `axis` is the innermost and the caller
-     * has it, else NULL: packed tensors of the space's dims are then addressed without taking it apart. */
-    const KExpr *linear;
+    /* Where `axis` is the innermost and the caller has them, else NULL: row-major numbers of the run's first
+     * element within axes [0, split) and within axes [split, rank); the latter NULL where split is rank.
+     * Neighbouring axes of the space that are neighbours in memory too are then addressed without taking the
+     * numbers apart. */
+    const KExpr *outer, *inner;
+    int split;
     const KExpr *guard; /* false: outside the space: nothing is read, results do not matter; NULL: inside */
 } Run;
 
+/* Elements of a target that go into partial results as they are computed. */
+typedef struct LowerFold {
+    const Value *reduction; /* NULL: none */
+    PartialVars acc; /* scalars; arrays with one partial result for each element of the run where by_lane */
+    bool by_lane;
+    const KExpr *number; /* of the run's first element among the reduced ones (argmin, argmax); the next has
+                          * the next number, or the same where by_lane */
+    const KExpr *inside; /* false: the run lies outside what is reduced; NULL: inside */
+} LowerFold;
+
 typedef struct LowerTarget {
     const Value *value; /* with the space's dims, or dims that broadcast to it */
-    const KVar *dst;    /* register array of ktype_of(value->dtype), or a scalar where the run's width is 1 */
+    const KVar *dst;    /* register array of ktype_of(value->dtype), or a scalar where the run's width is 1;
+                           NULL: only folded */
     const KExpr *at;    /* first element of dst that the run fills; NULL: 0 */
     bool stored;        /* dst only goes to lower_store(), which rounds: a last rounding cast is left to it */
+    LowerFold fold;
 } LowerTarget;
 
 Lower *lower_new(Builder *b, const Region *region);
@@ -48,13 +64,20 @@ void lower_unbind(Lower *lower, const Value *value);
 void lower_run(Lower *lower, const Run *run, const LowerTarget *targets, int n);
 
 /* The same in steps, so that the loads of several runs are in flight before the first is used: begin declares
- * registers for the loads of `slots` runs of one shape (rank, axis and width count; bind what is bound
- * before), load emits the loads of one run, run computes it. A slot is any expression below `slots` that is
- * constant once loops are unrolled. Nothing else may be lowered in between. */
+ * registers for the loads of `slots` runs of one shape (rank, axis, width, and whether it has outer and inner
+ * numbers, count; bind what is bound before), load emits the loads of one run, run computes targets of it,
+ * once or in several passes. What those targets read besides is loaded by run itself. A slot is any
+ * expression below `slots` that is constant once loops are unrolled. */
 void lower_batch_begin(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots);
 void lower_batch_load(Lower *lower, const Run *run, const KExpr *slot);
 void lower_batch_run(Lower *lower, const Run *run, const KExpr *slot, const LowerTarget *targets, int n);
 void lower_batch_end(Lower *lower);
+/* Which loads a batch holds from now on: all (at first), or only inputs with as many elements as the space.
+ */
+void lower_batch_streams_only(Lower *lower, bool streams_only);
+/* Within a batch: computes once, here, what the targets need that does not vary along the axes from
+ * run->split on: what belongs to the whole row. */
+void lower_row_values(Lower *lower, const Run *run, const LowerTarget *targets, int n);
 
 /* One element, at coordinates of `value` itself (value->rank of them). */
 const KExpr *lower_at(Lower *lower, const Value *value, const KExpr *const *coords, const KExpr *guard);
@@ -65,6 +88,10 @@ void lower_store(Lower *lower, const Run *run, const Value *output, const KVar *
 /* Writes one element of an output, at coordinates of the output itself. */
 void lower_store_at(Lower *lower, const Value *output, const KExpr *const *coords, const KExpr *element);
 
+/* Whether a value reduces something with the space's dims over exactly the region's reduced axes. */
+bool lower_is_space_reduction(const Region *region, const Value *value);
+/* Whether a value has one element for each point of the space. */
+bool lower_is_whole(const Region *region, const Value *value);
 /* Whether runs of this shape can store an output: it fits the space, and elements of less than a byte move in
  * whole bytes. */
 bool lower_can_store(const Graph *graph, const Region *region, const Value *output, int axis, int width);

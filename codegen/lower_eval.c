@@ -27,11 +27,10 @@ static const KExpr *eval_loaded(Lower *lower, const LowerEntry *entry) {
     Builder *b = lower->b;
     if (entry->array->count == 0)
         return k_var(b, entry->array);
-    const KExpr *slot = k_convert(b, lower->slot, K_I32);
+    const KExpr *slot = entry->slots > 1 ? k_convert(b, lower->slot, K_I32) : k_i32(b, 0);
     if (entry->kind == ENTRY_UNIFORM)
         return k_elem(b, entry->array, slot);
-    const KExpr *first =
-        entry->kind == ENTRY_RANDOM ? k_i32(b, 0) : k_mul(b, slot, k_i32(b, lower->shape->width));
+    const KExpr *first = k_mul(b, slot, k_i32(b, lower->shape->width));
     return k_elem(b, entry->array, k_add(b, first, lower->lane));
 }
 

@@ -7,7 +7,8 @@
 enum {
     PLACEHOLDER_SPACE = -1,
     PLACEHOLDER_LANE = -100,
-    PLACEHOLDER_LINEAR = -101,
+    PLACEHOLDER_OUTER = -101,
+    PLACEHOLDER_INNER = -102,
     PLACEHOLDER_INDEX = -1000
 };
 
@@ -19,8 +20,12 @@ int lower_lane_placeholder(void) {
     return PLACEHOLDER_LANE;
 }
 
-int lower_linear_placeholder(void) {
-    return PLACEHOLDER_LINEAR;
+int lower_outer_placeholder(void) {
+    return PLACEHOLDER_OUTER;
+}
+
+int lower_inner_placeholder(void) {
+    return PLACEHOLDER_INNER;
 }
 
 int lower_index_placeholder(int index) {
@@ -134,26 +139,39 @@ static bool index_is_space(const Lower *lower, int rank, const LaneCoord *coords
     return false;
 }
 
-/* The row-major number within axes [first, first + rank) of the space, from the one within the whole space.
- */
-static LaneCoord index_from_linear(Lower *lower, int first, int rank) {
+/* The product of the space's extents along axes [begin, end). */
+static const Dim *index_extent(const Lower *lower, int begin, int end) {
+    const Dim *product = dim_const(lower->graph->dims, 1);
+    for (int i = begin; i < end; i++)
+        product = dim_mul(lower->graph->dims, product, lower->region->dims[i]);
+    return product;
+}
+
+/* The row-major number within axes [begin, end) of the space, from the one within axes [from, to) that the
+ * run has. */
+static LaneCoord index_part(Lower *lower, int begin, int end, int from, int to, const KVar *number) {
     Builder *b = lower->b;
-    DimTable *table = lower->graph->dims;
-    const Region *region = lower->region;
-    bool to_end = first + rank == region->rank;
-    const Dim *inner = dim_const(table, 1), *count = dim_const(table, 1);
-    for (int i = first + rank; i < region->rank; i++)
-        inner = dim_mul(table, inner, region->dims[i]);
-    for (int i = first; i < first + rank; i++)
-        count = dim_mul(table, count, region->dims[i]);
-    const KExpr *at = k_var(b, &lower->linear_var);
-    if (!dim_is(inner, 1))
-        at = k_div(b, at, k_dim(b, inner, lower->index));
-    if (first > 0)
-        at = k_mod(b, at, k_dim(b, count, lower->index));
+    const KExpr *at = k_var(b, number);
+    const Dim *behind = index_extent(lower, end, to);
+    if (!dim_is(behind, 1))
+        at = k_div(b, at, k_dim(b, behind, lower->index));
+    if (begin > from)
+        at = k_mod(b, at, k_dim(b, index_extent(lower, begin, end), lower->index));
     int width = lower->shape->width;
-    bool runs = to_end && width > 1;
+    bool runs = end == lower->region->rank && width > 1;
     return (LaneCoord){at, runs ? 1 : 0, runs ? lower_align_of(width) : 1};
+}
+
+/* The row-major number within axes [begin, end) of the space. */
+static LaneCoord index_number(Lower *lower, int begin, int end) {
+    int split = lower->shape->split, rank = lower->region->rank;
+    if (end <= split)
+        return index_part(lower, begin, end, 0, split, &lower->outer_var);
+    LaneCoord inner = index_part(lower, begin > split ? begin : split, end, split, rank, &lower->inner_var);
+    if (begin >= split)
+        return inner;
+    LaneCoord outer = index_part(lower, begin, split, 0, split, &lower->outer_var);
+    return lane_add(lower, lane_scale(lower, outer, index_extent(lower, split, end)), inner);
 }
 
 LaneCoord lane_linear(Lower *lower, int rank, const LaneCoord *coords, const Dim *const *dims) {
@@ -166,8 +184,8 @@ LaneCoord lane_linear(Lower *lower, int rank, const LaneCoord *coords, const Dim
     while (rank > 0 && dim_is(dims[rank - 1], 1))
         rank--;
     int first;
-    if (rank > 1 && lower->shape && lower->shape->linear && index_is_space(lower, rank, coords, dims, &first))
-        return index_from_linear(lower, first, rank);
+    if (rank > 1 && lower->shape && lower->shape->outer && index_is_space(lower, rank, coords, dims, &first))
+        return index_number(lower, first, first + rank);
     dims_packed_strides(lower->graph->dims, rank, dims, strides);
     return lane_offset(lower, rank, coords, strides);
 }
@@ -253,6 +271,21 @@ bool lower_expr_varies(const Lower *lower, const KExpr *expr) {
     return false;
 }
 
+bool lower_expr_is_outer(const Lower *lower, const KExpr *expr, int split) {
+    if (!expr)
+        return true;
+    if (expr->kind == KX_VAR && expr->var->id < 0) {
+        int id = expr->var->id;
+        if (id > PLACEHOLDER_LANE)
+            return PLACEHOLDER_SPACE - id < split;
+        return id == PLACEHOLDER_OUTER;
+    }
+    for (int i = 0; i < expr->n_args; i++)
+        if (!lower_expr_is_outer(lower, expr->args[i], split))
+            return false;
+    return true;
+}
+
 bool lane_varies(const Lower *lower, LaneCoord coord) {
     return coord.step != 0 || lower_expr_varies(lower, coord.at);
 }
@@ -288,8 +321,10 @@ static const KExpr *index_placeholder_value(Lower *lower, const KVar *var) {
         return lower->lane;
     if (var->id <= PLACEHOLDER_INDEX)
         return index_value(lower, PLACEHOLDER_INDEX - var->id);
-    if (var->id == PLACEHOLDER_LINEAR)
-        return k_convert(lower->b, lower->run->linear, lower->index);
+    if (var->id == PLACEHOLDER_OUTER)
+        return k_convert(lower->b, lower->run->outer, lower->index);
+    if (var->id == PLACEHOLDER_INNER)
+        return k_convert(lower->b, lower->run->inner, lower->index);
     return index_space(lower, PLACEHOLDER_SPACE - var->id);
 }
 

@@ -45,6 +45,7 @@ struct LowerEntry {
     const KExpr *expr;
     const KVar *array; /* loads: elements of all slots; a scalar for one uniform slot */
     int chunk;         /* elements of one vector access */
+    int slots;         /* of array */
     int index;         /* ENTRY_INDEX: which */
 };
 
@@ -70,7 +71,7 @@ struct Lower {
     const Graph *graph;
     KType index;       /* type of coordinates and offsets */
     const KExpr *zero; /* of that type */
-    KVar space[RANK_MAX], lane_var, linear_var;
+    KVar space[RANK_MAX], lane_var, outer_var, inner_var;
     const KExpr *space_expr[RANK_MAX]; /* of the present run, once named */
     VEC(LowerIndex *) indices;
     LowerEntry **entries; /* newest by value id */
@@ -83,8 +84,8 @@ struct Lower {
 
     /* the present plan */
     size_t batch_mark;
+    bool streams_only;
     const Run *shape;
-    int slots;
     VEC(LowerEntry *) loads;
     VEC(LowerEntry *) hoisted;
 
@@ -123,7 +124,10 @@ int lower_align_of(int64_t divisor);
  * is a value. */
 int lower_space_placeholder(int axis);
 int lower_lane_placeholder(void);
-int lower_linear_placeholder(void);
+int lower_outer_placeholder(void);
+int lower_inner_placeholder(void);
+/* Whether an expression over placeholders depends on axes before `split` alone. */
+bool lower_expr_is_outer(const Lower *lower, const KExpr *expr, int split);
 int lower_index_placeholder(int index);
 KType lower_choose_index(const Graph *graph, const Region *region);
 
@@ -150,8 +154,13 @@ size_t lower_open_scope(Lower *lower);
 void lower_close_scope(Lower *lower, size_t mark);
 bool lower_is_leaf(const Lower *lower, const Value *value);
 /* lower_plan.c: what the targets read, before anything is computed */
-void lower_plan(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots);
+void lower_plan(Lower *lower, const Run *shape, const LowerTarget *targets, int n);
+/* Registers for the planned loads of so many runs. */
+void lower_declare_loads(Lower *lower, int slots);
 void lower_emit_loads(Lower *lower);
+void lower_emit_hoisted(Lower *lower);
+/* Whether as many elements are read as the space has. */
+bool lower_is_stream(const Lower *lower, const Value *value);
 
 /* lower_eval.c: the expression of a value at coordinates, at the present lane */
 const KExpr *lower_eval(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard);

@@ -40,6 +40,22 @@ static Fit place_fit(const Region *region, const Value *value) {
     return FIT_BROADCAST;
 }
 
+bool lower_is_whole(const Region *region, const Value *value) {
+    return place_fit(region, value) == FIT_WHOLE;
+}
+
+bool lower_is_space_reduction(const Region *region, const Value *value) {
+    if (op_info(value->op)->class_ != OPCLASS_REDUCTION || !lower_is_whole(region, value->in[0]) ||
+        value->attrs[0].axes.n != region->n_reduced)
+        return false;
+    int begin, end;
+    place_reduced(region, &begin, &end);
+    for (int i = 0; i < region->n_reduced; i++)
+        if (value->attrs[0].axes.at[i] != begin + i)
+            return false;
+    return true;
+}
+
 const Value *lower_root(const Region *region, const Value *output) {
     bool deep = region->n_reduced > 0 || region->cores.n > 0;
     const Value *root = NULL, *at = output;

@@ -125,43 +125,38 @@ static void plan_value(Lower *lower, const Value *value, const LaneCoord *coords
     }
 }
 
-static void plan_declare(Lower *lower, LowerEntry *entry) {
+static void plan_declare(Lower *lower, LowerEntry *entry, int slots) {
     const Value *value = entry->key.value;
     const char *name = text_format(lower->arena, "%s_v", lower_name(lower, value));
-    int elements = entry->kind == ENTRY_UNIFORM ? 1 : lower->shape->width;
-    if (entry->kind != ENTRY_RANDOM)
-        elements *= lower->slots;
+    int elements = (entry->kind == ENTRY_UNIFORM ? 1 : lower->shape->width) * slots;
     KType type = ktype_of(value->dtype);
+    entry->slots = slots;
     entry->array = elements == 1 ? k_variable(lower->b, name, type, NULL)
                                  : k_array(lower->b, name, type, elements, NULL);
 }
 
-void lower_plan(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots) {
+void lower_declare_loads(Lower *lower, int slots) {
+    for (size_t i = 0; i < lower->loads.n; i++)
+        plan_declare(lower, lower->loads.at[i], slots);
+}
+
+void lower_plan(Lower *lower, const Run *shape, const LowerTarget *targets, int n) {
     lower->shape = shape;
-    lower->slots = slots;
     lower->loads.n = 0;
     lower->hoisted.n = 0;
     for (int i = 0; i < n; i++) {
         LaneCoord coords[RANK_MAX];
         const Value *root = lower_root(lower->region, targets[i].value);
         if (lower_place(lower, root, shape, coords) || lower_output_coords(lower, root, shape, coords))
-            plan_value(lower, root, coords, NULL, shape->width == 1);
+            plan_value(lower, root, coords, NULL, shape->width == 1 && !shape->inner);
     }
-    if (lower->is_dry)
-        return;
-    for (size_t i = 0; i < lower->loads.n; i++)
-        plan_declare(lower, lower->loads.at[i]);
-    for (size_t i = 0; i < lower->hoisted.n; i++)
-        if (lower->hoisted.at[i]->kind == ENTRY_RANDOM)
-            plan_declare(lower, lower->hoisted.at[i]);
 }
 
-/* What every element of the space reads once streams through the caches; what is read again stays. */
-static KCache plan_cache(const Lower *lower, const Value *value) {
+bool lower_is_stream(const Lower *lower, const Value *value) {
     const Dim *count = value_count(lower->graph, value), *space = dim_const(lower->graph->dims, 1);
     for (int i = 0; i < lower->region->rank; i++)
         space = dim_mul(lower->graph->dims, space, lower->region->dims[i]);
-    return count == space ? lower->cache : CACHE_DEFAULT;
+    return count == space;
 }
 
 static void plan_emit_load(Lower *lower, const LowerEntry *entry) {
@@ -171,8 +166,9 @@ static void plan_emit_load(Lower *lower, const LowerEntry *entry) {
     const KBuffer *buffer = k_global(b, value, false);
     bool is_uniform = entry->kind == ENTRY_UNIFORM;
     int width = is_uniform ? 1 : lower->shape->width;
-    const KExpr *first = k_mul(b, k_convert(b, lower->slot, K_I32), k_i32(b, width));
-    KCache cache = plan_cache(lower, value);
+    const KExpr *slot = entry->slots > 1 ? k_convert(b, lower->slot, K_I32) : k_i32(b, 0);
+    const KExpr *first = k_mul(b, slot, k_i32(b, width));
+    KCache cache = lower_is_stream(lower, value) ? lower->cache : CACHE_DEFAULT;
     b->span = value->span;
     if (entry->kind == ENTRY_LANES && width > 1) {
         lower->lane = k_for_begin(b, "j", k_i32(b, 0), k_i32(b, width), 1, UNROLL_FULL);
@@ -203,4 +199,22 @@ void lower_emit_loads(Lower *lower) {
     for (size_t i = 0; i < lower->loads.n; i++)
         plan_emit_load(lower, lower->loads.at[i]);
     lower->b->span = span;
+}
+
+/* Values that do not vary along the run, and random numbers, which come in fours. */
+void lower_emit_hoisted(Lower *lower) {
+    lower->lane = k_i32(lower->b, 0);
+    for (size_t i = 0; i < lower->hoisted.n; i++) {
+        LowerEntry *entry = lower->hoisted.at[i];
+        if (entry->kind == ENTRY_RANDOM) {
+            plan_declare(lower, entry, 1);
+            lower_random_fill(lower, entry);
+            continue;
+        }
+        const KExpr *expr = lower_eval(lower, entry->key.value, entry->key.coords, entry->key.guard);
+        LowerEntry *known = lower_find(lower, &entry->key, ENTRY_EXPR, ENTRY_EXPR);
+        expr = k_let_expr(lower->b, lower_name(lower, entry->key.value), expr);
+        if (known)
+            known->expr = expr;
+    }
 }

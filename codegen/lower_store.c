@@ -76,11 +76,20 @@ static bool width_fits(Lower *lower, int axis, int width, bool *useful) {
     const Region *region = lower->region;
     Run run = {.rank = region->rank, .axis = axis, .width = width};
     int n = (int)region->outputs.n;
-    LowerTarget *targets = ARENA_ARRAY(lower->arena, LowerTarget, (size_t)n + 1);
+    size_t room = region->outputs.n + region->values.n + 1;
+    LowerTarget *targets = ARENA_ARRAY(lower->arena, LowerTarget, room);
+    int n_targets = 0;
     for (int i = 0; i < n; i++)
-        targets[i].value = region->outputs.at[i];
+        targets[n_targets++].value = region->outputs.at[i];
+    for (size_t i = 0; i < region->values.n; i++)
+        if (lower_is_space_reduction(region, region->values.at[i])) {
+            lower_bind_expr(lower, region->values.at[i], lower->zero);
+            targets[n_targets++].value = region->values.at[i]->in[0];
+        }
+    for (size_t i = 0; i < region->cores.n; i++)
+        lower_bind_expr(lower, region->cores.at[i], lower->zero);
     size_t mark = lower_open_scope(lower);
-    lower_plan(lower, &run, targets, n, 1);
+    lower_plan(lower, &run, targets, n_targets);
     lower_close_scope(lower, mark);
     for (size_t i = 0; i < lower->loads.n; i++) {
         const LowerEntry *entry = lower->loads.at[i];

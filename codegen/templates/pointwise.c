@@ -74,9 +74,9 @@ static int pointwise_schedules(const Graph *graph, const Region *region, const T
 /* Run number `number`, counted in runs. */
 static void pointwise_run_at(Builder *b, const Region *region, const KExpr *number, const KExpr *runs,
                              bool exact, Run *run) {
-    run->linear = k_mul(b, number, k_int(b, number->type, run->width));
+    run->outer = k_mul(b, number, k_int(b, number->type, run->width));
     run->guard = exact ? NULL : k_lt(b, number, runs);
-    lower_delinearize(b, run->linear, region->rank, region->dims, run->coords);
+    lower_delinearize(b, run->outer, region->rank, region->dims, run->coords);
 }
 
 static void pointwise_build(Builder *b, const Region *region) {
@@ -105,7 +105,7 @@ static void pointwise_build(Builder *b, const Region *region) {
         k_add(b, k_mul(b, block, k_int(b, type, per_block)), k_convert(b, k_special(b, SPECIAL_TID), type));
     first = k_let_expr(b, "first", first);
 
-    Run run = {.rank = region->rank, .axis = region->rank - 1, .width = schedule->vector, .linear = first};
+    Run run = {.rank = region->rank, .axis = region->rank - 1, .width = schedule->vector, .outer = first};
     LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, (size_t)n + 1);
     for (int i = 0; i < n; i++)
         targets[i] = (LowerTarget){.value = region->outputs.at[i], .stored = true};
