@@ -1,4 +1,5 @@
-/* Passes: graph -> graph, then graph -> regions. passes.def lists them in order; passes_run() is the whole pipeline. */
+/* Passes: graph -> graph, then graph -> regions. passes.def lists them in order; passes_run() is the whole
+ * pipeline. */
 #ifndef SINTER_PASSES_PASS_H
 #define SINTER_PASSES_PASS_H
 
@@ -7,10 +8,10 @@
 
 typedef struct PassOptions {
     const FuseLimits *limits;
-    bool verify;       /* the verifier after each pass, and the changed flag compared with the graph's hash */
-    bool no_fusion;    /* every operation its own region: what `bench` compares with */
-    int pass_limit;    /* only the first n passes; negative: all */
-    const char *skip;  /* comma-separated pass names; NULL: none */
+    bool verify;      /* the verifier after each pass, and the changed flag compared with the graph's hash */
+    bool no_fusion;   /* every operation its own region: what `bench` compares with */
+    int pass_limit;   /* only the first n passes; negative: all */
+    const char *skip; /* comma-separated pass names; NULL: none */
     /* Called after each pass that ran, for --dump and --emit=after:NAME; NULL: not. */
     void (*dump)(void *context, int number, const char *pass, const Graph *graph, bool changed);
     void *dump_context;
@@ -32,11 +33,11 @@ typedef bool (*PassFunction)(Pass *pass, Graph *graph);
 #include "passes/passes.def"
 #undef PASS
 
-/* Simplifies `graph` in place and cuts it into regions. NULL, with diagnostics, where a rule or an @expect fails. The Partition lies
- * in the graph's arena. Schedules are not chosen here. */
+/* Simplifies `graph` in place and cuts it into regions. NULL, with diagnostics, where a rule or an @expect
+ * fails. The Partition lies in the graph's arena. Schedules are not chosen here. */
 Partition *passes_run(Graph *graph, const PassOptions *options, Diags *diags);
 
-void pass_decide(Pass *pass, const char *rule, bool fused, Value *at, Value *other, const char *change, const char *why, ...)
-    __attribute__((format(printf, 7, 8)));
+void pass_decide(Pass *pass, const char *rule, bool fused, Value *at, Value *other, const char *change,
+                 const char *why, ...) __attribute__((format(printf, 7, 8)));
 
 #endif

@@ -37,6 +37,25 @@ int rewrite_uses(const Rewrite *rewrite, const Value *value) {
     return value->id < rewrite->n_before ? rewrite->uses[value->id] : 1;
 }
 
+int rewrite_users(const Rewrite *rewrite, const Value *value) {
+    return value->id < rewrite->n_before ? rewrite->users[value->id] : USER_OTHER;
+}
+
+static const uint8_t *rewrite_user_flags(Arena *arena, const Graph *graph) {
+    uint8_t *users = ARENA_ARRAY(arena, uint8_t, graph->values.n + 1);
+    for (size_t i = 0; i < graph->values.n; i++) {
+        const Value *value = graph->values.at[i];
+        int flag = value->op == OP_matmul  ? USER_CONTRACTION
+                   : value->op == OP_slice ? USER_SLICE
+                                           : USER_OTHER;
+        for (int k = 0; k < value->n_in; k++)
+            users[value->in[k]->id] |= (uint8_t)flag;
+    }
+    for (size_t i = 0; i < graph->outputs.n; i++)
+        users[graph->outputs.at[i].value->id] |= USER_OTHER;
+    return users;
+}
+
 /* Values are looked at in the order in which they were appended, so that each operand's answer is there
  * before it is asked for. */
 bool rewrite_is_heavy(Rewrite *rewrite, const Value *value) {
@@ -63,6 +82,7 @@ bool rewrite_graph(Pass *pass, Graph *graph, RewriteRule rule) {
     Rewrite rewrite = {.pass = pass,
                        .graph = graph,
                        .uses = graph_use_counts(pass->arena, graph),
+                       .users = rewrite_user_flags(pass->arena, graph),
                        .n_before = graph->values.n};
     bool changed = false;
     for (size_t i = 0; i < rewrite.n_before; i++)

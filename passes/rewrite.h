@@ -11,10 +11,13 @@ typedef struct Rewrite {
     Pass *pass;
     Graph *graph;
     const int *uses;
+    const uint8_t *users; /* by id below n_before: USER_ bits of what reads the Value */
     size_t n_before;
     VEC(bool)
     heavy; /* by place in graph->values: a reduction or a matmul is among what the Value is computed from */
 } Rewrite;
+
+enum { USER_CONTRACTION = 1, USER_SLICE = 2, USER_OTHER = 4 };
 
 /* What stands for `value` from now on: `value` itself, or a Value of equal dtype and dims that was there or
  * was appended. */
@@ -27,6 +30,8 @@ bool rewrite_graph(Pass *pass, Graph *graph, RewriteRule rule);
 
 /* Uses of a Value of the walk; Values made during the walk count as used once. */
 int rewrite_uses(const Rewrite *rewrite, const Value *value);
+/* USER_ bits of what reads `value`; Values made during the walk count as read by USER_OTHER. */
+int rewrite_users(const Rewrite *rewrite, const Value *value);
 /* Whether a reduction or a matmul is among what `value` is computed from. */
 bool rewrite_is_heavy(Rewrite *rewrite, const Value *value);
 

@@ -1,0 +1,135 @@
+/* Movement operations that meet are joined or cancelled; the others move to where they are free.
+ *
+ *     reshape(reshape(x))        ->  reshape(x)            transpose(transpose(x))  ->  transpose(x), or x
+ *     broadcast(broadcast(x))    ->  broadcast(x)          y + broadcast(b)         ->  y + b
+ *     gather(cast(table), i)     ->  cast(gather(table, i))
+ *
+ * movement_space.c moves reshapes and transposes past what is element by element, movement_reduce.c brings
+ * reductions into the forms that kernels have, movement_slice.c keeps slices from making anyone compute what
+ * is not used. */
+#include "passes/movement.h"
+#include "ir/infer.h"
+
+static bool movement_is_identity(const Value *value) {
+    for (int i = 0; i < value->rank; i++)
+        if (value->attrs[0].ints[i] != i)
+            return false;
+    return true;
+}
+
+/* Whether the axes that are not of one element keep their order. */
+static bool movement_keeps_order(const Value *value) {
+    int last = -1;
+    for (int i = 0; i < value->rank; i++) {
+        if (dim_is(value->dims[i], 1))
+            continue;
+        if (value->attrs[0].ints[i] < last)
+            return false;
+        last = value->attrs[0].ints[i];
+    }
+    return true;
+}
+
+static Value *movement_transpose(Rewrite *rewrite, Value *value) {
+    Value *operand = value->in[0];
+    if (movement_is_identity(value))
+        return operand;
+    if (movement_keeps_order(value))
+        return build_reshape(rewrite, operand, value->rank, value->dims, value);
+    if (operand->op == OP_transpose) {
+        int perm[RANK_MAX];
+        for (int i = 0; i < value->rank; i++)
+            perm[i] = operand->attrs[0].ints[value->attrs[0].ints[i]];
+        return build_transpose(rewrite, operand->in[0], perm, value);
+    }
+    return movement_hoist(rewrite, value);
+}
+
+static Value *movement_reshape(Rewrite *rewrite, Value *value) {
+    Value *operand = value->in[0];
+    if (value_same_dims(value, operand))
+        return operand;
+    if (operand->op == OP_reshape)
+        return build_reshape(rewrite, operand->in[0], value->rank, value->dims, value);
+    return movement_hoist(rewrite, value);
+}
+
+static Value *movement_broadcast(Rewrite *rewrite, Value *value) {
+    Value *operand = value->in[0];
+    if (value_same_dims(value, operand))
+        return operand;
+    if (operand->op == OP_broadcast)
+        return build_broadcast(rewrite, operand->in[0], value->rank, value->dims, value);
+    return value;
+}
+
+static bool movement_is_zero(int n, const Dim *const *dims) {
+    for (int i = 0; i < n; i++)
+        if (!dim_is(dims[i], 0))
+            return false;
+    return true;
+}
+
+static Value *movement_gather(Rewrite *rewrite, Value *value) {
+    Value *table = value->in[0];
+    /* An index out of range reads 0, which a cast keeps. */
+    if (table->op != OP_cast || rewrite_uses(rewrite, table) > 1)
+        return value;
+    Value *in[2] = {table->in[0], value->in[1]};
+    return build_cast(rewrite, build_like(rewrite, value, in), value->dtype, value);
+}
+
+/* Operands broadcast by themselves: a broadcast that does not make the result larger is not needed. */
+static Value *movement_drop_broadcasts(Rewrite *rewrite, Value *value) {
+    Value *in[OP_MAX_ARITY];
+    bool dropped = false;
+    for (int i = 0; i < value->n_in; i++)
+        in[i] = value->in[i];
+    for (int i = 0; i < value->n_in; i++) {
+        if (in[i]->op != OP_broadcast)
+            continue;
+        const Dim *dims[RANK_MAX];
+        int rank = in[i]->in[0]->rank;
+        for (int k = 0; k < rank; k++)
+            dims[k] = in[i]->in[0]->dims[k];
+        for (int k = 0; k < value->n_in && rank >= 0; k++)
+            if (k != i)
+                rank = infer_broadcast_dims(rewrite->graph->dims, rank, dims, in[k]->rank,
+                                            (const Dim *const *)in[k]->dims, dims);
+        bool same = rank == value->rank;
+        for (int k = 0; same && k < rank; k++)
+            same = dims[k] == value->dims[k];
+        if (!same)
+            continue;
+        in[i] = in[i]->in[0];
+        dropped = true;
+    }
+    return dropped ? build_like(rewrite, value, in) : value;
+}
+
+static Value *movement_rule(Rewrite *rewrite, Value *value) {
+    if (value_is_pointwise(value)) {
+        Value *fresh = movement_drop_broadcasts(rewrite, value);
+        return fresh == value ? movement_sink(rewrite, value) : fresh;
+    }
+    if (value_class(value) == OPCLASS_REDUCTION)
+        return movement_reduce(rewrite, value);
+    switch (value->op) {
+    case OP_reshape: return movement_reshape(rewrite, value);
+    case OP_transpose: return movement_transpose(rewrite, value);
+    case OP_broadcast: return movement_broadcast(rewrite, value);
+    case OP_slice: return movement_slice(rewrite, value);
+    case OP_gather: return movement_gather(rewrite, value);
+    case OP_concat: return value->n_in == 1 ? value->in[0] : value;
+    case OP_pad:
+        return movement_is_zero(value->rank, value->attrs[0].dims) &&
+                       movement_is_zero(value->rank, value->attrs[1].dims)
+                   ? value->in[0]
+                   : value;
+    default: return value;
+    }
+}
+
+bool pass_movement(Pass *pass, Graph *graph) {
+    return rewrite_graph(pass, graph, movement_rule);
+}

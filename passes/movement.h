@@ -1,0 +1,38 @@
+/* What the files movement*.c share: a reshape or transpose as a change of space, applied to whatever
+ * broadcasts to that space. */
+#ifndef SINTER_PASSES_MOVEMENT_H
+#define SINTER_PASSES_MOVEMENT_H
+
+#include "passes/rewrite.h"
+
+/* A change of space: elements of dims `from` are elements of dims `to` in another order or under other
+ * coordinates. */
+typedef struct Respace {
+    bool is_transpose;
+    int rank_from, rank_to;
+    const Dim *from[RANK_MAX], *to[RANK_MAX];
+    int perm[RANK_MAX]; /* transpose: result axis i is axis perm[i] */
+    /* reshape: runs of axes with equal products; group g takes from[begin_from[g]..begin_from[g+1]) to
+     * to[begin_to[g]..) */
+    int n_groups;
+    int begin_from[2 * RANK_MAX + 1], begin_to[2 * RANK_MAX + 1];
+} Respace;
+
+/* What a reshape or transpose Value does; false where the reshape does not factor into runs of axes. */
+bool respace_of(const Graph *graph, const Value *movement, Respace *out);
+bool respace_inverse(const Respace *respace, Respace *out);
+bool respace_same(const Respace *a, const Respace *b);
+/* Whether a Value that broadcasts to `from` can be expressed as one that broadcasts to `to`. */
+bool respace_can(const Respace *respace, const Value *value);
+/* That Value, with the movement pushed up through what is element by element towards inputs. */
+Value *respace_apply(Rewrite *rewrite, const Respace *respace, Value *value, const Value *like);
+
+/* Rules of the pass, by the operation that they look at. Each answers `value` where it has nothing to say. */
+Value *movement_hoist(Rewrite *rewrite,
+                      Value *value); /* reshape, transpose above what is element by element */
+Value *movement_sink(Rewrite *rewrite,
+                     Value *value); /* what is element by element above reshape, transpose */
+Value *movement_reduce(Rewrite *rewrite, Value *value); /* reductions */
+Value *movement_slice(Rewrite *rewrite, Value *value);
+
+#endif

@@ -1,0 +1,124 @@
+/* Reductions are brought into the two forms that kernels have: over the innermost axes (rows), or over
+ * leading axes (columns).
+ *
+ *     m = sum(x, over=[1, 2], keep=0)    ->   m = reshape(sum(x, over=[1, 2]))      axes are kept, and
+ * dropped behind m = sum(transpose(x), over=0)      ->   m = transpose(sum(x, over=1))         the operand's
+ * own order m = sum(x, over=[1, 3])            ->   m = transpose(sum(transpose(x), over=[2, 3]))
+ *
+ * In the third, mixed axes come to the end where the innermost is reduced, else to the front; the order among
+ * reduced axes stays, so that argmax still numbers its elements as before. The transposes then move to inputs
+ * and outputs (movement_space.c). */
+#include "passes/fuse.h"
+#include "passes/movement.h"
+
+static bool reduce_has_axis(const Value *value, int axis) {
+    for (int i = 0; i < value->attrs[0].axes.n; i++)
+        if (value->attrs[0].axes.at[i] == axis)
+            return true;
+    return false;
+}
+
+static Value *reduce_drop_axes(Rewrite *rewrite, Value *value) {
+    const Attr *attrs = value->attrs;
+    Value *kept =
+        build_reduce(rewrite, value->op, value->in[0], attrs[0].axes.n, attrs[0].axes.at, true, value);
+    return kept ? build_reshape(rewrite, kept, value->rank, value->dims, value) : value;
+}
+
+/* How `axes` would lie in `operand`; asked before the reduction exists. */
+static ReductionLayout reduce_layout_of(Value *operand, const Value *value, int n, const int *axes) {
+    Value *in[1] = {operand};
+    Value asked = *value;
+    int n_reduced;
+    asked.in = in;
+    asked.n_in = 1;
+    asked.attrs[0].axes.n = n;
+    for (int i = 0; i < n; i++)
+        asked.attrs[0].axes.at[i] = axes[i];
+    return reduction_layout(&asked, &n_reduced);
+}
+
+static bool reduce_is_arg(const Value *value) {
+    return value->op == OP_argmax || value->op == OP_argmin;
+}
+
+static Value *reduce_transposed(Rewrite *rewrite, Value *value) {
+    Value *operand = value->in[0], *source = operand->in[0];
+    const int *perm = operand->attrs[0].ints;
+    int axes[RANK_MAX], n = 0, last = -1;
+    for (int i = 0; i < value->attrs[0].axes.n; i++) {
+        int axis = perm[value->attrs[0].axes.at[i]];
+        if (axis < last && reduce_is_arg(value))
+            return value; /* the elements would be numbered in another order */
+        last = axis > last ? axis : last;
+    }
+    for (int axis = 0; axis < source->rank; axis++)
+        for (int i = 0; i < value->attrs[0].axes.n; i++)
+            if (perm[value->attrs[0].axes.at[i]] == axis)
+                axes[n++] = axis;
+    if (reduce_layout_of(source, value, n, axes) == REDUCTION_MIXED)
+        return value;
+    Value *reduced = build_reduce(rewrite, value->op, source, n, axes, true, value);
+    return reduced ? build_transpose(rewrite, reduced, perm, value) : value;
+}
+
+/* Over whole runs of a reshape's axes, below a kernel's result: reduced in that kernel's space. */
+static Value *reduce_reshaped(Rewrite *rewrite, Value *value) {
+    Value *operand = value->in[0], *source = operand->in[0];
+    Respace respace;
+    int axes[RANK_MAX], n = 0;
+    if (!rewrite_is_heavy(rewrite, source) || !respace_of(rewrite->graph, operand, &respace))
+        return value;
+    for (int g = 0; g < respace.n_groups; g++) {
+        int reduced = 0, counted = 0;
+        for (int i = respace.begin_to[g]; i < respace.begin_to[g + 1]; i++) {
+            bool unit = dim_is(operand->dims[i], 1);
+            reduced += reduce_has_axis(value, i) && !unit;
+            counted += !unit;
+        }
+        if (reduced && reduced != counted)
+            return value;
+        for (int i = respace.begin_from[g]; reduced && i < respace.begin_from[g + 1]; i++)
+            axes[n++] = i;
+    }
+    if (!n || reduce_layout_of(source, value, n, axes) == REDUCTION_MIXED)
+        return value;
+    Value *reduced = build_reduce(rewrite, value->op, source, n, axes, true, value);
+    return reduced ? build_reshape(rewrite, reduced, value->rank, value->dims, value) : value;
+}
+
+static Value *reduce_mixed(Rewrite *rewrite, Value *value) {
+    Value *operand = value->in[0];
+    int n_reduced, n = 0, axes[RANK_MAX], perm[RANK_MAX], inverse[RANK_MAX], at = 0;
+    if (!value->attrs[0].axes.n || reduction_layout(value, &n_reduced) != REDUCTION_MIXED ||
+        reduction_is_inline(value))
+        return value;
+    int innermost = operand->rank - 1;
+    while (innermost > 0 && dim_is(operand->dims[innermost], 1))
+        innermost--;
+    bool rows = reduce_has_axis(value, innermost);
+    for (int side = 0; side < 2; side++)
+        for (int i = 0; i < operand->rank; i++)
+            if (reduce_has_axis(value, i) == (rows ? side == 1 : side == 0)) {
+                if (reduce_has_axis(value, i))
+                    axes[n++] = at;
+                perm[at++] = i;
+            }
+    for (int i = 0; i < operand->rank; i++)
+        inverse[perm[i]] = i;
+    Value *moved = build_transpose(rewrite, operand, perm, value);
+    Value *reduced = build_reduce(rewrite, value->op, moved, n, axes, true, value);
+    return reduced ? build_transpose(rewrite, reduced, inverse, value) : value;
+}
+
+Value *movement_reduce(Rewrite *rewrite, Value *value) {
+    Value *operand = value->in[0];
+    if (!value->attrs[1].i)
+        return reduce_drop_axes(rewrite, value);
+    Value *fresh = value;
+    if (operand->op == OP_transpose)
+        fresh = reduce_transposed(rewrite, value);
+    else if (operand->op == OP_reshape)
+        fresh = reduce_reshaped(rewrite, value);
+    return fresh == value ? reduce_mixed(rewrite, value) : fresh;
+}

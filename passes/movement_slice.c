@@ -1,0 +1,130 @@
+/* Slices: of slices joined, of everything dropped, and moved above what they would otherwise make compute
+ * more than is used.
+ *
+ *     h = x @ w                       a = x @ w[:, 0:N/2]
+ *     a = h[:, 0:N/2]           ->    b = x @ w[:, N/2:N]
+ *     b = h[:, N/2:N]                 y = silu(a) * b           (one kernel with two cores)
+ *     y = silu(a) * b */
+#include "passes/movement.h"
+
+static bool slice_is_plain(const Value *value, int axis) {
+    return value->attrs[2].ints[axis] == 1;
+}
+
+static bool slice_is_whole_axis(const Value *value, int axis) {
+    return slice_is_plain(value, axis) && dim_is(value->attrs[0].dims[axis], 0) &&
+           value->attrs[1].dims[axis] == value->in[0]->dims[axis];
+}
+
+static bool slice_is_whole(const Value *value) {
+    for (int i = 0; i < value->rank; i++)
+        if (!slice_is_whole_axis(value, i))
+            return false;
+    return true;
+}
+
+/* slice(slice(x)), both by steps of one. */
+static Value *slice_of_slice(Rewrite *rewrite, Value *value) {
+    Value *inner = value->in[0];
+    DimTable *table = rewrite->graph->dims;
+    const Dim *start[RANK_MAX], *limit[RANK_MAX];
+    int step[RANK_MAX];
+    for (int i = 0; i < value->rank; i++) {
+        if (!slice_is_plain(value, i) || !slice_is_plain(inner, i))
+            return value;
+        start[i] = dim_add(table, inner->attrs[0].dims[i], value->attrs[0].dims[i]);
+        limit[i] = dim_add(table, inner->attrs[0].dims[i], value->attrs[1].dims[i]);
+        step[i] = 1;
+        if (!start[i] || !limit[i])
+            return value;
+    }
+    Value *fresh = build_slice(rewrite, inner->in[0], start, limit, step, value);
+    return fresh && value_same_dims(fresh, value) ? fresh : value;
+}
+
+/* The part of `operand`, which broadcasts to the sliced Value, that the slice needs. */
+static Value *slice_operand(Rewrite *rewrite, const Value *value, Value *operand) {
+    DimTable *table = rewrite->graph->dims;
+    const Dim *start[RANK_MAX], *limit[RANK_MAX];
+    int step[RANK_MAX], missing = value->rank - operand->rank;
+    bool whole = true;
+    for (int i = 0; i < operand->rank; i++) {
+        bool one = dim_is(operand->dims[i], 1) && !dim_is(value->in[0]->dims[i + missing], 1);
+        start[i] = one ? dim_const(table, 0) : value->attrs[0].dims[i + missing];
+        limit[i] = one ? dim_const(table, 1) : value->attrs[1].dims[i + missing];
+        step[i] = one ? 1 : value->attrs[2].ints[i + missing];
+        whole &= one;
+    }
+    return whole ? operand : build_slice(rewrite, operand, start, limit, step, value);
+}
+
+static Value *slice_of_pointwise(Rewrite *rewrite, Value *value) {
+    Value *operand = value->in[0], *in[OP_MAX_ARITY];
+    for (int i = 0; i < operand->n_in; i++)
+        in[i] = slice_operand(rewrite, value, operand->in[i]);
+    Value *fresh = build_like(rewrite, operand, in);
+    return fresh && value_same_dims(fresh, value) ? fresh : value;
+}
+
+/* Rows or columns of a product, where the slices together are no more than the whole. */
+static Value *slice_of_matmul(Rewrite *rewrite, Value *value) {
+    Value *matmul = value->in[0];
+    DimTable *table = rewrite->graph->dims;
+    int rank = value->rank, m = rank - 2, n = rank - 1, uses = rewrite_uses(rewrite, matmul);
+    for (int i = 0; i < m; i++)
+        if (!slice_is_whole_axis(value, i))
+            return value;
+    bool rows = slice_is_whole_axis(value, n), columns = slice_is_whole_axis(value, m);
+    if (!rows && !columns)
+        return value;
+    int axis = rows ? m : n;
+    const Dim *together = dim_mul(table, dim_const(table, uses), value->dims[axis]);
+    if (!slice_is_plain(value, axis) || (uses > 1 && together != matmul->dims[axis]))
+        return value;
+    Value *in[2] = {matmul->in[0], matmul->in[1]};
+    Value *sliced = in[!rows];
+    const Dim *start[RANK_MAX], *limit[RANK_MAX];
+    int step[RANK_MAX], at = sliced->rank - (rows ? 2 : 1);
+    for (int i = 0; i < sliced->rank; i++) {
+        start[i] = i == at ? value->attrs[0].dims[axis] : dim_const(table, 0);
+        limit[i] = i == at ? value->attrs[1].dims[axis] : sliced->dims[i];
+        step[i] = 1;
+    }
+    in[!rows] = build_slice(rewrite, sliced, start, limit, step, value);
+    Value *fresh = build_like(rewrite, matmul, in);
+    return fresh && value_same_dims(fresh, value) ? fresh : value;
+}
+
+/* One whole operand of a concat. */
+static Value *slice_of_concat(Rewrite *rewrite, Value *value) {
+    Value *concat = value->in[0];
+    DimTable *table = rewrite->graph->dims;
+    int axis = (int)concat->attrs[0].i;
+    const Dim *offset = dim_const(table, 0);
+    for (int i = 0; i < value->rank; i++)
+        if (i != axis && !slice_is_whole_axis(value, i))
+            return value;
+    for (int i = 0; i < concat->n_in && offset; i++) {
+        const Dim *end = dim_add(table, offset, concat->in[i]->dims[axis]);
+        if (slice_is_plain(value, axis) && value->attrs[0].dims[axis] == offset &&
+            value->attrs[1].dims[axis] == end)
+            return concat->in[i]->dtype == value->dtype ? concat->in[i] : value;
+        offset = end;
+    }
+    return value;
+}
+
+Value *movement_slice(Rewrite *rewrite, Value *value) {
+    Value *operand = value->in[0];
+    if (slice_is_whole(value))
+        return operand;
+    if (operand->op == OP_slice)
+        return slice_of_slice(rewrite, value);
+    if (operand->op == OP_concat)
+        return slice_of_concat(rewrite, value);
+    if (rewrite_users(rewrite, operand) != USER_SLICE)
+        return value;
+    if (operand->op == OP_matmul)
+        return slice_of_matmul(rewrite, value);
+    return value_is_pointwise(operand) ? slice_of_pointwise(rewrite, value) : value;
+}

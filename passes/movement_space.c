@@ -1,0 +1,274 @@
+/* Reshapes and transposes as changes of space, moved to where they are free: up to the inputs, where they are
+ * strides, and down to the outputs, where they are an order of storing. Between, they would cut a kernel in
+ * two.
+ *
+ *     r = reshape(exp(x))      ->   r = exp(reshape(x))          (hoisted: nothing heavy above)
+ *     y = reshape(sum(x)) * g  ->   y = reshape(sum(x) * reshape(g))   (sunk: a kernel's result below)
+ *
+ * What is computed from a reduction or a matmul lies in that kernel's space, so movements sink from it; what
+ * is not, takes any space, so movements rise. A Value has one of the two properties for good, so the two
+ * rules never chase each other. */
+#include "passes/movement.h"
+
+enum { RESPACE_CONE_MAX = 64, RESPACE_SHARED_MAX = 16 };
+
+/* The shortest run of axes of both sides, from i and j on, with equal products. */
+static bool respace_match(DimTable *table, const Value *from, const Value *to, int i, int j, int *n_from,
+                          int *n_to) {
+    const Dim *product_from = dim_const(table, 1);
+    for (int a = i; a < from->rank; a++) {
+        product_from = dim_mul(table, product_from, from->dims[a]);
+        const Dim *product_to = dim_const(table, 1);
+        for (int b = j; b < to->rank; b++) {
+            product_to = dim_mul(table, product_to, to->dims[b]);
+            if (!product_from || !product_to || dim_is(product_from, 0))
+                return false;
+            if (product_from != product_to)
+                continue;
+            *n_from = a - i + 1;
+            *n_to = b - j + 1;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool respace_groups(const Graph *graph, const Value *from, const Value *to, Respace *out) {
+    int i = 0, j = 0, g = 0;
+    while (i < from->rank || j < to->rank) {
+        int n_from = 0, n_to = 0;
+        out->begin_from[g] = i;
+        out->begin_to[g] = j;
+        if (i < from->rank && dim_is(from->dims[i], 1) && !(j < to->rank && dim_is(to->dims[j], 1)))
+            n_from = 1;
+        else if (j < to->rank && dim_is(to->dims[j], 1) && !(i < from->rank && dim_is(from->dims[i], 1)))
+            n_to = 1;
+        else if (!respace_match(graph->dims, from, to, i, j, &n_from, &n_to))
+            return false;
+        i += n_from;
+        j += n_to;
+        g++;
+    }
+    out->begin_from[g] = i;
+    out->begin_to[g] = j;
+    out->n_groups = g;
+    return true;
+}
+
+bool respace_of(const Graph *graph, const Value *movement, Respace *out) {
+    const Value *operand = movement->in[0];
+    *out = (Respace){
+        .is_transpose = movement->op == OP_transpose, .rank_from = operand->rank, .rank_to = movement->rank};
+    for (int i = 0; i < operand->rank; i++)
+        out->from[i] = operand->dims[i];
+    for (int i = 0; i < movement->rank; i++)
+        out->to[i] = movement->dims[i];
+    if (!out->is_transpose)
+        return respace_groups(graph, operand, movement, out);
+    for (int i = 0; i < movement->rank; i++)
+        out->perm[i] = movement->attrs[0].ints[i];
+    return true;
+}
+
+bool respace_inverse(const Respace *respace, Respace *out) {
+    *out = *respace;
+    out->rank_from = respace->rank_to;
+    out->rank_to = respace->rank_from;
+    memcpy(out->from, respace->to, sizeof out->from);
+    memcpy(out->to, respace->from, sizeof out->to);
+    memcpy(out->begin_from, respace->begin_to, sizeof out->begin_from);
+    memcpy(out->begin_to, respace->begin_from, sizeof out->begin_to);
+    for (int i = 0; respace->is_transpose && i < respace->rank_from; i++)
+        out->perm[respace->perm[i]] = i;
+    return true;
+}
+
+bool respace_same(const Respace *a, const Respace *b) {
+    if (a->is_transpose != b->is_transpose || a->rank_from != b->rank_from || a->rank_to != b->rank_to)
+        return false;
+    for (int i = 0; i < a->rank_from; i++)
+        if (a->from[i] != b->from[i])
+            return false;
+    for (int i = 0; i < a->rank_to; i++)
+        if (a->to[i] != b->to[i] || (a->is_transpose && a->perm[i] != b->perm[i]))
+            return false;
+    return true;
+}
+
+/* The dim of `value` at axis i of the space that it broadcasts to; NULL where it has none. */
+static const Dim *respace_dim(const Respace *respace, const Value *value, int i) {
+    int at = i - (respace->rank_from - value->rank);
+    return at < 0 ? NULL : value->dims[at];
+}
+
+/* Whether `value` spans group g: -1 where it spans some of its axes only. */
+static int respace_spans(const Respace *respace, const Value *value, int g) {
+    bool all_full = true, all_one = true;
+    for (int i = respace->begin_from[g]; i < respace->begin_from[g + 1]; i++) {
+        const Dim *dim = respace_dim(respace, value, i);
+        all_one &= !dim || dim_is(dim, 1);
+        all_full &= dim == respace->from[i] || (dim_is(respace->from[i], 1) && !dim);
+    }
+    return all_full ? 1 : all_one ? 0 : -1;
+}
+
+bool respace_can(const Respace *respace, const Value *value) {
+    if (value->rank > respace->rank_from)
+        return false;
+    for (int g = 0; !respace->is_transpose && g < respace->n_groups; g++)
+        if (respace_spans(respace, value, g) < 0)
+            return false;
+    return true;
+}
+
+static bool respace_is_unit(const Value *value) {
+    for (int i = 0; i < value->rank; i++)
+        if (!dim_is(value->dims[i], 1))
+            return false;
+    return true;
+}
+
+/* The movement on `value` itself. */
+static Value *respace_move(Rewrite *rewrite, const Respace *respace, Value *value, const Value *like) {
+    const Dim *one = dim_const(rewrite->graph->dims, 1), *dims[RANK_MAX];
+    if (value->rank == 0 || (respace_is_unit(value) && value->rank <= respace->rank_to))
+        return value;
+    if (!respace->is_transpose) {
+        for (int g = 0; g < respace->n_groups; g++)
+            for (int i = respace->begin_to[g]; i < respace->begin_to[g + 1]; i++)
+                dims[i] = respace_spans(respace, value, g) == 1 ? respace->to[i] : one;
+        return build_reshape(rewrite, value, respace->rank_to, dims, like);
+    }
+    if (value->rank < respace->rank_from) {
+        for (int i = 0; i < respace->rank_from; i++) {
+            const Dim *dim = respace_dim(respace, value, i);
+            dims[i] = dim ? dim : one;
+        }
+        value = build_reshape(rewrite, value, respace->rank_from, dims, like);
+    }
+    return build_transpose(rewrite, value, respace->perm, like);
+}
+
+/* One push upward: what was moved already, so that a shared Value is moved once, and how much may still be.
+ */
+typedef struct RespacePush {
+    Rewrite *rewrite;
+    const Respace *respace;
+    const Value *like;
+    struct {
+        Value *old, *moved;
+    } done[RESPACE_CONE_MAX];
+    int n;
+} RespacePush;
+
+static Value *respace_push(RespacePush *push, Value *value) {
+    Rewrite *rewrite = push->rewrite;
+    for (int i = 0; i < push->n; i++)
+        if (push->done[i].old == value)
+            return push->done[i].moved;
+    bool through = value_is_pointwise(value) && value->rank && !rewrite_is_heavy(rewrite, value) &&
+                   push->n < RESPACE_CONE_MAX / 2;
+    for (int i = 0; through && i < value->n_in; i++)
+        through = respace_can(push->respace, value->in[i]);
+    Value *moved = NULL;
+    if (through) {
+        Value *in[OP_MAX_ARITY];
+        for (int i = 0; i < value->n_in; i++)
+            in[i] = respace_push(push, value->in[i]);
+        moved = build_like(rewrite, value, in);
+    } else {
+        moved = respace_move(rewrite, push->respace, value, push->like);
+    }
+    if (push->n < RESPACE_CONE_MAX) {
+        push->done[push->n].old = value;
+        push->done[push->n++].moved = moved;
+    }
+    return moved;
+}
+
+Value *respace_apply(Rewrite *rewrite, const Respace *respace, Value *value, const Value *like) {
+    RespacePush push = {.rewrite = rewrite, .respace = respace, .like = like};
+    return respace_push(&push, value);
+}
+
+/* How many Values element by element lie above `value`, counted up to a limit. */
+static int respace_cone(const Value *value, int limit) {
+    if (!value_is_pointwise(value) || limit <= 0)
+        return 0;
+    int n = 1;
+    for (int i = 0; i < value->n_in && n < limit; i++)
+        n += respace_cone(value->in[i], limit - n);
+    return n;
+}
+
+Value *movement_hoist(Rewrite *rewrite, Value *value) {
+    Value *operand = value->in[0];
+    if (!value_is_pointwise(operand) || rewrite_is_heavy(rewrite, operand))
+        return value;
+    /* A product reads a transposed view for nothing, but would have a transposed computation stored against
+     * the grain. */
+    bool only_contractions = rewrite_users(rewrite, value) == USER_CONTRACTION;
+    if (value->op == OP_transpose && only_contractions)
+        return value;
+    if (rewrite_uses(rewrite, operand) > 1 &&
+        (only_contractions || respace_cone(operand, RESPACE_SHARED_MAX) >= RESPACE_SHARED_MAX))
+        return value;
+    Respace respace;
+    if (!respace_of(rewrite->graph, value, &respace))
+        return value;
+    for (int i = 0; i < operand->n_in; i++)
+        if (!respace_can(&respace, operand->in[i]))
+            return value;
+    Value *moved = respace_apply(rewrite, &respace, operand, value);
+    return moved && value_same_dims(moved, value) ? moved : value;
+}
+
+/* Whether operand `at` of `value` can give its movement away, all others following. */
+static bool movement_can_sink(Rewrite *rewrite, const Value *value, int at, Respace *inverse) {
+    Value *movement = value->in[at];
+    Respace respace;
+    if ((movement->op != OP_reshape && movement->op != OP_transpose) || !value_same_dims(movement, value) ||
+        !rewrite_is_heavy(rewrite, movement->in[0]) || !respace_of(rewrite->graph, movement, &respace))
+        return false;
+    respace_inverse(&respace, inverse);
+    for (int i = 0; i < value->n_in; i++) {
+        Value *in = value->in[i];
+        Respace other;
+        if (!respace_can(inverse, in))
+            return false;
+        if (i == at || !rewrite_is_heavy(rewrite, in) || !value_same_dims(in, value))
+            continue;
+        /* Another kernel's result of full size keeps its own space, unless it comes by the same movement. */
+        bool same = in->op == movement->op && respace_of(rewrite->graph, in, &other) &&
+                    respace_same(&other, &respace);
+        if (!same)
+            return false;
+    }
+    return true;
+}
+
+Value *movement_sink(Rewrite *rewrite, Value *value) {
+    if (!value->rank)
+        return value;
+    for (int at = 0; at < value->n_in; at++) {
+        Respace inverse;
+        if (!movement_can_sink(rewrite, value, at, &inverse))
+            continue;
+        Value *movement = value->in[at], *in[OP_MAX_ARITY];
+        Respace respace;
+        respace_of(rewrite->graph, movement, &respace);
+        for (int i = 0; i < value->n_in; i++) {
+            Respace other;
+            bool same = value->in[i]->op == movement->op && value_same_dims(value->in[i], value) &&
+                        respace_of(rewrite->graph, value->in[i], &other) && respace_same(&other, &respace);
+            in[i] = same ? value->in[i]->in[0] : respace_apply(rewrite, &inverse, value->in[i], value);
+        }
+        Value *computed = build_like(rewrite, value, in);
+        if (!computed || computed->rank != respace.rank_from)
+            return value;
+        if (!respace.is_transpose)
+            return build_reshape(rewrite, computed, value->rank, value->dims, value);
+        return build_transpose(rewrite, computed, respace.perm, value);
+    }
+    return value;
+}

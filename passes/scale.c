@@ -1,0 +1,136 @@
+/* Factors that do not vary along K leave the operands of a matmul for its epilogue, where they are free.
+ *
+ *     p = (cast(x, f32) * sx) @ (cast(w, f32) * sw)     ->    p = (x @ w) * sx * sw
+ *
+ * with sx one number, or one a row, and sw one number, or one a column. A product of what was quantized then
+ * runs on the tensor cores of its narrow type (simplify.c drops the casts). It is done where nothing is left
+ * to compute in the operand: otherwise the operand is computed anyway, and its factor is free there. */
+#include "passes/rewrite.h"
+
+enum { SCALE_FACTORS = 8, SCALE_INT8_LENGTH = 32768 };
+
+typedef struct ScaleFactor {
+    Value *factor;
+    bool divides;
+} ScaleFactor;
+
+typedef struct ScaleOperand {
+    Value *top;      /* below at most one transpose: where the chain of factors begins */
+    Value *rest;     /* what remains below the factors */
+    const int *perm; /* of that transpose; NULL: none */
+    int k_axis;      /* the summed axis, in coordinates of `top` */
+    ScaleFactor factors[SCALE_FACTORS];
+    int n;
+} ScaleOperand;
+
+static bool scale_varies(const Value *factor, const Value *whole, int axis) {
+    int at = axis - (whole->rank - factor->rank);
+    return at >= 0 && !dim_is(factor->dims[at], 1);
+}
+
+/* The operand of a product that does not vary along K, while the other has the whole's dims; -1 where there
+ * is none. */
+static int scale_factor_at(const ScaleOperand *operand, const Value *value) {
+    if ((value->op != OP_mul && value->op != OP_div) || !dtype_is_float(value->dtype))
+        return -1;
+    for (int i = 1; i >= 0; i--)
+        if (!(value->op == OP_div && i == 0) && value_same_dims(value->in[!i], value) &&
+            !scale_varies(value->in[i], value, operand->k_axis))
+            return i;
+    return -1;
+}
+
+/* Whether nothing is computed in `value` but an exact widening. */
+static bool scale_is_plain(const Value *value) {
+    while (value->op == OP_reshape || value->op == OP_transpose || value->op == OP_slice ||
+           value->op == OP_broadcast ||
+           (value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype)))
+        value = value->in[0];
+    return !value_is_pointwise(value) && value->op != OP_constant;
+}
+
+static ScaleOperand scale_operand(Value *value, bool second) {
+    ScaleOperand operand = {.top = value, .k_axis = value->rank - (second ? 2 : 1)};
+    if (value->op == OP_transpose) {
+        operand.perm = value->attrs[0].ints;
+        operand.k_axis = operand.perm[operand.k_axis];
+        operand.top = value->in[0];
+    }
+    operand.rest = operand.top;
+    while (operand.n < SCALE_FACTORS) {
+        int at = scale_factor_at(&operand, operand.rest);
+        if (at < 0)
+            break;
+        operand.factors[operand.n++] =
+            (ScaleFactor){.factor = operand.rest->in[at], .divides = operand.rest->op == OP_div};
+        operand.rest = operand.rest->in[!at];
+    }
+    if (!scale_is_plain(operand.rest)) {
+        operand.n = 0;
+        operand.rest = operand.top;
+    }
+    return operand;
+}
+
+/* The factor in the space of the matmul's operand: K is one there, so it broadcasts to the result as it is.
+ */
+static Value *scale_in_result(Rewrite *rewrite, const ScaleOperand *operand, Value *factor,
+                              const Value *like) {
+    if (!operand->perm || factor->rank == 0)
+        return factor;
+    const Dim *dims[RANK_MAX];
+    int missing = operand->top->rank - factor->rank;
+    for (int i = 0; i < operand->top->rank; i++)
+        dims[i] = i < missing ? dim_const(rewrite->graph->dims, 1) : factor->dims[i - missing];
+    return build_transpose(rewrite, build_reshape(rewrite, factor, operand->top->rank, dims, like),
+                           operand->perm, like);
+}
+
+/* Batch dims may repeat in a product (grouped heads), which broadcasting cannot say. */
+static bool scale_broadcasts(const ScaleOperand *operand, const Value *factor, const Value *matmul) {
+    for (int i = 0; i < factor->rank; i++) {
+        int axis = i + operand->top->rank - factor->rank, result = 0;
+        while (operand->perm && operand->perm[result] != axis)
+            result++;
+        result = (operand->perm ? result : axis) + matmul->rank - operand->top->rank;
+        if (result < 0 || (!dim_is(factor->dims[i], 1) && factor->dims[i] != matmul->dims[result]))
+            return false;
+    }
+    return true;
+}
+
+static Value *scale_rule(Rewrite *rewrite, Value *value) {
+    if (value->op != OP_matmul || value->dtype != DTYPE_F32 || value->in[0]->rank < 2 ||
+        value->in[1]->rank < 2)
+        return value;
+    ScaleOperand operands[2] = {scale_operand(value->in[0], false), scale_operand(value->in[1], true)};
+    Value *in[2] = {value->in[0], value->in[1]};
+    if (!operands[0].n && !operands[1].n)
+        return value;
+    int64_t longest = dim_upper(rewrite->graph->dims, value->in[0]->dims[value->in[0]->rank - 1]);
+    for (int i = 0; i < 2; i++) {
+        for (int k = 0; k < operands[i].n; k++)
+            if (!scale_broadcasts(&operands[i], operands[i].factors[k].factor, value))
+                return value;
+        if (operands[i].n)
+            in[i] = operands[i].perm ? build_transpose(rewrite, operands[i].rest, operands[i].perm, value)
+                                     : operands[i].rest;
+    }
+    bool integers = !dtype_is_float(in[0]->dtype) && !dtype_is_float(in[1]->dtype);
+    if (integers && longest > SCALE_INT8_LENGTH)
+        return value;
+    Value *fresh = build_cast(rewrite, build_like(rewrite, value, in), value->dtype, value);
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < operands[i].n; k++) {
+            Value *factor = scale_in_result(rewrite, &operands[i], operands[i].factors[k].factor, value);
+            if (!fresh || !factor)
+                return value;
+            fresh = build_scalar(rewrite, operands[i].factors[k].divides ? OP_div : OP_mul, fresh, factor,
+                                 NULL, value);
+        }
+    return fresh && fresh->dtype == value->dtype && value_same_dims(fresh, value) ? fresh : value;
+}
+
+bool pass_scale(Pass *pass, Graph *graph) {
+    return rewrite_graph(pass, graph, scale_rule);
+}

@@ -1,0 +1,116 @@
+/* A reduction too long for one block becomes two, so that every multiprocessor has work.
+ *
+ *     s = sum(x, over=1)       x: f32[4, 1048576]
+ * ->  p = sum(reshape(x, dims=[4, 128, 8192]), over=2)
+ *     s = sum(p, over=1)
+ *
+ * Rows: few rows, long ones. Columns (leading axes): few columns, many rows. Lengths must be known, and
+ * divide: then the parts are equal and no element is guarded. Sums, products, extremes and any/all may be
+ * taken in parts in any order; argmax numbers elements and stays whole. */
+#include "passes/fuse.h"
+#include "passes/movement.h"
+
+enum {
+    SPLIT_BLOCKS = 264,           /* blocks that fill a large GPU twice */
+    SPLIT_ROW = 65536,            /* elements of a row that one block still reduces well */
+    SPLIT_PART = 4096,            /* least elements of a part of a row */
+    SPLIT_COLUMN = 1024,          /* rows that one block still sums well */
+    SPLIT_COLUMN_PART = 64,       /* least rows of a part */
+    SPLIT_COLUMN_BLOCK = 64,      /* columns that a block takes */
+    SPLIT_COLUMN_TOTAL = 1 << 20, /* elements below which a second launch costs more */
+};
+
+static bool split_is_divisible_op(OpKind op) {
+    return op == OP_sum || op == OP_prod || op == OP_reduce_min || op == OP_reduce_max || op == OP_any ||
+           op == OP_all;
+}
+
+/* Elements along reduced axes and along the others; false where a dim is not constant, or counts overflow. */
+static bool split_counts(const Value *value, int64_t *reduced, int64_t *kept) {
+    const Value *operand = value->in[0];
+    *reduced = *kept = 1;
+    for (int i = 0; i < operand->rank; i++) {
+        bool is_reduced = false;
+        for (int k = 0; k < value->attrs[0].axes.n; k++)
+            is_reduced |= value->attrs[0].axes.at[k] == i;
+        int64_t *count = is_reduced ? reduced : kept;
+        if (!dim_is_const(operand->dims[i]) || __builtin_mul_overflow(*count, operand->dims[i]->value, count))
+            return false;
+    }
+    return *reduced > 0 && *kept > 0;
+}
+
+/* The most parts, at most `wanted`, that divide n with `least` elements or more each; 1 where there are none.
+ */
+static int64_t split_parts(int64_t n, int64_t wanted, int64_t least) {
+    if (wanted > n / least)
+        wanted = n / least;
+    for (int64_t parts = wanted; parts > 1; parts--)
+        if (n % parts == 0)
+            return parts;
+    return 1;
+}
+
+/* sum over `axes` of [.., reduced.., ..] as sum over P of sum over n/P; `at` is where the reduced axes lie.
+ */
+static Value *split_apply(Rewrite *rewrite, Value *value, int at, int n_reduced, int64_t parts,
+                          int64_t reduced) {
+    DimTable *table = rewrite->graph->dims;
+    Value *operand = value->in[0];
+    const Dim *dims[RANK_MAX];
+    int rank = 0;
+    if (operand->rank - n_reduced + 2 > RANK_MAX)
+        return value;
+    for (int i = 0; i < at; i++)
+        dims[rank++] = operand->dims[i];
+    int part = rank;
+    dims[rank++] = dim_const(table, parts);
+    dims[rank++] = dim_const(table, reduced / parts);
+    for (int i = at + n_reduced; i < operand->rank; i++)
+        dims[rank++] = operand->dims[i];
+    int inner = part + 1;
+    Value *split = build_reshape(rewrite, operand, rank, dims, value);
+    Value *first = build_reduce(rewrite, value->op, split, 1, &inner, true, value);
+    Value *second = build_reduce(rewrite, value->op, first, 1, &part, true, value);
+    Value *fresh = build_reshape(rewrite, second, value->rank, (const Dim *const *)value->dims, value);
+    return fresh && fresh->dtype == value->dtype ? fresh : value;
+}
+
+static Value *split_rule(Rewrite *rewrite, Value *value) {
+    int64_t reduced, kept;
+    int n_reduced;
+    if (value_class(value) != OPCLASS_REDUCTION || !split_is_divisible_op(value->op) || !value->attrs[1].i ||
+        !split_counts(value, &reduced, &kept))
+        return value;
+    ReductionLayout layout = reduction_layout(value, &n_reduced);
+    int64_t parts = 1;
+    int at = 0;
+    if (layout == REDUCTION_ROWS && kept < SPLIT_BLOCKS && reduced > SPLIT_ROW) {
+        at = value->in[0]->rank - n_reduced;
+        parts = split_parts(reduced, (2 * SPLIT_BLOCKS + kept - 1) / kept, SPLIT_PART);
+    } else if (layout == REDUCTION_COLUMNS && reduced > SPLIT_COLUMN &&
+               kept / SPLIT_COLUMN_BLOCK < SPLIT_BLOCKS && kept * reduced >= SPLIT_COLUMN_TOTAL) {
+        int64_t blocks = (kept + SPLIT_COLUMN_BLOCK - 1) / SPLIT_COLUMN_BLOCK;
+        parts = split_parts(reduced, SPLIT_BLOCKS / blocks, SPLIT_COLUMN_PART);
+    } else {
+        return value;
+    }
+    if (parts < 2)
+        return value;
+    Value *fresh = split_apply(rewrite, value, at, n_reduced, parts, reduced);
+    if (fresh != value)
+        pass_decide(
+            rewrite->pass, "split", false, fresh, value, "more results, or fewer elements for each",
+            "%lld elements for each of %lld results are reduced in %lld parts, by two kernels, so that all "
+            "multiprocessors work",
+            (long long)reduced, (long long)kept, (long long)parts);
+    return fresh;
+}
+
+bool pass_split(Pass *pass, Graph *graph) {
+    if (pass->options->no_fusion || !rewrite_graph(pass, graph, split_rule))
+        return false;
+    for (int round = 0; round < 4 && pass_movement(pass, graph); round++)
+        continue; /* the parts' reshape belongs on the inputs */
+    return true;
+}

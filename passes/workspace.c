@@ -1,0 +1,114 @@
+/* Where what passes between kernels lies in the workspace.
+ *
+ * With constant sizes a buffer's bytes are used again once its last reader has run: buffers in order of size,
+ * each at the lowest offset free over its whole life. With symbolic sizes nobody can compare them, so they
+ * follow one another. */
+#include "passes/pass.h"
+
+#include <stdlib.h>
+
+enum { WORKSPACE_ALIGN = 256 };
+
+typedef struct WorkspaceLife {
+    size_t buffer;   /* number in partition->buffers */
+    int first, last; /* regions that write it, and that read it last */
+    int64_t bytes, offset;
+} WorkspaceLife;
+
+static const Dim *workspace_bytes(const Graph *graph, const Value *value) {
+    DimTable *table = graph->dims;
+    const Dim *bits = dim_mul(table, value_count(graph, value), dim_const(table, dtype_bits(value->dtype)));
+    const Dim *blocks = dim_ceil_div(table, bits, dim_const(table, 8 * WORKSPACE_ALIGN));
+    return dim_mul(table, blocks, dim_const(table, WORKSPACE_ALIGN));
+}
+
+static int workspace_larger(const void *a, const void *b) {
+    const WorkspaceLife *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
+}
+
+static int workspace_lower(const void *a, const void *b) {
+    const WorkspaceLife *x = *(const WorkspaceLife *const *)a, *y = *(const WorkspaceLife *const *)b;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* Places lives[n] among the placed lives[0..n). */
+static void workspace_place(WorkspaceLife *lives, size_t n, const WorkspaceLife **overlapping) {
+    WorkspaceLife *life = &lives[n];
+    size_t n_overlapping = 0;
+    for (size_t i = 0; i < n; i++)
+        if (lives[i].first <= life->last && life->first <= lives[i].last)
+            overlapping[n_overlapping++] = &lives[i];
+    if (n_overlapping)
+        qsort(overlapping, n_overlapping, sizeof *overlapping, workspace_lower);
+    life->offset = 0;
+    for (size_t i = 0; i < n_overlapping; i++) {
+        if (overlapping[i]->offset >= life->offset + life->bytes)
+            break;
+        if (overlapping[i]->offset + overlapping[i]->bytes > life->offset)
+            life->offset = overlapping[i]->offset + overlapping[i]->bytes;
+    }
+}
+
+static void workspace_share(Pass *pass, Partition *partition, WorkspaceLife *lives, size_t n) {
+    DimTable *table = partition->graph->dims;
+    const WorkspaceLife **overlapping = ARENA_ARRAY(pass->arena, const WorkspaceLife *, n + 1);
+    int64_t total = 0;
+    qsort(lives, n, sizeof *lives, workspace_larger);
+    for (size_t i = 0; i < n; i++) {
+        workspace_place(lives, i, overlapping);
+        partition->buffers.at[lives[i].buffer].offset = dim_const(table, lives[i].offset);
+        total = lives[i].offset + lives[i].bytes > total ? lives[i].offset + lives[i].bytes : total;
+    }
+    partition->workspace = dim_const(table, total);
+}
+
+static void workspace_stack(Partition *partition) {
+    DimTable *table = partition->graph->dims;
+    const Dim *at = dim_const(table, 0);
+    for (size_t i = 0; i < partition->buffers.n; i++) {
+        partition->buffers.at[i].offset = at;
+        at = dim_add(table, at, partition->buffers.at[i].bytes);
+    }
+    partition->workspace = at;
+}
+
+bool pass_workspace(Pass *pass, Graph *graph) {
+    Partition *partition = pass->partition;
+    int *last = ARENA_ARRAY(pass->arena, int, graph->values.n + 1);
+    VEC(WorkspaceLife) lives = {0};
+    bool constant = true;
+    partition->buffers.n = 0;
+    for (size_t i = 0; i < partition->regions.n; i++)
+        for (size_t k = 0; k < partition->regions.at[i]->inputs.n; k++)
+            last[partition->regions.at[i]->inputs.at[k]->id] = (int)i;
+    for (size_t i = 0; i < partition->regions.n; i++) {
+        const Region *region = partition->regions.at[i];
+        for (size_t k = 0; k < region->outputs.n; k++) {
+            Value *value = region->outputs.at[k];
+            if (value_is_output(graph, value))
+                continue;
+            Buffer buffer = {.value = value, .bytes = workspace_bytes(graph, value)};
+            WorkspaceLife life = {.buffer = partition->buffers.n, .first = (int)i, .last = last[value->id]};
+            if (!buffer.bytes) {
+                diag_error(pass->diags, DIAG_DIM, value->span,
+                           "the size of an intermediate tensor overflows 64 bits");
+                return false;
+            }
+            life.last = life.last > life.first ? life.last : life.first;
+            life.bytes = dim_is_const(buffer.bytes) ? buffer.bytes->value : 0;
+            constant &= dim_is_const(buffer.bytes);
+            vec_push(graph->arena, &partition->buffers, buffer);
+            vec_push(pass->arena, &lives, life);
+        }
+    }
+    if (constant)
+        workspace_share(pass, partition, lives.at, lives.n);
+    else
+        workspace_stack(partition);
+    if (!partition->workspace)
+        diag_error(pass->diags, DIAG_DIM, graph->span, "the size of the workspace overflows 64 bits");
+    return false;
+}
