@@ -31,7 +31,8 @@ typedef struct Region {
 
     /* The iteration space. POINTWISE, TRANSPOSE: dims of the outputs. ROWS, COLUMNS: dims of what is reduced, before the reduction.
      * MATMUL: batch dims, then M, then N of the cores. Every output has these dims, these dims with reduced axes 1 or dropped, or
-     * is a reshape of that. */
+     * is a chain of reshapes and transposes over a Value that has: the chain is the order in which it is stored. COLUMNS write
+     * only Values whose reduced axes are 1 or dropped. Reductions of ROWS and of COLUMNS may depend on one another. */
     int rank;
     const Dim *dims[RANK_MAX];
     /* Reduced axes of that space: the last n_reduced for ROWS (and for MATMUL with row statistics: 1, along N); the first
