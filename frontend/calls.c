@@ -298,24 +298,22 @@ static Meaning call_rank(Expand *expand, const Expr *syntax, const Meaning *argu
     return (Meaning){.kind = MEANING_WHOLE, .whole = arguments[0].value->rank};
 }
 
-static Meaning call_axes(Expand *expand, const Expr *syntax, const Meaning *arguments) {
-    (void)syntax;
-    Meaning list = call_list(expand, arguments[0].value->rank);
-    for (int i = 0; i < list.list.n; i++)
-        list.list.at[i] = (Meaning){.kind = MEANING_WHOLE, .whole = i};
-    return list;
-}
-
 static Meaning call_axis_number(Expand *expand, const Expr *syntax, const Meaning *arguments) {
     const Value *of = arguments[0].value;
-    Span span = syntax->arguments.at[1].value->span;
-    if (arguments[1].kind != MEANING_LIST) {
-        int axis = call_axis(expand, arguments[1], of->rank, of->dims, span);
-        return axis < 0 ? (Meaning){.kind = MEANING_FAILED} : (Meaning){.kind = MEANING_WHOLE, .whole = axis};
-    }
-    Meaning list = call_list(expand, arguments[1].list.n);
+    int axis = call_axis(expand, arguments[1], of->rank, of->dims, syntax->arguments.at[1].value->span);
+    return axis < 0 ? (Meaning){.kind = MEANING_FAILED} : (Meaning){.kind = MEANING_WHOLE, .whole = axis};
+}
+
+/* axes(x): all of them; axes(x, over): the numbers of one or several. */
+static Meaning call_axes(Expand *expand, const Expr *syntax, const Meaning *arguments) {
+    const Value *of = arguments[0].value;
+    bool all = syntax->arguments.n < 2, several = !all && arguments[1].kind == MEANING_LIST;
+    Meaning list = call_list(expand, all ? of->rank : several ? arguments[1].list.n : 1);
     for (int i = 0; i < list.list.n; i++) {
-        int axis = call_axis(expand, arguments[1].list.at[i], of->rank, of->dims, span);
+        int axis = i;
+        if (!all)
+            axis = call_axis(expand, several ? arguments[1].list.at[i] : arguments[1], of->rank, of->dims,
+                             syntax->arguments.at[1].value->span);
         if (axis < 0)
             return (Meaning){.kind = MEANING_FAILED};
         list.list.at[i] = (Meaning){.kind = MEANING_WHOLE, .whole = axis};
@@ -323,16 +321,14 @@ static Meaning call_axis_number(Expand *expand, const Expr *syntax, const Meanin
     return list;
 }
 
+/* The product of the sizes of one or several axes. */
 static Meaning call_size(Expand *expand, const Expr *syntax, const Meaning *arguments) {
-    Meaning axis = call_axis_number(expand, syntax, arguments);
-    if (axis.kind == MEANING_FAILED)
-        return axis;
+    Meaning axes = call_axes(expand, syntax, arguments);
     const Dim *size = dim_const(expand->graph->dims, 1);
-    int n = axis.kind == MEANING_LIST ? axis.list.n : 1;
-    for (int i = 0; i < n && size; i++)
-        size =
-            dim_mul(expand->graph->dims, size,
-                    arguments[0].value->dims[axis.kind == MEANING_LIST ? axis.list.at[i].whole : axis.whole]);
+    if (axes.kind == MEANING_FAILED)
+        return axes;
+    for (int i = 0; i < axes.list.n; i++)
+        size = dim_mul(expand->graph->dims, size, arguments[0].value->dims[axes.list.at[i].whole]);
     return size ? meaning_of_dim(size)
                 : expand_fail(expand, DIAG_DIM, syntax->span, "this size overflows 64 bits");
 }
@@ -341,6 +337,13 @@ static Meaning call_type(Expand *expand, const Expr *syntax, const Meaning *argu
     (void)expand;
     (void)syntax;
     return (Meaning){.kind = MEANING_TYPE, .dtype = arguments[0].value->dtype};
+}
+
+/* x, as f32 where it is no float. */
+static Meaning call_as_float(Expand *expand, const Expr *syntax, const Meaning *arguments) {
+    return dtype_is_float(arguments[0].value->dtype)
+               ? arguments[0]
+               : operator_cast(expand, arguments[0], DTYPE_F32, syntax->span);
 }
 
 /* split(x, n, axis): n equal parts; split(x, [a, b], axis): parts of these sizes. */
@@ -395,13 +398,10 @@ typedef struct StaticCall {
 } StaticCall;
 
 static const StaticCall call_statics[] = {
-    {"dims", {"x"}, 1, 1, call_dims},
-    {"rank", {"x"}, 1, 1, call_rank},
-    {"axes", {"x"}, 1, 1, call_axes},
-    {"axis", {"x", "axis"}, 2, 2, call_axis_number},
-    {"size", {"x", "axis"}, 2, 2, call_size},
-    {"type", {"x"}, 1, 1, call_type},
-    {"split", {"x", "n", "axis"}, 2, 3, call_split},
+    {"dims", {"x"}, 1, 1, call_dims},         {"rank", {"x"}, 1, 1, call_rank},
+    {"axes", {"x", "over"}, 1, 2, call_axes}, {"axis", {"x", "axis"}, 2, 2, call_axis_number},
+    {"size", {"x", "axis"}, 2, 2, call_size}, {"type", {"x"}, 1, 1, call_type},
+    {"as_float", {"x"}, 1, 1, call_as_float}, {"split", {"x", "n", "axis"}, 2, 3, call_split},
 };
 
 static const StaticCall *call_find_static(const char *name) {

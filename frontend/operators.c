@@ -13,6 +13,8 @@
 
 #include <math.h>
 
+enum { LIST_MAX = 4 * RANK_MAX }; /* items of a list that the language works out */
+
 bool meaning_is_number(const Meaning *meaning) {
     return meaning->kind == MEANING_WHOLE || meaning->kind == MEANING_REAL || meaning->kind == MEANING_DIM ||
            meaning->kind == MEANING_TRUTH;
@@ -376,6 +378,17 @@ bool meaning_equal(const Meaning *a, const Meaning *b, bool *equal) {
     }
 }
 
+static Meaning operator_list_repeated(Expand *expand, const Meaning *list, const Meaning *times, Span span) {
+    int64_t n = times->whole < 0 ? 0 : times->whole;
+    if (list->list.n > 0 && n > LIST_MAX / list->list.n)
+        return expand_fail(expand, DIAG_LIMIT, span, "a list of more than %d items", LIST_MAX);
+    Meaning out = {.kind = MEANING_LIST, .list = {ARENA_ARRAY(expand->arena, Meaning, LIST_MAX), 0}};
+    for (int64_t k = 0; k < n && list->list.n > 0; k++)
+        for (int i = 0; i < list->list.n; i++)
+            out.list.at[out.list.n++] = list->list.at[i];
+    return out;
+}
+
 /* [a, b] + [c], and [a, b, c] - [b]. */
 static Meaning operator_lists(Expand *expand, Operator operator_, const Meaning *a, const Meaning *b,
                               Span span) {
@@ -394,8 +407,8 @@ static Meaning operator_lists(Expand *expand, Operator operator_, const Meaning 
     }
     for (int i = 0; operator_ == OPERATOR_ADD && i < b->list.n; i++)
         out.list.at[out.list.n++] = b->list.at[i];
-    if (out.list.n > 4 * RANK_MAX)
-        return expand_fail(expand, DIAG_LIMIT, span, "a list of more than %d items", 4 * RANK_MAX);
+    if (out.list.n > LIST_MAX)
+        return expand_fail(expand, DIAG_LIMIT, span, "a list of more than %d items", LIST_MAX);
     return out;
 }
 
@@ -417,6 +430,8 @@ Meaning operator_binary(Expand *expand, const Expr *expr, Meaning a, Meaning b) 
         return (Meaning){.kind = MEANING_TRUTH, .truth = equal == (expr->operator_ == OPERATOR_EQ)};
     if (a.kind == MEANING_LIST && b.kind == MEANING_LIST)
         return operator_lists(expand, expr->operator_, &a, &b, expr->span);
+    if (a.kind == MEANING_LIST && b.kind == MEANING_WHOLE && expr->operator_ == OPERATOR_MUL)
+        return operator_list_repeated(expand, &a, &b, expr->span);
     if (expr->operator_ == OPERATOR_MATMUL)
         return operator_matmul(expand, a, b, expr->span);
     bool drops =

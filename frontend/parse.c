@@ -186,6 +186,28 @@ const char *parse_quote(Arena *arena, const char *text, size_t n) {
     return out.at;
 }
 
+static yyscan_t parse_start(Parse *parse) {
+    yyscan_t scanner;
+    if (sglex_init_extra(parse, &scanner) != 0)
+        arena_give_up(parse->arena);
+    sg_scan_bytes(parse->source->text, (int)parse->source->n, scanner);
+    return scanner;
+}
+
+void parse_tokens(Arena *arena, SourceSet *sources, uint32_t file, Diags *diags, TokenList *out) {
+    Parse parse = {.arena = arena,
+                   .diags = diags,
+                   .source = &sources->files.at[file - 1],
+                   .file = file,
+                   .limits = frontend_limits(NULL),
+                   .last = END};
+    yyscan_t scanner = parse_start(&parse);
+    SGSTYPE value;
+    Token token;
+    while ((token.kind = sglex(&value, &token.span, scanner)) != END)
+        vec_push(arena, out, token);
+}
+
 bool parse_source(Arena *arena, SourceSet *sources, uint32_t file, const FrontendLimits *limits, Diags *diags,
                   ModuleSyntax *out) {
     *out = (ModuleSyntax){0};
@@ -197,16 +219,12 @@ bool parse_source(Arena *arena, SourceSet *sources, uint32_t file, const Fronten
                    .limits = frontend_limits(limits),
                    .module = out,
                    .last = END};
-    if (source->n > parse.limits.max_bytes || source->n >= UINT32_MAX) {
+    if (source->n > parse.limits.max_bytes || source->n > INT32_MAX - 2) {
         Span start = {file, 0, 1, 0};
         diag_error(diags, DIAG_LIMIT, start, "the text has %zu bytes; %zu are the most", source->n,
                    parse.limits.max_bytes);
         return false;
     }
-    yyscan_t scanner;
-    if (sglex_init_extra(&parse, &scanner) != 0)
-        arena_give_up(arena);
-    sg_scan_bytes(source->text, (int)source->n, scanner);
-    int result = sgparse(scanner, &parse);
+    int result = sgparse(parse_start(&parse), &parse);
     return result == 0 && !parse.failed;
 }

@@ -31,6 +31,14 @@ typedef struct Parse {
  */
 bool parse_source(Arena *arena, SourceSet *sources, uint32_t file, const FrontendLimits *limits, Diags *diags,
                   ModuleSyntax *out);
+/* A token of a source, for the formatter. */
+typedef struct Token {
+    int kind; /* of parser.h */
+    Span span;
+} Token;
+typedef VEC(Token) TokenList;
+/* All tokens of a source that parses, without the end of the file. */
+void parse_tokens(Arena *arena, SourceSet *sources, uint32_t file, Diags *diags, TokenList *out);
 /* The limits with every zero replaced by its default. */
 FrontendLimits frontend_limits(const FrontendLimits *limits);
 

@@ -41,6 +41,9 @@ static Span parser_at(Span span, Span caret);
 %define api.value.type union
 %define api.location.type {Span}
 %define parse.error custom
+/* Errors are found before reductions hide what could have stood there. */
+%define lr.type canonical-lr
+%define lr.default-reduction consistent
 %locations
 %expect 0
 %lex-param {void *scanner}
@@ -308,33 +311,55 @@ static void parser_note_open(Parse *parse, Span place, bool wants_closing) {
         }
 }
 
+static bool parser_is_operator(yysymbol_kind_t kind) {
+    static const char *const texts[] = {"'+'", "'-'", "'*'", "'/'", "'%'", "'@'", "'**'", "'=='", "'!='", "'<'", "'<='",
+                                        "'>'", "'>='", "'&&'", "'||'", "'.'", "'['", "'('", "'if'"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (strcmp(texts[i], yysymbol_name(kind)) == 0)
+            return true;
+    return false;
+}
+
+/* Leaves out the infix operators, which may stand behind every operand. */
+static int parser_expected(const yypcontext_t *context, yysymbol_kind_t *expected, int most, bool *operand) {
+    int n = yypcontext_expected_tokens(context, expected, most), kept = 0;
+    bool after_operand = false, name = false, number = false;
+    for (int i = 0; i < n; i++) {
+        after_operand |= strcmp(yysymbol_name(expected[i]), "'*'") == 0;
+        name |= expected[i] == YYSYMBOL_NAME;
+        number |= expected[i] == YYSYMBOL_WHOLE;
+    }
+    *operand = name && number && !after_operand;
+    for (int i = 0; i < n; i++)
+        if (!(after_operand && parser_is_operator(expected[i])))
+            expected[kept++] = expected[i];
+    return kept;
+}
+
 static int yyreport_syntax_error(const yypcontext_t *context, void *scanner, Parse *parse) {
-    enum { MOST = 64, SHOWN = 4 };
+    enum { MOST = 64, SHOWN = 5 };
     (void)scanner;
     if (parse->refused)
         return 0;
     yysymbol_kind_t expected[MOST];
-    int n = yypcontext_expected_tokens(context, expected, MOST);
+    bool operand, wants_closing = false;
+    int n = parser_expected(context, expected, MOST, &operand);
     Span place = *yypcontext_location(context);
     yysymbol_kind_t found = yypcontext_token(context);
     Text text = text_new(parse->arena);
-    bool wants_closing = false, wants_name = false, wants_number = false;
     for (int i = 0; i < n; i++) {
         const char *name = yysymbol_name(expected[i]);
         wants_closing |= strcmp(name, "')'") == 0 || strcmp(name, "']'") == 0 || strcmp(name, "'}'") == 0;
-        wants_name |= expected[i] == YYSYMBOL_NAME;
-        wants_number |= expected[i] == YYSYMBOL_WHOLE;
     }
     if (found == YYSYMBOL_YYEOF || found == YYSYMBOL_NEWLINE)
         text_add(&text, "%s comes too early", yysymbol_name(found));
     else
         text_add(&text, "'%s' is not expected here",
                  parse_quote(parse->arena, parse->source->text + place.begin, place.end - place.begin));
-    if (wants_name && wants_number)
+    if (operand)
         text_add(&text, ", an expression is");
-    else if (n > 0 && n <= SHOWN)
-        for (int i = 0; i < n; i++)
-            text_add(&text, "%s%s%s", i == 0 ? ", " : i == n - 1 ? " or " : ", ", yysymbol_name(expected[i]), i == n - 1 ? " is" : "");
+    for (int i = 0; !operand && n <= SHOWN && i < n; i++)
+        text_add(&text, "%s%s%s", i == 0 ? ", " : i == n - 1 ? " or " : ", ", yysymbol_name(expected[i]), i == n - 1 ? " is" : "");
     parse_error(parse, DIAG_SYNTAX, place, text.at);
     parser_note_open(parse, place, wants_closing);
     /* Skipping to the end of the statement needs newlines to count again. */
