@@ -1,0 +1,54 @@
+/* The text of a partition: what --emit=regions shows. */
+#include "ir/region.h"
+
+#include "ir/print.h"
+
+static const char *const region_kinds[TEMPLATE_COUNT] = {
+    [TEMPLATE_POINTWISE] = "pointwise", [TEMPLATE_ROWS] = "rows",     [TEMPLATE_COLUMNS] = "columns",
+    [TEMPLATE_TRANSPOSE] = "transpose", [TEMPLATE_MATMUL] = "matmul",
+};
+
+static void region_print_names(Text *out, const char *what, Value *const *values, size_t n) {
+    text_add(out, "%s", what);
+    for (size_t i = 0; i < n; i++) {
+        text_add(out, "%s", i ? ", " : " ");
+        if (values[i]->name)
+            text_add(out, "%s", values[i]->name);
+        else
+            text_add(out, "v%u", values[i]->id);
+    }
+}
+
+static void region_print(Text *out, const Graph *graph, const Region *region) {
+    text_add(out, "region %d: %s \"%s\" over [", region->id, region_kinds[region->kind], region->name);
+    for (int i = 0; i < region->rank; i++) {
+        text_add(out, "%s", i ? ", " : "");
+        dim_print(out, graph->dims, region->dims[i]);
+    }
+    text_add(out, "]");
+    if (region->n_reduced)
+        text_add(out, ", the %s %d reduced", region->kind == TEMPLATE_COLUMNS ? "first" : "last",
+                 region->n_reduced);
+    region_print_names(out, "\n    reads", region->inputs.at, region->inputs.n);
+    region_print_names(out, "\n    writes", region->outputs.at, region->outputs.n);
+    text_add(out, "\n");
+    for (size_t i = 0; i < region->values.n; i++) {
+        text_add(out, "        ");
+        value_print(out, graph, region->values.at[i]);
+        text_add(out, "\n");
+    }
+}
+
+void partition_print(Text *out, const Partition *partition) {
+    for (size_t i = 0; i < partition->regions.n; i++)
+        region_print(out, partition->graph, partition->regions.at[i]);
+    for (size_t i = 0; i < partition->buffers.n; i++) {
+        const Buffer *buffer = &partition->buffers.at[i];
+        region_print_names(out, i ? "            " : "workspace:  ", &buffer->value, 1);
+        text_add(out, " at byte ");
+        dim_print(out, partition->graph->dims, buffer->offset);
+        text_add(out, ", ");
+        dim_print(out, partition->graph->dims, buffer->bytes);
+        text_add(out, " bytes\n");
+    }
+}

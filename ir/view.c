@@ -1,0 +1,140 @@
+/* Views are built from the base upward: each movement operation turns the strides of its operand into its
+ * own. A movement that strides cannot say (a pad, a gather, a reshape across a gap) ends the walk: that Value
+ * is then its own base. */
+#include "ir/view.h"
+
+void view_base_strides(const Graph *graph, const Value *base, const Dim **strides) {
+    const Dim **declared = base->op == OP_input ? base->strides : NULL;
+    for (size_t i = 0; !declared && base->op != OP_input && i < graph->outputs.n; i++)
+        if (graph->outputs.at[i].value == base)
+            declared = graph->outputs.at[i].strides;
+    if (!declared) {
+        dims_packed_strides(graph->dims, base->rank, base->dims, strides);
+        return;
+    }
+    for (int i = 0; i < base->rank; i++)
+        strides[i] = declared[i];
+}
+
+static View view_own(const Graph *graph, Value *value) {
+    View view = {.base = value, .offset = dim_const(graph->dims, 0)};
+    view_base_strides(graph, value, view.strides);
+    return view;
+}
+
+static bool view_transpose(const Value *value, const View *in, View *out) {
+    for (int i = 0; i < value->rank; i++)
+        out->strides[i] = in->strides[value->attrs[0].ints[i]];
+    return true;
+}
+
+static bool view_slice(const Graph *graph, const Value *value, const View *in, View *out) {
+    for (int i = 0; i < value->rank; i++) {
+        const Dim *start = dim_mul(graph->dims, value->attrs[0].dims[i], in->strides[i]);
+        out->offset = dim_add(graph->dims, out->offset, start);
+        out->strides[i] =
+            dim_mul(graph->dims, in->strides[i], dim_const(graph->dims, value->attrs[2].ints[i]));
+        if (!out->offset || !out->strides[i])
+            return false;
+    }
+    return true;
+}
+
+static bool view_broadcast(const Graph *graph, const Value *value, const View *in, View *out) {
+    const Value *operand = value->in[0];
+    int shift = value->rank - operand->rank;
+    for (int i = 0; i < value->rank; i++) {
+        bool repeats = i < shift || (dim_is(operand->dims[i - shift], 1) && !dim_is(value->dims[i], 1));
+        out->strides[i] = repeats ? dim_const(graph->dims, 0) : in->strides[i - shift];
+    }
+    return true;
+}
+
+/* The axes of a shape that are not 1, innermost first. */
+static int view_real_axes(const Value *value, int *axes) {
+    int n = 0;
+    for (int i = value->rank - 1; i >= 0; i--)
+        if (!dim_is(value->dims[i], 1))
+            axes[n++] = i;
+    return n;
+}
+
+/* Splits and joins: from the innermost side, the shortest groups of old and new axes with equal products
+ * belong together. A group of old axes must be packed among itself; the new axes then stride by the products
+ * of the extents inside. */
+static bool view_reshape(const Graph *graph, const Value *value, const View *in, View *out) {
+    const Value *operand = value->in[0];
+    DimTable *dims = graph->dims;
+    int old_axes[RANK_MAX], new_axes[RANK_MAX];
+    int n_old = view_real_axes(operand, old_axes), n_new = view_real_axes(value, new_axes);
+    for (int i = 0; i < value->rank; i++)
+        out->strides[i] = dim_const(dims, 0); /* axes of extent 1 */
+    int i = 0, j = 0;
+    while (i < n_old && j < n_new) {
+        int first_old = i, first_new = j;
+        const Dim *old_count = operand->dims[old_axes[i++]], *new_count = value->dims[new_axes[j++]];
+        while (old_count != new_count) {
+            bool grow_new = dim_known_le(dims, new_count, old_count) && j < n_new;
+            if (grow_new)
+                new_count = dim_mul(dims, new_count, value->dims[new_axes[j++]]);
+            else if (i < n_old)
+                old_count = dim_mul(dims, old_count, operand->dims[old_axes[i++]]);
+            else
+                return false;
+            if (!old_count || !new_count)
+                return false;
+        }
+        for (int k = first_old; k + 1 < i; k++) {
+            int inner = old_axes[k], outer = old_axes[k + 1];
+            if (in->strides[outer] != dim_mul(dims, operand->dims[inner], in->strides[inner]))
+                return false;
+        }
+        const Dim *stride = in->strides[old_axes[first_old]];
+        for (int k = first_new; k < j; k++) {
+            out->strides[new_axes[k]] = stride;
+            stride = dim_mul(dims, stride, value->dims[new_axes[k]]);
+            if (!stride)
+                return false;
+        }
+    }
+    return i == n_old && j == n_new;
+}
+
+View view_of(const Graph *graph, Value *value, bool (*is_base)(void *context, const Value *v),
+             void *context) {
+    if ((is_base && is_base(context, value)) || value->n_in == 0)
+        return view_own(graph, value);
+    bool moves = value->op == OP_transpose || value->op == OP_slice || value->op == OP_broadcast ||
+                 value->op == OP_reshape;
+    bool widens = value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype);
+    if (!moves && !widens)
+        return view_own(graph, value);
+    View in = view_of(graph, value->in[0], is_base, context), out = in;
+    bool said = widens;
+    if (value->op == OP_transpose)
+        said = view_transpose(value, &in, &out);
+    else if (value->op == OP_slice)
+        said = view_slice(graph, value, &in, &out);
+    else if (value->op == OP_broadcast)
+        said = view_broadcast(graph, value, &in, &out);
+    else if (value->op == OP_reshape)
+        said = view_reshape(graph, value, &in, &out);
+    return said ? out : view_own(graph, value);
+}
+
+int view_vector_width(const Graph *graph, const View *view, const Value *value, int axis, int limit) {
+    if (!dim_is(view->strides[axis], 1))
+        return 1;
+    int width = limit;
+    while (width > 1) {
+        bool fits = dim_divisor(graph->dims, value->dims[axis]) % width == 0 &&
+                    dim_divisor(graph->dims, view->offset) % width == 0;
+        for (int i = 0; fits && i < value->rank; i++)
+            if (i != axis && !dim_is(value->dims[i], 1))
+                fits = dim_divisor(graph->dims, view->strides[i]) % width == 0;
+        if (fits)
+            break;
+        width /= 2;
+    }
+    return width;
+}
