@@ -31,7 +31,8 @@ static bool expr_is_signed(const KExpr *x) {
     return x->type == K_I32 || x->type == K_I64;
 }
 
-/* The same value, for sure: one node, one variable that is set once, or one constant. */
+/* The same value, for sure: one node, one variable, one constant. Both are evaluated where the expression
+ * stands, so a variable that is set between their building and their use does not part them. */
 static bool expr_same(const KExpr *x, const KExpr *y) {
     if (x == y)
         return true;
@@ -41,7 +42,7 @@ static bool expr_same(const KExpr *x, const KExpr *y) {
     case KX_INT:
     case KX_PARAM:
     case KX_SPECIAL: return x->i == y->i;
-    case KX_VAR: return x->var == y->var && x->var->is_let;
+    case KX_VAR: return x->var == y->var;
     default: return false;
     }
 }

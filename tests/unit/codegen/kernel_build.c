@@ -1,0 +1,227 @@
+/* What the builder folds, names and lays out. */
+#include "kernel_support.h"
+
+#include "codegen/kernel_print.h"
+
+static const char *text_of(Bench *bench, const KExpr *expr) {
+    Text text = text_new(bench->arena);
+    kernel_print_expr(&text, bench->b.kernel, expr);
+    return text.at;
+}
+
+#define EXPECT(expr, want) assert_string_equal(text_of(&bench, (expr)), want)
+
+static void test_folds_integers(void **state) {
+    (void)state;
+    Bench bench;
+    bench_open(&bench, 128);
+    const KExpr *x = k_var(B, k_variable(B, "x", K_I32, I(3)));
+    EXPECT(k_add(B, x, I(0)), "x");
+    EXPECT(k_add(B, I(0), x), "x");
+    EXPECT(k_add(B, k_add(B, x, I(3)), I(-3)), "x");
+    EXPECT(k_add(B, I(2), x), "x + 2");
+    EXPECT(k_sub(B, x, x), "0");
+    EXPECT(k_sub(B, x, k_var(B, x->var)), "0");
+    EXPECT(k_mul(B, x, I(1)), "x");
+    EXPECT(k_mul(B, x, I(0)), "0");
+    EXPECT(k_mul(B, k_mul(B, x, I(4)), I(8)), "x*32");
+    EXPECT(k_div(B, k_mul(B, x, I(8)), I(8)), "x");
+    EXPECT(k_div(B, k_mul(B, x, I(32)), I(8)), "x*4");
+    EXPECT(k_div(B, k_mul(B, x, I(8)), I(32)), "x/4");
+    EXPECT(k_div(B, k_div(B, x, I(4)), I(8)), "x/32");
+    EXPECT(k_mod(B, k_mul(B, x, I(32)), I(8)), "0");
+    EXPECT(k_mod(B, k_mod(B, x, I(32)), I(8)), "x%8");
+    EXPECT(k_div(B, I(7), I(2)), "3");
+    EXPECT(k_mod(B, I(7), I(4)), "3");
+    EXPECT(k_int(B, K_I32, INT64_C(0x100000001)), "1");
+    EXPECT(k_add(B, I(INT32_MAX), I(1)), "-2147483648");
+    EXPECT(k_min(B, I(3), I(5)), "3");
+    EXPECT(k_mul_hi(B, U(0xffffffff), U(0xffffffff)), "4294967294");
+    EXPECT(k_shr(B, k_int(B, K_U64, -1), 63), "1");
+    bench_close(&bench);
+}
+
+static void test_uses_ranges(void **state) {
+    (void)state;
+    Bench bench;
+    bench_open(&bench, 128);
+    const KExpr *x = k_var(B, k_variable(B, "x", K_I32, I(3)));
+    EXPECT(k_div(B, LANE, I(32)), "0");
+    EXPECT(k_mod(B, LANE, I(32)), "lane");
+    EXPECT(k_div(B, LANE, I(4)), "lane/4");
+    EXPECT(k_div(B, k_add(B, k_mul(B, x, I(32)), LANE), I(32)), "x");
+    EXPECT(k_mod(B, k_add(B, k_mul(B, x, I(32)), LANE), I(32)), "lane");
+    EXPECT(k_mod(B, k_add(B, k_mul(B, x, I(32)), x), I(32)), "(x*32 + x)%32"); /* x may be negative */
+    EXPECT(k_lt(B, TID, I(128)), "true");
+    EXPECT(k_lt(B, TID, I(127)), "tid < 127");
+    EXPECT(k_ge(B, LANE, I(0)), "true");
+    EXPECT(k_ge(B, x, I(0)), "x >= 0");
+    EXPECT(k_min(B, LANE, I(100)), "lane");
+    /* what wraps is left alone */
+    const KExpr *u = k_var(B, k_variable(B, "u", K_U32, U(3)));
+    EXPECT(k_div(B, k_mul(B, u, U(8)), U(8)), "u*8/8");
+    bench_close(&bench);
+}
+
+static void test_folds_conditions(void **state) {
+    (void)state;
+    Bench bench;
+    bench_open(&bench, 128);
+    const KExpr *x = k_var(B, k_variable(B, "x", K_I32, I(3)));
+    const KExpr *f = k_var(B, k_variable(B, "f", K_F32, k_float(B, K_F32, 1.5)));
+    const KExpr *c = k_lt(B, x, I(4)), *yes = k_int(B, K_BOOL, 1), *no = k_int(B, K_BOOL, 0);
+    assert_ptr_equal(k_and(B, NULL, c), c);
+    assert_ptr_equal(k_and(B, c, NULL), c);
+    assert_null(k_and(B, NULL, NULL));
+    assert_ptr_equal(k_and(B, yes, c), c);
+    EXPECT(k_and(B, c, no), "false");
+    EXPECT(k_not(B, c), "x >= 4");
+    EXPECT(k_not(B, k_lt(B, f, f)), "not(f < f)"); /* NaN */
+    const KExpr *both = k_and(B, c, k_eq(B, x, I(2)));
+    assert_ptr_equal(k_not(B, k_not(B, both)), both);
+    assert_ptr_equal(k_select(B, yes, x, I(9)), x);
+    EXPECT(k_select(B, c, x, I(9)), "select(x < 4, x, 9)");
+    EXPECT(k_add(B, f, k_float(B, K_F32, 0)), "f + 0"); /* -0 + 0 is 0 */
+    bench_close(&bench);
+}
+
+static void test_changes_types(void **state) {
+    (void)state;
+    Bench bench;
+    bench_open(&bench, 128);
+    const KExpr *x = k_var(B, k_variable(B, "x", K_I32, I(3)));
+    EXPECT(k_convert(B, k_convert(B, x, K_I64), K_I32), "x");
+    EXPECT(k_convert(B, k_convert(B, x, K_F32), K_I32), "i32(f32(x))");
+    EXPECT(k_convert(B, k_float(B, K_F32, -3.7), K_I32), "-3");
+    EXPECT(k_convert(B, k_float(B, K_F32, -3.7), K_U32), "0");
+    EXPECT(k_convert(B, k_float(B, K_F32, 1e20), K_U32), "4294967295");
+    EXPECT(k_bitcast(B, k_float(B, K_F32, 1), K_U32), "1065353216");
+    EXPECT(k_bitcast(B, U(0x40000000), K_F32), "2");
+    EXPECT(k_round(B, k_float(B, K_F32, 1.001), DTYPE_BF16), "1");
+    const KExpr *halves[] = {k_float(B, K_F32, 1), k_float(B, K_F32, -2)};
+    EXPECT(k_pack(B, DTYPE_BF16, halves), "3221241728"); /* 0xc0003f80 */
+    bench_close(&bench);
+}
+
+static void test_dims(void **state) {
+    (void)state;
+    Bench bench;
+    bench_open(&bench, 128);
+    DimTable *dims = bench.graph->dims;
+    const Dim *m = dim_symbol(dims, "M"), *n = dim_symbol(dims, "N"), *sixteen = dim_const(dims, 16);
+    EXPECT(k_dim(B, sixteen, K_I32), "16");
+    EXPECT(k_dim(B, m, K_I64), "M");
+    EXPECT(k_dim(B, m, K_I32), "i32(M)");
+    EXPECT(k_dim(B, dim_div(dims, m, sixteen), K_I64), "M/16");
+    EXPECT(k_dim(B, dim_sub(dims, m, dim_const(dims, 3)), K_I64), "M - 3");
+    /* a floor, where the dividend may be negative */
+    const char *floor = text_of(&bench, k_dim(B, dim_div(dims, dim_sub(dims, m, n), sixteen), K_I64));
+    assert_non_null(strstr(floor, "select("));
+    assert_int_equal(B->kernel->params.n, 2); /* one parameter a symbol */
+    bench_close(&bench);
+}
+
+static void test_names(void **state) {
+    (void)state;
+    Bench bench;
+    bench_open(&bench, 128);
+    assert_string_equal(k_variable(B, "x", K_I32, NULL)->name, "x");
+    assert_string_equal(k_variable(B, "x", K_I32, NULL)->name, "x_2");
+    assert_string_equal(k_variable(B, "x", K_I32, NULL)->name, "x_3");
+    assert_string_equal(k_variable(B, "for", K_I32, NULL)->name, "for_2");
+    assert_string_equal(k_variable(B, "exp", K_I32, NULL)->name, "exp_2");
+    assert_string_equal(k_variable(B, "1.5 wide", K_I32, NULL)->name, "v1_5_wide");
+    assert_string_equal(k_variable(B, "", K_I32, NULL)->name, "v");
+    bench_close(&bench);
+}
+
+static void test_memory(void **state) {
+    (void)state;
+    Bench bench;
+    float memory[4];
+    bench_open(&bench, 128);
+    KBuffer *x = bench_buffer(&bench, "x", DTYPE_F32, memory, 4, false);
+    assert_ptr_equal(k_global(B, x->value, true), x);
+    assert_true(x->written);
+    assert_int_equal(B->kernel->params.n, 1);
+    KBuffer *a = k_shared(B, "a", DTYPE_I8, 3, 16), *b = k_shared(B, "b", DTYPE_BF16, 8, 1024);
+    assert_int_equal(a->offset, 0);
+    assert_int_equal(b->offset, 1024);
+    KBuffer *c = k_shared_at(B, "c", DTYPE_F32, 1024, 512);
+    assert_int_equal(c->align, 512);
+    assert_int_equal(B->kernel->smem_bytes, 512 + 4096);
+    assert_int_equal(B->kernel->smem_align, 1024);
+    bench_close(&bench);
+}
+
+static void test_blocks(void **state) {
+    (void)state;
+    Bench bench;
+    bench_open(&bench, 64);
+    k_else(B);
+    assert_int_equal(bench.diags.errors, 1);
+    k_end(B);
+    assert_int_equal(bench.diags.errors, 2);
+    k_if_begin(B, k_lt(B, TID, I(7)));
+    assert_null(builder_finish(B));
+    bench_close(&bench);
+}
+
+static void test_prints(void **state) {
+    (void)state;
+    Bench bench;
+    float memory[64];
+    bench_open(&bench, 64);
+    KBuffer *x = bench_buffer(&bench, "x", DTYPE_F32, memory, 64, true);
+    KBuffer *tile = k_shared(B, "tile", DTYPE_BF16, 64, 128);
+    const KVar *v = k_array(B, "v", K_F32, 4, NULL);
+    const KExpr *i = k_let_expr(B, "i", k_mul(B, TID, I(4)));
+    k_comment(B, "a load");
+    k_load(B, v, NULL, x, i, 4, k_lt(B, i, I(64)), CACHE_STREAM);
+    const KExpr *j = k_for_begin(B, "j", I(0), I(4), 1, UNROLL_FULL);
+    k_set_elem(B, v, j, k_scalar(B, OP_exp, k_elem(B, v, j), NULL, NULL));
+    k_end(B);
+    k_role_begin(B, "writer", k_lt(B, WARP, I(1)));
+    k_store(B, tile, i, v, NULL, 4, NULL, CACHE_DEFAULT);
+    k_else(B);
+    k_barrier(B);
+    k_end(B);
+    B->kernel->grid[0] = bench_dim(&bench, 3);
+    Kernel *kernel = builder_finish(B);
+    assert_non_null(kernel);
+    Text text = text_new(bench.arena);
+    kernel_print(&text, kernel);
+    assert_string_equal(text.at,
+                        "kernel kernel: 64 threads, grid (3, 1, 1), 128 bytes shared aligned to 128\n"
+                        "param x: f32, align 16, written\n"
+                        "shared tile: bf16[64] at 0, align 128\n"
+                        "\n"
+                        "var v: f32[4]\n"
+                        "let i: i32 = tid*4\n"
+                        "-- a load\n"
+                        "v[0..4) = x[i..+4) stream if i < 64\n"
+                        "for j: i32 = 0 to 4 unrolled {\n"
+                        "    v[j] = exp(v[j])\n"
+                        "}\n"
+                        "role writer: if warp < 1 {\n"
+                        "    tile[i..+4) = v[0..4)\n"
+                        "} else {\n"
+                        "    bar_sync(0, 64)\n"
+                        "}\n");
+    bench_close(&bench);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_folds_integers),
+        cmocka_unit_test(test_uses_ranges),
+        cmocka_unit_test(test_folds_conditions),
+        cmocka_unit_test(test_changes_types),
+        cmocka_unit_test(test_dims),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_prints),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
