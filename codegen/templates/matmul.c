@@ -247,7 +247,7 @@ static int matmul_choose(const Graph *graph, const Region *region, const Target 
                 ? matmul_schedules(&plan, hint, out, room - 1, accepts_planned)
                 : 0;
     Schedule loop;
-    if (n < room && template_pointwise.schedules(graph, region, target, hint, &loop, 1) == 1) {
+    if (n < room && template_any.schedules(graph, region, target, hint, &loop, 1) == 1) {
         loop.path = MATMUL_LOOP; /* each element its own sum: the path that always exists */
         out[n++] = loop;
     }
@@ -258,7 +258,7 @@ static void matmul_build(Builder *b, const Region *region) {
     MatmulPlan plan;
     const char *why;
     if (region->schedule.path == MATMUL_LOOP) {
-        template_pointwise.build(b, region);
+        template_any.build(b, region);
         return;
     }
     if (!matmul_plan(b->kernel->graph, region, b->kernel->target, &plan, &why)) {

@@ -163,23 +163,47 @@ void matmul_mark_dependents(const MatmulPlan *plan, const Value *const *from, in
                             const Value *const *cut, int n_cut, bool *marks);
 void matmul_row_statistics(Epilogue *e);
 
-/* matmul_prologue.c: an operand's tile of one step of K into stage `stage`, by all `threads` threads. Copies
- * are asynchronous (cp.async) where memory allows; the caller commits and waits. */
+/* matmul_prologue.c: tiles of an operand into a ring of stages, by all threads of the block. */
 typedef struct MatmulLoader {
+    const MatmulPlan *plan;
     const MatmulOperand *operand;
-    Lower *lower; /* NULL: copied from memory as it is */
-    Tile tile;    /* rows along `mn` and columns along k (MAJOR_K), or rows along k (MAJOR_MN) */
-    int vector;   /* elements a thread moves at a time */
+    Tile tile;
+    OperandMajor tile_major; /* MAJOR_K: rows along M (or N), columns along K */
     int tile_mn, tile_k;
+    bool is_copy; /* cp.async, memory as it is; else computed in registers */
+    int run_axis; /* of the operand: along which a thread moves `vector` elements at a time */
+    int vector;
+    int threads;
+    /* computed operands */
+    Region *space; /* the operand's own, for its lowering */
+    Lower *lower;
+    LowerTarget target;
+    /* the load that has been started */
+    const KExpr *stage, *mn0, *k0, *valid;
+    const KExpr *const *batch;
 } MatmulLoader;
+/* `is_mn_tile`: tiles keep M (or N) contiguous; else whichever axis memory has, where the matrix instruction
+ * can read both. */
 MatmulLoader matmul_loader(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, const char *name,
-                           int tile_mn, int tile_k, int stages);
-void matmul_load(Builder *b, const MatmulPlan *plan, const MatmulLoader *loader, int threads,
-                 const KExpr *stage, const KExpr *mn0, const KExpr *k0, const KExpr *const *batch);
+                           int tile_mn, int tile_k, int stages, int threads, bool is_mn_tile);
+/* Issues the loads of the tile at (mn0, k0) for a stage; where `valid` is false, zeros. Copies write to
+ * shared memory by themselves (the caller commits and waits); the registers of a computed operand go there
+ * with matmul_load_finish(), in the same block. */
+void matmul_load_start(Builder *b, MatmulLoader *loader, const KExpr *stage, const KExpr *mn0,
+                       const KExpr *k0, const KExpr *const *batch, const KExpr *valid);
+void matmul_load_finish(Builder *b, MatmulLoader *loader);
+int64_t matmul_loader_bytes(const MatmulOperand *operand, int tile_mn, int tile_k); /* of one stage */
+
+/* Bytes of shared memory of a block. */
+int64_t matmul_smem_wgmma(const MatmulPlan *plan, const Schedule *schedule);
+int64_t matmul_smem_tiles(const MatmulPlan *plan, const Schedule *schedule); /* the other two */
 
 void matmul_build_wgmma(Builder *b, const MatmulPlan *plan);
 void matmul_build_mma(Builder *b, const MatmulPlan *plan);
 void matmul_build_simt(Builder *b, const MatmulPlan *plan);
+
+/* Blocks that run on one SM at a time. */
+int matmul_blocks_per_sm(const MatmulPlan *plan, const Schedule *schedule);
 
 bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, const char **why);
 bool matmul_accepts_mma(const MatmulPlan *plan, const Schedule *schedule, const char **why);

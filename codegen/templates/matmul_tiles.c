@@ -20,11 +20,46 @@ MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule) {
     return tiles;
 }
 
+int64_t matmul_smem_tiles(const MatmulPlan *plan, const Schedule *schedule) {
+    int64_t stage = matmul_loader_bytes(&plan->a, schedule->tile_m, schedule->tile_k);
+    for (int i = 0; i < plan->n_cores; i++)
+        stage += matmul_loader_bytes(&plan->b[i], schedule->tile_n, schedule->tile_k);
+    return stage * schedule->stages;
+}
+
+/* Accumulator registers of a thread. */
+static int tiles_accumulators(const MatmulPlan *plan, const Schedule *schedule) {
+    int threads = schedule->path == MATMUL_WGMMA      ? 128 * schedule->warps_m
+                  : schedule->path == MATMUL_MMA_SYNC ? 32 * schedule->warps_m * schedule->warps_n
+                                                      : 256;
+    int words = plan->accumulator == K_F64 || plan->accumulator == K_I64 ? 2 : 1;
+    return schedule->tile_m * schedule->tile_n * plan->n_cores * words / threads;
+}
+
+int matmul_blocks_per_sm(const MatmulPlan *plan, const Schedule *schedule) {
+    enum { OTHER_REGISTERS = 64, BLOCK_RESERVE = 1024 };
+    bool is_wgmma = schedule->path == MATMUL_WGMMA;
+    if (is_wgmma && schedule->warps_m > 1)
+        return 1; /* setmaxnreg deals out the registers of the whole SM */
+    int threads = is_wgmma                            ? 256
+                  : schedule->path == MATMUL_MMA_SYNC ? 32 * schedule->warps_m * schedule->warps_n
+                                                      : 256;
+    int64_t smem = is_wgmma ? matmul_smem_wgmma(plan, schedule) : matmul_smem_tiles(plan, schedule);
+    int64_t by_smem = plan->target->smem_per_sm / (smem + BLOCK_RESERVE);
+    int64_t by_registers = plan->target->registers_per_sm /
+                           ((int64_t)threads * (OTHER_REGISTERS + tiles_accumulators(plan, schedule)));
+    int64_t blocks = by_smem < by_registers ? by_smem : by_registers;
+    int most = is_wgmma ? 2 : 4;
+    return blocks < 1 ? 1 : blocks > most ? most : (int)blocks;
+}
+
 const Dim *matmul_persistent_grid(const MatmulPlan *plan, const Schedule *schedule) {
     DimTable *dims = plan->graph->dims;
     MatmulTiles tiles = matmul_tiles(plan, schedule);
     const Dim *cluster = dim_const(dims, (int64_t)tiles.cluster_m * tiles.cluster_n);
-    const Dim *slots = dim_const(dims, plan->target->sm_count / (tiles.cluster_m * tiles.cluster_n));
+    int together =
+        plan->target->sm_count * matmul_blocks_per_sm(plan, schedule) / (tiles.cluster_m * tiles.cluster_n);
+    const Dim *slots = dim_const(dims, together);
     /* 2048 tiles on 132 SMs are 16 rounds; 128 blocks do them in 16 rounds too, with less traffic and power.
      */
     const Dim *rounds = dim_max(dims, dim_const(dims, 1), dim_ceil_div(dims, tiles.count, slots));

@@ -71,7 +71,7 @@ static int wgmma_box_cols(const Schedule *schedule) {
     return schedule->tile_n % 64 == 0 ? 64 : schedule->tile_n % 32 == 0 ? 32 : 16;
 }
 
-static int64_t wgmma_smem_bytes(const MatmulPlan *plan, const Schedule *schedule) {
+int64_t matmul_smem_wgmma(const MatmulPlan *plan, const Schedule *schedule) {
     const Value *staged[STAGING_OUTPUTS];
     int n_rows = schedule->swap_ab ? plan->n_cores : 1, n_cols = schedule->swap_ab ? 1 : plan->n_cores;
     int64_t stage =
@@ -130,7 +130,7 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
     if (schedule->stages < 2 || schedule->stages > 12)
         return false;
     *why = "the stages do not fit shared memory";
-    if (wgmma_smem_bytes(plan, schedule) > target->smem_per_block)
+    if (matmul_smem_wgmma(plan, schedule) > target->smem_per_block)
         return false;
     *why = "a cluster has 2 blocks, along m or along n, and shares tiles that divide between them";
     int cluster_m = schedule->cluster_m > 1 ? schedule->cluster_m : 1,
@@ -492,7 +492,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     w.cluster = w.tiles.cluster_m * w.tiles.cluster_n;
     w.steps = dim_ceil_div(dims, plan->k, dim_const(dims, schedule->tile_k));
     kernel->threads = WARPGROUP * (1 + w.consumers);
-    kernel->min_blocks = 1;
+    kernel->min_blocks = matmul_blocks_per_sm(plan, schedule);
     kernel->cluster[0] = w.cluster;
     kernel->grid[0] = matmul_persistent_grid(plan, schedule);
 

@@ -1,0 +1,228 @@
+/* The schedule of a matrix product from its shapes and the target: every candidate that the path accepts gets
+ * an estimate of its time, and the quickest come first. No tuning run is needed for that; a tuner may try the
+ * rest of the list.
+ *
+ *     time = launch + max(bytes / memory rate, rounds * (steps of K * step + rest))
+ *     step = max(product / tensor rate, tile bytes / L2 rate, latency / stages)
+ *     rest = epilogue, and the latency of the first step where the ring starts empty
+ *
+ * The constants are rounded from measurements on an H200 and serve as ratios for the other targets: an L2
+ * that feeds an SM 64 bytes a clock in theory gives about 45; a TMA load takes about 700 ns; mma.sync reaches
+ * 0.62 of wgmma's rate on Hopper. */
+#include "codegen/cost.h"
+#include "codegen/templates/matmul.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { COST_CANDIDATES = 192 };
+
+static const double cost_launch = 2e-6, cost_latency = 0.7e-6, cost_clock = 1.7e9, cost_l2_per_clock = 45;
+static const double cost_mma_on_hopper = 0.62, cost_epilogue_slots = 14; /* instructions an element */
+
+typedef struct Cost {
+    const MatmulPlan *plan;
+    int64_t m, n, k, batch;
+    int64_t bytes;
+    int streams;
+} Cost;
+
+typedef struct Candidate {
+    Schedule schedule;
+    double seconds;
+} Candidate;
+
+typedef struct Candidates {
+    Candidate at[COST_CANDIDATES];
+    int n;
+} Candidates;
+
+/* Rate of the matrix unit, of the whole machine, for the kind of product. */
+static double cost_rate(const MatmulPlan *plan) {
+    double tensor = plan->target->tensor_flops;
+    switch (plan->kind) {
+    case MATMUL_16BIT: return tensor;
+    case MATMUL_TF32: return tensor / 2;
+    case MATMUL_FP8:
+    case MATMUL_INT8: return 2 * tensor;
+    case MATMUL_FMA:
+        return dtype_bits(plan->a.elem) == 64 ? plan->target->fma_flops / 2 : plan->target->fma_flops;
+    }
+    return tensor;
+}
+
+/* wgmma reads 64 rows of A anew for every instruction: below n = 64 shared memory, not the matrix unit, sets
+ * the pace. */
+static double cost_efficiency(const MatmulPlan *plan, const Schedule *s) {
+    if (s->path == MATMUL_WGMMA) {
+        double product = s->tile_n / 2.0, reads = 16 + s->tile_n / 4.0;
+        return product / (product > reads ? product : reads);
+    }
+    if (s->path == MATMUL_MMA_SYNC) {
+        double m = s->tile_m / (double)s->warps_m, n = s->tile_n / (double)s->warps_n;
+        double reuse = m * n / (m + n) / 21.3; /* 64 x 32 elements of a warp are enough */
+        double hopper = plan->target->has_wgmma ? cost_mma_on_hopper : 0.85;
+        return hopper * (reuse < 1 ? reuse : 1);
+    }
+    double reuse = (double)s->tile_m * s->tile_n / (128.0 * 128);
+    return 0.8 * sqrt(reuse < 1 ? reuse : 1);
+}
+
+static double cost_seconds(const Cost *c, const Schedule *s) {
+    const MatmulPlan *plan = c->plan;
+    const Target *target = plan->target;
+    int cluster_m = s->cluster_m > 1 ? s->cluster_m : 1, cluster_n = s->cluster_n > 1 ? s->cluster_n : 1;
+    int64_t rows = s->swap_ab ? c->n : c->m, cols = s->swap_ab ? c->m : c->n;
+    double tiles_m = ceil((double)rows / (s->tile_m * cluster_m)) * cluster_m;
+    double tiles_n = ceil((double)cols / (s->tile_n * cluster_n)) * cluster_n;
+    double tiles = tiles_m * tiles_n * (double)c->batch;
+    int occupancy = matmul_blocks_per_sm(plan, s);
+    double rounds = ceil(tiles / ((double)target->sm_count * occupancy));
+    double steps = ceil((double)c->k / s->tile_k);
+    /* blocks that share an SM share its matrix unit and its way to L2, not the latency */
+    double crowd = tiles < (double)target->sm_count * occupancy ? ceil(tiles / target->sm_count) : occupancy;
+    double flops = 2.0 * s->tile_m * s->tile_n * s->tile_k * plan->n_cores;
+    double product = flops * crowd / (cost_rate(plan) / target->sm_count * cost_efficiency(plan, s));
+    double elem = dtype_bits(plan->a.elem) / 8.0;
+    int n_cols = plan->n_cores; /* two products: two tiles of their second operand */
+    double row_bytes = (double)s->tile_m / cluster_n * (s->swap_ab ? n_cols : 1);
+    double col_bytes = (double)s->tile_n / cluster_m * (s->swap_ab ? 1 : n_cols);
+    double stage_bytes = (row_bytes + col_bytes) * s->tile_k * elem;
+    double feed = stage_bytes * crowd / (cost_l2_per_clock * cost_clock);
+    double step = fmax(fmax(product, feed), cost_latency / (s->stages > 1 ? s->stages - 1 : 1));
+    double elements = (double)s->tile_m * s->tile_n * (1 + (double)plan->statistics.n);
+    double epilogue = elements * crowd * (cost_epilogue_slots + 4.0 * c->streams) / 128 / cost_clock;
+    bool runs_ahead = s->path == MATMUL_WGMMA && rounds > 1;
+    double rest = (runs_ahead ? 0.75 : 1) * epilogue + (runs_ahead ? 0 : cost_latency);
+    return cost_launch +
+           fmax((double)c->bytes / target->memory_bytes_per_second, rounds * (steps * step + rest));
+}
+
+/* Tiles that a round of blocks works on together should span equal bytes of both operands. */
+static int cost_group_m(const Cost *c, const Schedule *s) {
+    double slots = c->plan->target->sm_count;
+    double group = sqrt(slots * s->tile_n / s->tile_m) / (s->cluster_m > 1 ? s->cluster_m : 1);
+    int power = 1;
+    while (power * 1.42 < group)
+        power *= 2;
+    return power;
+}
+
+typedef bool CostAccepts(const MatmulPlan *plan, const Schedule *schedule, const char **why);
+
+static void cost_add(const Cost *c, CostAccepts *accepts, Candidates *found, Schedule s) {
+    const char *why;
+    s.group_m = cost_group_m(c, &s);
+    if (found->n < COST_CANDIDATES && accepts(c->plan, &s, &why))
+        found->at[found->n++] = (Candidate){s, cost_seconds(c, &s)};
+}
+
+/* The most stages, from `most` down to 2, with which `blocks` blocks share an SM. */
+static void cost_add_deepest(const Cost *c, CostAccepts *accepts, Candidates *found, Schedule s, int most,
+                             int blocks) {
+    const char *why;
+    for (s.stages = most; s.stages >= 2; s.stages--)
+        if (accepts(c->plan, &s, &why) && matmul_blocks_per_sm(c->plan, &s) >= blocks) {
+            cost_add(c, accepts, found, s);
+            return;
+        }
+}
+
+static void cost_wgmma(const Cost *c, CostAccepts *accepts, Candidates *found) {
+    static const int rows[][2] = {{128, 2}, {256, 2}, {64, 1}, {192, 3}}; /* tile_m, consumer warpgroups */
+    const MatmulPlan *plan = c->plan;
+    int64_t cols_extent[2] = {c->n, c->m};
+    for (int swap = 0; swap < 2; swap++)
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+            for (int tile_n = 16; tile_n <= 256; tile_n += 16) {
+                bool is_round =
+                    tile_n % 64 == 0 || tile_n == 16 || tile_n == 32 || tile_n == 96 || tile_n == 160;
+                bool is_exact = cols_extent[swap] <= tile_n && cols_extent[swap] > tile_n - 16;
+                if (!is_round && !is_exact)
+                    continue;
+                Schedule s = {.path = MATMUL_WGMMA,
+                              .threads = 128 * (1 + rows[i][1]),
+                              .tile_m = rows[i][0],
+                              .tile_n = tile_n,
+                              .tile_k = 1024 / dtype_bits(plan->a.elem),
+                              .warps_m = rows[i][1],
+                              .warps_n = 1,
+                              .persistent = true,
+                              .swap_ab = swap,
+                              .tma_store = !swap};
+                if (rows[i][1] == 2) {
+                    s.producer_registers = 40;
+                    s.consumer_registers = 232;
+                } else if (rows[i][1] == 3) {
+                    s.producer_registers = 32;
+                    s.consumer_registers = 160;
+                }
+                cost_add_deepest(c, accepts, found, s, 8, 1);
+                if (rows[i][1] == 1)
+                    cost_add_deepest(c, accepts, found, s, 12, 2);
+            }
+}
+
+static void cost_mma(const Cost *c, CostAccepts *accepts, Candidates *found) {
+    static const int shapes[][4] = {/* tile_m, tile_n, warps_m, warps_n */
+                                    {128, 256, 2, 4}, {128, 128, 2, 4}, {128, 128, 2, 2}, {128, 64, 2, 2},
+                                    {64, 128, 2, 2},  {64, 64, 2, 2},   {32, 128, 1, 4},  {32, 64, 1, 2},
+                                    {16, 128, 1, 4},  {16, 64, 1, 2},   {64, 256, 4, 1},  {64, 128, 4, 1},
+                                    {128, 128, 8, 1}, {64, 64, 4, 1},   {64, 32, 4, 1},   {64, 16, 4, 1},
+                                    {32, 256, 2, 1},  {16, 16, 1, 1}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int k_bytes = 64; k_bytes <= 128; k_bytes *= 2) {
+            Schedule s = {.path = MATMUL_MMA_SYNC,
+                          .threads = 32 * shapes[i][2] * shapes[i][3],
+                          .tile_m = shapes[i][0],
+                          .tile_n = shapes[i][1],
+                          .tile_k = k_bytes * 8 / dtype_bits(c->plan->a.elem),
+                          .warps_m = shapes[i][2],
+                          .warps_n = shapes[i][3]};
+            cost_add_deepest(c, accepts, found, s, 4, 1);
+            cost_add_deepest(c, accepts, found, s, 4, 2);
+        }
+}
+
+static void cost_simt(const Cost *c, CostAccepts *accepts, Candidates *found) {
+    static const int sides[] = {128, 64, 32};
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 3; j++) {
+            Schedule s = {
+                .path = MATMUL_SIMT, .threads = 256, .tile_m = sides[i], .tile_n = sides[j], .tile_k = 16};
+            cost_add_deepest(c, accepts, found, s, 3, 1);
+        }
+}
+
+static int cost_compare(const void *x, const void *y) {
+    const Candidate *a = x, *b = y;
+    if (a->seconds != b->seconds)
+        return a->seconds < b->seconds ? -1 : 1;
+    /* fewer, larger tiles: less traffic */
+    int64_t area_a = (int64_t)a->schedule.tile_m * a->schedule.tile_n,
+            area_b = (int64_t)b->schedule.tile_m * b->schedule.tile_n;
+    if (area_a != area_b)
+        return area_a > area_b ? -1 : 1;
+    return a->schedule.tile_m < b->schedule.tile_m ? -1 : a->schedule.tile_m > b->schedule.tile_m;
+}
+
+int matmul_schedules(const MatmulPlan *plan, const DimBindings *hint, Schedule *out, int room,
+                     CostAccepts *accepts) {
+    const Graph *graph = plan->graph;
+    Cost c = {.plan = plan,
+              .m = cost_extent(graph, plan->m, hint),
+              .n = cost_extent(graph, plan->n, hint),
+              .k = cost_extent(graph, plan->k, hint),
+              .batch = cost_space(graph, plan->region, 0, plan->batch_rank, hint),
+              .bytes = cost_bytes(graph, plan->region, hint),
+              .streams = cost_streams(graph, plan->region)};
+    Candidates *found = ARENA_NEW(graph->arena, Candidates);
+    cost_wgmma(&c, accepts, found);
+    cost_mma(&c, accepts, found);
+    cost_simt(&c, accepts, found);
+    qsort(found->at, (size_t)found->n, sizeof *found->at, cost_compare);
+    int n = found->n < room ? found->n : room;
+    for (int i = 0; i < n; i++)
+        out[i] = found->at[i].schedule;
+    return n;
+}

@@ -1,0 +1,211 @@
+/* Matrix products by mma.sync (sm_80 and later): cp.async into a ring of stages, ldmatrix, mma.
+ *
+ * A block computes one tile of the result. Each step of K waits for its stage, starts the loads of the stage
+ * that the step before has freed, and multiplies:
+ *
+ *     stage    0      1      2      3       (4 stages)
+ *     step k   mma    here   coming load k + 3
+ *
+ * One barrier a step: behind it everybody's copies into stage k are visible, and everybody has left the stage
+ * that is loaded next. Every operand that is no plain memory is computed on the way (matmul_prologue.c), so
+ * this path takes any prologue, any layout and any ragged shape. Warps divide the tile in warps_m x warps_n
+ * parts; a warp's part is made of fragments of 16 x 8 (layout.h). */
+#include "codegen/templates/matmul.h"
+
+enum { MMA_M = 16, MMA_N = 8, MMA_K_BYTES = 32 };
+
+typedef struct Mma {
+    Builder *b;
+    const MatmulPlan *plan;
+    const Schedule *schedule;
+    MatmulLoader a, b_[MATMUL_CORES];
+    int rows, cols;                   /* fragments of a warp along m and n */
+    const KExpr *warp_row, *warp_col; /* of the warp's part, within the tile */
+    const KVar *accumulator[MATMUL_CORES], *a_words, *b_words;
+} Mma;
+
+bool matmul_accepts_mma(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
+    *why = "the target has no such matrix instruction";
+    if (!plan->target->has_mma_bf16 || (plan->kind == MATMUL_FP8 && !plan->target->has_mma_fp8))
+        return false;
+    *why = "no matrix instruction holds both operands exactly";
+    if (plan->kind == MATMUL_FMA)
+        return false;
+    *why = "the transposed product is a wgmma schedule";
+    if (schedule->swap_ab)
+        return false;
+    *why = "1 to 16 warps, each with a part of the tile of multiples of 16 x 16";
+    int warps = schedule->warps_m * schedule->warps_n;
+    if (schedule->warps_m < 1 || schedule->warps_n < 1 || warps > 16 ||
+        schedule->tile_m % (schedule->warps_m * MMA_M) != 0 ||
+        schedule->tile_n % (schedule->warps_n * 2 * MMA_N) != 0 || schedule->tile_m > 256 ||
+        schedule->tile_n > 256 || schedule->tile_m < 1 || schedule->tile_n < 1)
+        return false;
+    *why = "tile_k is a multiple of 32 bytes of K, up to 128";
+    int k_bytes = schedule->tile_k * dtype_bits(plan->a.elem) / 8;
+    if (k_bytes < MMA_K_BYTES || k_bytes > 128 || (k_bytes & (k_bytes - 1)))
+        return false;
+    *why =
+        "tiles that ldmatrix transposes have a power of two, or a multiple of 64, of elements along M and N";
+    if (plan->kind == MATMUL_16BIT && (schedule->tile_m % 16 != 0 || schedule->tile_n % 16 != 0))
+        return false;
+    *why = "the accumulators do not fit the registers";
+    int part = schedule->tile_m / schedule->warps_m * (schedule->tile_n / schedule->warps_n) / 32;
+    if (part * plan->n_cores > 128)
+        return false;
+    *why = "2 to 8 stages that fit shared memory";
+    if (schedule->stages < 2 || schedule->stages > 8 ||
+        matmul_smem_tiles(plan, schedule) > plan->target->smem_per_block - 1024)
+        return false;
+    *why = "row statistics need whole rows in one warp: warps_n 1 and N up to tile_n";
+    if (plan->statistics.n &&
+        (schedule->warps_n != 1 || dim_upper(plan->graph->dims, plan->n) > schedule->tile_n))
+        return false;
+    *why = NULL;
+    return true;
+}
+
+/* Fragments of 16 rows (A) or 16 columns (B): four matrices of 8 x 16 bytes. */
+static void mma_load_words(Mma *m, const MatmulLoader *loader, bool is_a, const KExpr *stage, const KExpr *mn,
+                           const KExpr *k, const KVar *words, int at) {
+    Builder *b = m->b;
+    /* A: (rows 0-7, k 0), (8-15, k 0), (0-7, k 8), (8-15, k 8). B: (columns 0-7, k 0), (0-7, k 8), (8-15, k
+     * 0), (8-15, k 8) */
+    if (loader->tile_major == MAJOR_K)
+        tile_load_matrices(b, &loader->tile, stage, mn, k, is_a, false, words, at);
+    else /* the tile's rows are k: the transposing load gives the same registers, with rows and columns
+            exchanged */
+        tile_load_matrices(b, &loader->tile, stage, k, mn, !is_a, true, words, at);
+}
+
+static void mma_issue(Mma *m, int core, int i, int j) {
+    Builder *b = m->b;
+    int at = 4 * (i * m->cols + j);
+    KOperand operands[] = {k_regs(m->accumulator[core], at, 4), k_regs(m->a_words, 4 * i, 4),
+                           k_regs(m->b_words, 2 * j, 2)};
+    DType x = m->a.operand->elem, y = m->b_[core].operand->elem;
+    switch (m->plan->kind) {
+    case MATMUL_16BIT: k_atom(b, ATOM_mma_16bit, (int[]){(int)x}, operands, 3); return;
+    case MATMUL_TF32: k_atom(b, ATOM_mma_tf32, NULL, operands, 3); return;
+    case MATMUL_FP8: k_atom(b, ATOM_mma_fp8, (int[]){(int)x, (int)y}, operands, 3); return;
+    case MATMUL_INT8: k_atom(b, ATOM_mma_int8, (int[]){(int)x, (int)y}, operands, 3); return;
+    case MATMUL_FMA: return;
+    }
+}
+
+static void mma_multiply(Mma *m, const KExpr *stage) {
+    Builder *b = m->b;
+    int k_elems = MMA_K_BYTES * 8 / dtype_bits(m->plan->a.elem), steps = m->schedule->tile_k / k_elems;
+    const KExpr *step =
+        steps == 1 ? k_i32(b, 0) : k_for_begin(b, "kk", k_i32(b, 0), k_i32(b, steps), 1, UNROLL_FULL);
+    const KExpr *k = k_mul(b, step, k_i32(b, k_elems));
+    for (int i = 0; i < m->rows; i++)
+        mma_load_words(m, &m->a, true, stage, k_add(b, m->warp_row, k_i32(b, MMA_M * i)), k, m->a_words,
+                       4 * i);
+    for (int core = 0; core < m->plan->n_cores; core++) {
+        for (int j = 0; j < m->cols; j += 2)
+            mma_load_words(m, &m->b_[core], false, stage, k_add(b, m->warp_col, k_i32(b, MMA_N * j)), k,
+                           m->b_words, 2 * j);
+        for (int i = 0; i < m->rows; i++)
+            for (int j = 0; j < m->cols; j++)
+                mma_issue(m, core, i, j);
+    }
+    if (steps > 1)
+        k_end(b);
+}
+
+static void mma_start(Mma *m, const MatmulTile *tile, const KExpr *step, const KExpr *steps) {
+    Builder *b = m->b;
+    const KExpr *stage = k_let_expr(b, "fill", k_mod(b, step, k_i32(b, m->schedule->stages)));
+    const KExpr *k0 = k_let_expr(b, "k", k_mul(b, step, k_i32(b, m->schedule->tile_k)));
+    const KExpr *valid = k_lt(b, step, steps);
+    matmul_load_start(b, &m->a, stage, tile->row, k0, tile->batch, valid);
+    for (int core = 0; core < m->plan->n_cores; core++)
+        matmul_load_start(b, &m->b_[core], stage, tile->col, k0, tile->batch, valid);
+    k_atom(b, ATOM_cp_async_commit, NULL, NULL, 0);
+}
+
+static void mma_finish(Mma *m) {
+    matmul_load_finish(m->b, &m->a);
+    for (int core = 0; core < m->plan->n_cores; core++)
+        matmul_load_finish(m->b, &m->b_[core]);
+}
+
+static void mma_product(Mma *m, const MatmulTile *tile) {
+    Builder *b = m->b;
+    DimTable *dims = m->plan->graph->dims;
+    int ahead = m->schedule->stages - 1;
+    const KExpr *steps =
+        k_dim(b, dim_ceil_div(dims, m->plan->k, dim_const(dims, m->schedule->tile_k)), K_I32);
+    const KExpr *first = k_for_begin(b, "first", k_i32(b, 0), k_i32(b, ahead), 1, UNROLL_NONE);
+    mma_start(m, tile, first, steps);
+    mma_finish(m);
+    k_end(b);
+    const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
+    k_atom(b, ATOM_cp_async_wait, (int[]){ahead - 1}, NULL, 0);
+    k_barrier(b);
+    mma_start(m, tile, k_let_expr(b, "next", k_add(b, step, k_i32(b, ahead))), steps);
+    mma_multiply(m, k_let_expr(b, "stage", k_mod(b, step, k_i32(b, m->schedule->stages))));
+    mma_finish(m);
+    k_end(b);
+    k_atom(b, ATOM_cp_async_wait, (int[]){0}, NULL, 0); /* copies of zeros may still be under way */
+}
+
+void matmul_build_mma(Builder *b, const MatmulPlan *plan) {
+    const Schedule *schedule = &plan->region->schedule;
+    Kernel *kernel = b->kernel;
+    Mma m = {.b = b, .plan = plan, .schedule = schedule};
+    MatmulTiles tiles = matmul_tiles(plan, schedule);
+    int part_m = schedule->tile_m / schedule->warps_m, part_n = schedule->tile_n / schedule->warps_n;
+    m.rows = part_m / MMA_M;
+    m.cols = part_n / MMA_N;
+    kernel->threads = 32 * schedule->warps_m * schedule->warps_n;
+    kernel->min_blocks = matmul_blocks_per_sm(plan, schedule);
+    kernel->grid[0] = tiles.count;
+    m.a = matmul_loader(b, plan, &plan->a, "a_tile", schedule->tile_m, schedule->tile_k, schedule->stages,
+                        kernel->threads, false);
+    for (int i = 0; i < plan->n_cores; i++)
+        m.b_[i] = matmul_loader(b, plan, &plan->b[i],
+                                plan->n_cores == 1 ? "b_tile"
+                                : i                ? "b_tile_1"
+                                                   : "b_tile_0",
+                                schedule->tile_n, schedule->tile_k, schedule->stages, kernel->threads, false);
+    Lower *lower = lower_new(b, plan->region);
+
+    const KExpr *warp = k_special(b, SPECIAL_WARP), *lane = k_special(b, SPECIAL_LANE);
+    m.warp_row =
+        k_let_expr(b, "warp_row", k_mul(b, k_mod(b, warp, k_i32(b, schedule->warps_m)), k_i32(b, part_m)));
+    m.warp_col =
+        k_let_expr(b, "warp_col", k_mul(b, k_div(b, warp, k_i32(b, schedule->warps_m)), k_i32(b, part_n)));
+    MatmulTile tile = matmul_tile_at(b, plan, &tiles, k_special(b, SPECIAL_CTA_X));
+    for (int core = 0; core < plan->n_cores; core++)
+        m.accumulator[core] =
+            k_array(b, plan->core[core]->name ? plan->core[core]->name : "acc", plan->accumulator,
+                    4 * m.rows * m.cols, k_convert(b, k_i32(b, 0), plan->accumulator));
+    m.a_words = k_array(b, "a", K_U32, 4 * m.rows, NULL);
+    m.b_words = k_array(b, "b", K_U32, 2 * m.cols, NULL);
+    mma_product(&m, &tile);
+
+    const KExpr *row = k_add(b, tile.row, k_add(b, m.warp_row, k_div(b, lane, k_i32(b, 4))));
+    const KExpr *col =
+        k_add(b, tile.col, k_add(b, m.warp_col, k_mul(b, k_mod(b, lane, k_i32(b, 4)), k_i32(b, 2))));
+    MatmulFragment fragment = {.blocks = m.rows,
+                               .block_rows = MMA_M,
+                               .halves = 2,
+                               .half_rows = 8,
+                               .groups = m.cols,
+                               .group_cols = MMA_N,
+                               .width = 2,
+                               .row = k_let_expr(b, "row", row),
+                               .col = k_let_expr(b, "col", col),
+                               .tile_rows = schedule->tile_m,
+                               .tile_cols = schedule->tile_n,
+                               .row_lanes = 4};
+    for (int core = 0; core < plan->n_cores; core++)
+        fragment.accumulator[core] = m.accumulator[core];
+    matmul_epilogue(b, plan, lower, &fragment, tile.batch, NULL);
+    kernel->summary = text_format(
+        b->arena, "matmul by mma.sync: tile %dx%dx%d, %d stages, %dx%d warps%s%s", schedule->tile_m,
+        schedule->tile_n, schedule->tile_k, schedule->stages, schedule->warps_m, schedule->warps_n,
+        m.a.is_copy ? "" : ", first operand computed", m.b_[0].is_copy ? "" : ", second operand computed");
+}

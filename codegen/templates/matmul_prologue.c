@@ -1,0 +1,243 @@
+/* Operands into shared tiles, for the paths without TMA.
+ *
+ * An operand that is memory, contiguous and aligned, is copied by cp.async, 4 to 16 bytes a thread, and the
+ * edges are filled with zeros. Any other (odd pitches, conversions, a prologue such as a normalization) is
+ * computed in registers by the graph's own operations and then stored; its loads are issued before the
+ * products of the present stage and its values stored after them. */
+#include "codegen/templates/matmul.h"
+
+int64_t matmul_loader_bytes(const MatmulOperand *operand, int tile_mn, int tile_k) {
+    return (int64_t)tile_mn * tile_k * dtype_bits(operand->elem) / 8;
+}
+
+/* The operand as a region of its own: its dims the space, itself the output. */
+static Region *loader_space(Builder *b, const MatmulPlan *plan, const Value *value) {
+    Region *space = ARENA_NEW(b->arena, Region);
+    *space = *plan->region;
+    space->kind = TEMPLATE_POINTWISE;
+    space->rank = value->rank;
+    memcpy(space->dims, value->dims, sizeof space->dims);
+    space->n_reduced = 0;
+    memset(&space->cores, 0, sizeof space->cores);
+    memset(&space->outputs, 0, sizeof space->outputs);
+    vec_push(b->arena, &space->outputs, (Value *)(uintptr_t)value);
+    return space;
+}
+
+static int loader_copy_width(const MatmulPlan *plan, const MatmulOperand *operand, OperandMajor tile_major) {
+    if (!operand->is_memory || !operand->is_contiguous || operand->narrow != operand->elem ||
+        operand->major != tile_major)
+        return 0;
+    int axis = operand->major == MAJOR_K ? operand->k_axis : operand->mn_axis,
+        bits = dtype_bits(operand->elem);
+    int width = view_vector_width(plan->graph, &operand->view, operand->value, axis, 128 / bits);
+    return width * bits >= 32 ? width : 0;
+}
+
+static int loader_power_of_two(int width, int limit) {
+    while (width > limit)
+        width /= 2;
+    return width < 1 ? 1 : width;
+}
+
+MatmulLoader matmul_loader(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, const char *name,
+                           int tile_mn, int tile_k, int stages, int threads, bool is_mn_tile) {
+    MatmulLoader loader = {
+        .plan = plan, .operand = operand, .tile_mn = tile_mn, .tile_k = tile_k, .threads = threads};
+    int whole = 128 / dtype_bits(operand->elem);
+    bool reads_both = plan->kind == MATMUL_16BIT;
+    loader.space = loader_space(b, plan, operand->value);
+    int along_k = lower_vector_width(plan->graph, loader.space, operand->k_axis);
+    int along_mn = lower_vector_width(plan->graph, loader.space, operand->mn_axis);
+    bool prefers_mn =
+        operand->is_memory && operand->is_contiguous ? operand->major == MAJOR_MN : along_mn > along_k;
+    loader.tile_major = is_mn_tile || (reads_both && prefers_mn) ? MAJOR_MN : MAJOR_K;
+    int copied = loader_copy_width(plan, operand, loader.tile_major);
+    loader.is_copy = copied > 0;
+    loader.run_axis = loader.is_copy ? (loader.tile_major == MAJOR_K ? operand->k_axis : operand->mn_axis)
+                      : prefers_mn   ? operand->mn_axis
+                                     : operand->k_axis;
+    loader.vector = loader.is_copy ? copied : loader_power_of_two(prefers_mn ? along_mn : along_k, whole);
+    loader.vector = loader_power_of_two(loader.vector, loader.run_axis == operand->k_axis ? tile_k : tile_mn);
+    loader.tile = loader.tile_major == MAJOR_K ? tile_shared(b, name, operand->elem, tile_mn, tile_k, stages)
+                                               : tile_shared(b, name, operand->elem, tile_k, tile_mn, stages);
+    if (!loader.is_copy)
+        loader.lower = lower_new(b, loader.space);
+    return loader;
+}
+
+/* ---- one piece: the vector that a thread moves in turn `i` */
+
+typedef struct LoaderPiece {
+    const KExpr *mn, *k; /* within the tile */
+    const KExpr *inside; /* of the tile; NULL: always */
+} LoaderPiece;
+
+static int loader_turns(const MatmulLoader *loader) {
+    int pieces = loader->tile_mn * loader->tile_k / loader->vector;
+    return (pieces + loader->threads - 1) / loader->threads;
+}
+
+static LoaderPiece loader_piece(Builder *b, const MatmulLoader *loader, const KExpr *i) {
+    bool along_k = loader->run_axis == loader->operand->k_axis;
+    int pieces = loader->tile_mn * loader->tile_k / loader->vector;
+    int line = (along_k ? loader->tile_k : loader->tile_mn) / loader->vector;
+    const KExpr *number = k_add(b, k_mul(b, i, k_i32(b, loader->threads)), k_special(b, SPECIAL_TID));
+    const KExpr *along = k_mul(b, k_mod(b, number, k_i32(b, line)), k_i32(b, loader->vector));
+    const KExpr *across = k_div(b, number, k_i32(b, line));
+    LoaderPiece piece = {.mn = along_k ? across : along, .k = along_k ? along : across};
+    if (pieces % loader->threads != 0)
+        piece.inside = k_lt(b, number, k_i32(b, pieces));
+    return piece;
+}
+
+/* Coordinates of the piece in the operand, and whether it lies inside. */
+static const KExpr *loader_coords(Builder *b, const MatmulLoader *loader, const LoaderPiece *piece,
+                                  const KExpr **coords) {
+    const MatmulOperand *operand = loader->operand;
+    const Value *value = operand->value;
+    DimTable *dims = loader->plan->graph->dims;
+    const KExpr *mn = k_add(b, loader->mn0, piece->mn), *k = k_add(b, loader->k0, piece->k);
+    for (int i = 0; i < value->rank - 2; i++)
+        coords[i] = matmul_batch_coord(b, loader->plan, operand, i, loader->batch);
+    coords[operand->mn_axis] = mn;
+    coords[operand->k_axis] = k;
+    const KExpr *guard = k_and(b, loader->valid, piece->inside);
+    if (dim_divisor(dims, operand->mn) % loader->tile_mn != 0)
+        guard = k_and(b, guard, k_lt(b, mn, k_dim(b, operand->mn, K_I32)));
+    if (dim_divisor(dims, loader->plan->k) % loader->tile_k != 0)
+        guard = k_and(b, guard, k_lt(b, k, k_dim(b, loader->plan->k, K_I32)));
+    return guard;
+}
+
+static const KExpr *loader_tile_row(const MatmulLoader *loader, const LoaderPiece *piece) {
+    return loader->tile_major == MAJOR_K ? piece->mn : piece->k;
+}
+
+static const KExpr *loader_tile_col(const MatmulLoader *loader, const LoaderPiece *piece) {
+    return loader->tile_major == MAJOR_K ? piece->k : piece->mn;
+}
+
+/* ---- copies */
+
+static void loader_copy(Builder *b, const MatmulLoader *loader, const KExpr *i) {
+    const MatmulOperand *operand = loader->operand;
+    const Value *value = operand->value;
+    DimTable *dims = loader->plan->graph->dims;
+    const KExpr *coords[RANK_MAX];
+    LoaderPiece piece = loader_piece(b, loader, i);
+    const KExpr *guard = loader_coords(b, loader, &piece, coords);
+    const KExpr *index = k_dim(b, operand->view.offset, K_I64);
+    for (int axis = 0; axis < value->rank; axis++)
+        if (!dim_is(operand->view.strides[axis], 0))
+            index = k_add(
+                b, index,
+                k_mul(b, k_convert(b, coords[axis], K_I64), k_dim(b, operand->view.strides[axis], K_I64)));
+    int elem_bytes = dtype_bits(operand->elem) / 8, bytes = loader->vector * elem_bytes;
+    const KExpr *read = k_i32(b, bytes);
+    const Dim *along = value->dims[loader->run_axis];
+    if (dim_divisor(dims, along) % loader->vector != 0) { /* the last vector of a line may stick out */
+        const KExpr *left = k_sub(b, k_dim(b, along, K_I32), coords[loader->run_axis]);
+        read = k_max(b, k_i32(b, 0), k_min(b, read, k_mul(b, left, k_i32(b, elem_bytes))));
+    }
+    if (guard)
+        read = k_select(b, guard, read, k_i32(b, 0));
+    const KExpr *to = tile_address(b, &loader->tile, loader->stage, loader_tile_row(loader, &piece),
+                                   loader_tile_col(loader, &piece));
+    KOperand operands[] = {k_operand(to),
+                           k_operand(k_global_addr(b, k_global(b, operand->view.base, false), index)),
+                           k_operand(k_convert(b, read, K_U32))};
+    if (piece.inside)
+        k_if_begin(b, piece.inside);
+    if (bytes == 16)
+        k_atom(b, ATOM_cp_async_16, NULL, operands, 3);
+    else
+        k_atom(b, ATOM_cp_async, &bytes, operands, 3);
+    if (piece.inside)
+        k_end(b);
+}
+
+/* ---- computed operands */
+
+static const KExpr *loader_run(Builder *b, const MatmulLoader *loader, const KExpr *i, Run *run,
+                               LoaderPiece *piece) {
+    const Value *value = loader->operand->value;
+    *run = (Run){.rank = value->rank, .axis = loader->run_axis, .width = loader->vector};
+    *piece = loader_piece(b, loader, i);
+    run->guard = loader_coords(b, loader, piece, run->coords);
+    return i;
+}
+
+void matmul_load_start(Builder *b, MatmulLoader *loader, const KExpr *stage, const KExpr *mn0,
+                       const KExpr *k0, const KExpr *const *batch, const KExpr *valid) {
+    loader->stage = stage;
+    loader->mn0 = mn0;
+    loader->k0 = k0;
+    loader->batch = batch;
+    loader->valid = valid;
+    int turns = loader_turns(loader);
+    const KExpr *zero = k_i32(b, 0);
+    if (loader->is_copy) {
+        const KExpr *i = turns == 1 ? zero : k_for_begin(b, "i", zero, k_i32(b, turns), 1, UNROLL_FULL);
+        loader_copy(b, loader, i);
+        if (turns > 1)
+            k_end(b);
+        return;
+    }
+    Run run;
+    LoaderPiece piece;
+    loader->target = (LowerTarget){.value = loader->operand->value};
+    loader_run(b, loader, zero, &run, &piece);
+    lower_batch_begin(loader->lower, &run, &loader->target, 1, turns);
+    const KExpr *i = turns == 1 ? zero : k_for_begin(b, "i", zero, k_i32(b, turns), 1, UNROLL_FULL);
+    loader_run(b, loader, i, &run, &piece);
+    lower_batch_load(loader->lower, &run, i);
+    if (turns > 1)
+        k_end(b);
+}
+
+/* Registers to the tile: a vector where the tile keeps the run's axis contiguous, else one element after
+ * another. */
+static void loader_put(Builder *b, const MatmulLoader *loader, const LoaderPiece *piece, const KVar *values) {
+    const KExpr *row = loader_tile_row(loader, piece), *col = loader_tile_col(loader, piece);
+    bool runs_along_cols = (loader->tile_major == MAJOR_K) == (loader->run_axis == loader->operand->k_axis);
+    if (runs_along_cols) {
+        k_store(b, loader->tile.buffer, tile_index(b, &loader->tile, loader->stage, row, col), values, NULL,
+                loader->vector, piece->inside, CACHE_DEFAULT);
+        return;
+    }
+    const KExpr *e = k_for_begin(b, "e", k_i32(b, 0), k_i32(b, loader->vector), 1, UNROLL_FULL);
+    k_store(b, loader->tile.buffer, tile_index(b, &loader->tile, loader->stage, k_add(b, row, e), col),
+            values, e, 1, piece->inside, CACHE_DEFAULT);
+    k_end(b);
+}
+
+void matmul_load_finish(Builder *b, MatmulLoader *loader) {
+    if (loader->is_copy)
+        return;
+    int turns = loader_turns(loader);
+    const KExpr *zero = k_i32(b, 0);
+    const KExpr *i = turns == 1 ? zero : k_for_begin(b, "i", zero, k_i32(b, turns), 1, UNROLL_FULL);
+    Run run;
+    LoaderPiece piece;
+    loader_run(b, loader, i, &run, &piece);
+    const Value *value = loader->operand->value;
+    KType type = ktype_of(loader->tile.elem);
+    const char *name = value->name ? value->name : "operand";
+    const KVar *raw = k_array(b, name, ktype_of(value->dtype), loader->vector, NULL);
+    loader->target.dst = raw;
+    lower_batch_run(loader->lower, &run, i, &loader->target, 1);
+    const KVar *values = raw;
+    if (type != raw->type ||
+        run.guard) { /* what lies outside counts as zero, whatever the prologue makes of it */
+        values = k_array(b, text_format(b->arena, "%s_in", name), type, loader->vector, NULL);
+        const KExpr *e = k_for_begin(b, "e", zero, k_i32(b, loader->vector), 1, UNROLL_FULL);
+        const KExpr *x = k_convert(b, k_elem(b, raw, e), type);
+        k_set_elem(b, values, e, run.guard ? k_select(b, run.guard, x, k_convert(b, zero, type)) : x);
+        k_end(b);
+    }
+    loader_put(b, loader, &piece, values);
+    if (turns > 1)
+        k_end(b);
+    lower_batch_end(loader->lower);
+}
