@@ -4,6 +4,23 @@
 
 #include <stdarg.h>
 
+typedef struct DecideRule {
+    const char *name, *doc;
+} DecideRule;
+
+static const DecideRule decide_rules[] = {
+#define RULE(NAME, DOC) {#NAME, DOC},
+#include "passes/fuse_rules.def"
+#undef RULE
+};
+
+const char *fuse_rule_doc(const char *name) {
+    for (size_t i = 0; i < sizeof decide_rules / sizeof *decide_rules; i++)
+        if (!strcmp(decide_rules[i].name, name))
+            return decide_rules[i].doc;
+    return NULL;
+}
+
 void pass_decide(Pass *pass, const char *rule, bool fused, Value *at, Value *other, const char *change,
                  const char *why, ...) {
     Arena *arena = pass->partition->graph->arena;

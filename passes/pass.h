@@ -40,4 +40,7 @@ Partition *passes_run(Graph *graph, const PassOptions *options, Diags *diags);
 void pass_decide(Pass *pass, const char *rule, bool fused, Value *at, Value *other, const char *change,
                  const char *why, ...) __attribute__((format(printf, 7, 8)));
 
+/* What a fusion rule says at large: a row of fuse_rules.def, by name; NULL where there is none. */
+const char *fuse_rule_doc(const char *name);
+
 #endif
