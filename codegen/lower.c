@@ -200,10 +200,11 @@ void lower_batch_streams_only(Lower *lower, bool streams_only) {
 
 /* What planning has seen is forgotten, so that each run finds what it computes; the loads stay. */
 void lower_batch_begin(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots) {
-    lower->batch_mark = lower_open_scope(lower);
+    size_t mark = lower_open_scope(lower);
+    vec_push(lower->arena, &lower->batches, mark);
     lower_plan(lower, shape, targets, n);
     size_t n_loads = lower->loads.n, kept = 0;
-    lower_close_scope(lower, lower->batch_mark);
+    lower_close_scope(lower, mark);
     for (size_t i = 0; i < n_loads; i++) {
         LowerEntry *entry = lower->loads.at[i];
         if (lower->streams_only && !lower_is_stream(lower, entry->key.value))
@@ -250,7 +251,7 @@ void lower_batch_run(Lower *lower, const Run *run, const KExpr *slot, const Lowe
 }
 
 void lower_batch_end(Lower *lower) {
-    lower_close_scope(lower, lower->batch_mark);
+    lower_close_scope(lower, lower->batches.at[--lower->batches.n]);
     lower->shape = NULL;
     lower->run = NULL;
 }

@@ -65,9 +65,9 @@ void lower_run(Lower *lower, const Run *run, const LowerTarget *targets, int n);
 
 /* The same in steps, so that the loads of several runs are in flight before the first is used: begin declares
  * registers for the loads of `slots` runs of one shape (rank, axis, width, and whether it has outer and inner
- * numbers, count; bind what is bound before), load emits the loads of one run, run computes targets of it,
- * once or in several passes. What those targets read besides is loaded by run itself. A slot is any
- * expression below `slots` that is constant once loops are unrolled. */
+ * numbers, count; bind what is bound before), load, directly after begin, emits the loads of one run, run
+ * computes targets of it, once or in several passes. What those targets read besides is loaded by run itself.
+ * A slot is any expression below `slots` that is constant once loops are unrolled. Batches nest. */
 void lower_batch_begin(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots);
 void lower_batch_load(Lower *lower, const Run *run, const KExpr *slot);
 void lower_batch_run(Lower *lower, const Run *run, const KExpr *slot, const LowerTarget *targets, int n);
@@ -90,8 +90,14 @@ void lower_store_at(Lower *lower, const Value *output, const KExpr *const *coord
 
 /* Whether a value reduces something with the space's dims over exactly the region's reduced axes. */
 bool lower_is_space_reduction(const Region *region, const Value *value);
-/* Whether a value has one element for each point of the space. */
+/* Whether a value has the space's dims. */
 bool lower_is_whole(const Region *region, const Value *value);
+/* The Value that is computed for an output: below trailing transposes and reshapes, the one that has the
+ * space's dims. */
+const Value *lower_root(const Region *region, const Value *output);
+/* Whether an output has an element for each point of the space, rather than for each point of its axes that
+ * are kept. */
+bool lower_output_is_whole(const Graph *graph, const Region *region, const Value *output);
 /* Whether runs of this shape can store an output: it fits the space, and elements of less than a byte move in
  * whole bytes. */
 bool lower_can_store(const Graph *graph, const Region *region, const Value *output, int axis, int width);

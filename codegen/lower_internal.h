@@ -83,7 +83,7 @@ struct Lower {
     bool is_dry;  /* nothing is emitted: the plan alone is wanted */
 
     /* the present plan */
-    size_t batch_mark;
+    VEC(size_t) batches; /* scopes of the open ones */
     bool streams_only;
     const Run *shape;
     VEC(LowerEntry *) loads;
@@ -181,12 +181,11 @@ bool lower_random_is_wide(Lower *lower, const Value *value, const LaneCoord *coo
 void lower_random_fill(Lower *lower, LowerEntry *entry);
 
 /* lower_place.c: where a value's elements lie in the region's space */
-/* The value that a template computes for an output: below trailing transposes and reshapes, where the space
- * is that value's. */
-const Value *lower_root(const Region *region, const Value *output);
 /* Coordinates of a target's element for a run (over placeholders); false where the value does not fit the
  * space. */
 bool lower_place(Lower *lower, const Value *value, const Run *shape, LaneCoord *coords);
+/* Whether an output has an element for each point of the axes that are kept. */
+bool lower_output_is_kept(const Graph *graph, const Region *region, const Value *output);
 bool lower_output_coords(Lower *lower, const Value *output, const Run *shape, LaneCoord *coords);
 
 #endif

@@ -78,6 +78,25 @@ const Value *lower_root(const Region *region, const Value *output) {
     return root ? root : output;
 }
 
+/* Elements of the space, or of its axes that are kept. */
+static const Dim *place_count(const Graph *graph, const Region *region, bool kept) {
+    int begin, end;
+    place_reduced(region, &begin, &end);
+    const Dim *count = dim_const(graph->dims, 1);
+    for (int i = 0; i < region->rank; i++)
+        if (!kept || i < begin || i >= end)
+            count = dim_mul(graph->dims, count, region->dims[i]);
+    return count;
+}
+
+bool lower_output_is_whole(const Graph *graph, const Region *region, const Value *output) {
+    return value_count(graph, output) == place_count(graph, region, false);
+}
+
+bool lower_output_is_kept(const Graph *graph, const Region *region, const Value *output) {
+    return value_count(graph, output) == place_count(graph, region, true);
+}
+
 /* The run's coordinate along an axis of the space. */
 static LaneCoord place_axis(Lower *lower, const Run *shape, int axis) {
     if (dim_is(lower->region->dims[axis], 1))

@@ -56,6 +56,8 @@ void lower_store_at(Lower *lower, const Value *output, const KExpr *const *coord
 }
 
 bool lower_can_store(const Graph *graph, const Region *region, const Value *output, int axis, int width) {
+    if (!lower_output_is_whole(graph, region, output) && !lower_output_is_kept(graph, region, output))
+        return false;
     Diags diags = {.arena = graph->arena};
     Builder b = builder_new(graph->arena, region, graph, NULL, &diags);
     Lower *lower = lower_new(&b, region);

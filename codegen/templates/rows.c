@@ -1,0 +1,603 @@
+/* Rows: reductions over the innermost axes and what is done with their results along the row.
+ *
+ * `threads_per_row` threads share a row, each with every threads_per_row-th run of `vector` elements.
+ * Reductions that need one another (softmax: the sum needs the maximum) fall into levels; each level is a
+ * pass over the row, and a last pass computes the outputs:
+ *
+ *     x_v = the thread's runs of the row                       resident: read once, kept in registers
+ *     for each level:  acc = identity;  for each run: acc = combine(acc, f(x_v));  combine over lanes, then
+ * over warps for each run:    y = g(x_v, results)
+ *
+ * A row too long for registers is read again in each pass, from the L2 cache where it fits. Orders of
+ * combination are fixed. */
+#include "codegen/cost.h"
+#include "codegen/lower.h"
+#include "codegen/template.h"
+
+enum {
+    ROWS_THREADS = 128,     /* a block, where rows are short */
+    ROWS_RUNS_MAX = 64,     /* elements of a row that one thread keeps, of each value */
+    ROWS_REGISTERS = 96,    /* of all that it keeps */
+    ROWS_TARGET = 32,       /* elements of a row for each thread, where there are rows enough */
+    ROWS_STREAM_UNROLL = 4, /* runs in flight, where the row is read again */
+    ROWS_LEVELS_MAX = 64,
+};
+
+typedef struct RowsHeld {
+    const Value *value; /* computed in one pass and used in later ones */
+    const KVar *array;
+} RowsHeld;
+
+typedef struct Rows {
+    Builder *b;
+    const Region *region;
+    Lower *lower;
+    KType index;
+    int split, width, lanes,
+        runs; /* lanes: threads a row; runs: of a thread, where resident; else in flight */
+    const Dim *rows, *extent;
+    const KExpr *row, *lane, *row_inside;
+    VEC(const Value *) reductions[ROWS_LEVELS_MAX];
+    int levels;
+    VEC(RowsHeld) held;
+    VEC(const Value *) whole, reduced; /* outputs: along the row, one a row */
+} Rows;
+
+/* ---- levels
+ * ------------------------------------------------------------------------------------------------------------------
+ */
+
+/* How many reductions of the space stand one behind the other below `value`, itself included. */
+static int rows_level(const Region *region, const Value *value, int *known) {
+    if (known[value->id])
+        return known[value->id] - 1;
+    int level = 0;
+    for (int i = 0; i < value->n_in; i++) {
+        int below = rows_level(region, value->in[i], known);
+        level = below > level ? below : level;
+    }
+    level += lower_is_space_reduction(region, value);
+    known[value->id] = level + 1;
+    return level;
+}
+
+static void rows_find_levels(Rows *rows) {
+    const Region *region = rows->region;
+    Arena *arena = rows->b->arena;
+    const Graph *graph = rows->b->kernel->graph;
+    int *known = ARENA_ARRAY(arena, int, graph->values.n + 1);
+    for (size_t i = 0; i < region->inputs.n; i++) /* what is read was reduced by another kernel */
+        known[region->inputs.at[i]->id] = 1;
+    for (size_t i = 0; i < region->values.n; i++) {
+        const Value *value = region->values.at[i];
+        if (!lower_is_space_reduction(region, value))
+            continue;
+        int level = rows_level(region, value, known);
+        vec_push(arena, &rows->reductions[level - 1], value);
+        rows->levels = level > rows->levels ? level : rows->levels;
+        lower_bind_expr(rows->lower, value,
+                        k_i32(rows->b, 0)); /* until it is computed: planning stops here */
+    }
+}
+
+static int rows_count_levels(Arena *arena, const Graph *graph, const Region *region) {
+    int *known = ARENA_ARRAY(arena, int, graph->values.n + 1), levels = 0;
+    for (size_t i = 0; i < region->inputs.n; i++)
+        known[region->inputs.at[i]->id] = 1;
+    for (size_t i = 0; i < region->values.n; i++) {
+        int level = rows_level(region, region->values.at[i], known);
+        levels = level > levels ? level : levels;
+    }
+    return levels;
+}
+
+/* ---- what is kept between passes
+ * ----------------------------------------------------------------------------------------------- */
+
+/* Marks what lies between `value` and what is read, reduced or kept. */
+static void rows_mark(const Rows *rows, const Value *value, bool *marks) {
+    const Region *region = rows->region;
+    if (marks[value->id] || lower_is_space_reduction(region, value))
+        return;
+    for (size_t i = 0; i < region->inputs.n; i++)
+        if (region->inputs.at[i] == value)
+            return;
+    for (size_t i = 0; i < rows->held.n; i++)
+        if (rows->held.at[i].value == value)
+            return;
+    marks[value->id] = true;
+    for (int i = 0; i < value->n_in; i++)
+        rows_mark(rows, value->in[i], marks);
+}
+
+/* Whether computing it again costs more than registers: exponentials and their like, random numbers, gathered
+ * elements. */
+static bool rows_is_expensive(const Value *value, const bool *marks) {
+    if (!marks[value->id])
+        return false;
+    const OpInfo *info = op_info(value->op);
+    if ((op_is_scalar(value->op) && info->rule == RULE_FLOAT) || value->op == OP_div ||
+        value->op == OP_gather || info->class_ == OPCLASS_RANDOM || info->class_ == OPCLASS_CONTRACTION ||
+        info->class_ == OPCLASS_REDUCTION)
+        return true;
+    for (int i = 0; i < value->n_in; i++)
+        if (rows_is_expensive(value->in[i], marks))
+            return true;
+    return false;
+}
+
+static bool rows_is_used_later(const Rows *rows, const Value *value, int level, const bool *now,
+                               const bool *later) {
+    const Region *region = rows->region;
+    for (size_t i = 0; i < region->values.n; i++) {
+        const Value *user = region->values.at[i];
+        for (int k = 0; k < user->n_in; k++)
+            if (user->in[k] == value && later[user->id] && !now[user->id])
+                return true;
+    }
+    for (int l = level + 1; l < rows->levels; l++)
+        for (size_t i = 0; i < rows->reductions[l].n; i++)
+            if (rows->reductions[l].at[i]->in[0] == value)
+                return true;
+    for (size_t i = 0; i < rows->whole.n; i++)
+        if (lower_root(region, rows->whole.at[i]) == value)
+            return true;
+    return false;
+}
+
+/* Values of the pass at `level` that later passes start from, and that are worth keeping: appended to
+ * rows->held. */
+static void rows_find_held(Rows *rows, int level) {
+    const Region *region = rows->region;
+    size_t n = rows->b->kernel->graph->values.n + 1;
+    Arena *arena = rows->b->arena;
+    bool *now = ARENA_ARRAY(arena, bool, n), *later = ARENA_ARRAY(arena, bool, n);
+    for (size_t i = 0; i < rows->reductions[level].n; i++)
+        rows_mark(rows, rows->reductions[level].at[i]->in[0], now);
+    for (int l = level + 1; l < rows->levels; l++)
+        for (size_t i = 0; i < rows->reductions[l].n; i++)
+            rows_mark(rows, rows->reductions[l].at[i]->in[0], later);
+    for (size_t i = 0; i < rows->whole.n; i++)
+        rows_mark(rows, lower_root(region, rows->whole.at[i]), later);
+    size_t before = rows->held.n;
+    for (size_t i = 0; i < region->values.n; i++) {
+        const Value *value = region->values.at[i];
+        bool fits = (int)(rows->held.n + 1) * rows->runs * rows->width <= ROWS_REGISTERS;
+        if (fits && rows->held.n - before < 2 && now[value->id] && later[value->id] &&
+            lower_is_whole(region, value) && rows_is_expensive(value, now) &&
+            rows_is_used_later(rows, value, level, now, later)) {
+            const char *name = value->name ? value->name : "kept";
+            RowsHeld held = {value,
+                             k_array(rows->b, name, ktype_of(value->dtype), rows->runs * rows->width, NULL)};
+            vec_push(arena, &rows->held, held);
+        }
+    }
+}
+
+static void rows_bind_held(Rows *rows, size_t n, const KExpr *slot) {
+    for (size_t i = 0; i < n; i++)
+        lower_bind_array(rows->lower, rows->held.at[i].value, rows->held.at[i].array,
+                         k_mul(rows->b, slot, k_i32(rows->b, rows->width)));
+}
+
+/* ---- runs
+ * --------------------------------------------------------------------------------------------------------------------
+ */
+
+/* The run that starts at element `at` of the row. */
+static Run rows_run(Rows *rows, const KExpr *at, bool exact) {
+    Builder *b = rows->b;
+    const Region *region = rows->region;
+    Run run = {.rank = region->rank, .axis = region->rank - 1, .width = rows->width, .split = rows->split};
+    run.outer = rows->row;
+    run.inner = at;
+    lower_delinearize(b, rows->row, rows->split, region->dims, run.coords);
+    lower_delinearize(b, at, region->n_reduced, region->dims + rows->split, run.coords + rows->split);
+    const KExpr *inside = exact ? NULL : k_lt(b, at, k_dim(b, rows->extent, rows->index));
+    run.guard = k_and(b, rows->row_inside, inside);
+    return run;
+}
+
+/* The thread's first element of the row. */
+static const KExpr *rows_first(Rows *rows) {
+    return k_mul(rows->b, rows->lane, k_int(rows->b, rows->index, rows->width));
+}
+
+static int64_t rows_stride(const Rows *rows) {
+    return (int64_t)rows->lanes * rows->width;
+}
+
+/* Opens the loop over the thread's runs from `first` on (none for a single run). */
+static const KExpr *rows_slots_begin(Rows *rows, const KExpr *first, bool exact, Run *run) {
+    Builder *b = rows->b;
+    const KExpr *slot = k_i32(b, 0), *at = first;
+    if (rows->runs > 1) {
+        slot = k_for_begin(b, "c", k_i32(b, 0), k_i32(b, rows->runs), 1, UNROLL_FULL);
+        at = k_add(b, first,
+                   k_mul(b, k_convert(b, slot, rows->index), k_int(b, rows->index, rows_stride(rows))));
+    }
+    *run = rows_run(rows, k_let_expr(b, "col", at), exact);
+    return slot;
+}
+
+static void rows_slots_end(Rows *rows) {
+    if (rows->runs > 1)
+        k_end(rows->b);
+}
+
+/* ---- passes
+ * ------------------------------------------------------------------------------------------------------------------
+ */
+
+typedef struct RowsPass {
+    LowerTarget *targets;
+    int n;
+    PartialVars *acc; /* of the level's reductions, by number */
+    int level;        /* rows->levels: the pass that computes the outputs */
+    size_t held;      /* values held before this pass */
+} RowsPass;
+
+/* The targets of a level, with their partial results; or of the outputs. */
+static RowsPass rows_pass(Rows *rows, int level) {
+    Builder *b = rows->b;
+    RowsPass pass = {.level = level, .held = rows->held.n};
+    bool is_last = level == rows->levels;
+    bool resident = rows->region->schedule.resident;
+    size_t n = is_last ? rows->whole.n : rows->reductions[level].n;
+    if (!is_last && resident)
+        rows_find_held(rows, level);
+    size_t n_held = rows->held.n - pass.held;
+    pass.targets = ARENA_ARRAY(b->arena, LowerTarget, n + n_held + 1);
+    pass.acc = ARENA_ARRAY(b->arena, PartialVars, n + 1);
+    for (size_t i = 0; i < n_held; i++)
+        pass.targets[pass.n++] = (LowerTarget){.value = rows->held.at[pass.held + i].value,
+                                               .dst = rows->held.at[pass.held + i].array};
+    for (size_t i = 0; i < n; i++) {
+        if (is_last) {
+            pass.targets[pass.n++] = (LowerTarget){.value = rows->whole.at[i], .stored = true};
+            continue;
+        }
+        const Value *reduction = rows->reductions[level].at[i];
+        const char *name = reduction->name ? reduction->name : op_info(reduction->op)->name;
+        pass.acc[i] = reduce_declare(b, reduction, text_format(b->arena, "%s_acc", name), 0, rows->index);
+        pass.targets[pass.n++] =
+            (LowerTarget){.value = reduction->in[0], .fold = {.reduction = reduction, .acc = pass.acc[i]}};
+    }
+    return pass;
+}
+
+/* One run of a pass. */
+static void rows_pass_run(Rows *rows, RowsPass *pass, const Run *run, const KExpr *slot, bool exact) {
+    Builder *b = rows->b;
+    bool is_last = pass->level == rows->levels;
+    const KExpr *first = k_mul(b, slot, k_i32(b, rows->width));
+    rows_bind_held(rows, pass->held, slot);
+    for (int i = 0; i < pass->n; i++) {
+        LowerTarget *target = &pass->targets[i];
+        if (is_last) {
+            const char *name =
+                text_format(b->arena, "%s_v", target->value->name ? target->value->name : "out");
+            target->dst = k_array(b, name, ktype_of(target->value->dtype), rows->width, NULL);
+        } else if (target->fold.reduction) {
+            target->fold.number = run->inner;
+            target->fold.inside = exact ? NULL : k_lt(b, run->inner, k_dim(b, rows->extent, rows->index));
+        } else {
+            target->at = first;
+        }
+    }
+    lower_batch_run(rows->lower, run, slot, pass->targets, pass->n);
+    for (int i = 0; is_last && i < pass->n; i++)
+        lower_store(rows->lower, run, pass->targets[i].value, pass->targets[i].dst, NULL);
+}
+
+/* Partial results of the row's warps, through shared memory; every thread gets the row's. */
+static void rows_combine_warps(Rows *rows, const RowsPass *pass) {
+    static const DType elements[] = {
+        [K_BOOL] = DTYPE_BOOL, [K_I32] = DTYPE_I32, [K_U32] = DTYPE_I32, [K_I64] = DTYPE_I64,
+        [K_U64] = DTYPE_I64,   [K_F32] = DTYPE_F32, [K_F64] = DTYPE_F64};
+    Builder *b = rows->b;
+    int warps = rows->lanes / 32, all = b->kernel->threads / 32;
+    size_t n = rows->reductions[pass->level].n;
+    KBuffer **x = ARENA_ARRAY(b->arena, KBuffer *, n), **number = ARENA_ARRAY(b->arena, KBuffer *, n);
+    for (size_t i = 0; i < n; i++) {
+        const char *name = text_format(b->arena, "%s_warps", pass->acc[i].x->name);
+        x[i] = k_shared(b, name, elements[pass->acc[i].x->type], all, 16);
+        if (pass->acc[i].number)
+            number[i] = k_shared(b, name, elements[pass->acc[i].number->type], all, 16);
+    }
+    const KExpr *own = k_special(b, SPECIAL_WARP), *lane = k_special(b, SPECIAL_LANE);
+    k_if_begin(b, k_eq(b, lane, k_i32(b, 0)));
+    for (size_t i = 0; i < n; i++) {
+        k_store(b, x[i], own, pass->acc[i].x, NULL, 1, NULL, CACHE_DEFAULT);
+        if (number[i])
+            k_store(b, number[i], own, pass->acc[i].number, NULL, 1, NULL, CACHE_DEFAULT);
+    }
+    k_end(b);
+    k_barrier(b);
+    const KExpr *first = k_mul(b, k_div(b, own, k_i32(b, warps)), k_i32(b, warps));
+    const KExpr *from = k_let_expr(b, "from", k_add(b, first, k_mod(b, lane, k_i32(b, warps))));
+    for (size_t i = 0; i < n; i++) {
+        k_load(b, pass->acc[i].x, NULL, x[i], from, 1, NULL, CACHE_DEFAULT);
+        if (number[i])
+            k_load(b, pass->acc[i].number, NULL, number[i], from, 1, NULL, CACHE_DEFAULT);
+        reduce_lanes(b, rows->reductions[pass->level].at[i], pass->acc[i], NULL, warps);
+    }
+}
+
+/* The level's results, known to all threads of the row from here on. */
+static void rows_finish_level(Rows *rows, const RowsPass *pass) {
+    Builder *b = rows->b;
+    size_t n = rows->reductions[pass->level].n;
+    for (size_t i = 0; i < n; i++)
+        reduce_lanes(b, rows->reductions[pass->level].at[i], pass->acc[i], NULL,
+                     rows->lanes < 32 ? rows->lanes : 32);
+    if (rows->lanes > 32)
+        rows_combine_warps(rows, pass);
+    for (size_t i = 0; i < n; i++) {
+        const Value *reduction = rows->reductions[pass->level].at[i];
+        const char *name = reduction->name ? reduction->name : op_info(reduction->op)->name;
+        const KExpr *result = reduce_result(b, reduction, reduce_get(b, pass->acc[i], NULL));
+        lower_bind_expr(rows->lower, reduction, k_let_expr(b, name, result));
+    }
+}
+
+/* Everything that any pass computes, for the loads that all of them share. */
+static LowerTarget *rows_all_targets(Rows *rows, int *n) {
+    LowerTarget *targets =
+        ARENA_ARRAY(rows->b->arena, LowerTarget, rows->region->values.n + rows->region->outputs.n + 1);
+    *n = 0;
+    for (int level = 0; level < rows->levels; level++)
+        for (size_t i = 0; i < rows->reductions[level].n; i++)
+            targets[(*n)++].value = rows->reductions[level].at[i]->in[0];
+    for (size_t i = 0; i < rows->whole.n; i++)
+        targets[(*n)++].value = rows->whole.at[i];
+    return targets;
+}
+
+static void rows_build_resident(Rows *rows) {
+    Builder *b = rows->b;
+    const KExpr *first = k_let_expr(b, "first", rows_first(rows));
+    bool exact = dim_is(rows->extent, rows_stride(rows) * rows->runs);
+    int n;
+    LowerTarget *all = rows_all_targets(rows, &n);
+    Run head = rows_run(rows, first, true), run;
+    lower_batch_streams_only(rows->lower, rows->runs * rows->width > ROWS_TARGET / 2);
+    lower_batch_begin(rows->lower, &head, all, n, rows->runs);
+    const KExpr *slot = rows_slots_begin(rows, first, exact, &run);
+    lower_batch_load(rows->lower, &run, slot);
+    rows_slots_end(rows);
+    for (int level = 0; level <= rows->levels; level++) {
+        if (level == rows->levels && rows->whole.n == 0)
+            break;
+        RowsPass pass = rows_pass(rows, level);
+        rows_bind_held(rows, pass.held, k_i32(b, 0));
+        lower_row_values(rows->lower, &head, pass.targets, pass.n);
+        slot = rows_slots_begin(rows, first, exact, &run);
+        rows_pass_run(rows, &pass, &run, slot, exact);
+        rows_slots_end(rows);
+        if (level < rows->levels)
+            rows_finish_level(rows, &pass);
+    }
+    lower_batch_end(rows->lower);
+}
+
+static void rows_build_streaming(Rows *rows) {
+    Builder *b = rows->b;
+    const KExpr *first = k_let_expr(b, "first", rows_first(rows));
+    int64_t step = rows_stride(rows) * rows->runs;
+    bool exact = dim_divisor(b->kernel->graph->dims, rows->extent) % step == 0;
+    Run head = rows_run(rows, first, true);
+    lower_batch_begin(rows->lower, &head, NULL, 0, 1);
+    for (int level = 0; level <= rows->levels; level++) {
+        if (level == rows->levels && rows->whole.n == 0)
+            break;
+        RowsPass pass = rows_pass(rows, level);
+        lower_row_values(rows->lower, &head, pass.targets, pass.n);
+        const KExpr *end = k_dim(b, rows->extent, rows->index);
+        const KExpr *at = k_for_begin(b, "at", first, end, step, UNROLL_NONE);
+        Run run = rows_run(rows, at, exact);
+        lower_batch_streams_only(rows->lower, false);
+        lower_batch_begin(rows->lower, &run, pass.targets, pass.n, rows->runs);
+        const KExpr *slot = rows_slots_begin(rows, at, exact, &run);
+        lower_batch_load(rows->lower, &run, slot);
+        rows_slots_end(rows);
+        slot = rows_slots_begin(rows, at, exact, &run);
+        rows_pass_run(rows, &pass, &run, slot, exact);
+        rows_slots_end(rows);
+        lower_batch_end(rows->lower);
+        k_end(b);
+        if (level < rows->levels)
+            rows_finish_level(rows, &pass);
+    }
+    lower_batch_end(rows->lower);
+}
+
+/* Outputs with one element a row: its first thread writes them. */
+static void rows_store_reduced(Rows *rows) {
+    Builder *b = rows->b;
+    if (rows->reduced.n == 0)
+        return;
+    const KExpr *zero = k_int(b, rows->index, 0);
+    Run run = {.rank = rows->region->rank, .axis = rows->region->rank - 1, .width = 1};
+    lower_delinearize(b, rows->row, rows->split, rows->region->dims, run.coords);
+    for (int i = rows->split; i < run.rank; i++)
+        run.coords[i] = zero;
+    k_if_begin(b, k_and(b, k_eq(b, rows->lane, zero), rows->row_inside));
+    int n = (int)rows->reduced.n;
+    LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, (size_t)n);
+    for (int i = 0; i < n; i++) {
+        const Value *output = rows->reduced.at[i];
+        const char *name = text_format(b->arena, "%s_v", output->name ? output->name : "out");
+        targets[i] = (LowerTarget){.value = output, .stored = true};
+        targets[i].dst = k_variable(b, name, ktype_of(output->dtype), NULL);
+    }
+    lower_run(rows->lower, &run, targets, n);
+    for (int i = 0; i < n; i++)
+        lower_store(rows->lower, &run, targets[i].value, targets[i].dst, NULL);
+    k_end(b);
+}
+
+static const Dim *rows_product(const Graph *graph, const Region *region, int begin, int end) {
+    const Dim *product = dim_const(graph->dims, 1);
+    for (int i = begin; i < end; i++)
+        product = dim_mul(graph->dims, product, region->dims[i]);
+    return product;
+}
+
+static void rows_build(Builder *b, const Region *region) {
+    const Schedule *schedule = &region->schedule;
+    Kernel *kernel = b->kernel;
+    DimTable *table = kernel->graph->dims;
+    int split = region->rank - region->n_reduced;
+    Rows rows = {.b = b,
+                 .region = region,
+                 .split = split,
+                 .width = schedule->vector,
+                 .lanes = schedule->threads_per_row};
+    rows.rows = rows_product(kernel->graph, region, 0, split);
+    rows.extent = rows_product(kernel->graph, region, split, region->rank);
+    kernel->threads = schedule->threads;
+    kernel->grid[0] = dim_ceil_div(table, rows.rows, dim_const(table, schedule->rows_per_block));
+    rows.lower = lower_new(b, region);
+    rows.index = lower_index_type(rows.lower);
+    int64_t longest = dim_upper(table, rows.extent), runs = schedule->unroll;
+    if (schedule->resident)
+        runs = longest <= rows_stride(&rows) ? 1 : (longest + rows_stride(&rows) - 1) / rows_stride(&rows);
+    rows.runs = (int)runs;
+    for (size_t i = 0; i < region->outputs.n; i++) {
+        if (lower_output_is_whole(kernel->graph, region, region->outputs.at[i]))
+            vec_push(b->arena, &rows.whole, region->outputs.at[i]);
+        else
+            vec_push(b->arena, &rows.reduced, region->outputs.at[i]);
+    }
+    rows_find_levels(&rows);
+    kernel->summary = text_format(b->arena, "rows: %d threads a row, %d rows a block, %s",
+                                  schedule->threads_per_row, schedule->rows_per_block,
+                                  schedule->resident ? "kept in registers" : "read again in each pass");
+    if (schedule->resident)
+        lower_set_cache(rows.lower, cost_cache(kernel->graph, region, kernel->target, NULL));
+
+    const KExpr *tid = k_special(b, SPECIAL_TID), *lanes = k_i32(b, schedule->threads_per_row);
+    rows.lane = k_let_expr(b, "t", k_convert(b, k_mod(b, tid, lanes), rows.index));
+    const KExpr *block = k_convert(b, k_special(b, SPECIAL_CTA_X), rows.index);
+    const KExpr *row = k_mul(b, block, k_int(b, rows.index, schedule->rows_per_block));
+    rows.row = k_let_expr(b, "row", k_add(b, row, k_convert(b, k_div(b, tid, lanes), rows.index)));
+    if (dim_divisor(table, rows.rows) % schedule->rows_per_block != 0)
+        rows.row_inside = k_lt(b, rows.row, k_dim(b, rows.rows, rows.index));
+    if (schedule->resident)
+        rows_build_resident(&rows);
+    else
+        rows_build_streaming(&rows);
+    rows_store_reduced(&rows);
+}
+
+/* ---- schedules
+ * ---------------------------------------------------------------------------------------------------------------
+ */
+
+static bool rows_is_power(int x) {
+    return x > 0 && (x & (x - 1)) == 0;
+}
+
+static bool rows_accepts_shape(const Graph *graph, const Region *region, const Schedule *s,
+                               const char **why) {
+    if (region->n_reduced < 1 || region->n_reduced > region->rank) {
+        *why = "nothing is reduced along rows";
+        return false;
+    }
+    if (!rows_is_power(s->threads_per_row) || s->threads_per_row > 1024 || s->threads > 1024 ||
+        s->threads < 32 || s->threads % 32 != 0 || s->rows_per_block < 1 ||
+        (int64_t)s->threads_per_row * s->rows_per_block != s->threads) {
+        *why = "threads must be threads_per_row (a power of two) times rows_per_block, a multiple of 32 up "
+               "to 1024";
+        return false;
+    }
+    if (!rows_is_power(s->vector) || s->vector > 16 ||
+        dim_divisor(graph->dims, region->dims[region->rank - 1]) % s->vector != 0) {
+        *why = "vector must be a power of two up to 16 that divides the innermost dim";
+        return false;
+    }
+    return true;
+}
+
+static bool rows_accepts(const Graph *graph, const Region *region, const Schedule *schedule,
+                         const Target *target, const char **why) {
+    (void)target;
+    if (!rows_accepts_shape(graph, region, schedule, why))
+        return false;
+    const Dim *extent = rows_product(graph, region, region->rank - region->n_reduced, region->rank);
+    int64_t a_run = (int64_t)schedule->threads_per_row * schedule->vector;
+    if (schedule->resident && dim_upper(graph->dims, extent) > a_run * (ROWS_RUNS_MAX / schedule->vector)) {
+        *why = "a row that is kept in registers may have 64 elements a thread, and a known upper bound";
+        return false;
+    }
+    if (!schedule->resident && (schedule->unroll < 1 || schedule->unroll > 16)) {
+        *why = "unroll must lie between 1 and 16";
+        return false;
+    }
+    if (rows_count_levels(graph->arena, graph, region) > ROWS_LEVELS_MAX) {
+        *why = "too many reductions need one another";
+        return false;
+    }
+    for (size_t i = 0; i < region->outputs.n; i++) {
+        const Value *output = region->outputs.at[i];
+        bool whole = lower_output_is_whole(graph, region, output);
+        if (!lower_can_store(graph, region, output, region->rank - 1, whole ? schedule->vector : 1)) {
+            *why = "an output does not fit the rows, or has 4-bit elements and rows of odd length";
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Threads a row so that each has about `share` elements. */
+static int rows_lanes(int64_t extent, int64_t share) {
+    int lanes = 1;
+    while (lanes < 1024 && lanes * share < extent)
+        lanes *= 2;
+    return lanes;
+}
+
+static Schedule rows_schedule(const Graph *graph, const Region *region, const DimBindings *hint, int vector,
+                              int64_t share) {
+    int split = region->rank - region->n_reduced;
+    const Dim *extent_dim = rows_product(graph, region, split, region->rank);
+    int64_t extent = cost_extent(graph, extent_dim, hint), longest = dim_upper(graph->dims, extent_dim);
+    Schedule s = {.vector = vector, .unroll = ROWS_STREAM_UNROLL};
+    s.threads_per_row = rows_lanes(extent, share);
+    int streams = cost_streams(graph, region), kept = ROWS_REGISTERS / (streams > 0 ? streams : 1);
+    kept = kept > ROWS_RUNS_MAX ? ROWS_RUNS_MAX : kept;
+    if (s.threads_per_row == 1024 && kept > ROWS_TARGET)
+        kept = ROWS_TARGET; /* 64 registers a thread are all there are */
+    s.resident = longest <= (int64_t)s.threads_per_row * kept;
+    if (!s.resident && s.threads_per_row < 256)
+        s.threads_per_row = 256;
+    s.threads = s.threads_per_row > ROWS_THREADS ? s.threads_per_row : ROWS_THREADS;
+    s.rows_per_block = s.threads / s.threads_per_row;
+    return s;
+}
+
+static int rows_schedules(const Graph *graph, const Region *region, const Target *target,
+                          const DimBindings *hint, Schedule *out, int room) {
+    int split = region->rank - region->n_reduced;
+    int vector = lower_vector_width(graph, region, region->rank - 1);
+    int64_t rows = cost_space(graph, region, 0, split, hint),
+            extent = cost_space(graph, region, split, region->rank, hint);
+    int streams = cost_streams(graph, region);
+    int64_t share = ROWS_TARGET / (streams > 1 ? streams : 1);
+    /* Few rows: more threads for each, so that the machine is full. */
+    while (share > vector && rows * rows_lanes(extent, share) < (int64_t)target->sm_count * 512)
+        share /= 2;
+    share = share < vector ? vector : share;
+    int n = 0;
+    out[n++] = rows_schedule(graph, region, hint, vector, share);
+    if (n < room && 2 * share <= ROWS_RUNS_MAX)
+        out[n++] = rows_schedule(graph, region, hint, vector, 2 * share);
+    if (n < room && share / 2 >= vector)
+        out[n++] = rows_schedule(graph, region, hint, vector, share / 2);
+    if (n < room && vector > 1)
+        out[n++] = rows_schedule(graph, region, hint, vector / 2, share);
+    return n;
+}
+
+const Template template_rows = {"rows", rows_accepts, rows_schedules, rows_build};
