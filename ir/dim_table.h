@@ -68,8 +68,6 @@ bool dim_poly_add(const DimTable *table, DimPoly *poly, const DimTerm *term);
 const Dim *dim_poly_build(DimTable *table, const DimPoly *poly);
 const Dim *dim_term_build(DimTable *table, const DimTerm *term);
 
-/* Whether b (> 0) is known to divide a. */
-bool dim_known_multiple(const DimTable *table, const Dim *a, const Dim *b);
 /* Largest number known to divide a term. */
 int64_t dim_term_divisor(const DimTable *table, const DimTerm *term);
 int64_t dim_gcd(int64_t a, int64_t b);       /* of magnitudes; gcd(0, x) = x */

@@ -1,0 +1,361 @@
+/* Names come first: an input and an output keep theirs, an intermediate keeps its own where it is still free,
+ * and the rest are numbered, so that the text parses back to a graph that prints the same. */
+#include "ir/print.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- names ------------------------------------------------------------------------------------------- */
+
+typedef struct Print {
+    Text *out;
+    const Graph *graph;
+    bool for_hash;
+    const char **names; /* by id */
+    /* Names taken, hashed with open addressing. */
+    const char **taken;
+    size_t n_taken, room;
+} Print;
+
+static const char **print_slot(const Print *print, const char *name) {
+    uint64_t hash = 5381;
+    for (const char *c = name; *c; c++)
+        hash = hash * 33 ^ (uint8_t)*c;
+    size_t slot = (hash * 0x9e3779b97f4a7c15u >> 32) & (print->room - 1);
+    while (print->taken[slot] && strcmp(print->taken[slot], name) != 0)
+        slot = (slot + 1) & (print->room - 1);
+    return &print->taken[slot];
+}
+
+/* False where the name is taken already. */
+static bool print_take(Print *print, const char *name) {
+    const char **slot = print_slot(print, name);
+    if (*slot)
+        return false;
+    *slot = name;
+    return true;
+}
+
+/* Whether the language reads it as a name of a value: a C API may have given anything. */
+static bool print_is_name(const char *name) {
+    static const char *const reserved[] = {"in", "return", "if", "else", "inf", "nan", "true", "false"};
+    if (!isalpha((unsigned char)*name) && *name != '_')
+        return false;
+    for (const char *c = name; *c; c++)
+        if (!isalnum((unsigned char)*c) && *c != '_')
+            return false;
+    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+        if (strcmp(name, reserved[i]) == 0)
+            return false;
+    return true;
+}
+
+static bool print_belongs(const Print *print, const Value *value) {
+    return value->id < print->graph->values.n && print->graph->values.at[value->id] == value;
+}
+
+static const char *print_fresh_name(Print *print, const char *stem, int *next) {
+    const char *name;
+    do
+        name = text_format(print->out->arena, "%s%d", stem, (*next)++);
+    while (!print_take(print, name));
+    return name;
+}
+
+static void print_choose_names(Print *print) {
+    const Graph *graph = print->graph;
+    Arena *arena = print->out->arena;
+    size_t names = graph->values.n + graph->outputs.n + (size_t)dim_symbol_count(graph->dims);
+    print->names = ARENA_ARRAY(arena, const char *, graph->values.n);
+    for (print->room = 16; print->room < 2 * names + 2;)
+        print->room *= 2;
+    print->taken = ARENA_ARRAY(arena, const char *, print->room);
+    for (int i = 0; i < dim_symbol_count(graph->dims); i++)
+        print_take(print, dim_symbol_name(graph->dims, i));
+    for (size_t i = 0; i < graph->inputs.n; i++) {
+        const Value *value = graph->inputs.at[i];
+        print_take(print, value->name);
+        if (print_belongs(print, value))
+            print->names[value->id] = value->name;
+    }
+    for (size_t i = 0; i < graph->outputs.n; i++) {
+        const Output *output = &graph->outputs.at[i];
+        print_take(print, output->name);
+        if (print_belongs(print, output->value) && !print->names[output->value->id])
+            print->names[output->value->id] = output->name;
+    }
+    /* Names of the source before numbers, so that a `v0` of the source stays. */
+    for (size_t i = 0; i < graph->values.n && !print->for_hash; i++) {
+        const Value *value = graph->values.at[i];
+        if (print->names[i] || !value->name || !print_is_name(value->name))
+            continue;
+        int next = 2;
+        print->names[i] = print_take(print, value->name)
+                              ? value->name
+                              : print_fresh_name(print, text_format(arena, "%s_", value->name), &next);
+    }
+    int next = 0;
+    for (size_t i = 0; i < graph->values.n; i++)
+        if (!print->names[i])
+            print->names[i] = print_fresh_name(print, "v", &next);
+}
+
+static const char *print_name(const Print *print, const Value *value) {
+    if (print_belongs(print, value))
+        return print->names[value->id];
+    return value->name ? value->name : "?"; /* a graph in the midst of a pass */
+}
+
+/* ---- types and attributes ---------------------------------------------------------------------------- */
+
+static void print_dims(Text *out, const Graph *graph, int n, const Dim *const *dims) {
+    for (int i = 0; i < n; i++) {
+        text_add(out, "%s", i ? ", " : "");
+        dim_print(out, graph->dims, dims[i]);
+    }
+}
+
+static void print_type(Text *out, const Graph *graph, const Value *value, const Dim *const *strides) {
+    text_add(out, "%s", dtype_name(value->dtype));
+    if (value->rank == 0)
+        return;
+    text_add(out, "[");
+    print_dims(out, graph, value->rank, value->dims);
+    if (strides) {
+        text_add(out, " : strides=[");
+        print_dims(out, graph, value->rank, strides);
+        text_add(out, "]");
+    }
+    text_add(out, "]");
+}
+
+void value_print_type(Text *out, const Graph *graph, const Value *value) {
+    print_type(out, graph, value, NULL);
+}
+
+/* The shortest decimal that rounds to the value in its type. */
+static void print_number(Text *out, Number number, DType dtype) {
+    if (!dtype_is_float(dtype)) {
+        text_add(out, "%lld", (long long)number.i);
+        return;
+    }
+    double value = number.f;
+    if (value == 0 && signbit(value)) {
+        text_add(out, "-0.0"); /* the negative of the integer 0 would lose the sign */
+        return;
+    }
+    for (int precision = 1; isfinite(value) && precision < 17; precision++) {
+        char digits[40];
+        snprintf(digits, sizeof digits, "%.*g", precision, value);
+        double shorter = strtod(digits, NULL);
+        if (dtype_round(shorter, dtype) == value) {
+            value = shorter;
+            break;
+        }
+    }
+    text_add_double(out, value);
+}
+
+static void print_attr(const Print *print, const Value *value, AttrKind kind, const Attr *attr) {
+    Text *out = print->out;
+    switch (kind) {
+    case ATTR_INT: text_add(out, "%lld", (long long)attr->i); break;
+    case ATTR_NUMBER: print_number(out, attr->number, value->dtype); break;
+    case ATTR_DTYPE: text_add(out, "%s", dtype_name(attr->dtype)); break;
+    case ATTR_DIM: dim_print(out, print->graph->dims, attr->dim); break;
+    case ATTR_DIMS:
+        text_add(out, "[");
+        print_dims(out, print->graph, attr->n_dims, attr->dims);
+        text_add(out, "]");
+        break;
+    case ATTR_INTS:
+        text_add(out, "[");
+        for (int i = 0; i < attr->n_ints; i++)
+            text_add(out, "%s%d", i ? ", " : "", attr->ints[i]);
+        text_add(out, "]");
+        break;
+    case ATTR_AXES:
+        text_add(out, "[");
+        for (int i = 0; i < attr->axes.n; i++)
+            text_add(out, "%s%d", i ? ", " : "", attr->axes.at[i]);
+        text_add(out, "]");
+        break;
+    }
+}
+
+/* ---- statements -------------------------------------------------------------------------------------- */
+
+static void print_statement(const Print *print, const Value *value) {
+    Text *out = print->out;
+    const OpInfo *info = op_info(value->op);
+    text_add(out, "%s = %s(", print_name(print, value), info->name);
+    const char *comma = "";
+    for (int i = 0; i < value->n_in; i++, comma = ", ")
+        text_add(out, "%s%s", comma, print_name(print, value->in[i]));
+    for (int i = 0; i < info->n_attrs; i++) {
+        if (info->attrs[i].kind == ATTR_DTYPE && value->attrs[i].dtype == DTYPE_COUNT)
+            continue; /* "auto" */
+        text_add(out, "%s%s=", comma, info->attrs[i].name);
+        print_attr(print, value, info->attrs[i].kind, &value->attrs[i]);
+        comma = ", ";
+    }
+    text_add(out, ")");
+}
+
+static void print_hint(Text *out, const Hint *hint) {
+    text_add(out, " @%s(", hint->name);
+    for (size_t i = 0; i < hint->args.n; i++) {
+        const HintArg *arg = &hint->args.at[i];
+        text_add(out, "%s%s", i ? ", " : "", arg->name);
+        if (arg->word)
+            text_add(out, "=%s", arg->word);
+        for (int j = 0; j < arg->n; j++)
+            text_add(out, "%s%lld", j ? "x" : "=", (long long)arg->values[j]);
+    }
+    text_add(out, ")");
+}
+
+static void print_hints(const Print *print, const Value *value) {
+    for (size_t i = 0; i < print->graph->hints.n; i++) {
+        const Hint *hint = &print->graph->hints.at[i];
+        bool asserts = strcmp(hint->name, "expect") == 0; /* changes no kernel */
+        if (hint->value == value && !(print->for_hash && asserts))
+            print_hint(print->out, hint);
+    }
+}
+
+/* `z = y` for each output that its value's own statement does not name. */
+static void print_aliases(const Print *print, const Value *value) {
+    bool hints = value->op == OP_input; /* an input has no statement to carry them */
+    for (size_t i = 0; i < print->graph->outputs.n; i++) {
+        const Output *output = &print->graph->outputs.at[i];
+        if (output->value != value || strcmp(output->name, print_name(print, value)) == 0)
+            continue;
+        text_add(print->out, "    %s = %s", output->name, print_name(print, value));
+        if (hints)
+            print_hints(print, value);
+        hints = false;
+        text_add(print->out, "\n");
+    }
+}
+
+/* ---- graphs ------------------------------------------------------------------------------------------ */
+
+static void print_signature(const Print *print) {
+    const Graph *graph = print->graph;
+    Text *out = print->out;
+    text_add(out, "graph %s (", graph->name);
+    for (size_t i = 0; i < graph->inputs.n; i++) {
+        const Value *value = graph->inputs.at[i];
+        text_add(out, "%s%s: ", i ? ", " : "", value->name);
+        print_type(out, graph, value, value->strides);
+    }
+    text_add(out, ") -> (");
+    for (size_t i = 0; i < graph->outputs.n; i++) {
+        const Output *output = &graph->outputs.at[i];
+        text_add(out, "%s%s: ", i ? ", " : "", output->name);
+        print_type(out, graph, output->value, output->strides);
+    }
+    text_add(out, ")\n");
+}
+
+static void print_set(Text *out, const int64_t *values, int n) {
+    text_add(out, "{");
+    for (int i = 0; i < n; i++)
+        text_add(out, "%s%lld", i ? ", " : "", (long long)values[i]);
+    text_add(out, "}");
+}
+
+static void print_constraints(const Print *print) {
+    static const char *const relations[] = {
+        [DIM_EQ] = "==", [DIM_NE] = "!=", [DIM_LT] = "<", [DIM_LE] = "<=", [DIM_GT] = ">", [DIM_GE] = ">="};
+    const DimTable *dims = print->graph->dims;
+    for (int i = 0; i < dim_constraint_count(dims); i++) {
+        const DimConstraint *c = dim_constraint_at(dims, i);
+        text_add(print->out, "%s", i ? ", " : "where ");
+        dim_print(print->out, dims, c->a);
+        if (c->set) {
+            text_add(print->out, " in ");
+            print_set(print->out, c->set, c->n_set);
+        } else {
+            text_add(print->out, " %s ", relations[c->relation]);
+            dim_print(print->out, dims, c->b);
+        }
+    }
+    if (dim_constraint_count(dims))
+        text_add(print->out, "\n");
+}
+
+/* With a point or an exponent, since a whole number is an integer to the parser. */
+static void print_tolerance(Text *out, const char **separator, const char *name, double value) {
+    if (!(value >= 0))
+        return;
+    text_add(out, "%s%s = ", *separator, name);
+    size_t from = out->n;
+    text_add_double(out, value);
+    if (!strpbrk(out->at + from, ".einf"))
+        text_add(out, ".0");
+    *separator = "; ";
+}
+
+static void print_check(const Print *print, const Check *check) {
+    Text *out = print->out;
+    const char *separator = " ";
+    text_add(out, "\ncheck %s {", print->graph->name);
+    for (size_t i = 0; i < check->dims.n; i++, separator = "; ") {
+        const CheckDim *dim = &check->dims.at[i];
+        text_add(out, "%s%s in ", separator, dim_symbol_name(print->graph->dims, dim->symbol));
+        print_set(out, dim->values, dim->n);
+    }
+    print_tolerance(out, &separator, "rtol", check->rtol);
+    print_tolerance(out, &separator, "atol", check->atol);
+    if (check->seed)
+        text_add(out, "%sseed = %lld", separator, (long long)check->seed);
+    text_add(out, " }\n");
+}
+
+static void print_graph(Print *print) {
+    const Graph *graph = print->graph;
+    print_choose_names(print);
+    text_add(print->out, "sinter 1\n\n");
+    print_signature(print);
+    print_constraints(print);
+    text_add(print->out, "{\n");
+    for (size_t i = 0; i < graph->values.n; i++) {
+        const Value *value = graph->values.at[i];
+        if (value->op != OP_input) {
+            text_add(print->out, "    ");
+            print_statement(print, value);
+            print_hints(print, value);
+            text_add(print->out, "\n");
+        }
+        print_aliases(print, value);
+    }
+    text_add(print->out, "}\n");
+    for (size_t i = 0; i < graph->checks.n && !print->for_hash; i++)
+        print_check(print, &graph->checks.at[i]);
+}
+
+void graph_print(Text *out, const Graph *graph) {
+    Print print = {.out = out, .graph = graph};
+    print_graph(&print);
+}
+
+void graph_print_for_hash(Text *out, const Graph *graph) {
+    Print print = {.out = out, .graph = graph, .for_hash = true};
+    print_graph(&print);
+}
+
+void value_print(Text *out, const Graph *graph, const Value *value) {
+    Print print = {.out = out, .graph = graph};
+    if (value->op == OP_input) {
+        text_add(out, "%s: ", value->name);
+        value_print_type(out, graph, value);
+        return;
+    }
+    print_choose_names(&print);
+    print_statement(&print, value);
+}
