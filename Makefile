@@ -23,7 +23,8 @@ SRC_ir := $(wildcard ir/*.c ir/base/*.c) ir/vendor/blake3/blake3.c ir/vendor/bla
 SRC_frontend := $(wildcard frontend/*.c)
 GEN_frontend := $(BUILD)/frontend/parser.c $(BUILD)/frontend/lexer.c $(BUILD)/frontend/library.c
 SRC_passes := $(wildcard passes/*.c)
-SRC_codegen := $(filter-out codegen/emit_llvm.c, $(wildcard codegen/*.c codegen/templates/*.c))
+SRC_codegen := $(filter-out codegen/emit_llvm%, $(wildcard codegen/*.c codegen/templates/*.c))
+SRC_llvm := $(wildcard codegen/emit_llvm*.c)
 GEN_codegen := $(BUILD)/codegen/prelude.c
 SRC_runtime := $(wildcard runtime/*.c) runtime/vendor/yyjson/yyjson.c
 SRC_cli := $(wildcard runtime/cli/*.c)
@@ -38,10 +39,12 @@ all: $(BUILD)/sinter $(BUILD)/libsinter.so $(if $(LLVM_CONFIG),$(BUILD)/libsinte
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+	@echo "cc $<"
+	@$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 $(BUILD)/%.o: $(BUILD)/%.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+	@echo "cc $<"
+	@$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 $(BUILD)/ir/vendor/%.o $(BUILD)/runtime/vendor/%.o: WARN :=
 $(BUILD)/ir/vendor/%.o: CPPFLAGS += -DBLAKE3_NO_SSE2 -DBLAKE3_NO_SSE41 -DBLAKE3_NO_AVX2 -DBLAKE3_NO_AVX512
 
@@ -78,11 +81,22 @@ $(BUILD)/libsinter.so: $(OBJ_runtime) $(OBJ_frontend) $(OBJ_passes) $(OBJ_codege
 
 # The LLVM backend: a plugin with LLVM inside and hidden, so that it lives beside any other LLVM of the process.
 ifneq ($(LLVM_CONFIG),)
-$(BUILD)/codegen/emit_llvm.o: CPPFLAGS += -I$(shell $(LLVM_CONFIG) --includedir)
-$(BUILD)/libsinter_llvm.so: $(BUILD)/codegen/emit_llvm.o $(BUILD)/lib/codegen.a $(BUILD)/lib/ir.a codegen/emit_llvm.map
-	g++ $(LDFLAGS) -shared -o $@ $(filter %.o %.a,$^) -L$(shell $(LLVM_CONFIG) --libdir) $(shell $(LLVM_CONFIG) --link-static --libs nvptx core passes linker bitreader analysis target) \
+OBJ_llvm := $(patsubst %.c,$(BUILD)/%.o,$(SRC_llvm)) $(BUILD)/codegen/math_ll.o
+$(OBJ_llvm): CPPFLAGS += -I$(shell $(LLVM_CONFIG) --includedir)
+$(BUILD)/codegen/math_ll.c: codegen/prelude/math.ll
+	$(call embed,codegen_math_ll_text,$<)
+$(BUILD)/libsinter_llvm.so: $(OBJ_llvm) $(BUILD)/lib/codegen.a $(BUILD)/lib/ir.a codegen/emit_llvm.map
+	g++ $(LDFLAGS) -shared -o $@ $(filter %.o %.a,$^) -L$(shell $(LLVM_CONFIG) --libdir) $(shell $(LLVM_CONFIG) --link-static --libs nvptx core passes linker irreader analysis target) \
 	    -static-libstdc++ -static-libgcc -Wl,-Bstatic -lzstd -lz -Wl,-Bdynamic -ldl -lm -lpthread -Wl,--gc-sections -Wl,--version-script=codegen/emit_llvm.map -Wl,-s
 endif
+
+# The functions that the LLVM backend links in, made anew from their source; needs a clang that knows NVPTX.
+CLANG ?= clang
+.PHONY: math-ll
+math-ll:
+	$(CLANG) --target=nvptx64-nvidia-cuda -Xclang -target-cpu -Xclang sm_80 -Xclang -target-feature -Xclang +ptx70 -Xclang -opaque-pointers \
+	    -O2 -fno-inline-functions -fno-unroll-loops -ffp-contract=off -fno-math-errno -ffreestanding -S -emit-llvm -o - codegen/prelude/math_llvm.c \
+	    | awk -f codegen/prelude/math_ll.awk > codegen/prelude/math.ll
 
 # ---- tests -------------------------------------------------------------------------------------------------------------------
 # A unit test links the rooms that its own room may include, and nothing else.
