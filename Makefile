@@ -1,5 +1,5 @@
-# Sinter. `make` builds the program, the library and the LLVM backend; `make demo` and `make test` are the two commands of the README.
-# Out of tree: everything lands in $(BUILD). Variants: make BUILD=build/asan SANITIZE=address,undefined
+# Sinter. `make demo` and `make test` are the two commands of the README; `make` alone builds the program, the library and the LLVM
+# backend. Out of tree: everything lands in $(BUILD). Variants: make asan; make BUILD=/tmp/x CC=clang; make V=1 shows commands.
 
 BUILD ?= build
 PREFIX ?= /usr/local
@@ -14,8 +14,12 @@ ifneq ($(SANITIZE),)
 CFLAGS += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all
 LDFLAGS += -fsanitize=$(SANITIZE)
 endif
+Q := $(if $(V),,@)
 
 LLVM_CONFIG ?= $(firstword $(wildcard /usr/bin/llvm-config-19) $(shell command -v llvm-config-19 2>/dev/null))
+
+.PHONY: all
+all:
 
 # ---- rooms -------------------------------------------------------------------------------------------------------------------
 ROOMS := ir frontend passes codegen runtime
@@ -23,28 +27,23 @@ SRC_ir := $(wildcard ir/*.c ir/base/*.c) ir/vendor/blake3/blake3.c ir/vendor/bla
 SRC_frontend := $(wildcard frontend/*.c)
 GEN_frontend := $(BUILD)/frontend/parser.c $(BUILD)/frontend/lexer.c $(BUILD)/frontend/library.c
 SRC_passes := $(wildcard passes/*.c)
-SRC_codegen := $(filter-out codegen/emit_llvm%, $(wildcard codegen/*.c codegen/templates/*.c))
 SRC_llvm := $(wildcard codegen/emit_llvm*.c)
+SRC_codegen := $(filter-out $(SRC_llvm), $(wildcard codegen/*.c codegen/templates/*.c))
 GEN_codegen := $(BUILD)/codegen/prelude.c
 SRC_runtime := $(wildcard runtime/*.c) runtime/vendor/yyjson/yyjson.c
 SRC_cli := $(wildcard runtime/cli/*.c)
 
-obj = $(patsubst %.c,$(BUILD)/%.o,$(1)) $(patsubst $(BUILD)/%.c,$(BUILD)/%.o,$(2))
 $(foreach r,$(ROOMS),$(eval OBJ_$(r) := $(patsubst %.c,$(BUILD)/%.o,$(SRC_$(r))) $(patsubst %.c,%.o,$(GEN_$(r)))))
 OBJ_cli := $(patsubst %.c,$(BUILD)/%.o,$(SRC_cli))
-LIBS := $(foreach r,$(ROOMS),$(BUILD)/lib/$(r).a)
-
-.PHONY: all
-all: $(BUILD)/sinter $(BUILD)/libsinter.so $(if $(LLVM_CONFIG),$(BUILD)/libsinter_llvm.so)
+OBJ_all := $(foreach r,$(ROOMS),$(OBJ_$(r)))
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	@echo "cc $<"
-	@$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 $(BUILD)/%.o: $(BUILD)/%.c
-	@mkdir -p $(@D)
 	@echo "cc $<"
-	@$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 $(BUILD)/ir/vendor/%.o $(BUILD)/runtime/vendor/%.o: WARN :=
 $(BUILD)/ir/vendor/%.o: CPPFLAGS += -DBLAKE3_NO_SSE2 -DBLAKE3_NO_SSE41 -DBLAKE3_NO_AVX2 -DBLAKE3_NO_AVX512
 
@@ -52,53 +51,93 @@ define room_lib
 $(BUILD)/lib/$(1).a: $$(OBJ_$(1))
 	@mkdir -p $$(@D)
 	@rm -f $$@
-	ar rcs $$@ $$^
+	$$(Q)ar rcs $$@ $$^
 endef
 $(foreach r,$(ROOMS),$(eval $(call room_lib,$(r))))
 
 # ---- generated sources -------------------------------------------------------------------------------------------------------
 $(BUILD)/frontend/parser.c $(BUILD)/frontend/parser.h &: frontend/parser.y
 	@mkdir -p $(BUILD)/frontend
-	bison -Wall -Werror --defines=$(BUILD)/frontend/parser.h -o $(BUILD)/frontend/parser.c $<
+	$(Q)bison -Wall -Werror --defines=$(BUILD)/frontend/parser.h -o $(BUILD)/frontend/parser.c $<
 $(BUILD)/frontend/lexer.c $(BUILD)/frontend/lexer.h &: frontend/lexer.l $(BUILD)/frontend/parser.h
 	@mkdir -p $(BUILD)/frontend
-	flex --header-file=$(BUILD)/frontend/lexer.h -o $(BUILD)/frontend/lexer.c $<
+	$(Q)flex --header-file=$(BUILD)/frontend/lexer.h -o $(BUILD)/frontend/lexer.c $<
 $(BUILD)/frontend/lexer.o $(BUILD)/frontend/parser.o: WARN := -Wall -Wextra -Werror -Wno-unused-function -Wno-sign-compare -Wno-unused-but-set-variable
 $(OBJ_frontend): $(BUILD)/frontend/parser.h $(BUILD)/frontend/lexer.h
 
-# Text files that the program carries: `const char NAME[]` holding the file.
+# Text files that the program carries: `const char NAME[]` holding the files.
 embed = @mkdir -p $(@D); { printf 'extern const char $(1)[]; const char $(1)[] =\n'; sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/^/"/' -e 's/$$/\\n"/' $(2); printf ';\n'; } > $@
 $(BUILD)/frontend/library.c: frontend/library.sg
 	$(call embed,frontend_library_text,$<)
 $(BUILD)/codegen/prelude.c: $(wildcard codegen/prelude/*.cuh)
 	$(call embed,codegen_prelude_text,$^)
+$(BUILD)/codegen/math_ll.c: codegen/prelude/math.ll
+	$(call embed,codegen_math_ll_text,$<)
+# After a change of the mathematical functions; needs clang. The result is checked in.
+.PHONY: math-ll
+math-ll:
+	clang -O2 -S -emit-llvm -o - codegen/prelude/math_llvm.c | awk -f codegen/prelude/math_ll.awk > codegen/prelude/math.ll
 
 # ---- products ----------------------------------------------------------------------------------------------------------------
+all: $(BUILD)/sinter $(BUILD)/libsinter.so $(BUILD)/libsinter.a $(if $(LLVM_CONFIG),$(BUILD)/libsinter_llvm.so)
+
 $(BUILD)/sinter: $(OBJ_cli) $(BUILD)/lib/runtime.a $(BUILD)/lib/frontend.a $(BUILD)/lib/passes.a $(BUILD)/lib/codegen.a $(BUILD)/lib/ir.a
-	$(CC) $(LDFLAGS) -rdynamic -o $@ $^ $(LDLIBS)
-$(BUILD)/libsinter.so: $(OBJ_runtime) $(OBJ_frontend) $(OBJ_passes) $(OBJ_codegen) $(OBJ_ir)
-	$(CC) $(LDFLAGS) -shared -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+$(BUILD)/libsinter.so: $(OBJ_all)
+	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libsinter.so.0 -Wl,--gc-sections -o $@ $^ $(LDLIBS)
+# One object whose hidden names are local, so that a program with a graph_new() of its own links.
+$(BUILD)/libsinter.a: $(OBJ_all)
+	$(Q)ld -r -o $(BUILD)/libsinter.o $^
+	$(Q)objcopy --localize-hidden $(BUILD)/libsinter.o
+	@rm -f $@
+	$(Q)ar rcs $@ $(BUILD)/libsinter.o
 
 # The LLVM backend: a plugin with LLVM inside and hidden, so that it lives beside any other LLVM of the process.
 ifneq ($(LLVM_CONFIG),)
 OBJ_llvm := $(patsubst %.c,$(BUILD)/%.o,$(SRC_llvm)) $(BUILD)/codegen/math_ll.o
 $(OBJ_llvm): CPPFLAGS += -I$(shell $(LLVM_CONFIG) --includedir)
-$(BUILD)/codegen/math_ll.c: codegen/prelude/math.ll
-	$(call embed,codegen_math_ll_text,$<)
 $(BUILD)/libsinter_llvm.so: $(OBJ_llvm) $(BUILD)/lib/codegen.a $(BUILD)/lib/ir.a codegen/emit_llvm.map
-	g++ $(LDFLAGS) -shared -o $@ $(filter %.o %.a,$^) -L$(shell $(LLVM_CONFIG) --libdir) $(shell $(LLVM_CONFIG) --link-static --libs nvptx core passes linker irreader analysis target) \
+	$(Q)g++ $(LDFLAGS) -shared -o $@ $(filter %.o %.a,$^) -L$(shell $(LLVM_CONFIG) --libdir) $(shell $(LLVM_CONFIG) --link-static --libs nvptx core irreader passes linker bitreader analysis target) \
 	    -static-libstdc++ -static-libgcc -Wl,-Bstatic -lzstd -lz -Wl,-Bdynamic -ldl -lm -lpthread -Wl,--gc-sections -Wl,--version-script=codegen/emit_llvm.map -Wl,-s
 endif
 
-# The functions that the LLVM backend links in, made anew from their source; needs a clang that knows NVPTX.
-CLANG ?= clang
-.PHONY: math-ll
-math-ll:
-	$(CLANG) --target=nvptx64-nvidia-cuda -Xclang -target-cpu -Xclang sm_80 -Xclang -target-feature -Xclang +ptx70 -Xclang -opaque-pointers \
-	    -O2 -fno-inline-functions -fno-unroll-loops -ffp-contract=off -fno-math-errno -ffreestanding -S -emit-llvm -o - codegen/prelude/math_llvm.c \
-	    | awk -f codegen/prelude/math_ll.awk > codegen/prelude/math.ll
+.PHONY: install
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/sinter
+	install -m 755 $(BUILD)/sinter $(DESTDIR)$(PREFIX)/bin/
+	sed -e '/^#include "status.def"/{r runtime/status.def' -e 'd}' runtime/sinter.h > $(DESTDIR)$(PREFIX)/include/sinter.h
+	install -m 755 $(BUILD)/libsinter.so $(DESTDIR)$(PREFIX)/lib/libsinter.so.0
+	ln -sf libsinter.so.0 $(DESTDIR)$(PREFIX)/lib/libsinter.so
+	install -m 644 $(BUILD)/libsinter.a $(DESTDIR)$(PREFIX)/lib/
+	[ ! -e $(BUILD)/libsinter_llvm.so ] || install -m 755 $(BUILD)/libsinter_llvm.so $(DESTDIR)$(PREFIX)/lib/sinter/
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e "s|@VERSION@|$$(sed -n 's/^#define SINTER_VERSION "\(.*\)"/\1/p' runtime/sinter.h)|" runtime/sinter.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/sinter.pc
 
 # ---- tests -------------------------------------------------------------------------------------------------------------------
+# What is missing on the machine is installed first; that may change what can be built, so make starts anew behind it.
+.PHONY: demo test check
+demo:
+	@BUILD=$(BUILD) tests/tools/deps build
+	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory demo-run
+test:
+	@BUILD=$(BUILD) tests/tools/deps test
+	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory check
+check: check-arrows unit $(patsubst tests/%/run,check-%,$(filter-out tests/gpu/run,$(wildcard tests/*/run)))
+
+.PHONY: demo-run
+demo-run:
+	$(BUILD)/sinter compile samples/02_gelu_gemm.sg --emit=regions
+	$(BUILD)/sinter explain samples/02_gelu_gemm.sg
+	$(BUILD)/sinter run samples/01_add.sg --device=auto
+	$(BUILD)/sinter verify samples/01_add.sg
+
+# tests/X/run is a test of its own: `make check-X`. It finds what was built in $$BUILD.
+.PHONY: check-%
+check-%: tests/%/run
+	@echo "== tests/$*"
+	$(Q)BUILD=$(abspath $(BUILD)) PATH="$(abspath $(BUILD))/venv:$$PATH" tests/$*/run
+
 # A unit test links the rooms that its own room may include, and nothing else.
 LINK_ir := ir
 LINK_frontend := frontend ir
@@ -109,13 +148,50 @@ define unit_room
 UNIT_$(1) := $$(patsubst tests/unit/$(1)/%.c,$$(BUILD)/tests/$(1)/%,$$(wildcard tests/unit/$(1)/*.c))
 $$(BUILD)/tests/$(1)/%: tests/unit/$(1)/%.c $(foreach l,$(LINK_$(1)),$(BUILD)/lib/$(l).a)
 	@mkdir -p $$(@D)
-	$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(LDFLAGS) -MF $$@.d -o $$@ $$(filter %.c %.a,$$^) -lcmocka $$(LDLIBS)
+	@echo "cc $$<"
+	$$(Q)$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(LDFLAGS) -MF $$@.d -o $$@ $$(filter %.c %.a,$$^) -lcmocka $$(LDLIBS)
+.PHONY: unit-$(1)
+unit-$(1): $$(UNIT_$(1))
+	@set -e; for t in $$^; do echo "== $$$$t"; BUILD=$(abspath $(BUILD)) $$$$t; done
 endef
 $(foreach r,$(ROOMS),$(eval $(call unit_room,$(r))))
-.PHONY: unit $(addprefix unit-,$(ROOMS))
-$(addprefix unit-,$(ROOMS)): unit-%:
-$(foreach r,$(ROOMS),$(eval unit-$(r): $(UNIT_$(r)); @set -e; for t in $(UNIT_$(r)); do echo "== $$$$t"; $$$$t; done))
+.PHONY: unit
 unit: $(addprefix unit-,$(ROOMS))
+
+# Which room may include which.
+.PHONY: check-arrows
+check-arrows:
+	@bad=0; \
+	forbid() { if grep -nE "#include \"($$2)/" -r $$1 --include=*.c --include=*.h --include=*.y --include=*.l | grep -v vendor/; then bad=1; fi; }; \
+	forbid ir 'frontend|passes|codegen|runtime'; forbid frontend 'passes|codegen|runtime'; \
+	forbid passes 'frontend|codegen|runtime'; forbid codegen 'frontend|passes|runtime'; \
+	[ $$bad = 0 ] && echo "arrows point down" || { echo "the includes above point upward"; exit 1; }
+.PHONY: check-size
+check-size:
+	@git ls-files '*.c' '*.h' '*.l' '*.y' | grep -v vendor/ | xargs wc -l | awk '$$1 > 600 && $$2 != "total" { print }'
+
+# Everything again with the address and undefined-behaviour sanitizers; LLVM itself is left out.
+.PHONY: asan
+asan:
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SANITIZE=address,undefined OPT="-O1 -g" LLVM_CONFIG= all check
+
+# libFuzzer targets: tests/fuzz/X.c, seeds in tests/fuzz/seeds/X. Each runs for FUZZ_SECONDS.
+FUZZ_SECONDS ?= 20
+FUZZ_CC ?= clang
+FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/*.c))
+.PHONY: fuzz
+fuzz:
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz CC=$(FUZZ_CC) SANITIZE=address,undefined,fuzzer-no-link OPT="-O1 -g" LLVM_CONFIG= fuzzers
+	@set -e; for t in $(FUZZERS); do n=$$(basename $$t); mkdir -p $(BUILD)/fuzz/found/$$n; echo "== fuzz $$n"; \
+	    seeds=$$([ -d tests/fuzz/seeds/$$n ] && echo tests/fuzz/seeds/$$n || true); \
+	    $$t -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=4096 -close_fd_mask=1 -print_final_stats=0 $(BUILD)/fuzz/found/$$n $$seeds; done
+.PHONY: fuzzers
+fuzzers: $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/*.c))
+ifneq ($(findstring fuzzer-no-link,$(SANITIZE)),)
+$(BUILD)/%: tests/fuzz/%.c $(foreach r,runtime frontend passes codegen ir,$(BUILD)/lib/$(r).a)
+	@echo "cc $<"
+	$(Q)$(CC) $(CPPFLAGS) $(filter-out -fsanitize=%,$(CFLAGS)) -fsanitize=address,undefined,fuzzer -MF $@.d -o $@ $(filter %.c %.a,$^) $(LDLIBS)
+endif
 
 .PHONY: format clean
 format:
