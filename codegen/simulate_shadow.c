@@ -116,7 +116,8 @@ bool shadow_read_async(Sim *sim, SimWarp *issuer, int64_t offset, int64_t bytes)
                 return false;
             }
         }
-        cta->reads[at * sim->n_warps + issuer->number] = SHADOW_END_OF_TIME << 8 | SIM_LANES_SEVERAL;
+        cta->reads[at * sim->n_warps + issuer->number] =
+            (uint32_t)SHADOW_END_OF_TIME << 8 | SIM_LANES_SEVERAL;
     }
     return true;
 }

@@ -1,0 +1,437 @@
+/* The simulator on kernels built by hand: what they compute, and which defects it reports. */
+#include "kernel_support.h"
+
+/* ---- what runs
+ * ---------------------------------------------------------------------------------------------------------------
+ */
+
+static void test_vector_add(void **state) {
+    (void)state;
+    enum { N = 1000 };
+    float x[N], y[N], z[N] = {0};
+    for (int i = 0; i < N; i++) {
+        x[i] = (float)i;
+        y[i] = 0.5f * (float)i;
+    }
+    Bench bench;
+    bench_open(&bench, 64);
+    DimTable *dims = bench.graph->dims;
+    const Dim *n = dim_symbol(dims, "N");
+    KBuffer *bx = bench_buffer(&bench, "x", DTYPE_F32, x, N, false);
+    KBuffer *by = bench_buffer(&bench, "y", DTYPE_F32, y, N, false);
+    KBuffer *bz = bench_buffer(&bench, "z", DTYPE_F32, z, N, true);
+    const KVar *a = k_array(B, "a", K_F32, 4, NULL), *b = k_array(B, "b", K_F32, 4, NULL);
+    const KExpr *i =
+        k_let_expr(B, "i", k_mul(B, k_add(B, k_mul(B, k_special(B, SPECIAL_CTA_X), I(64)), TID), I(4)));
+    const KExpr *guard = k_lt(B, i, k_dim(B, n, K_I32));
+    k_load(B, a, NULL, bx, i, 4, guard, CACHE_DEFAULT);
+    k_load(B, b, NULL, by, i, 4, guard, CACHE_DEFAULT);
+    const KExpr *j = k_for_begin(B, "j", I(0), I(4), 1, UNROLL_FULL);
+    k_set_elem(B, a, j, k_add(B, k_elem(B, a, j), k_elem(B, b, j)));
+    k_end(B);
+    k_store(B, bz, i, a, NULL, 4, guard, CACHE_DEFAULT);
+    DimBindings bindings = dim_bindings_new(bench.arena, dims);
+    bindings.value[0] = N;
+    bindings.known[0] = true;
+    if (!bench_run_bound(&bench, 4, &bindings))
+        fail_msg("%s", bench_message(&bench));
+    for (int k = 0; k < N; k++)
+        assert_true(z[k] == 1.5f * (float)k);
+    bench_close(&bench);
+}
+
+/* Sums 256 numbers: shuffles in each warp, shared memory between warps. Without the barrier it races. */
+static void build_block_sum(Bench *bench_, float *x, float *sum, bool with_barrier) {
+    Bench bench = *bench_;
+    KBuffer *bx = bench_buffer(&bench, "x", DTYPE_F32, x, 256, false);
+    KBuffer *bs = bench_buffer(&bench, "sum", DTYPE_F32, sum, 1, true);
+    KBuffer *parts = k_shared(B, "parts", DTYPE_F32, 8, 16);
+    const KVar *v = k_variable(B, "v", K_F32, k_load_scalar(B, "loaded", bx, TID, NULL));
+    for (int step = 16; step; step /= 2)
+        k_set(B, v, k_add(B, k_var(B, v), k_shuffle_xor(B, k_var(B, v), step)));
+    k_store(B, parts, WARP, v, NULL, 1, k_eq(B, LANE, I(0)), CACHE_DEFAULT);
+    if (with_barrier)
+        k_barrier(B);
+    k_if_begin(B, k_eq(B, TID, I(0)));
+    const KVar *total = k_variable(B, "total", K_F32, k_float(B, K_F32, 0));
+    const KExpr *w = k_for_begin(B, "w", I(0), I(8), 1, UNROLL_NONE);
+    k_set(B, total, k_add(B, k_var(B, total), k_load_scalar(B, "part", parts, w, NULL)));
+    k_end(B);
+    k_store(B, bs, I(0), total, NULL, 1, NULL, CACHE_DEFAULT);
+    k_end(B);
+    *bench_ = bench;
+}
+
+static void test_block_sum(void **state) {
+    (void)state;
+    float x[256], sum = 0, want = 0;
+    for (int i = 0; i < 256; i++)
+        want += x[i] = (float)(i % 7);
+    Bench bench;
+    bench_open(&bench, 256);
+    build_block_sum(&bench, x, &sum, true);
+    bench_runs(&bench, 1);
+    assert_true(sum == want);
+    bench_close(&bench);
+}
+
+static void test_divergence(void **state) {
+    (void)state;
+    int32_t out[32];
+    Bench bench;
+    bench_open(&bench, 32);
+    KBuffer *bo = bench_buffer(&bench, "out", DTYPE_I32, out, 32, true);
+    const KVar *v = k_variable(B, "v", K_I32, I(0));
+    k_for_begin(B, "i", I(0), LANE, 1, UNROLL_NONE); /* as many turns as the lane's number */
+    k_if_begin(B, k_lt(B, LANE, I(16)));
+    k_set(B, v, k_add(B, k_var(B, v), I(1)));
+    k_else(B);
+    k_set(B, v, k_add(B, k_var(B, v), I(100)));
+    k_end(B);
+    k_end(B);
+    k_store(B, bo, LANE, v, NULL, 1, NULL, CACHE_DEFAULT);
+    bench_runs(&bench, 1);
+    for (int i = 0; i < 32; i++)
+        assert_int_equal(out[i], i < 16 ? i : 100 * i);
+    bench_close(&bench);
+}
+
+/* Numbers through every element type: a load widens, a store rounds; nibbles lie two in a byte. */
+static void test_elements(void **state) {
+    (void)state;
+    uint16_t halves[32] = {0};
+    uint8_t nibbles[16];
+    int32_t wide[32];
+    for (int i = 0; i < 16; i++)
+        nibbles[i] = (uint8_t)(i << 4 | (15 - i));
+    Bench bench;
+    bench_open(&bench, 32);
+    KBuffer *bh = bench_buffer(&bench, "halves", DTYPE_BF16, halves, 32, true);
+    KBuffer *bn = bench_buffer(&bench, "nibbles", DTYPE_I4, nibbles, 32, false);
+    KBuffer *bw = bench_buffer(&bench, "wide", DTYPE_I32, wide, 32, true);
+    k_store_scalar(B, bh, LANE, k_mul(B, k_convert(B, LANE, K_F32), k_float(B, K_F32, 1.001)), NULL);
+    k_store_scalar(B, bw, LANE, k_load_scalar(B, "nibble", bn, LANE, NULL), NULL);
+    bench_runs(&bench, 1);
+    for (int i = 0; i < 32; i++) {
+        assert_true(dtype_load(DTYPE_BF16, halves, i).f ==
+                    dtype_round((float)((double)i * (double)1.001f), DTYPE_BF16));
+        int nibble = i % 2 ? i / 2 : 15 - i / 2;
+        assert_int_equal(wide[i], nibble >= 8 ? nibble - 16 : nibble);
+    }
+    bench_close(&bench);
+}
+
+static void test_integers_wrap(void **state) {
+    (void)state;
+    int32_t out[32];
+    Bench bench;
+    bench_open(&bench, 32);
+    KBuffer *bo = bench_buffer(&bench, "out", DTYPE_I32, out, 32, true);
+    const KVar *u = k_variable(B, "u", K_U32, U(0xfffffff0));
+    k_set(B, u, k_add(B, k_var(B, u), k_convert(B, LANE, K_U32)));
+    k_store_scalar(B, bo, LANE, k_convert(B, k_shr(B, k_var(B, u), 28), K_I32), NULL);
+    bench_runs(&bench, 1);
+    for (int i = 0; i < 32; i++)
+        assert_int_equal(out[i], i < 16 ? 15 : 0);
+    bench_close(&bench);
+}
+
+static void test_cp_async(void **state) {
+    (void)state;
+    float x[128], y[128];
+    for (int i = 0; i < 128; i++)
+        x[i] = (float)i;
+    Bench bench;
+    bench_open(&bench, 32);
+    KBuffer *bx = bench_buffer(&bench, "x", DTYPE_F32, x, 128, false);
+    KBuffer *by = bench_buffer(&bench, "y", DTYPE_F32, y, 128, true);
+    KBuffer *tile = k_shared(B, "tile", DTYPE_F32, 128, 16);
+    const KExpr *i = k_mul(B, LANE, I(4));
+    /* the last lane reads 8 bytes only */
+    ATOM(cp_async_16, NULL, k_operand(k_smem_addr(B, tile, i)), k_operand(k_global_addr(B, bx, i)),
+         k_operand(k_select(B, k_lt(B, LANE, I(31)), U(16), U(8))));
+    ATOM0(cp_async_commit, NULL);
+    ATOM0(cp_async_wait, (int[]){0});
+    ATOM0(warp_sync, NULL);
+    const KVar *v = k_array(B, "v", K_F32, 4, NULL);
+    k_load(B, v, NULL, tile, i, 4, NULL, CACHE_DEFAULT);
+    k_store(B, by, i, v, NULL, 4, NULL, CACHE_DEFAULT);
+    bench_runs(&bench, 1);
+    for (int k = 0; k < 128; k++)
+        assert_true(y[k] == (k < 126 ? (float)k : 0));
+    bench_close(&bench);
+}
+
+/* ---- what is reported
+ * -------------------------------------------------------------------------------------------------------- */
+
+static void test_missing_barrier(void **state) {
+    (void)state;
+    float x[256] = {0}, sum;
+    Bench bench;
+    bench_open(&bench, 256);
+    build_block_sum(&bench, x, &sum, false);
+    bench_fails(&bench, 1, "which nobody wrote"); /* warp 0 comes first here: the others have not written */
+    bench_close(&bench);
+}
+
+static void test_race(void **state) {
+    (void)state;
+    float x[64] = {0};
+    Bench bench;
+    bench_open(&bench, 64);
+    KBuffer *bx = bench_buffer(&bench, "x", DTYPE_F32, x, 64, true);
+    KBuffer *tile = k_shared(B, "tile", DTYPE_F32, 64, 16);
+    k_store_scalar(B, tile, TID, k_float(B, K_F32, 1), NULL);
+    k_barrier(B);
+    const KExpr *other = k_load_scalar(B, "other", tile, k_sub(B, I(63), TID), NULL);
+    k_store_scalar(B, tile, TID, other, NULL); /* no barrier: the other warp may not have read yet */
+    k_store_scalar(B, bx, TID, other, NULL);
+    bench_fails(&bench, 1, "race: shared byte");
+    bench_close(&bench);
+}
+
+static void test_race_in_warp(void **state) {
+    (void)state;
+    for (int synced = 0; synced < 2; synced++) {
+        float x[32] = {0};
+        Bench bench;
+        bench_open(&bench, 32);
+        KBuffer *bx = bench_buffer(&bench, "x", DTYPE_F32, x, 32, true);
+        KBuffer *tile = k_shared(B, "tile", DTYPE_F32, 32, 16);
+        k_store_scalar(B, tile, LANE, k_convert(B, LANE, K_F32), NULL);
+        if (synced)
+            ATOM0(warp_sync, NULL);
+        k_store_scalar(B, bx, LANE, k_load_scalar(B, "other", tile, k_sub(B, I(31), LANE), NULL), NULL);
+        if (synced) {
+            bench_runs(&bench, 1);
+            assert_true(x[0] == 31 && x[31] == 0);
+        } else {
+            bench_fails(&bench, 1, "race: shared byte");
+        }
+        bench_close(&bench);
+    }
+}
+
+static void test_race_between_blocks(void **state) {
+    (void)state;
+    float x[32] = {0};
+    Bench bench;
+    bench_open(&bench, 32);
+    KBuffer *bx = bench_buffer(&bench, "x", DTYPE_F32, x, 32, true);
+    k_store_scalar(B, bx, LANE, k_float(B, K_F32, 1), NULL);
+    bench_fails(&bench, 2, "race: element 0 of 'x'");
+    bench_close(&bench);
+}
+
+static void test_read_of_other_block(void **state) {
+    (void)state;
+    float x[64] = {0};
+    Bench bench;
+    bench_open(&bench, 32);
+    KBuffer *bx = bench_buffer(&bench, "x", DTYPE_F32, x, 64, true);
+    const KExpr *cta = k_special(B, SPECIAL_CTA_X);
+    const KExpr *mine = k_add(B, k_mul(B, cta, I(32)), LANE);
+    const KExpr *other = k_load_scalar(B, "other", bx, k_sub(B, I(63), mine), k_eq(B, cta, I(1)));
+    k_store_scalar(B, bx, mine, other, NULL);
+    bench_fails(&bench, 2, "is read, and written by another thread");
+    bench_close(&bench);
+}
+
+static void test_out_of_bounds(void **state) {
+    (void)state;
+    float x[40] = {0};
+    Bench bench;
+    bench_open(&bench, 32);
+    KBuffer *bx = bench_buffer(&bench, "x", DTYPE_F32, x, 40, true);
+    k_store_scalar(B, bx, k_add(B, TID, I(9)), k_float(B, K_F32, 1), NULL);
+    bench_fails(&bench, 1, "thread 31: element 40 of 'x', which has 40");
+    bench_close(&bench);
+
+    bench_open(&bench, 32);
+    bx = bench_buffer(&bench, "x", DTYPE_F32, x, 40, false);
+    k_load_scalar(B, "v", bx, k_sub(B, TID, I(1)), NULL);
+    bench_fails(&bench, 1, "thread 0: element -1 of 'x'");
+    bench_close(&bench);
+}
+
+static void test_misaligned(void **state) {
+    (void)state;
+    float x[136] = {0};
+    Bench bench;
+    bench_open(&bench, 32);
+    KBuffer *bx = bench_buffer(&bench, "x", DTYPE_F32, x, 136, false);
+    const KVar *v = k_array(B, "v", K_F32, 4, NULL);
+    k_load(B, v, NULL, bx, k_add(B, k_mul(B, TID, I(4)), I(2)), 4, NULL, CACHE_DEFAULT);
+    bench_fails(&bench, 1, "element 2 of 'x' is accessed 4 wide: not aligned");
+    bench_close(&bench);
+}
+
+static void test_uninitialized(void **state) {
+    (void)state;
+    float x[32] = {0};
+    Bench bench;
+    bench_open(&bench, 32);
+    KBuffer *bx = bench_buffer(&bench, "x", DTYPE_F32, x, 32, true);
+    const KVar *v = k_variable(B, "v", K_F32, NULL);
+    k_if_begin(B, k_lt(B, TID, I(16)));
+    k_set(B, v, k_float(B, K_F32, 1));
+    k_end(B);
+    k_store(B, bx, TID, v, NULL, 1, NULL, CACHE_DEFAULT);
+    bench_fails(&bench, 1, "thread 16: a register is read that nobody set");
+    bench_close(&bench);
+
+    bench_open(&bench, 32);
+    KBuffer *tile = k_shared(B, "tile", DTYPE_F32, 32, 16);
+    k_store_scalar(B, tile, TID, k_float(B, K_F32, 1), k_lt(B, TID, I(31)));
+    k_load_scalar(B, "v", tile, TID, NULL);
+    bench_fails(&bench, 1, "('tile'[31]) is read, which nobody wrote");
+    bench_close(&bench);
+}
+
+static void test_deadlock(void **state) {
+    (void)state;
+    Bench bench;
+    bench_open(&bench, 64);
+    k_if_begin(B, k_eq(B, WARP, I(0)));
+    k_named_barrier(B, 1, 64);
+    k_end(B);
+    bench_fails(
+        &bench, 1,
+        "deadlock: all 1 warps that run wait; block (0, 0, 0) warp 0 waits for barrier 1, where 32 of 64");
+    bench_close(&bench);
+
+    bench_open(&bench, 32);
+    KBuffer *bar = k_shared(B, "full", DTYPE_I64, 1, 16);
+    k_if_begin(B, k_eq(B, TID, I(0)));
+    ATOM(mbar_init, NULL, k_operand(k_smem_addr(B, bar, NULL)), k_operand(U(2)));
+    ATOM(mbar_arrive, NULL, k_operand(k_smem_addr(B, bar, NULL)));
+    k_end(B);
+    ATOM0(warp_sync, NULL);
+    ATOM(mbar_wait, NULL, k_operand(k_smem_addr(B, bar, NULL)), k_operand(U(0)));
+    bench_fails(&bench, 1, "in phase 0 with 1 of 2 arrivals");
+    bench_close(&bench);
+}
+
+static void test_divergent_barrier(void **state) {
+    (void)state;
+    Bench bench;
+    bench_open(&bench, 32);
+    k_if_begin(B, k_lt(B, TID, I(7)));
+    k_barrier(B);
+    k_end(B);
+    bench_fails(&bench, 1, "all lanes of a warp execute this together; lanes 0x7f do");
+    bench_close(&bench);
+}
+
+static void test_cp_async_not_waited(void **state) {
+    (void)state;
+    float x[128] = {0};
+    Bench bench;
+    bench_open(&bench, 32);
+    KBuffer *bx = bench_buffer(&bench, "x", DTYPE_F32, x, 128, false);
+    KBuffer *tile = k_shared(B, "tile", DTYPE_F32, 256, 16);
+    const KExpr *i = k_mul(B, LANE, I(4));
+    for (int stage = 0; stage < 2; stage++) {
+        ATOM(cp_async_16, NULL, k_operand(k_smem_addr(B, tile, k_add(B, i, I(128 * stage)))),
+             k_operand(k_global_addr(B, bx, i)), k_operand(U(16)));
+        ATOM0(cp_async_commit, NULL);
+    }
+    ATOM0(cp_async_wait, (int[]){1}); /* the first stage alone */
+    ATOM0(warp_sync, NULL);
+    const KVar *v = k_array(B, "v", K_F32, 4, NULL);
+    k_load(B, v, NULL, tile, i, 4, NULL, CACHE_DEFAULT);
+    k_load(B, v, NULL, tile, k_add(B, i, I(128)), 4, NULL, CACHE_DEFAULT);
+    bench_fails(&bench, 1, "race: shared byte 512 ('tile'[128]) is read while cp.async of warp 0 writes it");
+    bench_close(&bench);
+}
+
+static void test_step_limit(void **state) {
+    (void)state;
+    Bench bench;
+    bench_open(&bench, 32);
+    const KVar *v = k_variable(B, "v", K_I32, I(0));
+    k_for_begin(B, "i", I(0), I(INT32_MAX), 1, UNROLL_NONE);
+    k_set(B, v, k_add(B, k_var(B, v), I(1)));
+    k_end(B);
+    bench_fails(&bench, 1, "more than 10000000 statements");
+    bench_close(&bench);
+}
+
+static void test_unbound(void **state) {
+    (void)state;
+    Bench bench;
+    bench_open(&bench, 32);
+    k_let(B, "n", k_dim(B, dim_symbol(bench.graph->dims, "N"), K_I64));
+    bench_fails(&bench, 1, "a dim parameter cannot be worked out");
+    bench_close(&bench);
+
+    bench_open(&bench, 32);
+    bench_buffer(&bench, "x", DTYPE_F32, NULL, 0, false);
+    bench.n_buffers = 0;
+    bench_fails(&bench, 1, "no memory is given for 'x'");
+    bench_close(&bench);
+}
+
+/* Two blocks of a cluster tell one another through mbarriers; without the cluster's barrier before, the
+ * mbarrier may not be there. */
+static void test_cluster(void **state) {
+    (void)state;
+    for (int synced = 0; synced < 2; synced++) {
+        int32_t out[64] = {0};
+        Bench bench;
+        bench_open(&bench, 32);
+        B->kernel->cluster[0] = 2;
+        KBuffer *bo = bench_buffer(&bench, "out", DTYPE_I32, out, 64, true);
+        KBuffer *bar = k_shared(B, "ready", DTYPE_I64, 1, 16);
+        const KExpr *address = k_smem_addr(B, bar, NULL), *rank = k_special(B, SPECIAL_CTA_RANK);
+        k_if_begin(B, k_eq(B, TID, I(0)));
+        ATOM(mbar_init, NULL, k_operand(address), k_operand(U(32)));
+        ATOM0(fence_mbar_init, NULL);
+        k_end(B);
+        if (synced) {
+            ATOM0(cluster_arrive, NULL);
+            ATOM0(cluster_wait, NULL);
+        }
+        ATOM(mbar_arrive_remote, NULL, k_operand(address),
+             k_operand(k_convert(B, k_sub(B, I(1), rank), K_U32)));
+        ATOM(mbar_wait, NULL, k_operand(address), k_operand(U(0)));
+        k_store_scalar(B, bo, k_add(B, k_mul(B, rank, I(32)), LANE), rank, NULL);
+        ATOM0(cluster_arrive, NULL);
+        ATOM0(cluster_wait, NULL);
+        if (synced) {
+            bench_runs(&bench, 2);
+            for (int i = 0; i < 64; i++)
+                assert_int_equal(out[i], i / 32);
+        } else {
+            bench_fails(&bench, 2, "is no mbarrier yet");
+        }
+        bench_close(&bench);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_vector_add),
+        cmocka_unit_test(test_block_sum),
+        cmocka_unit_test(test_divergence),
+        cmocka_unit_test(test_elements),
+        cmocka_unit_test(test_integers_wrap),
+        cmocka_unit_test(test_cp_async),
+        cmocka_unit_test(test_missing_barrier),
+        cmocka_unit_test(test_race),
+        cmocka_unit_test(test_race_in_warp),
+        cmocka_unit_test(test_race_between_blocks),
+        cmocka_unit_test(test_read_of_other_block),
+        cmocka_unit_test(test_out_of_bounds),
+        cmocka_unit_test(test_misaligned),
+        cmocka_unit_test(test_uninitialized),
+        cmocka_unit_test(test_deadlock),
+        cmocka_unit_test(test_divergent_barrier),
+        cmocka_unit_test(test_cp_async_not_waited),
+        cmocka_unit_test(test_step_limit),
+        cmocka_unit_test(test_unbound),
+        cmocka_unit_test(test_cluster),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

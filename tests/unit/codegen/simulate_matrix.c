@@ -1,0 +1,565 @@
+/* Matrix products on the simulator against plain C: fragments of mma.sync, and pipelines of TMA, mbarriers
+ * and wgmma. */
+#include "kernel_support.h"
+
+/* Small integers: every type holds them, and sums are exact. */
+static int small(int i, int j, int seed) {
+    return (i * 7 + j * 13 + i * j + seed) % 7 - 3;
+}
+
+static int small_unsigned(int i, int j, int seed) {
+    return (i * 7 + j * 13 + i * j + seed) % 7;
+}
+
+static void fill(DType type, void *at, int rows, int cols, int seed) {
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < cols; j++) {
+            int value = type == DTYPE_U8 ? small_unsigned(i, j, seed) : small(i, j, seed);
+            Number number = {.i = value};
+            if (dtype_is_float(type))
+                number.f = value;
+            dtype_store(type, at, (int64_t)i * cols + j, number);
+        }
+}
+
+static double element(DType type, const void *at, int64_t index) {
+    Number number = dtype_load(type, at, index);
+    return dtype_is_float(type) ? number.f : (double)number.i;
+}
+
+/* ---- mma.sync
+ * ----------------------------------------------------------------------------------------------------------------
+ */
+
+/* 16 x 8 x k with A [16, k] and B [8, k] in shared memory: ldmatrix gives chunks of 4 bytes whatever the
+ * type. */
+static void check_mma(AtomId atom, const int *shape, DType a_type, DType b_type) {
+    uint8_t a[16 * 64], b[8 * 64];
+    int k = 32 / (dtype_bits(a_type) / 8); /* two 16-byte chunks: a row of A is 32 bytes */
+    float c[16 * 8];
+    int32_t ci[16 * 8];
+    bool is_integer = atom == ATOM_mma_int8;
+    fill(a_type, a, 16, k, 1);
+    fill(b_type, b, 8, k, 2);
+    Bench bench;
+    bench_open(&bench, 32);
+    KBuffer *ba = bench_buffer(&bench, "a", a_type, a, 16 * k, false);
+    KBuffer *bb = bench_buffer(&bench, "b", b_type, b, 8 * k, false);
+    KBuffer *bc = is_integer ? bench_buffer(&bench, "c", DTYPE_I32, ci, 128, true)
+                             : bench_buffer(&bench, "c", DTYPE_F32, c, 128, true);
+    KBuffer *sa = k_shared(B, "sa", a_type, 16 * k, 16), *sb = k_shared(B, "sb", b_type, 8 * k, 16);
+    const KVar *words = k_array(B, "words", K_U32, 4, NULL);
+    int chunk = k / 2; /* elements of 16 bytes */
+    const KExpr *at = k_mul(B, LANE, I(chunk));
+    k_load_raw(B, words, NULL, ba, at, chunk, NULL, CACHE_DEFAULT);
+    k_store_raw(B, sa, at, words, NULL, chunk, NULL, CACHE_DEFAULT);
+    k_if_begin(B, k_lt(B, LANE, I(16)));
+    k_load_raw(B, words, NULL, bb, at, chunk, NULL, CACHE_DEFAULT);
+    k_store_raw(B, sb, at, words, NULL, chunk, NULL, CACHE_DEFAULT);
+    k_end(B);
+    k_barrier(B);
+    /* matrices 0 to 3 of A: rows 0-7, rows 8-15, then their second chunks; of B: first chunk, second chunk */
+    const KExpr *row = k_mod(B, LANE, I(16)), *half = k_div(B, LANE, I(16));
+    const KVar *fa = k_array(B, "fa", K_U32, 4, NULL), *fb = k_array(B, "fb", K_U32, 2, NULL);
+    ATOM(ldmatrix_x4, NULL, k_reg(fa),
+         k_operand(k_smem_addr(B, sa, k_add(B, k_mul(B, row, I(k)), k_mul(B, half, I(chunk))))));
+    const KExpr *brow = k_mod(B, LANE, I(8)), *bhalf = k_mod(B, k_div(B, LANE, I(8)), I(2));
+    ATOM(ldmatrix_x2, NULL, k_reg(fb),
+         k_operand(k_smem_addr(B, sb, k_add(B, k_mul(B, brow, I(k)), k_mul(B, bhalf, I(chunk))))));
+    KType type = is_integer ? K_I32 : K_F32;
+    const KVar *acc = k_array(B, "acc", type, 4, is_integer ? I(5) : k_float(B, K_F32, 5));
+    KOperand operands[] = {k_reg(acc), k_reg(fa), k_reg(fb)};
+    k_atom(B, atom, shape, operands, 3);
+    for (int r = 0; r < 4; r++) {
+        const KExpr *i = k_add(B, k_div(B, LANE, I(4)), I(8 * (r / 2)));
+        const KExpr *j = k_add(B, k_mul(B, k_mod(B, LANE, I(4)), I(2)), I(r % 2));
+        k_store_scalar(B, bc, k_add(B, k_mul(B, i, I(8)), j), k_elem_at(B, acc, r), NULL);
+    }
+    bench_runs(&bench, 1);
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 8; j++) {
+            double want = 5;
+            for (int kk = 0; kk < k; kk++)
+                want += element(a_type, a, i * k + kk) * element(b_type, b, j * k + kk);
+            double got = is_integer ? ci[i * 8 + j] : c[i * 8 + j];
+            if (got != want)
+                fail_msg("%s: c[%d][%d] is %g, not %g", atom_info(atom)->name, i, j, got, want);
+        }
+    bench_close(&bench);
+}
+
+static void test_mma(void **state) {
+    (void)state;
+    check_mma(ATOM_mma_16bit, (int[]){DTYPE_BF16}, DTYPE_BF16, DTYPE_BF16);
+    check_mma(ATOM_mma_16bit, (int[]){DTYPE_F16}, DTYPE_F16, DTYPE_F16);
+    check_mma(ATOM_mma_tf32, NULL, DTYPE_TF32, DTYPE_TF32);
+    check_mma(ATOM_mma_int8, (int[]){DTYPE_I8, DTYPE_U8}, DTYPE_I8, DTYPE_U8);
+    check_mma(ATOM_mma_fp8, (int[]){DTYPE_E4M3, DTYPE_E5M2}, DTYPE_E4M3, DTYPE_E5M2);
+}
+
+/* Four 8x8 matrices through stmatrix transposed and ldmatrix transposed, or plain, come back; one
+ * transposition transposes. */
+static void check_stmatrix(bool store_transposed, bool load_transposed) {
+    uint16_t out[256];
+    Bench bench;
+    bench_open(&bench, 32);
+    KBuffer *bo = bench_buffer(&bench, "out", DTYPE_F16, out, 256, true);
+    KBuffer *tile = k_shared(B, "tile", DTYPE_F16, 256, 16);
+    const KVar *in = k_array(B, "in", K_U32, 4, NULL), *back = k_array(B, "back", K_U32, 4, NULL);
+    for (int i = 0; i < 4; i++) /* element (r, c) of matrix i holds the bits 64 i + 8 r + c */
+    {
+        const KExpr *first = k_add(B, k_mul(B, k_convert(B, LANE, K_U32), U(2)), U(64 * i));
+        k_set_elem(B, in, I(i), k_bit_or(B, first, k_shl(B, k_add(B, first, U(1)), 16)));
+    }
+    const KExpr *row = k_smem_addr(B, tile, k_mul(B, LANE, I(8)));
+    if (store_transposed)
+        ATOM(stmatrix_x4_trans, NULL, k_operand(row), k_reg(in));
+    else
+        ATOM(stmatrix_x4, NULL, k_operand(row), k_reg(in));
+    ATOM0(warp_sync, NULL);
+    if (load_transposed)
+        ATOM(ldmatrix_x4_trans, NULL, k_reg(back), k_operand(row));
+    else
+        ATOM(ldmatrix_x4, NULL, k_reg(back), k_operand(row));
+    for (int i = 0; i < 4; i++)
+        k_store_raw(B, bo, k_add(B, k_mul(B, LANE, I(2)), I(64 * i)), back, I(i), 2, NULL, CACHE_DEFAULT);
+    bench_runs(&bench, 1);
+    for (int i = 0; i < 4; i++)
+        for (int r = 0; r < 8; r++)
+            for (int c = 0; c < 8; c++)
+                assert_int_equal(out[64 * i + 8 * r + c], store_transposed == load_transposed
+                                                              ? 64 * i + 8 * r + c
+                                                              : 64 * i + 8 * c + r);
+    bench_close(&bench);
+}
+
+static void test_stmatrix(void **state) {
+    (void)state;
+    check_stmatrix(false, false);
+    check_stmatrix(true, true);
+    check_stmatrix(false, true);
+    check_stmatrix(true, false);
+}
+
+/* ---- TMA and wgmma
+ * -----------------------------------------------------------------------------------------------------------
+ */
+
+/* What a pipeline gets wrong on purpose. */
+typedef enum Defect {
+    DEFECT_NONE,
+    DEFECT_EARLY_RELEASE, /* the stage is released before wgmma is waited for */
+    DEFECT_NO_FULL_WAIT,  /* the copy is not waited for */
+    DEFECT_NO_EMPTY_WAIT, /* the producer does not wait for the stage */
+    DEFECT_NO_FENCE,      /* accumulators are not fenced from wgmma */
+    DEFECT_EARLY_READ,    /* accumulators are read before wgmma is waited for */
+    DEFECT_WRONG_BYTES,   /* more bytes are expected than come */
+    DEFECT_NO_INIT_FENCE, /* mbarriers are not fenced for TMA */
+} Defect;
+
+typedef struct Product {
+    AtomId atom;
+    DType a, b;
+    int n, k;
+    KSwizzle swizzle;
+    bool a_mn_major, b_mn_major;
+    Defect defect;
+} Product;
+
+enum { M = 64, STAGES = 2, PRODUCT_MAX = 128 * 1024 };
+
+/* One operand: [mn, k] in memory, or [k, mn] if mn_major; a stage holds `depth` elements of k. */
+typedef struct Operand {
+    int map;
+    KBuffer *tile;
+    int mn, depth, size, width; /* width: bytes of a row in shared memory */
+    int box_mn, box_k;          /* elements of one copy */
+    bool mn_major;
+    KSwizzle swizzle;
+} Operand;
+
+static int operand_bytes(const Operand *o) {
+    return o->mn * o->depth * o->size;
+}
+
+static Operand operand_new(Bench *bench_, const char *name, DType type, void *at, int mn, int k, int depth,
+                           bool mn_major, KSwizzle swizzle) {
+    Bench bench = *bench_;
+    Operand o = {.mn = mn,
+                 .depth = depth,
+                 .size = dtype_bits(type) / 8,
+                 .width = 16 << swizzle,
+                 .mn_major = mn_major,
+                 .swizzle = swizzle};
+    KBuffer *buffer = bench_buffer(&bench, name, type, at, (int64_t)mn * k, false);
+    o.tile = k_shared(B, "tile", type, (int64_t)STAGES * mn * depth, 1024);
+    o.box_mn = mn_major ? o.width / o.size : mn;
+    o.box_k = mn_major ? depth : o.width / o.size;
+    int inner = mn_major ? mn : k, outer = mn_major ? k : mn;
+    KTensorMap map = {.buffer = buffer, .elem = type, .rank = 2, .swizzle = swizzle};
+    map.dims[0] = bench_dim(&bench, inner);
+    map.dims[1] = bench_dim(&bench, outer);
+    map.strides[0] = bench_dim(&bench, 1);
+    map.strides[1] = bench_dim(&bench, inner);
+    map.box[0] = mn_major ? o.box_mn : o.box_k;
+    map.box[1] = mn_major ? o.box_k : o.box_mn;
+    o.map = k_tensor_map(B, "map", map);
+    *bench_ = bench;
+    return o;
+}
+
+/* Boxes lie one behind the other: along k if K-major, along mn if MN-major. */
+static void operand_load(Bench *bench_, const Operand *o, const KExpr *stage, const KExpr *k,
+                         const KExpr *bar) {
+    Bench bench = *bench_;
+    int boxes = o->mn_major ? o->mn / o->box_mn : o->depth / o->box_k;
+    for (int i = 0; i < boxes; i++) {
+        const KExpr *to = k_add(B, k_mul(B, stage, I(o->mn * o->depth)), I(i * o->box_mn * o->box_k));
+        const KExpr *at_k = o->mn_major ? k : k_add(B, k, I(i * o->box_k)),
+                    *at_mn = I(o->mn_major ? i * o->box_mn : 0);
+        ATOM(tma_load_2d, NULL, k_operand(k_smem_addr(B, o->tile, to)),
+             k_operand(k_tensor_map_addr(B, o->map)), k_operand(bar), k_operand(o->mn_major ? at_mn : at_k),
+             k_operand(o->mn_major ? at_k : at_mn));
+    }
+    *bench_ = bench;
+}
+
+/* The descriptor of the operand from element k of the stage on. */
+static const KExpr *operand_descriptor(Bench *bench_, const Operand *o, const KExpr *stage, int k) {
+    Bench bench = *bench_;
+    static const uint64_t modes[] = {0, 3, 2, 1};
+    uint64_t leading, stride;
+    int64_t skip; /* bytes */
+    int bytes = k * o->size;
+    if (o->mn_major) {
+        leading = o->swizzle == SWIZZLE_NONE ? 128 : (uint64_t)(o->width * o->box_k);
+        stride = o->swizzle == SWIZZLE_NONE ? (uint64_t)(o->width * o->box_k) : (uint64_t)(8 * o->width);
+        skip = k * o->width;
+    } else {
+        leading = (uint64_t)(o->box_mn * 16);
+        stride = (uint64_t)(8 * o->width);
+        skip = bytes / o->width * o->width * o->mn + bytes % o->width;
+    }
+    const KExpr *address = k_add(B, k_smem_addr(B, o->tile, k_mul(B, stage, I(o->mn * o->depth))), U(skip));
+    const KExpr *start = k_shr(B, k_convert(B, address, K_U64), 4);
+    const KExpr *result = k_bit_or(
+        B, start,
+        k_int(B, K_U64, (int64_t)(leading / 16 << 16 | stride / 16 << 32 | modes[o->swizzle] << 62)));
+    *bench_ = bench;
+    return result;
+}
+
+static const KExpr *barrier_address(Bench *bench_, const KBuffer *bars, const KExpr *stage) {
+    return k_smem_addr(&bench_->b, bars, stage);
+}
+
+/* Warps 0 to 3 multiply, warp 4 copies. */
+static void build_product(Bench *bench_, const Product *p, void *a, void *b, void *c) {
+    Bench bench = *bench_;
+    bool is_integer = p->atom == ATOM_wgmma_int8;
+    int size = dtype_bits(p->a) / 8, k_step = 32 / size,
+        depth = p->swizzle == SWIZZLE_NONE ? k_step : 128 / size;
+    if (p->swizzle == SWIZZLE_32 || p->swizzle == SWIZZLE_64)
+        depth = 64 / size;
+    Operand oa = operand_new(&bench, "a", p->a, a, M, p->k, depth, p->a_mn_major, p->swizzle);
+    Operand ob = operand_new(&bench, "b", p->b, b, p->n, p->k, depth, p->b_mn_major, p->swizzle);
+    KBuffer *bc = bench_buffer(&bench, "c", is_integer ? DTYPE_I32 : DTYPE_F32, c, (int64_t)M * p->n, true);
+    KBuffer *full = k_shared(B, "full", DTYPE_I64, STAGES, 8),
+            *empty = k_shared(B, "empty", DTYPE_I64, STAGES, 8);
+    k_if_begin(B, k_eq(B, TID, I(0)));
+    for (int s = 0; s < STAGES; s++) {
+        ATOM(mbar_init, NULL, k_operand(barrier_address(&bench, full, I(s))), k_operand(U(1)));
+        ATOM(mbar_init, NULL, k_operand(barrier_address(&bench, empty, I(s))), k_operand(U(4)));
+    }
+    if (p->defect != DEFECT_NO_INIT_FENCE)
+        ATOM0(fence_mbar_init, NULL);
+    k_end(B);
+    k_barrier(B);
+    const KExpr *tiles = I(p->k / depth);
+
+    k_role_begin(B, "producer", k_eq(B, WARP, I(4)));
+    k_if_begin(B, k_eq(B, LANE, I(0)));
+    const KExpr *t = k_for_begin(B, "t", I(0), tiles, 1, UNROLL_NONE);
+    const KExpr *stage = k_let_expr(B, "stage", k_mod(B, t, I(STAGES)));
+    const KExpr *turn = k_convert(B, k_mod(B, k_div(B, t, I(STAGES)), I(2)), K_U32);
+    if (p->defect != DEFECT_NO_EMPTY_WAIT)
+        ATOM(mbar_wait, NULL, k_operand(barrier_address(&bench, empty, stage)),
+             k_operand(k_xor(B, turn, U(1))));
+    const KExpr *bar = k_let_expr(B, "bar", barrier_address(&bench, full, stage));
+    int bytes = operand_bytes(&oa) + operand_bytes(&ob) + (p->defect == DEFECT_WRONG_BYTES ? 16 : 0);
+    ATOM(mbar_expect_tx, NULL, k_operand(bar), k_operand(U(bytes)));
+    operand_load(&bench, &oa, stage, k_mul(B, t, I(depth)), bar);
+    operand_load(&bench, &ob, stage, k_mul(B, t, I(depth)), bar);
+    k_end(B);
+    k_end(B);
+
+    k_else(B);
+    const KVar *acc = k_array(B, "acc", is_integer ? K_I32 : K_F32, p->n / 2, NULL);
+    t = k_for_begin(B, "t", I(0), tiles, 1, UNROLL_NONE);
+    stage = k_let_expr(B, "stage", k_mod(B, t, I(STAGES)));
+    turn = k_convert(B, k_mod(B, k_div(B, t, I(STAGES)), I(2)), K_U32);
+    if (p->defect != DEFECT_NO_FULL_WAIT)
+        ATOM(mbar_wait, NULL, k_operand(barrier_address(&bench, full, stage)), k_operand(turn));
+    if (p->defect != DEFECT_NO_FENCE)
+        ATOM0(wgmma_fence, NULL);
+    int shape[4] = {p->n, p->a, p->b};
+    if (p->atom == ATOM_wgmma_16bit) {
+        shape[2] = p->a_mn_major;
+        shape[3] = p->b_mn_major;
+    }
+    for (int k = 0; k < depth; k += k_step) {
+        const KExpr *keeps = k ? U(1) : k_convert(B, k_lt(B, I(0), t), K_U32);
+        KOperand operands[] = {k_reg(acc), k_operand(operand_descriptor(&bench, &oa, stage, k)),
+                               k_operand(operand_descriptor(&bench, &ob, stage, k)), k_operand(keeps)};
+        k_atom(B, p->atom, shape, operands, 4);
+    }
+    ATOM0(wgmma_commit, NULL);
+    const KExpr *released = barrier_address(&bench, empty, stage);
+    if (p->defect == DEFECT_EARLY_RELEASE) {
+        k_if_begin(B, k_eq(B, LANE, I(0)));
+        ATOM(mbar_arrive, NULL, k_operand(released));
+        k_end(B);
+    }
+    if (p->defect == DEFECT_EARLY_READ)
+        k_let(B, "early", k_elem_at(B, acc, 0));
+    ATOM0(wgmma_wait, (int[]){0});
+    if (p->defect != DEFECT_EARLY_RELEASE) {
+        k_if_begin(B, k_eq(B, LANE, I(0)));
+        ATOM(mbar_arrive, NULL, k_operand(released));
+        k_end(B);
+    }
+    k_end(B);
+    for (int r = 0; r < p->n / 2; r++) {
+        const KExpr *i = k_add(B, k_add(B, k_mul(B, WARP, I(16)), k_div(B, LANE, I(4))), I(8 * (r / 2 % 2)));
+        const KExpr *j = k_add(B, k_mul(B, k_mod(B, LANE, I(4)), I(2)), I(r / 4 * 8 + r % 2));
+        k_store_scalar(B, bc, k_add(B, k_mul(B, i, I(p->n)), j), k_elem_at(B, acc, r), NULL);
+    }
+    k_end(B);
+    *bench_ = bench;
+}
+
+static void check_product(Product p, const char *defect) {
+    static _Alignas(16) uint8_t a[PRODUCT_MAX], b[PRODUCT_MAX], c[M * 256 * 4];
+    bool is_integer = p.atom == ATOM_wgmma_int8;
+    fill(p.a, a, p.a_mn_major ? p.k : M, p.a_mn_major ? M : p.k, 3);
+    fill(p.b, b, p.b_mn_major ? p.k : p.n, p.b_mn_major ? p.n : p.k, 4);
+    memset(c, 0, sizeof c);
+    Bench bench;
+    bench_open(&bench, 160);
+    build_product(&bench, &p, a, b, c);
+    if (defect) {
+        bench_fails(&bench, 1, defect);
+        bench_close(&bench);
+        return;
+    }
+    bench_runs(&bench, 1);
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < p.n; j++) {
+            double want = 0, got = element(is_integer ? DTYPE_I32 : DTYPE_F32, c, i * p.n + j);
+            for (int k = 0; k < p.k; k++)
+                want += element(p.a, a, p.a_mn_major ? k * M + i : i * p.k + k) *
+                        element(p.b, b, p.b_mn_major ? k * p.n + j : j * p.k + k);
+            if (got != want)
+                fail_msg("%s: c[%d][%d] is %g, not %g", atom_info(p.atom)->name, i, j, got, want);
+        }
+    bench_close(&bench);
+}
+
+static void test_wgmma(void **state) {
+    (void)state;
+    const Product bf16 = {.atom = ATOM_wgmma_16bit,
+                          .a = DTYPE_BF16,
+                          .b = DTYPE_BF16,
+                          .n = 64,
+                          .k = 192,
+                          .swizzle = SWIZZLE_128};
+    Product p = bf16;
+    check_product(p, NULL);
+    p.n = 128;
+    p.k = 320;
+    check_product(p, NULL);
+    for (int swizzle = SWIZZLE_NONE; swizzle <= SWIZZLE_128; swizzle++) {
+        p = bf16;
+        p.swizzle = (KSwizzle)swizzle;
+        check_product(p, NULL);
+        p.b_mn_major = true;
+        check_product(p, NULL);
+        p.a_mn_major = true;
+        p.n = 128;
+        check_product(p, NULL);
+    }
+    p = bf16;
+    p.a = p.b = DTYPE_F16;
+    check_product(p, NULL);
+    check_product((Product){.atom = ATOM_wgmma_tf32,
+                            .a = DTYPE_TF32,
+                            .b = DTYPE_TF32,
+                            .n = 72,
+                            .k = 96,
+                            .swizzle = SWIZZLE_128},
+                  NULL);
+    check_product((Product){.atom = ATOM_wgmma_fp8,
+                            .a = DTYPE_E4M3,
+                            .b = DTYPE_E5M2,
+                            .n = 64,
+                            .k = 384,
+                            .swizzle = SWIZZLE_128},
+                  NULL);
+    check_product(
+        (Product){
+            .atom = ATOM_wgmma_int8, .a = DTYPE_U8, .b = DTYPE_U8, .n = 96, .k = 384, .swizzle = SWIZZLE_64},
+        NULL);
+}
+
+static void test_wgmma_defects(void **state) {
+    (void)state;
+    Product p = {.atom = ATOM_wgmma_16bit,
+                 .a = DTYPE_BF16,
+                 .b = DTYPE_BF16,
+                 .n = 64,
+                 .k = 320,
+                 .swizzle = SWIZZLE_128};
+    static const struct {
+        Defect defect;
+        const char *text;
+    } cases[] = {
+        {DEFECT_EARLY_RELEASE, "race: shared byte"},
+        {DEFECT_NO_FULL_WAIT, "which nobody wrote"},
+        {DEFECT_NO_EMPTY_WAIT, "race: shared byte"},
+        {DEFECT_NO_FENCE, "was touched and not fenced"},
+        {DEFECT_EARLY_READ, "read before its wgmma is waited for"},
+        {DEFECT_WRONG_BYTES, "and 16 bytes to come"},
+        {DEFECT_NO_INIT_FENCE, "its initialization was not fenced"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        p.defect = cases[i].defect;
+        check_product(p, cases[i].text);
+    }
+}
+
+/* ---- TMA alone
+ * ---------------------------------------------------------------------------------------------------------------
+ */
+
+/* A 40 x 48 f32 tensor through shared memory in boxes of 32 x 16, which reach over its border: zeros come,
+ * and nothing is written outside. */
+static void check_copy(bool fenced, bool waits) {
+    enum { ROWS = 40, COLS = 48, BOX_ROWS = 16, BOX_COLS = 32 };
+    static _Alignas(16) float x[ROWS * COLS], y[ROWS * COLS], z[1];
+    fill(DTYPE_F32, x, ROWS, COLS, 5);
+    memset(y, 0, sizeof y);
+    Bench bench;
+    bench_open(&bench, 32);
+    KBuffer *bx = bench_buffer(&bench, "x", DTYPE_F32, x, ROWS * COLS, false);
+    KBuffer *by = bench_buffer(&bench, "y", DTYPE_F32, y, ROWS * COLS, true);
+    KBuffer *bz = bench_buffer(&bench, "z", DTYPE_F32, z, 1, true);
+    KBuffer *in = k_shared(B, "in", DTYPE_F32, BOX_ROWS * BOX_COLS, 1024),
+            *out = k_shared(B, "out", DTYPE_F32, BOX_ROWS * BOX_COLS, 1024);
+    KBuffer *bar = k_shared(B, "full", DTYPE_I64, 1, 8);
+    KTensorMap map = {
+        .buffer = bx, .elem = DTYPE_F32, .rank = 2, .box = {BOX_COLS, BOX_ROWS}, .swizzle = SWIZZLE_128};
+    map.dims[0] = map.strides[1] = bench_dim(&bench, COLS);
+    map.dims[1] = bench_dim(&bench, ROWS);
+    map.strides[0] = bench_dim(&bench, 1);
+    int load = k_tensor_map(B, "load", map);
+    map.buffer = by;
+    int store = k_tensor_map(B, "store", map);
+    const KExpr *address = k_smem_addr(B, bar, NULL);
+    const KExpr *col = k_let_expr(B, "col", k_mul(B, k_special(B, SPECIAL_CTA_X), I(BOX_COLS)));
+    const KExpr *row = k_let_expr(B, "row", k_mul(B, k_special(B, SPECIAL_CTA_Y), I(BOX_ROWS)));
+    k_if_begin(B, k_eq(B, LANE, I(0)));
+    ATOM(mbar_init, NULL, k_operand(address), k_operand(U(1)));
+    ATOM0(fence_mbar_init, NULL);
+    ATOM(mbar_expect_tx, NULL, k_operand(address), k_operand(U(BOX_ROWS * BOX_COLS * 4)));
+    ATOM(tma_load_2d, NULL, k_operand(k_smem_addr(B, in, NULL)), k_operand(k_tensor_map_addr(B, load)),
+         k_operand(address), k_operand(col), k_operand(row));
+    k_end(B);
+    ATOM0(warp_sync, NULL);
+    ATOM(mbar_wait, NULL, k_operand(address), k_operand(U(0)));
+    const KVar *v = k_array(B, "v", K_F32, 4, NULL), *sum = k_variable(B, "sum", K_F32, k_float(B, K_F32, 0));
+    for (int i = 0; i < 4; i++) { /* 128 vectors of 4, in whatever order the swizzle has them */
+        const KExpr *at = k_mul(B, k_add(B, LANE, I(32 * i)), I(4));
+        k_load(B, v, NULL, in, at, 4, NULL, CACHE_DEFAULT);
+        k_store(B, out, at, v, NULL, 4, NULL, CACHE_DEFAULT);
+        k_set(B, sum, k_add(B, k_var(B, sum), k_elem_at(B, v, 0)));
+    }
+    if (fenced)
+        ATOM0(fence_async, NULL);
+    ATOM0(warp_sync, NULL);
+    k_if_begin(B, k_eq(B, LANE, I(0)));
+    ATOM(tma_store_2d, NULL, k_operand(k_tensor_map_addr(B, store)), k_operand(k_smem_addr(B, out, NULL)),
+         k_operand(col), k_operand(row));
+    ATOM0(bulk_commit, NULL);
+    if (waits)
+        ATOM0(bulk_wait_read, (int[]){0});
+    k_end(B);
+    k_store_scalar(B, bz, I(0), k_var(B, sum),
+                   k_and(B, k_eq(B, LANE, I(0)), k_eq(B, k_add(B, col, row), I(0))));
+    B->kernel->grid[1] = bench_dim(&bench, 3);
+    if (fenced && waits) {
+        bench_runs(&bench, 2);
+        assert_memory_equal(x, y, sizeof x);
+    } else {
+        bench_fails(&bench, 2,
+                    fenced ? "the block ends while a TMA store may still read" : "its writer did not fence");
+    }
+    bench_close(&bench);
+}
+
+static void test_tma_copy(void **state) {
+    (void)state;
+    check_copy(true, true);
+    check_copy(false, true);
+    check_copy(true, false);
+}
+
+/* One block of a cluster copies for both. */
+static void test_multicast(void **state) {
+    (void)state;
+    static _Alignas(16) float x[128], y[256];
+    fill(DTYPE_F32, x, 4, 32, 6);
+    memset(y, 0, sizeof y);
+    Bench bench;
+    bench_open(&bench, 32);
+    B->kernel->cluster[0] = 2;
+    KBuffer *bx = bench_buffer(&bench, "x", DTYPE_F32, x, 128, false);
+    KBuffer *by = bench_buffer(&bench, "y", DTYPE_F32, y, 256, true);
+    KBuffer *tile = k_shared(B, "tile", DTYPE_F32, 128, 128), *bar = k_shared(B, "full", DTYPE_I64, 1, 8);
+    KTensorMap map = {.buffer = bx, .elem = DTYPE_F32, .rank = 2, .box = {32, 4}};
+    map.dims[0] = map.strides[1] = bench_dim(&bench, 32);
+    map.dims[1] = bench_dim(&bench, 4);
+    map.strides[0] = bench_dim(&bench, 1);
+    int load = k_tensor_map(B, "load", map);
+    const KExpr *address = k_smem_addr(B, bar, NULL), *rank = k_special(B, SPECIAL_CTA_RANK);
+    k_if_begin(B, k_eq(B, LANE, I(0)));
+    ATOM(mbar_init, NULL, k_operand(address), k_operand(U(1)));
+    ATOM0(fence_mbar_init, NULL);
+    ATOM(mbar_expect_tx, NULL, k_operand(address), k_operand(U(512)));
+    k_end(B);
+    ATOM0(cluster_arrive, NULL);
+    ATOM0(cluster_wait, NULL);
+    k_if_begin(B, k_and(B, k_eq(B, LANE, I(0)), k_eq(B, rank, I(0))));
+    ATOM(tma_load_2d_multicast, NULL, k_operand(k_smem_addr(B, tile, NULL)),
+         k_operand(k_tensor_map_addr(B, load)), k_operand(address), k_operand(I(0)), k_operand(I(0)),
+         k_operand(U(3)));
+    k_end(B);
+    ATOM(mbar_wait, NULL, k_operand(address), k_operand(U(0)));
+    const KVar *v = k_array(B, "v", K_F32, 4, NULL);
+    k_load(B, v, NULL, tile, k_mul(B, LANE, I(4)), 4, NULL, CACHE_DEFAULT);
+    k_store(B, by, k_add(B, k_mul(B, rank, I(128)), k_mul(B, LANE, I(4))), v, NULL, 4, NULL, CACHE_DEFAULT);
+    ATOM0(cluster_arrive, NULL);
+    ATOM0(cluster_wait, NULL);
+    bench_runs(&bench, 2);
+    assert_memory_equal(x, y, sizeof x);
+    assert_memory_equal(x, y + 128, sizeof x);
+    bench_close(&bench);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mma),           cmocka_unit_test(test_stmatrix),
+        cmocka_unit_test(test_wgmma),         cmocka_unit_test(test_tma_copy),
+        cmocka_unit_test(test_wgmma_defects), cmocka_unit_test(test_multicast),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
