@@ -25,14 +25,6 @@ static const char *infer_op_text(OpKind op) {
     return op == OP_matmul ? "@" : op_info(op)->name;
 }
 
-/* The named value that a person sees behind an operand: `w` behind `w.T`. */
-static const Value *infer_named(const Value *value) {
-    while (!value->name && value->n_in == 1 &&
-           (op_info(value->op)->class_ == OPCLASS_MOVEMENT || value->op == OP_cast))
-        value = value->in[0];
-    return value->name && value->span.file ? value : NULL;
-}
-
 bool infer_fail(Infer *infer, DiagId id, const char *format, ...) {
     if (!infer->diags)
         return false;
@@ -44,13 +36,13 @@ bool infer_fail(Infer *infer, DiagId id, const char *format, ...) {
     va_end(args);
     diag_error(infer->diags, id, value->span, "%s", message.at);
     for (int i = 0; i < value->n_in; i++) {
-        const Value *named = infer_named(value->in[i]);
-        bool told = false;
+        const Value *operand = value->in[i];
+        bool told = !operand->name || !operand->span.file;
         for (int j = 0; j < i; j++)
-            told |= infer_named(value->in[j]) == named;
-        if (named && !told)
-            diag_note(infer->diags, named->span, "'%s' is %s%s here", named->name,
-                      named->op == OP_input ? "declared " : "", infer_type_text(infer, named));
+            told |= value->in[j] == operand;
+        if (!told)
+            diag_note(infer->diags, operand->span, "'%s' is %s%s here", operand->name,
+                      operand->op == OP_input ? "declared " : "", infer_type_text(infer, operand));
     }
     return false;
 }
@@ -244,23 +236,24 @@ bool infer_cast(Infer *infer) {
     return true;
 }
 
+/* The dims besides the axis do not count; they are set to 1 so that equal operations look equal. */
 bool infer_index(Infer *infer) {
     Value *value = infer->value;
-    const Attr *dims = &value->attrs[0];
+    int n = value->attrs[0].n_dims;
     int64_t axis = value->attrs[1].i;
-    if (axis < 0 || axis >= dims->n_dims)
-        return infer_fail(infer, DIAG_AXIS, "'index' of axis %lld of %d dims", (long long)axis, dims->n_dims);
+    if (axis < 0 || axis >= n)
+        return infer_fail(infer, DIAG_AXIS, "'index' of axis %lld of %d dims", (long long)axis, n);
+    const Dim **dims = ARENA_ARRAY(infer->graph->arena, const Dim *, (size_t)n);
+    for (int i = 0; i < n; i++)
+        dims[i] = i == axis ? value->attrs[0].dims[i] : dim_const(infer->graph->dims, 1);
+    value->attrs[0].dims = dims;
     value->dtype = DTYPE_I32;
-    value->rank = dims->n_dims;
-    for (int i = 0; i < value->rank; i++) {
-        value->dims[i] = dims->dims[i];
-        if (i != axis && !dim_is(value->dims[i], 1))
-            return infer_fail(infer, DIAG_ATTRIBUTE, "'index' of axis %lld: dim %d is %s, but must be 1",
-                              (long long)axis, i, infer_dim_text(infer, value->dims[i]));
-    }
-    if (dim_lower(infer->graph->dims, value->dims[axis]) > (int64_t)INT32_MAX + 1)
+    value->rank = n;
+    for (int i = 0; i < n; i++)
+        value->dims[i] = dims[i];
+    if (dim_lower(infer->graph->dims, dims[axis]) > (int64_t)INT32_MAX + 1)
         return infer_fail(infer, DIAG_DIM, "'index' counts in i32, which %s exceeds",
-                          infer_dim_text(infer, value->dims[axis]));
+                          infer_dim_text(infer, dims[axis]));
     return true;
 }
 
