@@ -21,7 +21,6 @@ typedef struct Respace {
 /* What a reshape or transpose Value does; false where the reshape does not factor into runs of axes. */
 bool respace_of(const Graph *graph, const Value *movement, Respace *out);
 bool respace_inverse(const Respace *respace, Respace *out);
-bool respace_same(const Respace *a, const Respace *b);
 /* Whether a Value that broadcasts to `from` can be expressed as one that broadcasts to `to`. */
 bool respace_can(const Respace *respace, const Value *value);
 /* That Value, with the movement pushed up through what is element by element towards inputs. */

@@ -83,18 +83,6 @@ bool respace_inverse(const Respace *respace, Respace *out) {
     return true;
 }
 
-bool respace_same(const Respace *a, const Respace *b) {
-    if (a->is_transpose != b->is_transpose || a->rank_from != b->rank_from || a->rank_to != b->rank_to)
-        return false;
-    for (int i = 0; i < a->rank_from; i++)
-        if (a->from[i] != b->from[i])
-            return false;
-    for (int i = 0; i < a->rank_to; i++)
-        if (a->to[i] != b->to[i] || (a->is_transpose && a->perm[i] != b->perm[i]))
-            return false;
-    return true;
-}
-
 /* The dim of `value` at axis i of the space that it broadcasts to; NULL where it has none. */
 static const Dim *respace_dim(const Respace *respace, const Value *value, int i) {
     int at = i - (respace->rank_from - value->rank);
@@ -223,52 +211,91 @@ Value *movement_hoist(Rewrite *rewrite, Value *value) {
     return moved && value_same_dims(moved, value) ? moved : value;
 }
 
-/* Whether operand `at` of `value` can give its movement away, all others following. */
-static bool movement_can_sink(Rewrite *rewrite, const Value *value, int at, Respace *inverse) {
-    Value *movement = value->in[at];
-    Respace respace;
-    if ((movement->op != OP_reshape && movement->op != OP_transpose) || !value_same_dims(movement, value) ||
-        !rewrite_is_heavy(rewrite, movement->in[0]) || !respace_of(rewrite->graph, movement, &respace))
+enum { RESPACE_SEARCH = 256 };
+
+/* Whether `value` is computed from `source`, as far as a bounded search sees. */
+static bool respace_depends(const Value *value, const Value *source, int *budget) {
+    if (value == source)
+        return true;
+    for (int i = 0; i < value->n_in; i++)
+        if (--*budget > 0 && respace_depends(value->in[i], source, budget))
+            return true;
+    return false;
+}
+
+static bool movement_is_computed_from(const Value *value, const Value *source) {
+    int budget = RESPACE_SEARCH;
+    return respace_depends(value, source, &budget);
+}
+
+/* Whether operand `in` comes by the same movement as `movement`, up to axes of one element. */
+static bool movement_is_same(const Value *in, const Value *movement) {
+    if (in->op != movement->op || in->rank != movement->rank || in->in[0]->rank != movement->in[0]->rank)
         return false;
-    respace_inverse(&respace, inverse);
-    for (int i = 0; i < value->n_in; i++) {
-        Value *in = value->in[i];
-        Respace other;
-        if (!respace_can(inverse, in))
-            return false;
-        if (i == at || !rewrite_is_heavy(rewrite, in) || !value_same_dims(in, value))
-            continue;
-        /* Another kernel's result of full size keeps its own space, unless it comes by the same movement. */
-        bool same = in->op == movement->op && respace_of(rewrite->graph, in, &other) &&
-                    respace_same(&other, &respace);
-        if (!same)
-            return false;
+    if (movement->op == OP_transpose)
+        return !memcmp(in->attrs[0].ints, movement->attrs[0].ints, (size_t)movement->rank * sizeof(int));
+    return value_same_dims(in, movement) && value_same_dims(in->in[0], movement->in[0]);
+}
+
+/* Whether another operand lets `movement` pass below `value`. What is not heavy takes any space. A result of
+ * full size keeps its own space, unless `movement` brings a statistic of that very result; a smaller one
+ * follows, unless it is such a statistic. */
+static bool movement_follows(Rewrite *rewrite, const Value *value, const Value *movement, const Value *in) {
+    if (!rewrite_is_heavy(rewrite, in) || movement_is_same(in, movement))
+        return true;
+    bool full = value_same_dims(in, value), sinks_full = value_same_dims(movement, value);
+    if (full)
+        return !sinks_full && movement_is_computed_from(movement->in[0], in);
+    return !movement_is_computed_from(in, movement->in[0]);
+}
+
+/* The change of space back from `value`, which `movement`, of its dims or a statistic that broadcasts to
+ * them, leads to. */
+static bool movement_way_back(const Graph *graph, const Value *value, const Value *movement, Respace *back) {
+    Respace respace;
+    if (value_same_dims(movement, value))
+        return respace_of(graph, movement, &respace) && respace_inverse(&respace, back);
+    if (movement->op != OP_transpose || movement->rank != value->rank)
+        return false;
+    *back = (Respace){.is_transpose = true, .rank_from = value->rank, .rank_to = value->rank};
+    for (int i = 0; i < value->rank; i++) {
+        back->from[i] = value->dims[i];
+        back->to[movement->attrs[0].ints[i]] = value->dims[i];
+        back->perm[movement->attrs[0].ints[i]] = i;
     }
     return true;
 }
 
+/* Whether operand `at` of `value` can give its movement away, all others following. */
+static bool movement_can_sink(Rewrite *rewrite, const Value *value, int at, Respace *back) {
+    Value *movement = value->in[at];
+    if ((movement->op != OP_reshape && movement->op != OP_transpose) ||
+        !rewrite_is_heavy(rewrite, movement->in[0]) ||
+        !movement_way_back(rewrite->graph, value, movement, back))
+        return false;
+    for (int i = 0; i < value->n_in; i++)
+        if (i != at &&
+            !(respace_can(back, value->in[i]) && movement_follows(rewrite, value, movement, value->in[i])))
+            return false;
+    return true;
+}
+
 Value *movement_sink(Rewrite *rewrite, Value *value) {
-    if (!value->rank)
-        return value;
-    for (int at = 0; at < value->n_in; at++) {
-        Respace inverse;
-        if (!movement_can_sink(rewrite, value, at, &inverse))
+    for (int at = 0; at < value->n_in && value->rank; at++) {
+        Respace back;
+        if (!movement_can_sink(rewrite, value, at, &back))
             continue;
         Value *movement = value->in[at], *in[OP_MAX_ARITY];
-        Respace respace;
-        respace_of(rewrite->graph, movement, &respace);
-        for (int i = 0; i < value->n_in; i++) {
-            Respace other;
-            bool same = value->in[i]->op == movement->op && value_same_dims(value->in[i], value) &&
-                        respace_of(rewrite->graph, value->in[i], &other) && respace_same(&other, &respace);
-            in[i] = same ? value->in[i]->in[0] : respace_apply(rewrite, &inverse, value->in[i], value);
-        }
+        for (int i = 0; i < value->n_in; i++)
+            in[i] = movement_is_same(value->in[i], movement)
+                        ? value->in[i]->in[0]
+                        : respace_apply(rewrite, &back, value->in[i], value);
         Value *computed = build_like(rewrite, value, in);
-        if (!computed || computed->rank != respace.rank_from)
+        if (!computed || computed->rank != back.rank_to)
             return value;
-        if (!respace.is_transpose)
-            return build_reshape(rewrite, computed, value->rank, value->dims, value);
-        return build_transpose(rewrite, computed, respace.perm, value);
+        if (back.is_transpose)
+            return build_transpose(rewrite, computed, movement->attrs[0].ints, value);
+        return build_reshape(rewrite, computed, value->rank, (const Dim *const *)value->dims, value);
     }
     return value;
 }

@@ -15,12 +15,12 @@
 
 typedef enum SimplifyExactness { EXACT, INEXACT } SimplifyExactness;
 
-enum { MATCH_LETTERS = 26, SIMPLIFY_INT8_LENGTH = 32768 };
+enum { MATCH_LETTERS = 128 /* ASCII */, SIMPLIFY_INT8_LENGTH = 32768 };
 
 typedef struct SimplifyMatch {
     Rewrite *rewrite;
     Value *root;
-    Value *bound[2][MATCH_LETTERS]; /* small letters, then capitals */
+    Value *bound[MATCH_LETTERS]; /* what each letter of the pattern stands for */
 } SimplifyMatch;
 
 /* ---- conditions
@@ -28,7 +28,7 @@ typedef struct SimplifyMatch {
  */
 
 static Value *simplify_letter(const SimplifyMatch *match, char letter) {
-    return islower((unsigned char)letter) ? match->bound[0][letter - 'a'] : match->bound[1][letter - 'A'];
+    return match->bound[letter & (MATCH_LETTERS - 1)];
 }
 
 static double simplify_number(const SimplifyMatch *match, char letter) {
@@ -167,10 +167,9 @@ static bool simplify_match(SimplifyMatch *match, const char **at, Value *value) 
         return value_is_constant(value, &have) && have == number;
     }
     if (isalpha((unsigned char)c) && !isalnum((unsigned char)next) && next != '_' && next != '(') {
-        bool capital = isupper((unsigned char)c) != 0;
-        Value **bound = &match->bound[capital][c - (capital ? 'A' : 'a')];
+        Value **bound = &match->bound[c & (MATCH_LETTERS - 1)];
         ++*at;
-        if (capital && !value_is_scalar_constant(value))
+        if (isupper((unsigned char)c) && !value_is_scalar_constant(value))
             return false;
         if (!*bound)
             *bound = value;

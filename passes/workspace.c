@@ -56,7 +56,8 @@ static void workspace_share(Pass *pass, Partition *partition, WorkspaceLife *liv
     DimTable *table = partition->graph->dims;
     const WorkspaceLife **overlapping = ARENA_ARRAY(pass->arena, const WorkspaceLife *, n + 1);
     int64_t total = 0;
-    qsort(lives, n, sizeof *lives, workspace_larger);
+    if (n)
+        qsort(lives, n, sizeof *lives, workspace_larger);
     for (size_t i = 0; i < n; i++) {
         workspace_place(lives, i, overlapping);
         partition->buffers.at[lives[i].buffer].offset = dim_const(table, lives[i].offset);

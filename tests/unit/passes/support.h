@@ -1,5 +1,6 @@
-/* Graphs from text through the passes, and back as a line that a test compares: one word a kernel. Each result is also checked by its
- * meaning: where dims are given, the reference evaluates the graph before and after, on the same random inputs. */
+/* Graphs from text through the passes, and back as a line that a test compares: one word a kernel. Each
+ * result is also checked by its meaning: where dims are given, the reference evaluates the graph before and
+ * after, on the same random inputs. */
 #ifndef SINTER_TESTS_PASSES_SUPPORT_H
 #define SINTER_TESTS_PASSES_SUPPORT_H
 
@@ -28,9 +29,9 @@ typedef struct Support {
     const char *text; /* the graph's body, without the version */
     const char *skip;
     bool no_fusion;
-    int pass_limit; /* 0: all */
+    int pass_limit;         /* 0: all */
     const SupportDim *dims; /* ends in a NULL name; NULL: nothing is evaluated */
-    FuseLimits limits; /* max_inputs 0: the usual ones */
+    FuseLimits limits;      /* max_inputs 0: the usual ones */
     /* results */
     Arena *arena;
     Graph *graph;
@@ -39,7 +40,8 @@ typedef struct Support {
     char *kernels;  /* e.g. "rows matmul/rows pointwise" */
     char *printed;  /* the graph afterwards */
     char *messages; /* diagnostics, a line each */
-    double worst;   /* largest difference of an output from its reference before the passes, relative to 1 + |value| */
+    double worst;   /* largest difference of an output from its reference before the passes, relative to 1 +
+                       |value| */
     bool evaluated;
 } Support;
 
@@ -56,7 +58,8 @@ static inline void support_kernels(Support *support) {
     Text text = text_new(support->arena);
     for (size_t i = 0; support->partition && i < support->partition->regions.n; i++) {
         const Region *region = support->partition->regions.at[i];
-        static const char *const kinds[TEMPLATE_COUNT] = {"pointwise", "rows", "columns", "transpose", "matmul"};
+        static const char *const kinds[TEMPLATE_COUNT] = {"pointwise", "rows", "columns", "transpose",
+                                                          "matmul"};
         text_add(&text, "%s%s", i ? " " : "", kinds[region->kind]);
         if (region->cores.n == 2)
             text_add(&text, "2");
@@ -110,7 +113,8 @@ static inline Tensor *support_evaluate(Support *support, const Graph *graph) {
 }
 
 static inline void support_compare(Support *support, const Graph *before) {
-    const Tensor *expected = support_evaluate(support, before), *got = support_evaluate(support, support->graph);
+    const Tensor *expected = support_evaluate(support, before),
+                 *got = support_evaluate(support, support->graph);
     if (!expected || !got)
         return;
     support->evaluated = true;
@@ -130,7 +134,8 @@ static inline void support_compare(Support *support, const Graph *before) {
 static inline void support_messages(Support *support) {
     Text text = text_new(support->arena);
     for (size_t i = 0; i < support->diags.list.n; i++)
-        text_add(&text, "%s [%s]\n", support->diags.list.at[i].message, diag_name(support->diags.list.at[i].id));
+        text_add(&text, "%s [%s]\n", support->diags.list.at[i].message,
+                 diag_name(support->diags.list.at[i].id));
     support->messages = text.at ? text.at : "";
 }
 
@@ -174,7 +179,8 @@ static inline void support_end(Support *support) {
     arena_free(support->arena);
 }
 
-/* The kernels that `text` becomes are `kernels`, nothing is reported, and where dims are given the meaning is the same. */
+/* The kernels that `text` becomes are `kernels`, nothing is reported, and where dims are given the meaning is
+ * the same. */
 static inline void expect_graph(const char *text, const char *kernels, const SupportDim *dims) {
     Support support = {.text = text, .dims = dims};
     support_run(&support);
@@ -191,11 +197,11 @@ static inline void expect_graph(const char *text, const char *kernels, const Sup
     support_end(&support);
 }
 
-#define DIMS(...)                                                                                                      \
-    (const SupportDim[]) {                                                                                             \
-        __VA_ARGS__, {                                                                                                 \
-            NULL, 0                                                                                                    \
-        }                                                                                                              \
+#define DIMS(...)                                                                                            \
+    (const SupportDim[]) {                                                                                   \
+        __VA_ARGS__, {                                                                                       \
+            NULL, 0                                                                                          \
+        }                                                                                                    \
     }
 #define NO_DIMS ((const SupportDim[]){{NULL, 0}})
 
