@@ -96,9 +96,9 @@ void group_merge(Fuse *fuse, Group *into, Group *from);
 void group_float(Fuse *fuse, Value *value);
 
 /* fuse_cost.c */
-int64_t cost_extent(const Fuse *fuse, const Dim *dim);
+int64_t fuse_extent(const Fuse *fuse, const Dim *dim);
 int64_t cost_count(const Fuse *fuse, int rank, const Dim *const *dims);
-int64_t cost_bytes(const Fuse *fuse, const Value *value);
+int64_t fuse_bytes(const Fuse *fuse, const Value *value);
 /* Scalar operations of one element of `value`, down to what lies in memory; stops counting above `limit`. */
 int64_t cost_cone(Fuse *fuse, const Value *value, int64_t limit);
 /* Operations of that computation, counted up to `limit` + 1. */

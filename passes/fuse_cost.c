@@ -3,7 +3,7 @@
 #include "passes/fuse.h"
 #include "ir/base/checked.h"
 
-int64_t cost_extent(const Fuse *fuse, const Dim *dim) {
+int64_t fuse_extent(const Fuse *fuse, const Dim *dim) {
     const DimTable *table = fuse->graph->dims;
     if (dim_is_const(dim))
         return dim->value;
@@ -16,12 +16,12 @@ int64_t cost_extent(const Fuse *fuse, const Dim *dim) {
 int64_t cost_count(const Fuse *fuse, int rank, const Dim *const *dims) {
     int64_t count = 1;
     for (int i = 0; i < rank; i++)
-        if (!checked_mul(count, cost_extent(fuse, dims[i]), &count))
+        if (!checked_mul(count, fuse_extent(fuse, dims[i]), &count))
             return INT64_MAX / 64;
     return count < INT64_MAX / 64 ? count : INT64_MAX / 64;
 }
 
-int64_t cost_bytes(const Fuse *fuse, const Value *value) {
+int64_t fuse_bytes(const Fuse *fuse, const Value *value) {
     int64_t count = cost_count(fuse, value->rank, value->dims);
     int bits = dtype_bits(value->dtype);
     return bits >= 8 ? count * (bits / 8) : ceil_div(count * bits, 8);

@@ -123,13 +123,13 @@ static void emit_name(Emit *emit, Region *region) {
 static bool emit_is_transpose(const Fuse *fuse, const Region *region) {
     if (region->kind != TEMPLATE_POINTWISE || region->rank < 2)
         return false;
-    int64_t rows = cost_extent(fuse, region->dims[region->rank - 1]);
+    int64_t rows = fuse_extent(fuse, region->dims[region->rank - 1]);
     for (size_t i = 0; i < region->values.n; i++) {
         const Value *value = region->values.at[i];
         if (value->op != OP_transpose || value->rank != region->rank)
             continue;
         int from = value->attrs[0].ints[value->rank - 1];
-        if (from == value->rank - 1 || cost_bytes(fuse, value) < 1 << 16)
+        if (from == value->rank - 1 || fuse_bytes(fuse, value) < 1 << 16)
             continue;
         int to = 0;
         while (value->attrs[0].ints[to] != value->rank - 1)
@@ -137,7 +137,7 @@ static bool emit_is_transpose(const Fuse *fuse, const Region *region) {
         bool full = true;
         for (int k = 0; k < region->rank; k++)
             full &= value->dims[k] == region->dims[k];
-        if (full && rows >= 16 && cost_extent(fuse, value->dims[to]) >= 16)
+        if (full && rows >= 16 && fuse_extent(fuse, value->dims[to]) >= 16)
             return true;
     }
     return false;

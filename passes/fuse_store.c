@@ -73,7 +73,7 @@ static bool store_recomputes(Fuse *fuse, const FuseNode *node) {
         const FuseNode *in = fuse_node(fuse, value->in[i]);
         if (in->free)
             continue;
-        int64_t bytes = cost_bytes(fuse, value->in[i]);
+        int64_t bytes = fuse_bytes(fuse, value->in[i]);
         if (!in->home && value->in[i]->op != OP_input)
             return false; /* a floating operand has costs of its own */
         for (size_t k = 0; k < node->needs.n; k++)
@@ -82,7 +82,7 @@ static bool store_recomputes(Fuse *fuse, const FuseNode *node) {
         if (in->home && !in->stored && !store_foreign(in) && !value_is_output(fuse->graph, value->in[i]))
             extra_stores += bytes;
     }
-    if (extra_reads + extra_stores >= cost_bytes(fuse, value) * (foreign + 1))
+    if (extra_reads + extra_stores >= fuse_bytes(fuse, value) * (foreign + 1))
         return false;
     pass_decide(fuse->pass, "recompute", true, value, NULL, NULL,
                 "computing it again moves fewer bytes than storing it");
@@ -142,8 +142,8 @@ static bool store_is_dear(Fuse *fuse, const FuseNode *node) {
     if (cost_cone(fuse, node->value, limit) > limit)
         return true;
     for (int i = 0; i < node->n_leaves; i++)
-        leaf_bytes += cost_bytes(fuse, node->leaves[i]);
-    return leaf_bytes * needs > leaf_bytes + cost_bytes(fuse, node->value) * (1 + needs);
+        leaf_bytes += fuse_bytes(fuse, node->leaves[i]);
+    return leaf_bytes * needs > leaf_bytes + fuse_bytes(fuse, node->value) * (1 + needs);
 }
 
 static void store_floating(Fuse *fuse, FuseNode *node, bool forced) {
