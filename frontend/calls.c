@@ -76,16 +76,27 @@ static bool call_attr_axes(Call *call, Meaning meaning, Span span, Attr *out) {
     return true;
 }
 
-/* One dim of a reshape may be -1: whatever is left. */
+/* One dim of a reshape may be -1: whatever is left. Dims that stand on both sides cancel first, so that M
+ * need not be known to be other than 0. */
 static bool call_attr_rest(Call *call, Attr *dims, int rest, Span span) {
     DimTable *table = call->expand->graph->dims;
-    const Dim *count = value_count(call->expand->graph, call->in[0]), *others = dim_const(table, 1);
-    for (int i = 0; i < dims->n_dims; i++)
-        if (i != rest)
+    const Value *of = call->in[0];
+    const Dim *count = dim_const(table, 1), *others = count;
+    bool cancelled[RANK_MAX] = {false};
+    for (int i = 0; i < dims->n_dims; i++) {
+        bool found = i == rest;
+        for (int j = 0; j < of->rank && !found; j++)
+            if (!cancelled[j] && of->dims[j] == dims->dims[i])
+                found = cancelled[j] = true;
+        if (!found)
             others = dim_mul(table, others, dims->dims[i]);
-    bool known = count && others && dim_lower(table, others) > 0;
-    dims->dims[rest] = known ? dim_div(table, count, others) : NULL;
-    if (!dims->dims[rest] || !dim_is(dim_mod(table, count, others), 0)) {
+    }
+    for (int j = 0; j < of->rank; j++)
+        if (!cancelled[j])
+            count = dim_mul(table, count, of->dims[j]);
+    bool divides = count && others && !(dim_is_const(others) && others->value <= 0);
+    dims->dims[rest] = divides ? dim_div(table, count, others) : NULL;
+    if (!dims->dims[rest] || dim_mul(table, dims->dims[rest], others) != count) {
         expand_fail(call->expand, DIAG_SHAPE_MISMATCH, span, "the dim for -1 cannot be worked out");
         return false;
     }
@@ -193,6 +204,15 @@ static bool call_attr(Call *call, int index, Meaning meaning, Span span) {
     return false;
 }
 
+/* The dims of an index are those of the tensor that it numbers: all but the axis become 1. */
+static void call_index_dims(Call *call) {
+    Attr *dims = &call->attrs[0];
+    const Dim **ones = ARENA_ARRAY(call->expand->arena, const Dim *, (size_t)dims->n_dims + 1);
+    for (int i = 0; i < dims->n_dims; i++)
+        ones[i] = i == call->attrs[1].i ? dims->dims[i] : dim_const(call->expand->graph->dims, 1);
+    dims->dims = ones;
+}
+
 /* given[k] becomes the argument for attribute k, or stays -1. */
 static bool call_match(Call *call, int *given) {
     const OpInfo *info = op_info(call->op);
@@ -273,6 +293,8 @@ static Meaning call_primitive(Expand *expand, const Expr *syntax, OpKind op, con
                 !call_attr(&call, k, arguments[given[k]], syntax->arguments.at[given[k]].value->span))
                 return (Meaning){.kind = MEANING_FAILED};
         }
+    if (op == OP_index)
+        call_index_dims(&call);
     return expand_append(expand, op, call.in, call.n_in, call.attrs, syntax->span);
 }
 

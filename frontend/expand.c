@@ -300,8 +300,8 @@ static Meaning expand_function(Expand *expand, const Expr *call, const FunctionS
         *binding = (Binding){values[p], parameter->name.span};
         names_put(&scope.names, parameter->name.text, binding);
     }
-    Meaning result = expand_body(expand, &function->body);
-    if (result.kind == MEANING_NONE)
+    Meaning result;
+    if (!expand_body(expand, &function->body, &result))
         result = expand_fail(expand, DIAG_ARGUMENTS, function->name.span, "'%s' returns nothing",
                              function->name.text);
     expand->calls--;
@@ -494,7 +494,7 @@ static Meaning expand_return(Expand *expand, const Statement *statement) {
     return several;
 }
 
-Meaning expand_body(Expand *expand, const StatementList *body) {
+bool expand_body(Expand *expand, const StatementList *body, Meaning *result) {
     for (size_t i = 0; i < body->n; i++) {
         const Statement *statement = &body->at[i];
         if (!statement->is_return) {
@@ -502,12 +502,14 @@ Meaning expand_body(Expand *expand, const StatementList *body) {
             continue;
         }
         if (!expand->scope->function)
-            return expand_fail(expand, DIAG_SYNTAX, statement->span,
-                               "'return' belongs to functions; a graph sets its outputs by name");
-        if (i + 1 < body->n)
-            return expand_fail(expand, DIAG_SYNTAX, body->at[i + 1].span,
-                               "nothing may stand behind 'return'");
-        return expand_return(expand, statement);
+            *result = expand_fail(expand, DIAG_SYNTAX, statement->span,
+                                  "'return' belongs to functions; a graph sets its outputs by name");
+        else if (i + 1 < body->n)
+            *result =
+                expand_fail(expand, DIAG_SYNTAX, body->at[i + 1].span, "nothing may stand behind 'return'");
+        else
+            *result = expand_return(expand, statement);
+        return true;
     }
-    return (Meaning){.kind = MEANING_NONE};
+    return false;
 }

@@ -74,8 +74,8 @@ typedef struct Expand {
 
 /* ---- expand.c: scopes, functions, expressions ---- */
 Meaning expand_expr(Expand *expand, const Expr *expr);
-/* Statements of a body; what `return` gives, MEANING_NONE without one. */
-Meaning expand_body(Expand *expand, const StatementList *body);
+/* The statements of a body. False where none is a `return`, whose Meaning *result takes. */
+bool expand_body(Expand *expand, const StatementList *body, Meaning *result);
 void expand_bind(Expand *expand, Word name, Meaning meaning);
 /* The place that a Value made for `span` is said to come from: inside the library, the call that led there.
  */

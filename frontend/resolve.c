@@ -175,7 +175,8 @@ static Graph *resolve_graph(Resolve *resolve, const GraphSyntax *syntax) {
     resolve_results(&expand, syntax);
     resolve_reserve_all(&expand, syntax);
     if (resolve->diags->errors == errors) {
-        expand_body(&expand, &syntax->body);
+        Meaning returned;
+        expand_body(&expand, &syntax->body, &returned);
         if (!expand.stopped)
             resolve_outputs(&expand, syntax);
     }
