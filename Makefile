@@ -35,6 +35,10 @@ SRC_cli := $(wildcard runtime/cli/*.c)
 
 $(foreach r,$(ROOMS),$(eval OBJ_$(r) := $(patsubst %.c,$(BUILD)/%.o,$(SRC_$(r))) $(patsubst %.c,%.o,$(GEN_$(r)))))
 OBJ_cli := $(patsubst %.c,$(BUILD)/%.o,$(SRC_cli))
+$(BUILD)/lib/cli.a: $(filter-out $(BUILD)/runtime/cli/main.o,$(OBJ_cli))
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(Q)ar rcs $@ $^
 OBJ_all := $(foreach r,$(ROOMS),$(OBJ_$(r)))
 
 $(BUILD)/%.o: %.c
@@ -143,7 +147,7 @@ LINK_ir := ir
 LINK_frontend := frontend ir
 LINK_passes := passes frontend ir
 LINK_codegen := codegen ir
-LINK_runtime := runtime frontend passes codegen ir
+LINK_runtime := cli runtime frontend passes codegen ir
 define unit_room
 UNIT_$(1) := $$(patsubst tests/unit/$(1)/%.c,$$(BUILD)/tests/$(1)/%,$$(wildcard tests/unit/$(1)/*.c))
 $$(BUILD)/tests/$(1)/%: tests/unit/$(1)/%.c $(foreach l,$(LINK_$(1)),$(BUILD)/lib/$(l).a)

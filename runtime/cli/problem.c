@@ -150,7 +150,7 @@ sinter_plan *problem_plan(Problem *problem, sinter_backend backend, sinter_stage
                           const char **why) {
     Cli *cli = problem->cli;
     sinter_plan_options options;
-    *why = "usage";
+    *why = "the command line";
     if (!cli_plan_options(cli, &options))
         return NULL;
     options.backend = backend;
@@ -164,6 +164,7 @@ sinter_plan *problem_plan(Problem *problem, sinter_backend backend, sinter_stage
     sinter_status status = sinter_plan_create(cli->context, problem->graph, &options, &plan);
     if (plan)
         cli_plan_diagnostics(cli, plan);
+    *why = NULL;
     if (!status)
         return plan;
     *why = sinter_status_text(status);

@@ -279,11 +279,32 @@ static void verify_check(Verify *v, const char *file, sinter_graph *graph, const
     }
 }
 
+/* A file that gives no graph counts as one check that failed. */
+static void verify_unread(Verify *v, const char *file) {
+    Cli *cli = v->cli;
+    if (v->number++ < v->skip)
+        return;
+    v->tally->begun = v->number;
+    v->tally->failed++;
+    if (cli->o.json) {
+        json_begin(&cli->json, NULL, '{');
+        json_text(&cli->json, "file", file);
+        json_bool(&cli->json, "ok", false);
+        json_text(&cli->json, "why", "it does not parse");
+        json_end(&cli->json, '}');
+    } else {
+        printf("FAIL %s: it does not parse\n", file);
+    }
+    verify_flush(v);
+}
+
 static void verify_file(Verify *v, const char *file) {
     Cli *cli = v->cli;
     sinter_graph *graph = cli_load(cli, file);
-    if (!graph)
+    if (!graph) {
+        verify_unread(v, file);
         return;
+    }
     size_t *chosen = ARENA_ARRAY(cli->arena, size_t, graph->module.graphs.n);
     size_t n = cli_choose(cli, graph, false, chosen);
     for (size_t i = 0; i < n && !v->lost; i++) {
