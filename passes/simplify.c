@@ -275,6 +275,8 @@ static Value *simplify_algebra(Rewrite *rewrite, Value *value) {
             continue;
         at = rule->replacement;
         Value *fresh = simplify_build(&match, &at);
+        if (fresh && fresh->dtype != value->dtype && dtype_widens(fresh->dtype, value->dtype))
+            fresh = build_cast(rewrite, fresh, value->dtype, value);
         if (fresh && fresh->dtype == value->dtype && value_same_dims(fresh, value))
             return fresh;
     }
