@@ -129,14 +129,13 @@ static void cost_add_deepest(const Cost *c, CostAccepts *accepts, Candidates *fo
 }
 
 static void cost_wgmma(const Cost *c, CostAccepts *accepts, Candidates *found) {
-    static const int rows[][2] = {{128, 2}, {256, 2}, {64, 1}, {192, 3}}; /* tile_m, consumer warpgroups */
+    static const int rows[][2] = {{128, 2}, {256, 2}, {64, 1}}; /* tile_m, consumer warpgroups */
     const MatmulPlan *plan = c->plan;
     int64_t cols_extent[2] = {c->n, c->m};
     for (int swap = 0; swap < 2; swap++)
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
             for (int tile_n = 16; tile_n <= 256; tile_n += 16) {
-                bool is_round =
-                    tile_n % 64 == 0 || tile_n == 16 || tile_n == 32 || tile_n == 96 || tile_n == 160;
+                bool is_round = tile_n % 64 == 0 || tile_n == 16 || tile_n == 32;
                 bool is_exact = cols_extent[swap] <= tile_n && cols_extent[swap] > tile_n - 16;
                 if (!is_round && !is_exact)
                     continue;
@@ -153,9 +152,6 @@ static void cost_wgmma(const Cost *c, CostAccepts *accepts, Candidates *found) {
                 if (rows[i][1] == 2) {
                     s.producer_registers = 40;
                     s.consumer_registers = 232;
-                } else if (rows[i][1] == 3) {
-                    s.producer_registers = 32;
-                    s.consumer_registers = 160;
                 }
                 cost_add_deepest(c, accepts, found, s, 8, 1);
                 if (rows[i][1] == 1)

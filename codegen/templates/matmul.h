@@ -107,10 +107,11 @@ typedef struct MatmulFragment {
 /* Shared memory through which 16-bit outputs leave by TMA: each warp its own ring of boxes of 16 rows. */
 enum { STAGING_OUTPUTS = 2, STAGING_ROWS = 16 };
 typedef struct MatmulStaging {
-    Tile tile;              /* of 16 rows; 2 * n_outputs stages a warp */
-    const KExpr *warp;      /* number of the consumer warp */
-    const KExpr *row, *col; /* of the warp's first box */
-    int n_outputs;          /* those that leave this way */
+    Tile tile;                        /* of 16 rows; 2 * n_outputs stages a warp */
+    const KExpr *warp;                /* number of the consumer warp */
+    const KExpr *row, *col;           /* of the warp's first box */
+    const KExpr *lane_row, *lane_col; /* of the 8x8 matrix row that a lane addresses, within a box */
+    int n_outputs;                    /* those that leave this way */
     const Value *output[STAGING_OUTPUTS];
     int map[STAGING_OUTPUTS]; /* tensor map of each */
 } MatmulStaging;
@@ -141,11 +142,12 @@ typedef struct EpilogueSlot {
     const KExpr *local; /* group within the batch */
     Run run;
 } EpilogueSlot;
-/* Computes `values` for `n_groups` column groups from `group` on, loads first, and calls body with the
+/* `stored`: the body only stores them, which rounds.
+ * Computes `values` for `n_groups` column groups from `group` on, loads first, and calls body with the
  * registers of each run. */
 typedef void EpilogueBody(Epilogue *e, const EpilogueSlot *slot, const KVar *const *computed, void *context);
 void epilogue_batch(Epilogue *e, const KExpr *block, const KExpr *group, int n_groups,
-                    const Value *const *values, int n, EpilogueBody *body, void *context);
+                    const Value *const *values, int n, bool stored, EpilogueBody *body, void *context);
 /* How many column groups make a batch. */
 int epilogue_batch_groups(const Epilogue *e);
 /* Element of the accumulator arrays that a run begins at. */

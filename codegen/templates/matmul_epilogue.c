@@ -104,13 +104,13 @@ static void epilogue_slots_end(Epilogue *e, int n_groups) {
 }
 
 void epilogue_batch(Epilogue *e, const KExpr *block, const KExpr *group, int n_groups,
-                    const Value *const *values, int n, EpilogueBody *body, void *context) {
+                    const Value *const *values, int n, bool stored, EpilogueBody *body, void *context) {
     Builder *b = e->b;
     const MatmulFragment *f = e->fragment;
     LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, (size_t)n + 1);
     const KVar **computed = ARENA_ARRAY(b->arena, const KVar *, (size_t)n + 1);
     for (int i = 0; i < n; i++)
-        targets[i] = (LowerTarget){.value = values[i]};
+        targets[i] = (LowerTarget){.value = values[i], .stored = stored};
     EpilogueSlot slot = {.block = block, .group = group, .half = k_i32(b, 0), .piece = k_i32(b, 0)};
     epilogue_place(e, &slot);
     epilogue_bind(e, &slot);
@@ -174,18 +174,16 @@ static void epilogue_store_batch(Epilogue *e, EpilogueStore *store, const KExpr 
             b,
             text_format(b->arena, "%s_packed", staging->output[o]->name ? staging->output[o]->name : "out"),
             K_U32, 2 * n_groups, NULL);
-    epilogue_batch(e, block, group, n_groups, store->outputs.at, (int)store->outputs.n, epilogue_store_run,
-                   store);
+    epilogue_batch(e, block, group, n_groups, store->outputs.at, (int)store->outputs.n, true,
+                   epilogue_store_run, store);
     for (int o = 0; staging && o < staging->n_outputs; o++)
         for (int pair = 0; pair < n_groups / 2; pair++) {
             /* four 8x8 matrices: lanes 0-15 address the 16 rows of the first group, lanes 16-31 those of the
              * second */
-            const KExpr *lane = k_special(b, SPECIAL_LANE);
-            const KExpr *row = k_mod(b, lane, k_i32(b, STAGING_ROWS));
-            const KExpr *col = k_mul(b, k_div(b, lane, k_i32(b, STAGING_ROWS)), k_i32(b, 8));
-            col = k_add(b, k_add(b, box_col, k_i32(b, 16 * pair)), col);
-            KOperand operands[] = {k_operand(tile_address(b, &staging->tile, boxes[o], row, col)),
-                                   k_regs(store->packed[o], 4 * pair, 4)};
+            const KExpr *col = k_add(b, k_add(b, box_col, k_i32(b, 16 * pair)), staging->lane_col);
+            KOperand operands[] = {
+                k_operand(tile_address(b, &staging->tile, boxes[o], staging->lane_row, col)),
+                k_regs(store->packed[o], 4 * pair, 4)};
             k_atom(b, ATOM_stmatrix_x4, NULL, operands, 2);
         }
 }
@@ -271,8 +269,9 @@ static void epilogue_store_rows(Epilogue *e, const Value *const *outputs, int n)
     LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, (size_t)n);
     for (int i = 0; i < n; i++) {
         const char *name = outputs[i]->name ? outputs[i]->name : "out";
-        targets[i] =
-            (LowerTarget){.value = outputs[i], .dst = k_variable(b, name, ktype_of(outputs[i]->dtype), NULL)};
+        targets[i] = (LowerTarget){.value = outputs[i],
+                                   .dst = k_variable(b, name, ktype_of(outputs[i]->dtype), NULL),
+                                   .stored = true};
     }
     lower_run(e->lower, &slot.run, targets, n);
     for (int i = 0; i < n; i++)

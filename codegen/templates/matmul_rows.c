@@ -83,7 +83,7 @@ static void rows_pass(Epilogue *e, const Value *value, EpilogueBody *body, void 
     int n_groups = epilogue_batch_groups(e);
     const KExpr *block = epilogue_loop(b, "block", f->blocks);
     const KExpr *part = epilogue_loop(b, "part", f->groups / n_groups);
-    epilogue_batch(e, block, k_mul(b, part, k_i32(b, n_groups)), n_groups, &value, 1, body, context);
+    epilogue_batch(e, block, k_mul(b, part, k_i32(b, n_groups)), n_groups, &value, 1, false, body, context);
     epilogue_loop_end(b, f->groups / n_groups);
     epilogue_loop_end(b, f->blocks);
 }

@@ -403,6 +403,12 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     const KExpr *lane_row = k_let_expr(b, "lane_row", k_add(b, warp_row, k_div(b, lane, k_i32(b, 4))));
     const KExpr *lane_col = k_let_expr(b, "lane_col", k_mul(b, k_mod(b, lane, k_i32(b, 4)), k_i32(b, 2)));
 
+    if (staging) { /* four matrices: lanes 0-15 address the rows of the first group of columns, lanes 16-31
+                      those of the second */
+        staging->lane_row = k_let_expr(b, "matrix_row", k_mod(b, lane, k_i32(b, STAGING_ROWS)));
+        staging->lane_col =
+            k_let_expr(b, "matrix_col", k_mul(b, k_div(b, lane, k_i32(b, STAGING_ROWS)), k_i32(b, 8)));
+    }
     MatmulTile tile;
     wgmma_tiles_begin(w, &tile);
     wgmma_tile_product(w, &state, previous);
@@ -413,8 +419,8 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
                                .groups = schedule->tile_n / 8,
                                .group_cols = 8,
                                .width = 2,
-                               .row = k_let_expr(b, "row", k_add(b, tile.row, lane_row)),
-                               .col = k_let_expr(b, "col", k_add(b, tile.col, lane_col)),
+                               .row = k_add(b, tile.row, lane_row),
+                               .col = k_add(b, tile.col, lane_col),
                                .tile_rows = schedule->tile_m,
                                .tile_cols = schedule->tile_n,
                                .row_lanes = 4,
