@@ -170,7 +170,9 @@ static inline Number case_fill(DType dtype, uint32_t *state) {
     if (dtype == DTYPE_BOOL)
         return (Number){.i = r & 1};
     if (!dtype_is_float(dtype))
-        return (Number){.i = dtype_class(dtype) == DTYPE_UNSIGNED ? r + 16 : r};
+        return (Number){.i = dtype_bits(dtype) < 8                  ? (r & 7)
+                             : dtype_class(dtype) == DTYPE_UNSIGNED ? r + 16
+                                                                    : r};
     return (Number){.f = dtype_round((double)r / 8 + (dtype_bits(dtype) > 8 ? 1.0 / 64 : 0), dtype)};
 }
 

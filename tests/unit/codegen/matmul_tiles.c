@@ -1,0 +1,180 @@
+/* Matrix products by mma.sync and by multiply-adds, in the simulator, against the reference. */
+#include "matmul_support.h"
+
+static Schedule mma_schedule(int tile_m, int tile_n, int tile_k, int warps_m, int warps_n) {
+    return (Schedule){.path = MATMUL_MMA_SYNC,
+                      .tile_m = tile_m,
+                      .tile_n = tile_n,
+                      .tile_k = tile_k,
+                      .warps_m = warps_m,
+                      .warps_n = warps_n,
+                      .stages = 3,
+                      .group_m = 2};
+}
+
+static Schedule simt_schedule(int tile_m, int tile_n, int tile_k) {
+    return (Schedule){
+        .path = MATMUL_SIMT, .tile_m = tile_m, .tile_n = tile_n, .tile_k = tile_k, .stages = 2, .group_m = 1};
+}
+
+typedef struct Plain {
+    DType a, b, out;
+    int64_t m, n, k;
+    bool a_t, b_t;
+} Plain;
+
+static void check_plain(const char *target, Plain p, Schedule schedule) {
+    Case c;
+    case_open(&c, target);
+    Value *x = p.a_t ? case_t(&c, INPUT(&c, "x", p.a, p.k, p.m)) : INPUT(&c, "x", p.a, p.m, p.k);
+    Value *w = p.b_t ? case_t(&c, INPUT(&c, "w", p.b, p.n, p.k)) : INPUT(&c, "w", p.b, p.k, p.n);
+    Value *product = case_matmul(&c, x, w);
+    case_output(&c, "y", p.out == product->dtype ? product : case_cast(&c, product, p.out));
+    case_check(&c, &schedule, dtype_bits(p.out) == 16 ? 5e-3 : 1e-6);
+    case_close(&c);
+}
+
+static void test_copied(void **state) {
+    (void)state;
+    for (int layout = 0; layout < 4; layout++) {
+        Plain p = {DTYPE_BF16, DTYPE_BF16, DTYPE_BF16, 72, 88, 104, layout & 1, layout & 2};
+        check_plain("sm_80", p, mma_schedule(64, 64, 32, 2, 2));
+        p.a = p.b = DTYPE_F16;
+        p.out = DTYPE_F32;
+        check_plain("sm_80", p, mma_schedule(32, 32, 64, 1, 2));
+    }
+}
+
+static void test_narrow_copies(void **state) {
+    (void)state; /* pitches of 8 and 4 bytes */
+    check_plain("sm_80", (Plain){DTYPE_BF16, DTYPE_BF16, DTYPE_F32, 40, 36, 52, false, true},
+                mma_schedule(32, 32, 32, 2, 1));
+    check_plain("sm_80", (Plain){DTYPE_BF16, DTYPE_BF16, DTYPE_F32, 38, 34, 50, true, false},
+                mma_schedule(32, 32, 32, 2, 1));
+}
+
+static void test_odd(void **state) {
+    (void)state; /* no vector fits: operands through registers */
+    for (int layout = 0; layout < 4; layout++)
+        check_plain("sm_80", (Plain){DTYPE_BF16, DTYPE_BF16, DTYPE_BF16, 37, 33, 45, layout & 1, layout & 2},
+                    mma_schedule(32, 32, 32, 2, 1));
+}
+
+static void test_types(void **state) {
+    (void)state;
+    for (int layout = 0; layout < 4; layout++) {
+        bool a_t = layout & 1, b_t = layout & 2;
+        check_plain("sm_80", (Plain){DTYPE_I8, DTYPE_I8, DTYPE_I32, 40, 48, 80, a_t, b_t},
+                    mma_schedule(32, 32, 64, 2, 1));
+        check_plain("sm_80", (Plain){DTYPE_U8, DTYPE_I8, DTYPE_I32, 40, 48, 80, a_t, b_t},
+                    mma_schedule(32, 32, 64, 2, 1));
+        check_plain("sm_89", (Plain){DTYPE_E4M3, DTYPE_E5M2, DTYPE_F32, 40, 48, 80, a_t, b_t},
+                    mma_schedule(32, 32, 64, 2, 1));
+        check_plain("sm_80", (Plain){DTYPE_TF32, DTYPE_TF32, DTYPE_F32, 40, 36, 44, a_t, b_t},
+                    mma_schedule(32, 32, 32, 2, 1));
+    }
+    check_plain("sm_80", (Plain){DTYPE_I4, DTYPE_I8, DTYPE_I32, 40, 48, 80, false, true},
+                mma_schedule(32, 32, 64, 2, 1));
+    check_plain("sm_80", (Plain){DTYPE_BF16, DTYPE_E4M3, DTYPE_F32, 40, 48, 80, false, true},
+                mma_schedule(32, 32, 64, 2, 1));
+}
+
+static void test_prologue(void **state) {
+    (void)state;
+    for (int layout = 0; layout < 2; layout++) {
+        Case c;
+        case_open(&c, "sm_80");
+        Value *x = INPUT(&c, "x", DTYPE_BF16, 50, 72), *g = INPUT(&c, "g", DTYPE_F32, 72),
+              *row = INPUT(&c, "row", DTYPE_F32, 50, 1);
+        Value *w =
+            layout ? case_t(&c, INPUT(&c, "w", DTYPE_BF16, 40, 72)) : INPUT(&c, "w", DTYPE_BF16, 72, 40);
+        Value *scaled = case_op(&c, OP_mul, case_op(&c, OP_mul, x, g, NULL, NULL), row, NULL, NULL);
+        scaled = case_cast(&c, case_op(&c, OP_add, scaled, case_number(&c, 1), NULL, NULL), DTYPE_BF16);
+        case_output(&c, "y", case_matmul(&c, scaled, w));
+        Schedule schedule = mma_schedule(32, 32, 32, 2, 1);
+        case_check(&c, &schedule, 1e-6);
+        case_close(&c);
+    }
+}
+
+static void test_batches(void **state) {
+    (void)state;
+    Case c;
+    case_open(&c, "sm_80");
+    Value *x = INPUT(&c, "x", DTYPE_BF16, 2, 4, 1, 20, 40), *w = INPUT(&c, "w", DTYPE_BF16, 2, 3, 24, 40);
+    case_output(&c, "y", case_matmul(&c, x, case_t(&c, w)));
+    Schedule schedule = mma_schedule(32, 32, 32, 2, 1);
+    case_check(&c, &schedule, 1e-6);
+    case_close(&c);
+}
+
+static void test_softmax(void **state) {
+    (void)state;
+    Case c;
+    case_open(&c, "sm_80");
+    Value *x = INPUT(&c, "x", DTYPE_BF16, 40, 72), *w = INPUT(&c, "w", DTYPE_BF16, 72, 27);
+    Value *s = case_op(&c, OP_mul, case_matmul(&c, x, w), case_number(&c, 0.25), NULL, NULL);
+    Value *e = case_op(&c, OP_exp, case_op(&c, OP_sub, s, case_row(&c, OP_reduce_max, s), NULL, NULL), NULL,
+                       NULL, NULL);
+    case_output(&c, "y", case_op(&c, OP_div, e, case_row(&c, OP_sum, e), NULL, NULL));
+    case_output(&c, "at", case_row(&c, OP_argmax, s));
+    Schedule schedule = mma_schedule(32, 32, 32, 2, 1);
+    case_check(&c, &schedule, 1e-5);
+    case_close(&c);
+}
+
+static void test_two_products(void **state) {
+    (void)state;
+    Case c;
+    case_open(&c, "sm_86");
+    Value *x = INPUT(&c, "x", DTYPE_BF16, 40, 72), *wg = INPUT(&c, "wg", DTYPE_BF16, 72, 40),
+          *wu = INPUT(&c, "wu", DTYPE_BF16, 40, 72);
+    Value *g = case_matmul(&c, x, wg), *u = case_matmul(&c, x, case_t(&c, wu));
+    case_output(&c, "y",
+                case_op(&c, OP_mul, case_op(&c, OP_max, g, case_number(&c, 0), NULL, NULL), u, NULL, NULL));
+    Schedule schedule = mma_schedule(32, 32, 32, 2, 1);
+    case_check(&c, &schedule, 1e-6);
+    case_close(&c);
+}
+
+static void test_multiply_adds(void **state) {
+    (void)state;
+    for (int layout = 0; layout < 4; layout++) {
+        bool a_t = layout & 1, b_t = layout & 2;
+        check_plain("sm_80", (Plain){DTYPE_F32, DTYPE_F32, DTYPE_F32, 72, 68, 40, a_t, b_t},
+                    simt_schedule(64, 64, 16));
+        check_plain("sm_80", (Plain){DTYPE_F32, DTYPE_F32, DTYPE_F32, 7, 131, 9, a_t, b_t},
+                    simt_schedule(64, 128, 8));
+        check_plain("sm_80", (Plain){DTYPE_F64, DTYPE_F64, DTYPE_F64, 34, 38, 20, a_t, b_t},
+                    simt_schedule(32, 32, 16));
+        check_plain("sm_80", (Plain){DTYPE_I32, DTYPE_I32, DTYPE_I32, 34, 38, 20, a_t, b_t},
+                    simt_schedule(64, 64, 16));
+        check_plain("sm_80", (Plain){DTYPE_I64, DTYPE_I64, DTYPE_I64, 34, 38, 20, a_t, b_t},
+                    simt_schedule(32, 64, 16));
+    }
+}
+
+static void test_multiply_adds_softmax(void **state) {
+    (void)state;
+    Case c;
+    case_open(&c, "sm_80");
+    Value *x = INPUT(&c, "x", DTYPE_F32, 70, 20), *w = INPUT(&c, "w", DTYPE_F32, 20, 61);
+    Value *s = case_matmul(&c, x, w);
+    Value *e = case_op(&c, OP_exp, case_op(&c, OP_sub, s, case_row(&c, OP_reduce_max, s), NULL, NULL), NULL,
+                       NULL, NULL);
+    case_output(&c, "y", case_op(&c, OP_div, e, case_row(&c, OP_sum, e), NULL, NULL));
+    Schedule schedule = simt_schedule(64, 64, 16);
+    case_check(&c, &schedule, 1e-5);
+    case_close(&c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_copied),        cmocka_unit_test(test_narrow_copies),
+        cmocka_unit_test(test_odd),           cmocka_unit_test(test_types),
+        cmocka_unit_test(test_prologue),      cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_softmax),       cmocka_unit_test(test_two_products),
+        cmocka_unit_test(test_multiply_adds), cmocka_unit_test(test_multiply_adds_softmax),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
