@@ -46,7 +46,7 @@ static void cuda_names(EmitCuda *e) {
     const Kernel *kernel = e->kernel;
     Text atoms = text_new(e->arena);
     cuda_collect_atoms(e, &kernel->body, &atoms);
-    Sections taken = sections_parse(e->arena, atoms.n ? atoms.at : "", "//! ");
+    Sections taken = sections_parse(e->arena, atoms.n ? atoms.at : "", "//! ", kernel->target->sm);
     e->var_names = ARENA_ARRAY(e->arena, const char *, kernel->vars.n);
     e->buffer_names = ARENA_ARRAY(e->arena, const char *, kernel->buffers.n);
     e->param_names = ARENA_ARRAY(e->arena, const char *, kernel->params.n);
@@ -378,7 +378,7 @@ void emit_cuda(Text *out, const Kernel *kernel) {
     e->kernel = kernel;
     e->body = text_new(arena);
     e->facts = emit_facts(arena, kernel);
-    e->prelude = sections_parse(arena, codegen_prelude_text, "//! ");
+    e->prelude = sections_parse(arena, codegen_prelude_text, "//! ", kernel->target->sm);
     cuda_names(e);
     cuda_block(e, &kernel->body);
 

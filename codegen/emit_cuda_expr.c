@@ -103,8 +103,9 @@ static CudaPrec cuda_spelling_prec(const char *text) {
     return PREC_POSTFIX;
 }
 
-/* What the place of an operand asks for, `$` standing at text + at. Inside a call's parentheses anything may stand. */
-static CudaPrec cuda_operand_place(const char *text, size_t at, CudaPrec prec) {
+/* What the place of an operand asks for, `$` standing at text + at, `left` being the first operand's own precedence. Inside a
+ * call's parentheses anything may stand. */
+static CudaPrec cuda_operand_place(const char *text, size_t at, CudaPrec prec, CudaPrec left) {
     if (prec == PREC_POSTFIX)
         return PREC_ANY;
     if (prec == PREC_UNARY)
@@ -115,6 +116,9 @@ static CudaPrec cuda_operand_place(const char *text, size_t at, CudaPrec prec) {
         return at == 0 ? PREC_OR : PREC_SELECT;
     if (text[at + 1] == 'c') /* $a * $b + $c */
         return PREC_MUL;
+    /* Few readers know by heart how shifts and bitwise operators bind; only a chain of the same one goes without. */
+    if (prec == PREC_SHIFT || (prec >= PREC_BIT_OR && prec <= PREC_BIT_AND))
+        return at == 0 && left == prec ? prec : PREC_UNARY;
     return at == 0 ? prec : prec + 1;
 }
 
@@ -132,6 +136,8 @@ static const char *cuda_spelling(const EmitCuda *e, const KExpr *x) {
     return wraps && e->is_data_tree ? row->data : row->integer;
 }
 
+static CudaPrec cuda_prec(const EmitCuda *e, const KExpr *x);
+
 static CudaPrec cuda_scalar_prec(const EmitCuda *e, const KExpr *x) {
     const char *text = cuda_spelling(e, x);
     /* $a * $b + $c is a sum; its first operator is not */
@@ -142,8 +148,11 @@ static void cuda_scalar(EmitCuda *e, const KExpr *x) {
     const char *text = cuda_spelling(e, x);
     CudaPrec prec = cuda_scalar_prec(e, x);
     for (size_t i = 0; text[i]; i++) {
-        if (text[i] == '$') {
-            CudaPrec place = cuda_operand_place(text, i, prec);
+        if (text[i] == '$' && text[i + 1] == 't') {
+            text_add(&e->body, "%s", ktype_name(x->args[0]->type));
+            i++;
+        } else if (text[i] == '$') {
+            CudaPrec place = cuda_operand_place(text, i, prec, cuda_prec(e, x->args[0]));
             if (prec == PREC_ADD && text[i + 1] != 'c' && strchr(text, '*'))
                 place = text[i + 1] == 'a' ? PREC_MUL : PREC_UNARY;
             cuda_expr(e, x->args[text[++i] - 'a'], place);

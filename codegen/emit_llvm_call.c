@@ -134,7 +134,7 @@ bool llvm_link_math(EmitLlvm *e) {
     }
     if (!calls.n)
         return true;
-    Sections sections = sections_parse(e->arena, codegen_math_ll_text, ";! ");
+    Sections sections = sections_parse(e->arena, codegen_math_ll_text, ";! ", e->kernel->target->sm);
     sections_use(&sections, calls.at, calls.n);
     sections_print(&sections, &text);
     LLVMMemoryBufferRef buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(text.at, text.n, "math.ll");

@@ -1,6 +1,7 @@
 #include "codegen/emit_sections.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SECTION_MAX_NAMES = sizeof((Section){0}.names) / sizeof(const char *) };
@@ -47,37 +48,51 @@ static void sections_index(Sections *sections) {
     }
 }
 
-Sections sections_parse(Arena *arena, const char *text, const char *mark) {
-    Sections sections = {.arena = arena, .mark = mark};
+/* Reads the line that begins a section: its names, and whether the target is one of its targets. */
+static Section section_open(const char *line, const char *end, int sm) {
+    Section section = {.text = end};
+    bool is_for_target = true;
+    for (const char *at = line; at < end;) {
+        while (at < end && isspace((unsigned char)*at))
+            at++;
+        const char *word = at;
+        while (at < end && !isspace((unsigned char)*at))
+            at++;
+        if (strncmp(word, "sm>=", 4) == 0) {
+            is_for_target &= sm >= atoi(word + 4);
+        } else if (strncmp(word, "sm<", 3) == 0) {
+            is_for_target &= sm < atoi(word + 3);
+        } else if (at > word && section.n_names < SECTION_MAX_NAMES) {
+            section.names[section.n_names] = word;
+            section.name_bytes[section.n_names++] = (size_t)(at - word);
+        }
+    }
+    if (!is_for_target)
+        section.n_names = 0;
+    return section;
+}
+
+static void section_close(Sections *sections, Section section, const char *end) {
+    section.bytes = (size_t)(end - section.text);
+    if (section.n_names)
+        vec_push(sections->arena, &sections->list, section);
+}
+
+Sections sections_parse(Arena *arena, const char *text, const char *mark, int sm) {
+    Sections sections = {.arena = arena};
     size_t mark_bytes = strlen(mark);
-    Section open = {0};
-    for (const char *line = text; *line;) {
-        const char *end = strchr(line, '\n');
-        const char *next = end ? end + 1 : line + strlen(line);
+    Section open = {.text = text};
+    const char *line = text;
+    while (*line) {
+        size_t bytes = strcspn(line, "\n");
+        const char *next = line + bytes + (line[bytes] != 0);
         if (strncmp(line, mark, mark_bytes) == 0) {
-            if (open.n_names) {
-                open.bytes = (size_t)(line - open.text);
-                vec_push(arena, &sections.list, open);
-            }
-            open = (Section){.text = next};
-            for (const char *at = line + mark_bytes; at < next && open.n_names < SECTION_MAX_NAMES;) {
-                while (at < next && isspace((unsigned char)*at))
-                    at++;
-                const char *name = at;
-                while (at < next && !isspace((unsigned char)*at))
-                    at++;
-                if (at > name) {
-                    open.names[open.n_names] = name;
-                    open.name_bytes[open.n_names++] = (size_t)(at - name);
-                }
-            }
+            section_close(&sections, open, line);
+            open = section_open(line + mark_bytes, next, sm);
         }
         line = next;
     }
-    if (open.n_names) {
-        open.bytes = strlen(open.text);
-        vec_push(arena, &sections.list, open);
-    }
+    section_close(&sections, open, line);
     sections_index(&sections);
     return sections;
 }

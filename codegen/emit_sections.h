@@ -2,7 +2,8 @@
  * of the other backend.
  *
  * A section begins at a line "MARK name name ..." and ends before the next such line; it defines those names. It is used where one
- * of them occurs, as a whole word, in the text that it serves or in another used section. */
+ * of them occurs, as a whole word, in the text that it serves or in another used section. A word "sm>=89" or "sm<89" behind the
+ * names restricts it to those targets. */
 #ifndef SINTER_CODEGEN_EMIT_SECTIONS_H
 #define SINTER_CODEGEN_EMIT_SECTIONS_H
 
@@ -20,13 +21,12 @@ typedef struct Section {
 
 typedef struct Sections {
     Arena *arena;
-    const char *mark;
     VEC(Section) list;
     int *buckets; /* hash of a name -> 1 + index of its section; linear probing */
     size_t n_buckets;
 } Sections;
 
-Sections sections_parse(Arena *arena, const char *text, const char *mark);
+Sections sections_parse(Arena *arena, const char *text, const char *mark, int sm);
 /* Whether a section defines this name. */
 bool sections_define(const Sections *sections, const char *name, size_t bytes);
 /* Marks what `text` uses, directly or through other sections. */

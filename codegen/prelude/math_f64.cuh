@@ -146,7 +146,7 @@ DEVICE double log1p_f64(double x) {
 }
 
 //! pow_f64
-/* As pow_f32. */
+/* As in f32. */
 DEVICE double pow_f64(double a, double b) {
     double x = fabs(a);
     double f;
@@ -197,7 +197,7 @@ DEVICE u64 two_over_pi(u32 word) {
 }
 
 //! reduce_pi_f64
-/* As reduce_pi_f32, with 192 bits of 2/pi. */
+/* As in f32, with 192 bits of 2/pi. */
 DEVICE int reduce_pi_f64(double x, double *r) {
     double n = rint(x * 0.6366197723675814);
     double rest = fma(n, -1.5707963267948966, x);
@@ -369,7 +369,7 @@ DEVICE double atan2_f64(double y, double x) {
 }
 
 //! mod_f64
-/* As mod_f32. */
+/* As in f32. */
 DEVICE double mod_f64(double a, double b) {
     double x = fabs(a), y = fabs(b);
     if (!(x < f64_infinity()) || !(y > 0.0))

@@ -24,43 +24,42 @@ DEVICE u32 pack_bf16(float low, float high) {
     return word;
 }
 
-//! unpack_e4m3
+//! unpack_e4m3 sm>=89
 DEVICE float unpack_e4m3(u32 word, int lane) {
-#if __CUDA_ARCH__ >= 890
     u32 pair;
     asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"((u16)(word >> 16 * (lane / 2))));
     return unpack_f16(pair, lane % 2);
-#else
-    return decode_e4m3(word >> 8 * lane & 0xff);
-#endif
 }
-//! pack_e4m3
+//! unpack_e4m3 sm<89
+DEVICE float unpack_e4m3(u32 word, int lane) {
+    return decode_e4m3(word >> 8 * lane & 0xff);
+}
+//! pack_e4m3 sm>=89
 DEVICE u32 pack_e4m3(float x0, float x1, float x2, float x3) {
-#if __CUDA_ARCH__ >= 890
     u16 low, high;
     asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(low) : "f"(x1), "f"(x0));
     asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(high) : "f"(x3), "f"(x2));
     return (u32)high << 16 | low;
-#else
+}
+//! pack_e4m3 sm<89
+DEVICE u32 pack_e4m3(float x0, float x1, float x2, float x3) {
     return encode_e4m3(x0) | encode_e4m3(x1) << 8 | encode_e4m3(x2) << 16 | encode_e4m3(x3) << 24;
-#endif
 }
 //! unpack_e5m2
 DEVICE float unpack_e5m2(u32 word, int lane) { // the upper half of an f16
     return unpack_f16(word >> 8 * lane << 8, 0);
 }
-//! pack_e5m2
+//! pack_e5m2 sm>=89
 DEVICE u32 pack_e5m2(float x0, float x1, float x2, float x3) {
-#if __CUDA_ARCH__ >= 890
     u16 low, high;
     asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(low) : "f"(x1), "f"(x0));
     asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(high) : "f"(x3), "f"(x2));
     return (u32)high << 16 | low;
-#else
-    return encode_e5m2(x0) | encode_e5m2(x1) << 8 | encode_e5m2(x2) << 16 | encode_e5m2(x3) << 24;
-#endif
 }
-
+//! pack_e5m2 sm<89
+DEVICE u32 pack_e5m2(float x0, float x1, float x2, float x3) {
+    return encode_e5m2(x0) | encode_e5m2(x1) << 8 | encode_e5m2(x2) << 16 | encode_e5m2(x3) << 24;
+}
 //! unpack_i16
 DEVICE int unpack_i16(u32 word, int lane) {
     return (int)(word << 16 * (1 - lane)) >> 16;

@@ -65,9 +65,21 @@ DEVICE float sign_f32(float x) {
 DEVICE double sign_f64(double x) {
     return x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : x;
 }
-//! sign_int
-template <typename T> DEVICE T sign_int(T x) {
+//! sign_i32
+DEVICE int sign_i32(int x) {
     return (x > 0) - (x < 0);
+}
+//! sign_i64
+DEVICE i64 sign_i64(i64 x) {
+    return (x > 0) - (x < 0);
+}
+//! sign_u32
+DEVICE u32 sign_u32(u32 x) {
+    return x != 0;
+}
+//! sign_u64
+DEVICE u64 sign_u64(u64 x) {
+    return x != 0;
 }
 //! is_nan
 template <typename T> DEVICE bool is_nan(T x) {
@@ -79,72 +91,84 @@ template <typename T> DEVICE bool is_finite(T x) {
 }
 
 /* Integers from memory wrap, where C++ would leave overflow undefined; a division by zero gives 0. */
-//! wrap_add
-DEVICE int wrap_add(int a, int b) {
+//! wrap_add_i32
+DEVICE int wrap_add_i32(int a, int b) {
     return (int)((u32)a + (u32)b);
 }
-DEVICE i64 wrap_add(i64 a, i64 b) {
+//! wrap_add_i64
+DEVICE i64 wrap_add_i64(i64 a, i64 b) {
     return (i64)((u64)a + (u64)b);
 }
-//! wrap_sub
-DEVICE int wrap_sub(int a, int b) {
+//! wrap_sub_i32
+DEVICE int wrap_sub_i32(int a, int b) {
     return (int)((u32)a - (u32)b);
 }
-DEVICE i64 wrap_sub(i64 a, i64 b) {
+//! wrap_sub_i64
+DEVICE i64 wrap_sub_i64(i64 a, i64 b) {
     return (i64)((u64)a - (u64)b);
 }
-//! wrap_mul
-DEVICE int wrap_mul(int a, int b) {
+//! wrap_mul_i32
+DEVICE int wrap_mul_i32(int a, int b) {
     return (int)((u32)a * (u32)b);
 }
-DEVICE i64 wrap_mul(i64 a, i64 b) {
+//! wrap_mul_i64
+DEVICE i64 wrap_mul_i64(i64 a, i64 b) {
     return (i64)((u64)a * (u64)b);
 }
-//! wrap_neg
-DEVICE int wrap_neg(int a) {
+//! wrap_neg_i32
+DEVICE int wrap_neg_i32(int a) {
     return (int)(0 - (u32)a);
 }
-DEVICE i64 wrap_neg(i64 a) {
-    return (i64)(0 - (u64)a);
+//! wrap_abs_i32
+DEVICE int wrap_abs_i32(int a) {
+    return a < 0 ? wrap_neg_i32(a) : a;
 }
-//! wrap_abs
-DEVICE int wrap_abs(int a) {
-    return a < 0 ? wrap_neg(a) : a;
-}
-DEVICE i64 wrap_abs(i64 a) {
-    return a < 0 ? wrap_neg(a) : a;
-}
-//! wrap_shl
-DEVICE int wrap_shl(int a, int bits) {
+//! wrap_shl_i32
+DEVICE int wrap_shl_i32(int a, int bits) {
     return (int)((u32)a << bits);
 }
-DEVICE i64 wrap_shl(i64 a, i64 bits) {
+//! safe_div_i32
+DEVICE int safe_div_i32(int a, int b) {
+    return b == 0 ? 0 : b == -1 ? wrap_neg_i32(a) : a / b;
+}
+//! safe_mod_i32
+DEVICE int safe_mod_i32(int a, int b) {
+    return b == 0 || b == -1 ? 0 : a % b;
+}
+//! wrap_neg_i64
+DEVICE i64 wrap_neg_i64(i64 a) {
+    return (i64)(0 - (u64)a);
+}
+//! wrap_abs_i64
+DEVICE i64 wrap_abs_i64(i64 a) {
+    return a < 0 ? wrap_neg_i64(a) : a;
+}
+//! wrap_shl_i64
+DEVICE i64 wrap_shl_i64(i64 a, i64 bits) {
     return (i64)((u64)a << bits);
 }
-//! safe_div
-DEVICE int safe_div(int a, int b) {
-    return b == 0 ? 0 : b == -1 ? wrap_neg(a) : a / b;
+//! safe_div_i64
+DEVICE i64 safe_div_i64(i64 a, i64 b) {
+    return b == 0 ? 0 : b == -1 ? wrap_neg_i64(a) : a / b;
 }
-DEVICE i64 safe_div(i64 a, i64 b) {
-    return b == 0 ? 0 : b == -1 ? wrap_neg(a) : a / b;
-}
-DEVICE u32 safe_div(u32 a, u32 b) {
-    return b == 0 ? 0 : a / b;
-}
-DEVICE u64 safe_div(u64 a, u64 b) {
-    return b == 0 ? 0 : a / b;
-}
-//! safe_mod
-DEVICE int safe_mod(int a, int b) {
+//! safe_mod_i64
+DEVICE i64 safe_mod_i64(i64 a, i64 b) {
     return b == 0 || b == -1 ? 0 : a % b;
 }
-DEVICE i64 safe_mod(i64 a, i64 b) {
-    return b == 0 || b == -1 ? 0 : a % b;
+//! safe_div_u32
+DEVICE u32 safe_div_u32(u32 a, u32 b) {
+    return b == 0 ? 0 : a / b;
 }
-DEVICE u32 safe_mod(u32 a, u32 b) {
+//! safe_mod_u32
+DEVICE u32 safe_mod_u32(u32 a, u32 b) {
     return b == 0 ? 0 : a % b;
 }
-DEVICE u64 safe_mod(u64 a, u64 b) {
+//! safe_div_u64
+DEVICE u64 safe_div_u64(u64 a, u64 b) {
+    return b == 0 ? 0 : a / b;
+}
+//! safe_mod_u64
+DEVICE u64 safe_mod_u64(u64 a, u64 b) {
     return b == 0 ? 0 : a % b;
 }
 
