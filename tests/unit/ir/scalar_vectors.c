@@ -14,7 +14,7 @@
 static bool same(double got, double want) {
     if (isnan(want))
         return isnan(got);
-    if (isinf(want) || want == 0)
+    if (isinf(want))
         return got == want;
     return fabs(got - want) <= 4e-15 * fabs(want) + 1e-320;
 }
