@@ -49,6 +49,14 @@ Lower *lower_new(Builder *b, const Region *region) {
     return lower;
 }
 
+void lower_declare_params(Lower *lower) {
+    const Region *region = lower->region;
+    for (size_t i = 0; i < region->inputs.n; i++)
+        k_global(lower->b, region->inputs.at[i], false);
+    for (size_t i = 0; i < region->outputs.n; i++)
+        k_global(lower->b, region->outputs.at[i], true);
+}
+
 KType lower_index_type(const Lower *lower) {
     return lower->index;
 }

@@ -49,6 +49,9 @@ typedef struct LowerTarget {
 } LowerTarget;
 
 Lower *lower_new(Builder *b, const Region *region);
+/* Makes the region's inputs and outputs parameters of the kernel, so that they have their names before
+ * anything else. */
+void lower_declare_params(Lower *lower);
 /* Type of coordinates and offsets: i32, or i64 where a dim or a number of elements may pass 2^31. */
 KType lower_index_type(const Lower *lower);
 /* How loads of what each element of the space reads once are cached from now on; CACHE_DEFAULT at first. */
@@ -90,6 +93,21 @@ void lower_store_at(Lower *lower, const Value *output, const KExpr *const *coord
 
 /* Whether a value reduces something with the space's dims over exactly the region's reduced axes. */
 bool lower_is_space_reduction(const Region *region, const Value *value);
+/* The region's reductions of its space by level: those of one level need only reductions of lower ones, so
+ * that one pass over the space computes them. Each is bound to a zero until the template binds its result, so
+ * that plans stop there. */
+typedef struct ReduceLevel {
+    const Value **at;
+    size_t n;
+} ReduceLevel;
+typedef struct ReduceLevels {
+    ReduceLevel *at;
+    int n;
+} ReduceLevels;
+ReduceLevels lower_find_levels(Lower *lower);
+
+/* Whether a value varies along the space's last axis and along no reduced one. */
+bool lower_is_column(const Region *region, const Value *value);
 /* Whether a value has the space's dims. */
 bool lower_is_whole(const Region *region, const Value *value);
 /* The Value that is computed for an output: below trailing transposes and reshapes, the one that has the

@@ -44,6 +44,19 @@ bool lower_is_whole(const Region *region, const Value *value) {
     return place_fit(region, value) == FIT_WHOLE;
 }
 
+bool lower_is_column(const Region *region, const Value *value) {
+    Fit fit = place_fit(region, value);
+    int begin, end, shift = region->rank - value->rank;
+    place_reduced(region, &begin, &end);
+    if (value->rank == 0 || fit == FIT_NONE || fit == FIT_WHOLE || dim_is(value->dims[value->rank - 1], 1) ||
+        value->dims[value->rank - 1] != region->dims[region->rank - 1])
+        return false;
+    for (int i = 0; fit == FIT_BROADCAST && i < value->rank; i++)
+        if (i + shift >= begin && i + shift < end && !dim_is(value->dims[i], 1))
+            return false;
+    return true;
+}
+
 bool lower_is_space_reduction(const Region *region, const Value *value) {
     if (op_info(value->op)->class_ != OPCLASS_REDUCTION || !lower_is_whole(region, value->in[0]) ||
         value->attrs[0].axes.n != region->n_reduced)

@@ -56,6 +56,7 @@ static void any_build(Builder *b, const Region *region) {
     Kernel *kernel = b->kernel;
     DimTable *table = kernel->graph->dims;
     Lower *lower = lower_new(b, region);
+    lower_declare_params(lower);
     KType type = lower_index_type(lower);
     const Dim *threads = dim_const(table, 1);
     for (size_t i = 0; i < region->outputs.n; i++)

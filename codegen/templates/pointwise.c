@@ -96,6 +96,7 @@ static void pointwise_build(Builder *b, const Region *region) {
                                   unroll, schedule->vector);
 
     Lower *lower = lower_new(b, region);
+    lower_declare_params(lower);
     lower_set_cache(lower, cost_cache(graph, region, kernel->target, NULL));
     KType type = lower_index_type(lower);
     const KExpr *runs = k_dim(b, runs_dim, type), *threads = k_int(b, type, schedule->threads);
@@ -106,6 +107,7 @@ static void pointwise_build(Builder *b, const Region *region) {
     first = k_let_expr(b, "first", first);
 
     Run run = {.rank = region->rank, .axis = region->rank - 1, .width = schedule->vector, .outer = first};
+    run.split = region->rank;
     LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, (size_t)n + 1);
     for (int i = 0; i < n; i++)
         targets[i] = (LowerTarget){.value = region->outputs.at[i], .stored = true};

@@ -20,7 +20,6 @@ enum {
     ROWS_REGISTERS = 96,    /* of all that it keeps */
     ROWS_TARGET = 32,       /* elements of a row for each thread, where there are rows enough */
     ROWS_STREAM_UNROLL = 4, /* runs in flight, where the row is read again */
-    ROWS_LEVELS_MAX = 64,
 };
 
 typedef struct RowsHeld {
@@ -37,8 +36,7 @@ typedef struct Rows {
         runs; /* lanes: threads a row; runs: of a thread, where resident; else in flight */
     const Dim *rows, *extent;
     const KExpr *row, *lane, *row_inside;
-    VEC(const Value *) reductions[ROWS_LEVELS_MAX];
-    int levels;
+    ReduceLevels levels;
     VEC(RowsHeld) held;
     VEC(const Value *) whole, reduced; /* outputs: along the row, one a row */
 } Rows;
@@ -46,50 +44,6 @@ typedef struct Rows {
 /* ---- levels
  * ------------------------------------------------------------------------------------------------------------------
  */
-
-/* How many reductions of the space stand one behind the other below `value`, itself included. */
-static int rows_level(const Region *region, const Value *value, int *known) {
-    if (known[value->id])
-        return known[value->id] - 1;
-    int level = 0;
-    for (int i = 0; i < value->n_in; i++) {
-        int below = rows_level(region, value->in[i], known);
-        level = below > level ? below : level;
-    }
-    level += lower_is_space_reduction(region, value);
-    known[value->id] = level + 1;
-    return level;
-}
-
-static void rows_find_levels(Rows *rows) {
-    const Region *region = rows->region;
-    Arena *arena = rows->b->arena;
-    const Graph *graph = rows->b->kernel->graph;
-    int *known = ARENA_ARRAY(arena, int, graph->values.n + 1);
-    for (size_t i = 0; i < region->inputs.n; i++) /* what is read was reduced by another kernel */
-        known[region->inputs.at[i]->id] = 1;
-    for (size_t i = 0; i < region->values.n; i++) {
-        const Value *value = region->values.at[i];
-        if (!lower_is_space_reduction(region, value))
-            continue;
-        int level = rows_level(region, value, known);
-        vec_push(arena, &rows->reductions[level - 1], value);
-        rows->levels = level > rows->levels ? level : rows->levels;
-        lower_bind_expr(rows->lower, value,
-                        k_i32(rows->b, 0)); /* until it is computed: planning stops here */
-    }
-}
-
-static int rows_count_levels(Arena *arena, const Graph *graph, const Region *region) {
-    int *known = ARENA_ARRAY(arena, int, graph->values.n + 1), levels = 0;
-    for (size_t i = 0; i < region->inputs.n; i++)
-        known[region->inputs.at[i]->id] = 1;
-    for (size_t i = 0; i < region->values.n; i++) {
-        int level = rows_level(region, region->values.at[i], known);
-        levels = level > levels ? level : levels;
-    }
-    return levels;
-}
 
 /* ---- what is kept between passes
  * ----------------------------------------------------------------------------------------------- */
@@ -135,9 +89,9 @@ static bool rows_is_used_later(const Rows *rows, const Value *value, int level, 
             if (user->in[k] == value && later[user->id] && !now[user->id])
                 return true;
     }
-    for (int l = level + 1; l < rows->levels; l++)
-        for (size_t i = 0; i < rows->reductions[l].n; i++)
-            if (rows->reductions[l].at[i]->in[0] == value)
+    for (int l = level + 1; l < rows->levels.n; l++)
+        for (size_t i = 0; i < rows->levels.at[l].n; i++)
+            if (rows->levels.at[l].at[i]->in[0] == value)
                 return true;
     for (size_t i = 0; i < rows->whole.n; i++)
         if (lower_root(region, rows->whole.at[i]) == value)
@@ -152,11 +106,11 @@ static void rows_find_held(Rows *rows, int level) {
     size_t n = rows->b->kernel->graph->values.n + 1;
     Arena *arena = rows->b->arena;
     bool *now = ARENA_ARRAY(arena, bool, n), *later = ARENA_ARRAY(arena, bool, n);
-    for (size_t i = 0; i < rows->reductions[level].n; i++)
-        rows_mark(rows, rows->reductions[level].at[i]->in[0], now);
-    for (int l = level + 1; l < rows->levels; l++)
-        for (size_t i = 0; i < rows->reductions[l].n; i++)
-            rows_mark(rows, rows->reductions[l].at[i]->in[0], later);
+    for (size_t i = 0; i < rows->levels.at[level].n; i++)
+        rows_mark(rows, rows->levels.at[level].at[i]->in[0], now);
+    for (int l = level + 1; l < rows->levels.n; l++)
+        for (size_t i = 0; i < rows->levels.at[l].n; i++)
+            rows_mark(rows, rows->levels.at[l].at[i]->in[0], later);
     for (size_t i = 0; i < rows->whole.n; i++)
         rows_mark(rows, lower_root(region, rows->whole.at[i]), later);
     size_t before = rows->held.n;
@@ -233,7 +187,7 @@ typedef struct RowsPass {
     LowerTarget *targets;
     int n;
     PartialVars *acc; /* of the level's reductions, by number */
-    int level;        /* rows->levels: the pass that computes the outputs */
+    int level;        /* rows->levels.n: the pass that computes the outputs */
     size_t held;      /* values held before this pass */
 } RowsPass;
 
@@ -241,9 +195,9 @@ typedef struct RowsPass {
 static RowsPass rows_pass(Rows *rows, int level) {
     Builder *b = rows->b;
     RowsPass pass = {.level = level, .held = rows->held.n};
-    bool is_last = level == rows->levels;
+    bool is_last = level == rows->levels.n;
     bool resident = rows->region->schedule.resident;
-    size_t n = is_last ? rows->whole.n : rows->reductions[level].n;
+    size_t n = is_last ? rows->whole.n : rows->levels.at[level].n;
     if (!is_last && resident)
         rows_find_held(rows, level);
     size_t n_held = rows->held.n - pass.held;
@@ -257,7 +211,7 @@ static RowsPass rows_pass(Rows *rows, int level) {
             pass.targets[pass.n++] = (LowerTarget){.value = rows->whole.at[i], .stored = true};
             continue;
         }
-        const Value *reduction = rows->reductions[level].at[i];
+        const Value *reduction = rows->levels.at[level].at[i];
         const char *name = reduction->name ? reduction->name : op_info(reduction->op)->name;
         pass.acc[i] = reduce_declare(b, reduction, text_format(b->arena, "%s_acc", name), 0, rows->index);
         pass.targets[pass.n++] =
@@ -269,7 +223,7 @@ static RowsPass rows_pass(Rows *rows, int level) {
 /* One run of a pass. */
 static void rows_pass_run(Rows *rows, RowsPass *pass, const Run *run, const KExpr *slot, bool exact) {
     Builder *b = rows->b;
-    bool is_last = pass->level == rows->levels;
+    bool is_last = pass->level == rows->levels.n;
     const KExpr *first = k_mul(b, slot, k_i32(b, rows->width));
     rows_bind_held(rows, pass->held, slot);
     for (int i = 0; i < pass->n; i++) {
@@ -297,7 +251,7 @@ static void rows_combine_warps(Rows *rows, const RowsPass *pass) {
         [K_U64] = DTYPE_I64,   [K_F32] = DTYPE_F32, [K_F64] = DTYPE_F64};
     Builder *b = rows->b;
     int warps = rows->lanes / 32, all = b->kernel->threads / 32;
-    size_t n = rows->reductions[pass->level].n;
+    size_t n = rows->levels.at[pass->level].n;
     KBuffer **x = ARENA_ARRAY(b->arena, KBuffer *, n), **number = ARENA_ARRAY(b->arena, KBuffer *, n);
     for (size_t i = 0; i < n; i++) {
         const char *name = text_format(b->arena, "%s_warps", pass->acc[i].x->name);
@@ -320,21 +274,21 @@ static void rows_combine_warps(Rows *rows, const RowsPass *pass) {
         k_load(b, pass->acc[i].x, NULL, x[i], from, 1, NULL, CACHE_DEFAULT);
         if (number[i])
             k_load(b, pass->acc[i].number, NULL, number[i], from, 1, NULL, CACHE_DEFAULT);
-        reduce_lanes(b, rows->reductions[pass->level].at[i], pass->acc[i], NULL, warps);
+        reduce_lanes(b, rows->levels.at[pass->level].at[i], pass->acc[i], NULL, warps);
     }
 }
 
 /* The level's results, known to all threads of the row from here on. */
 static void rows_finish_level(Rows *rows, const RowsPass *pass) {
     Builder *b = rows->b;
-    size_t n = rows->reductions[pass->level].n;
+    size_t n = rows->levels.at[pass->level].n;
     for (size_t i = 0; i < n; i++)
-        reduce_lanes(b, rows->reductions[pass->level].at[i], pass->acc[i], NULL,
+        reduce_lanes(b, rows->levels.at[pass->level].at[i], pass->acc[i], NULL,
                      rows->lanes < 32 ? rows->lanes : 32);
     if (rows->lanes > 32)
         rows_combine_warps(rows, pass);
     for (size_t i = 0; i < n; i++) {
-        const Value *reduction = rows->reductions[pass->level].at[i];
+        const Value *reduction = rows->levels.at[pass->level].at[i];
         const char *name = reduction->name ? reduction->name : op_info(reduction->op)->name;
         const KExpr *result = reduce_result(b, reduction, reduce_get(b, pass->acc[i], NULL));
         lower_bind_expr(rows->lower, reduction, k_let_expr(b, name, result));
@@ -346,9 +300,9 @@ static LowerTarget *rows_all_targets(Rows *rows, int *n) {
     LowerTarget *targets =
         ARENA_ARRAY(rows->b->arena, LowerTarget, rows->region->values.n + rows->region->outputs.n + 1);
     *n = 0;
-    for (int level = 0; level < rows->levels; level++)
-        for (size_t i = 0; i < rows->reductions[level].n; i++)
-            targets[(*n)++].value = rows->reductions[level].at[i]->in[0];
+    for (int level = 0; level < rows->levels.n; level++)
+        for (size_t i = 0; i < rows->levels.at[level].n; i++)
+            targets[(*n)++].value = rows->levels.at[level].at[i]->in[0];
     for (size_t i = 0; i < rows->whole.n; i++)
         targets[(*n)++].value = rows->whole.at[i];
     return targets;
@@ -366,8 +320,8 @@ static void rows_build_resident(Rows *rows) {
     const KExpr *slot = rows_slots_begin(rows, first, exact, &run);
     lower_batch_load(rows->lower, &run, slot);
     rows_slots_end(rows);
-    for (int level = 0; level <= rows->levels; level++) {
-        if (level == rows->levels && rows->whole.n == 0)
+    for (int level = 0; level <= rows->levels.n; level++) {
+        if (level == rows->levels.n && rows->whole.n == 0)
             break;
         RowsPass pass = rows_pass(rows, level);
         rows_bind_held(rows, pass.held, k_i32(b, 0));
@@ -375,7 +329,7 @@ static void rows_build_resident(Rows *rows) {
         slot = rows_slots_begin(rows, first, exact, &run);
         rows_pass_run(rows, &pass, &run, slot, exact);
         rows_slots_end(rows);
-        if (level < rows->levels)
+        if (level < rows->levels.n)
             rows_finish_level(rows, &pass);
     }
     lower_batch_end(rows->lower);
@@ -388,8 +342,8 @@ static void rows_build_streaming(Rows *rows) {
     bool exact = dim_divisor(b->kernel->graph->dims, rows->extent) % step == 0;
     Run head = rows_run(rows, first, true);
     lower_batch_begin(rows->lower, &head, NULL, 0, 1);
-    for (int level = 0; level <= rows->levels; level++) {
-        if (level == rows->levels && rows->whole.n == 0)
+    for (int level = 0; level <= rows->levels.n; level++) {
+        if (level == rows->levels.n && rows->whole.n == 0)
             break;
         RowsPass pass = rows_pass(rows, level);
         lower_row_values(rows->lower, &head, pass.targets, pass.n);
@@ -406,7 +360,7 @@ static void rows_build_streaming(Rows *rows) {
         rows_slots_end(rows);
         lower_batch_end(rows->lower);
         k_end(b);
-        if (level < rows->levels)
+        if (level < rows->levels.n)
             rows_finish_level(rows, &pass);
     }
     lower_batch_end(rows->lower);
@@ -459,6 +413,7 @@ static void rows_build(Builder *b, const Region *region) {
     kernel->threads = schedule->threads;
     kernel->grid[0] = dim_ceil_div(table, rows.rows, dim_const(table, schedule->rows_per_block));
     rows.lower = lower_new(b, region);
+    lower_declare_params(rows.lower);
     rows.index = lower_index_type(rows.lower);
     int64_t longest = dim_upper(table, rows.extent), runs = schedule->unroll;
     if (schedule->resident)
@@ -470,7 +425,7 @@ static void rows_build(Builder *b, const Region *region) {
         else
             vec_push(b->arena, &rows.reduced, region->outputs.at[i]);
     }
-    rows_find_levels(&rows);
+    rows.levels = lower_find_levels(rows.lower);
     kernel->summary = text_format(b->arena, "rows: %d threads a row, %d rows a block, %s",
                                   schedule->threads_per_row, schedule->rows_per_block,
                                   schedule->resident ? "kept in registers" : "read again in each pass");
@@ -533,10 +488,6 @@ static bool rows_accepts(const Graph *graph, const Region *region, const Schedul
     }
     if (!schedule->resident && (schedule->unroll < 1 || schedule->unroll > 16)) {
         *why = "unroll must lie between 1 and 16";
-        return false;
-    }
-    if (rows_count_levels(graph->arena, graph, region) > ROWS_LEVELS_MAX) {
-        *why = "too many reductions need one another";
         return false;
     }
     for (size_t i = 0; i < region->outputs.n; i++) {

@@ -1,0 +1,448 @@
+/* Columns: reductions over the leading axes, the innermost axis kept.
+ *
+ * A block owns a strip of columns: threads_per_row threads side by side, each with a run of `vector` columns,
+ * and rows_per_block of them one above the other, which share the rows:
+ *
+ *     for each level:  for r = own row; r < rows; r += rows_per_block * unroll:  acc[column] =
+ * combine(acc[column], f(x[r][column])) acc to shared memory; combine the strips' rows_per_block partial
+ * results in their order first threads:   outputs with one element a column for each row:    outputs with the
+ * space's elements, where there are any
+ *
+ * What belongs to a whole column (results, and inputs such as a scale) stays in registers while the rows go
+ * by. */
+#include "codegen/cost.h"
+#include "codegen/lower.h"
+#include "codegen/template.h"
+
+enum {
+    COLUMNS_THREADS = 256,
+    COLUMNS_STRIP_BYTES = 256,    /* of one row, where there are strips enough */
+    COLUMNS_STRIP_BYTES_MIN = 64, /* what memory delivers at once */
+    COLUMNS_UNROLL = 4,
+};
+
+typedef struct ColumnsHeld {
+    const Value *value;
+    const KVar *array;
+} ColumnsHeld;
+
+typedef struct Columns {
+    Builder *b;
+    const Region *region;
+    Lower *lower;
+    KType index;
+    int width, across, above, unroll; /* threads side by side, threads one above the other */
+    const Dim *rows, *columns;
+    const KExpr *column, *y,
+        *inside; /* first column of the thread; row of the block's; whether the column is there (NULL: yes) */
+    ReduceLevels levels;
+    VEC(ColumnsHeld) held;
+    VEC(const Value *) whole, reduced;
+} Columns;
+
+/* ---- runs */
+
+static Run columns_run(Columns *c, const KExpr *row, bool exact) {
+    Builder *b = c->b;
+    const Region *region = c->region;
+    int split = region->n_reduced;
+    Run run = {.rank = region->rank, .axis = region->rank - 1, .width = c->width, .split = split};
+    run.outer = row;
+    run.inner = c->column;
+    lower_delinearize(b, row, split, region->dims, run.coords);
+    lower_delinearize(b, c->column, region->rank - split, region->dims + split, run.coords + split);
+    run.guard = k_and(b, exact ? NULL : k_lt(b, row, k_dim(b, c->rows, c->index)), c->inside);
+    return run;
+}
+
+/* Opens the loop over the rows in flight. */
+static const KExpr *columns_slots_begin(Columns *c, const KExpr *first, bool exact, Run *run) {
+    Builder *b = c->b;
+    const KExpr *slot = k_i32(b, 0), *row = first;
+    if (c->unroll > 1) {
+        slot = k_for_begin(b, "u", k_i32(b, 0), k_i32(b, c->unroll), 1, UNROLL_FULL);
+        row = k_add(b, first, k_mul(b, k_convert(b, slot, c->index), k_int(b, c->index, c->above)));
+    }
+    *run = columns_run(c, k_let_expr(b, "row", row), exact);
+    return slot;
+}
+
+static void columns_slots_end(Columns *c) {
+    if (c->unroll > 1)
+        k_end(c->b);
+}
+
+/* ---- what belongs to columns */
+
+static void columns_hold(Columns *c, const Value *value, const KVar *array) {
+    ColumnsHeld held = {value, array};
+    lower_bind_array(c->lower, value, array, NULL);
+    vec_push(c->b->arena, &c->held, held);
+}
+
+/* Column values that a pass over the rows starts from: the last ones that vary along no row. */
+static void columns_find_held(Columns *c, const Value *value, bool *seen, LowerTarget *targets, int *n) {
+    if (seen[value->id])
+        return;
+    seen[value->id] = true;
+    for (size_t i = 0; i < c->held.n; i++)
+        if (c->held.at[i].value == value)
+            return;
+    if (lower_is_column(c->region, value)) {
+        targets[(*n)++] = (LowerTarget){.value = value};
+        return;
+    }
+    for (size_t i = 0; i < c->region->inputs.n; i++)
+        if (c->region->inputs.at[i] == value)
+            return;
+    for (int i = 0; i < value->n_in; i++)
+        columns_find_held(c, value->in[i], seen, targets, n);
+}
+
+/* Computes them, before the loop over the rows. */
+static void columns_prepare(Columns *c, const LowerTarget *pass, int n_pass) {
+    Builder *b = c->b;
+    const Graph *graph = b->kernel->graph;
+    bool *seen = ARENA_ARRAY(b->arena, bool, graph->values.n + 1);
+    LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, graph->values.n + 1);
+    int n = 0;
+    for (int i = 0; i < n_pass; i++)
+        columns_find_held(c, lower_root(c->region, pass[i].value), seen, targets, &n);
+    if (n == 0)
+        return;
+    for (int i = 0; i < n; i++) {
+        const char *name = targets[i].value->name ? targets[i].value->name : "column_value";
+        targets[i].dst = k_array(b, text_format(b->arena, "%s_v", name), ktype_of(targets[i].value->dtype),
+                                 c->width, NULL);
+    }
+    Run run = columns_run(c, k_int(b, c->index, 0), true);
+    lower_run(c->lower, &run, targets, n);
+    for (int i = 0; i < n; i++)
+        columns_hold(c, targets[i].value, targets[i].dst);
+}
+
+/* ---- passes */
+
+/* The loop over the thread's rows. */
+static void columns_rows(Columns *c, LowerTarget *targets, int n, bool is_last) {
+    Builder *b = c->b;
+    int64_t step = (int64_t)c->above * c->unroll;
+    bool exact = dim_divisor(b->kernel->graph->dims, c->rows) % step == 0;
+    columns_prepare(c, targets, n);
+    const KExpr *first = k_for_begin(b, "first_row", c->y, k_dim(b, c->rows, c->index), step, UNROLL_NONE);
+    Run run = columns_run(c, first, exact);
+    lower_batch_begin(c->lower, &run, targets, n, c->unroll);
+    const KExpr *slot = columns_slots_begin(c, first, exact, &run);
+    lower_batch_load(c->lower, &run, slot);
+    columns_slots_end(c);
+    slot = columns_slots_begin(c, first, exact, &run);
+    for (int i = 0; i < n; i++) {
+        if (is_last) {
+            const char *name =
+                text_format(b->arena, "%s_v", targets[i].value->name ? targets[i].value->name : "out");
+            targets[i].dst = k_array(b, name, ktype_of(targets[i].value->dtype), c->width, NULL);
+        } else {
+            targets[i].fold.number = run.outer;
+            targets[i].fold.inside = exact ? NULL : k_lt(b, run.outer, k_dim(b, c->rows, c->index));
+        }
+    }
+    lower_batch_run(c->lower, &run, slot, targets, n);
+    for (int i = 0; is_last && i < n; i++)
+        lower_store(c->lower, &run, targets[i].value, targets[i].dst, NULL);
+    columns_slots_end(c);
+    lower_batch_end(c->lower);
+    k_end(b);
+}
+
+static DType columns_element(KType type) {
+    switch (type) {
+    case K_BOOL: return DTYPE_BOOL;
+    case K_I64:
+    case K_U64: return DTYPE_I64;
+    case K_F32: return DTYPE_F32;
+    case K_F64: return DTYPE_F64;
+    case K_I32:
+    case K_U32: break;
+    }
+    return DTYPE_I32;
+}
+
+/* Moves a run between registers and shared memory, in vectors of at most 16 bytes. */
+static void columns_move(Columns *c, bool store, const KBuffer *buffer, const KExpr *at, const KVar *array) {
+    Builder *b = c->b;
+    int bits = dtype_bits(buffer->elem), chunk = c->width * bits > 128 ? 128 / bits : c->width;
+    for (int i = 0; i < c->width; i += chunk) {
+        const KExpr *index = k_add(b, at, k_i32(b, i)), *element = k_i32(b, i);
+        if (store)
+            k_store(b, buffer, index, array, element, chunk, NULL, CACHE_DEFAULT);
+        else
+            k_load(b, array, element, buffer, index, chunk, NULL, CACHE_DEFAULT);
+    }
+}
+
+/* Combines the partial results of the threads above one another, in the order of the threads. */
+static void columns_combine(Columns *c, const ReduceLevel *level, const PartialVars *acc, KBuffer *const *x,
+                            KBuffer *const *number) {
+    Builder *b = c->b;
+    const KExpr *strip = k_i32(b, c->across * c->width);
+    const KExpr *own = k_mul(b, k_mod(b, k_special(b, SPECIAL_TID), k_i32(b, c->across)), k_i32(b, c->width));
+    own = k_let_expr(b, "own", own);
+    for (size_t i = 0; i < level->n; i++) {
+        columns_move(c, false, x[i], own, acc[i].x);
+        if (number[i])
+            columns_move(c, false, number[i], own, acc[i].number);
+    }
+    const KExpr *above = k_for_begin(b, "above", k_i32(b, 1), k_i32(b, c->above), 1, UNROLL_AUTO);
+    const KExpr *from = k_let_expr(b, "from", k_add(b, k_mul(b, above, strip), own));
+    for (size_t i = 0; i < level->n; i++) {
+        PartialVars other = {k_array(b, "other", acc[i].x->type, c->width, NULL), NULL};
+        columns_move(c, false, x[i], from, other.x);
+        if (number[i]) {
+            other.number = k_array(b, "other_at", acc[i].number->type, c->width, NULL);
+            columns_move(c, false, number[i], from, other.number);
+        }
+        const KExpr *j = k_for_begin(b, "j", k_i32(b, 0), k_i32(b, c->width), 1, UNROLL_FULL);
+        reduce_into(b, level->at[i], acc[i], j, reduce_get(b, other, j));
+        k_end(b);
+    }
+    k_end(b);
+}
+
+/* Gives the level's partial results to those who need the results: all threads, or the first row of them. */
+static void columns_share(Columns *c, const ReduceLevel *level, const PartialVars *acc, KBuffer **x,
+                          KBuffer **number) {
+    Builder *b = c->b;
+    const KExpr *own = k_mul(b, k_special(b, SPECIAL_TID), k_i32(b, c->width));
+    for (size_t i = 0; i < level->n; i++) {
+        const char *name = text_format(b->arena, "%s_strips", acc[i].x->name);
+        int64_t count = (int64_t)b->kernel->threads * c->width;
+        x[i] = k_shared(b, name, columns_element(acc[i].x->type), count, 16);
+        columns_move(c, true, x[i], own, acc[i].x);
+        if (!acc[i].number)
+            continue;
+        number[i] = k_shared(b, name, columns_element(acc[i].number->type), count, 16);
+        columns_move(c, true, number[i], own, acc[i].number);
+    }
+    k_barrier(b);
+}
+
+/* Outputs with one element a column. */
+static void columns_store_reduced(Columns *c) {
+    Builder *b = c->b;
+    int n = (int)c->reduced.n;
+    LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, (size_t)n + 1);
+    if (n == 0)
+        return;
+    for (int i = 0; i < n; i++) {
+        const Value *output = c->reduced.at[i];
+        const char *name = text_format(b->arena, "%s_v", output->name ? output->name : "out");
+        targets[i] = (LowerTarget){.value = output, .stored = true};
+        targets[i].dst = k_array(b, name, ktype_of(output->dtype), c->width, NULL);
+    }
+    Run run = columns_run(c, k_int(b, c->index, 0), true);
+    lower_run(c->lower, &run, targets, n);
+    for (int i = 0; i < n; i++)
+        lower_store(c->lower, &run, targets[i].value, targets[i].dst, NULL);
+}
+
+static void columns_level(Columns *c, int number_of_level) {
+    Builder *b = c->b;
+    const ReduceLevel *level = &c->levels.at[number_of_level];
+    bool is_last = number_of_level == c->levels.n - 1 && c->whole.n == 0;
+    LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, level->n + 1);
+    PartialVars *acc = ARENA_ARRAY(b->arena, PartialVars, level->n + 1);
+    KBuffer **x = ARENA_ARRAY(b->arena, KBuffer *, level->n + 1);
+    KBuffer **number = ARENA_ARRAY(b->arena, KBuffer *, level->n + 1);
+    for (size_t i = 0; i < level->n; i++) {
+        const Value *reduction = level->at[i];
+        const char *name = reduction->name ? reduction->name : op_info(reduction->op)->name;
+        acc[i] = reduce_declare(b, reduction, text_format(b->arena, "%s_acc", name), c->width, c->index);
+        targets[i] = (LowerTarget){.value = reduction->in[0],
+                                   .fold = {.reduction = reduction, .acc = acc[i], .by_lane = true}};
+    }
+    columns_rows(c, targets, (int)level->n, false);
+    columns_share(c, level, acc, x, number);
+    if (is_last)
+        k_if_begin(b, k_and(b, k_eq(b, c->y, k_int(b, c->index, 0)), c->inside));
+    columns_combine(c, level, acc, x, number);
+    for (size_t i = 0; i < level->n; i++) {
+        const Value *reduction = level->at[i];
+        const KVar *result = acc[i].x;
+        if (acc[i].number || result->type != ktype_of(reduction->dtype)) {
+            result = k_array(b, reduction->name ? reduction->name : "result", ktype_of(reduction->dtype),
+                             c->width, NULL);
+            const KExpr *j = k_for_begin(b, "j", k_i32(b, 0), k_i32(b, c->width), 1, UNROLL_FULL);
+            k_set_elem(b, result, j, reduce_result(b, reduction, reduce_get(b, acc[i], j)));
+            k_end(b);
+        }
+        columns_hold(c, reduction, result);
+    }
+    if (is_last) {
+        columns_store_reduced(c);
+        k_end(b);
+    }
+}
+
+static const Dim *columns_product(const Graph *graph, const Region *region, int begin, int end) {
+    const Dim *product = dim_const(graph->dims, 1);
+    for (int i = begin; i < end; i++)
+        product = dim_mul(graph->dims, product, region->dims[i]);
+    return product;
+}
+
+static void columns_build(Builder *b, const Region *region) {
+    const Schedule *schedule = &region->schedule;
+    Kernel *kernel = b->kernel;
+    DimTable *table = kernel->graph->dims;
+    Columns c = {.b = b, .region = region, .width = schedule->vector, .unroll = schedule->unroll};
+    c.across = schedule->threads_per_row;
+    c.above = schedule->rows_per_block;
+    c.rows = columns_product(kernel->graph, region, 0, region->n_reduced);
+    c.columns = columns_product(kernel->graph, region, region->n_reduced, region->rank);
+    int strip = c.across * c.width;
+    kernel->threads = schedule->threads;
+    kernel->grid[0] = dim_ceil_div(table, c.columns, dim_const(table, strip));
+    kernel->summary = text_format(b->arena, "columns: strips of %d columns, %d rows at a time, %d in flight",
+                                  strip, c.above, c.unroll);
+    c.lower = lower_new(b, region);
+    lower_declare_params(c.lower);
+    c.index = lower_index_type(c.lower);
+    for (size_t i = 0; i < region->outputs.n; i++) {
+        if (lower_output_is_whole(kernel->graph, region, region->outputs.at[i]))
+            vec_push(b->arena, &c.whole, region->outputs.at[i]);
+        else
+            vec_push(b->arena, &c.reduced, region->outputs.at[i]);
+    }
+    c.levels = lower_find_levels(c.lower);
+    if (c.whole.n == 0 && c.levels.n == 1)
+        lower_set_cache(c.lower, cost_cache(kernel->graph, region, kernel->target, NULL));
+
+    const KExpr *tid = k_special(b, SPECIAL_TID), *across = k_i32(b, c.across);
+    const KExpr *block =
+        k_mul(b, k_convert(b, k_special(b, SPECIAL_CTA_X), c.index), k_int(b, c.index, strip));
+    const KExpr *own = k_convert(b, k_mul(b, k_mod(b, tid, across), k_i32(b, c.width)), c.index);
+    c.column = k_let_expr(b, "column", k_add(b, block, own));
+    c.y = k_let_expr(b, "y", k_convert(b, k_div(b, tid, across), c.index));
+    if (dim_divisor(table, c.columns) % strip != 0)
+        c.inside = k_lt(b, c.column, k_dim(b, c.columns, c.index));
+    for (int level = 0; level < c.levels.n; level++)
+        columns_level(&c, level);
+    if (c.whole.n == 0)
+        return;
+    k_if_begin(b, k_and(b, k_eq(b, c.y, k_int(b, c.index, 0)), c.inside));
+    columns_store_reduced(&c);
+    k_end(b);
+    LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, c.whole.n + 1);
+    for (size_t i = 0; i < c.whole.n; i++)
+        targets[i] = (LowerTarget){.value = c.whole.at[i], .stored = true};
+    columns_rows(&c, targets, (int)c.whole.n, true);
+}
+
+/* ---- schedules */
+
+static bool columns_is_power(int x) {
+    return x > 0 && (x & (x - 1)) == 0;
+}
+
+/* Bytes of shared memory: a partial result for each thread and column of its run, for each reduction. */
+static int64_t columns_smem(const Region *region, const Schedule *s) {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < region->values.n; i++)
+        if (lower_is_space_reduction(region, region->values.at[i]))
+            bytes += (int64_t)s->threads * s->vector * (reduce_has_number(region->values.at[i]) ? 16 : 8);
+    return bytes;
+}
+
+static bool columns_accepts(const Graph *graph, const Region *region, const Schedule *s, const Target *target,
+                            const char **why) {
+    if (region->n_reduced < 1 || region->n_reduced >= region->rank) {
+        *why = "nothing is reduced along columns, or no axis is kept";
+        return false;
+    }
+    bool reduces = false;
+    for (size_t i = 0; i < region->values.n; i++)
+        reduces = reduces || lower_is_space_reduction(region, region->values.at[i]);
+    if (!reduces) {
+        *why = "no reduction is over all leading axes";
+        return false;
+    }
+    if (!columns_is_power(s->threads_per_row) || s->rows_per_block < 1 || s->threads < 32 ||
+        s->threads > 1024 || s->threads % 32 != 0 ||
+        (int64_t)s->threads_per_row * s->rows_per_block != s->threads) {
+        *why = "threads must be threads_per_row (a power of two) times rows_per_block, a multiple of 32 up "
+               "to 1024";
+        return false;
+    }
+    if (!columns_is_power(s->vector) || s->vector > 16 ||
+        dim_divisor(graph->dims, region->dims[region->rank - 1]) % s->vector != 0) {
+        *why = "vector must be a power of two up to 16 that divides the innermost dim";
+        return false;
+    }
+    if (s->unroll < 1 || s->unroll > 16) {
+        *why = "unroll must lie between 1 and 16";
+        return false;
+    }
+    if (columns_smem(region, s) > target->smem_per_block) {
+        *why = "the partial results do not fit into shared memory";
+        return false;
+    }
+    for (size_t i = 0; i < region->outputs.n; i++)
+        if (!lower_can_store(graph, region, region->outputs.at[i], region->rank - 1, s->vector)) {
+            *why = "an output does not fit the columns, or has 4-bit elements and rows of odd length";
+            return false;
+        }
+    return true;
+}
+
+static int columns_schedules(const Graph *graph, const Region *region, const Target *target,
+                             const DimBindings *hint, Schedule *out, int room) {
+    int vector = lower_vector_width(graph, region, region->rank - 1), bits = 8;
+    vector = vector > 8 ? 8 : vector;
+    for (size_t i = 0; i < region->inputs.n; i++)
+        if (region->inputs.at[i]->rank > 0 && dtype_bits(region->inputs.at[i]->dtype) > bits)
+            bits = dtype_bits(region->inputs.at[i]->dtype);
+    int64_t columns = cost_space(graph, region, region->n_reduced, region->rank, hint);
+    int64_t rows = cost_space(graph, region, 0, region->n_reduced, hint);
+    int64_t run_bytes = (int64_t)vector * bits / 8;
+    Schedule s = {
+        .vector = vector, .unroll = COLUMNS_UNROLL, .threads_per_row = 1, .threads = COLUMNS_THREADS};
+    while (s.threads_per_row < 64 && s.threads_per_row * run_bytes < COLUMNS_STRIP_BYTES &&
+           (int64_t)s.threads_per_row * vector < columns)
+        s.threads_per_row *= 2;
+    while (s.threads_per_row > 1 && (s.threads_per_row / 2) * run_bytes >= COLUMNS_STRIP_BYTES_MIN &&
+           columns / ((int64_t)s.threads_per_row * vector) < 2 * target->sm_count)
+        s.threads_per_row /= 2;
+    /* Few strips: more threads for each. */
+    int64_t strips = columns / ((int64_t)s.threads_per_row * vector) + 1;
+    while (s.threads < 1024 && strips * s.threads < (int64_t)target->sm_count * 1024 &&
+           rows > 2 * (int64_t)s.threads / s.threads_per_row * s.unroll)
+        s.threads *= 2;
+    while (s.unroll > 1 && rows < (int64_t)s.threads / s.threads_per_row * s.unroll)
+        s.unroll /= 2;
+    while (s.threads > 32 && rows * s.threads_per_row < s.threads)
+        s.threads /= 2;
+    while (s.threads > 32 && columns_smem(region, &s) > target->smem_per_block)
+        s.threads /= 2;
+    if (s.threads_per_row > s.threads)
+        s.threads_per_row = s.threads;
+    s.rows_per_block = s.threads / s.threads_per_row;
+    int n = 0;
+    out[n++] = s;
+    if (n < room && s.unroll < 8) {
+        out[n] = s;
+        out[n++].unroll *= 2;
+    }
+    if (n < room && s.threads >= 64 && s.rows_per_block >= 2) {
+        out[n] = s;
+        out[n].threads /= 2;
+        out[n++].rows_per_block /= 2;
+    }
+    if (n < room && s.threads_per_row >= 2 && s.threads < 1024) {
+        out[n] = s;
+        out[n].threads_per_row /= 2;
+        out[n++].rows_per_block *= 2;
+    }
+    return n;
+}
+
+const Template template_columns = {"columns", columns_accepts, columns_schedules, columns_build};
