@@ -17,7 +17,7 @@ enum { EXPAND_MOST_STEPS = 600000, EXPAND_DEEPEST = 3000, EXPAND_NOTES = 6 };
 const char *meaning_noun(const Meaning *meaning) {
     static const char *const nouns[] = {
         [MEANING_FAILED] = "an error",   [MEANING_TENSOR] = "a tensor",
-        [MEANING_WHOLE] = "a number",    [MEANING_REAL] = "a number",
+        [MEANING_WHOLE] = "a number",    [MEANING_REAL] = "a real number",
         [MEANING_DIM] = "a dim",         [MEANING_TRUTH] = "true or false",
         [MEANING_TYPE] = "a type",       [MEANING_WORD] = "a word",
         [MEANING_LIST] = "a list",       [MEANING_SEVERAL] = "several results",
@@ -147,7 +147,7 @@ static Meaning expand_unknown(Expand *expand, Word name) {
     const char *hint = suggestion_text(expand->arena, &near);
     if (expand->scope->function && !near.best && dim_find_symbol(expand->graph->dims, name.text))
         hint = ": a function sees its parameters alone; pass the dim";
-    else if (!near.best && call_is_builtin(name.text))
+    else if (!near.best && (call_is_builtin(name.text) || names_find(expand->functions, name.text)))
         hint = ": it is a function; call it";
     return expand_fail(expand, DIAG_UNKNOWN_NAME, name.span, "unknown name '%s'%s", name.text, hint);
 }

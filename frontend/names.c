@@ -4,6 +4,7 @@
 #include "frontend/names.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "ir/base/text.h"
 
@@ -65,7 +66,10 @@ static int names_distance(const char *a, const char *b) {
 
 Suggestion suggestion_new(const char *wanted) {
     int n = (int)strlen(wanted);
-    return (Suggestion){.wanted = wanted, .distance = n > NAMES_LONGEST_COMPARED ? 0 : n < 3 ? n : 2 + n / 3};
+    return (Suggestion){.wanted = wanted,
+                        .distance = n > NAMES_LONGEST_COMPARED ? 0
+                                    : n < 3                    ? n + 1
+                                                               : 2 + n / 3};
 }
 
 void suggestion_offer(Suggestion *suggestion, const char *candidate) {
@@ -73,12 +77,15 @@ void suggestion_offer(Suggestion *suggestion, const char *candidate) {
     if (suggestion->distance == 0 || n > NAMES_LONGEST_COMPARED)
         return;
     int distance = names_distance(suggestion->wanted, candidate);
-    bool shared = n == 1 || strlen(suggestion->wanted) == 1 || distance < (int)n;
-    bool better = distance < suggestion->distance || (distance == suggestion->distance && suggestion->best &&
-                                                      strcmp(candidate, suggestion->best) < 0);
-    if (shared && better) {
+    size_t longer = n > strlen(suggestion->wanted) ? n : strlen(suggestion->wanted);
+    if (distance >= (int)longer && strcasecmp(candidate, suggestion->wanted) != 0)
+        return; /* nothing in common */
+    if (distance < suggestion->distance) {
         suggestion->best = candidate;
         suggestion->distance = distance;
+    } else if (distance == suggestion->distance && suggestion->best &&
+               strcmp(candidate, suggestion->best) < 0) {
+        suggestion->best = candidate; /* of equals the first by name, in whatever order they are offered */
     }
 }
 

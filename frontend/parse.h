@@ -19,8 +19,9 @@ typedef struct Parse {
     uint32_t file;
     FrontendLimits limits; /* none zero */
     ModuleSyntax *module;
-    uint32_t at; /* the lexer's place */
-    int last;    /* token before the place */
+    uint32_t at;  /* the lexer's place */
+    int last;     /* token before the place */
+    uint32_t end; /* of the last token that is no line end */
     VEC(Bracket) open;
     size_t nodes;
     bool refused; /* a limit was met and reported: no more of these */

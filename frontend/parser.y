@@ -101,9 +101,14 @@ version:
 
 items: %empty | items item;
 
+graph_word: GRAPH { yyerrok; };
+fn_word: FN { yyerrok; };
+check_word: CHECK { yyerrok; };
+grad_word: GRAD { yyerrok; };
+
 item: graph | function | check | gradient | error;
 
-graph: GRAPH NAME '(' parameters ')' ARROW '(' parameters ')' where body {
+graph: graph_word NAME '(' parameters ')' ARROW '(' parameters ')' where body {
         GraphSyntax *graph = ARENA_NEW(parse->arena, GraphSyntax);
         *graph = (GraphSyntax){$2, $4, $8, $10, $11, parser_at(@$, @2)};
         PUSH(parse->module->graphs, graph);
@@ -168,7 +173,8 @@ lines:
   | error { $$ = (StatementList){0}; }
   | lines separator error { $$ = $1; };
 line_end: %empty;
-separator: NEWLINE | ';';
+/* Behind a line end, errors count again. */
+separator: NEWLINE { yyerrok; } | ';' { yyerrok; };
 
 statement:
     targets '=' expr hints {
@@ -199,7 +205,7 @@ hint_argument:
   | NAME '=' WHOLE { $$ = (HintArgument){.name = $1, .values = {$3}, .n = 1}; }
   | NAME '=' TILE { $$ = $3; $$.name = $1; };
 
-function: FN NAME '(' function_parameters ')' body {
+function: fn_word NAME '(' function_parameters ')' body {
         FunctionSyntax *function = ARENA_NEW(parse->arena, FunctionSyntax);
         *function = (FunctionSyntax){.name = $2, .parameters = $4, .body = $6};
         PUSH(parse->module->functions, function);
@@ -218,7 +224,7 @@ choices:
     NAME { $$ = (WordList){0}; PUSH($$, $1); }
   | choices '|' NAME { $$ = $1; PUSH($$, $3); };
 
-check: CHECK NAME '{' check_items '}' {
+check: check_word NAME '{' check_items '}' {
         CheckSyntax *check = ARENA_NEW(parse->arena, CheckSyntax);
         *check = (CheckSyntax){$2, $4, parser_at(@$, @2)};
         PUSH(parse->module->checks, check);
@@ -235,7 +241,7 @@ check_item:
   | NAME '=' WHOLE { $$ = (CheckItem){.name = $1, .span = @$}; parse_set_add(parse, &$$, $3); }
   | NAME '=' REAL { $$ = (CheckItem){.name = $1, .is_real = true, .real = $3, .span = @$}; };
 
-gradient: GRAD NAME '=' NAME '(' arguments ')' { PUSH(parse->module->gradients, parser_at(@$, @2)); };
+gradient: grad_word NAME '=' NAME '(' arguments ')' { PUSH(parse->module->gradients, parser_at(@$, @2)); };
 
 expr: or | or IF or ELSE expr { $$ = parse_if(parse, $1, $3, $5); };
 or: and | or OR and { $$ = parse_binary(parse, OPERATOR_OR, $1, $3, @2); };
@@ -299,10 +305,12 @@ static void sgerror(const Span *place, void *scanner, Parse *parse, const char *
 }
 
 /* Note where the bracket opened that the parser still misses, if that is not plain to see on the same line. */
-static void parser_note_open(Parse *parse, Span place, bool wants_closing) {
+static void parser_note_open(Parse *parse, Span place, bool wants_closing, bool at_end) {
     if (!wants_closing || parse->open.n == 0)
         return;
     Bracket bracket = parse->open.at[parse->open.n - 1];
+    if (bracket.opener == '{' && !at_end)
+        return;
     for (uint32_t i = bracket.at; i < place.begin; i++)
         if (parse->source->text[i] == '\n') {
             Span span = {parse->file, bracket.at, bracket.at + 1, bracket.at};
@@ -356,12 +364,15 @@ static int yyreport_syntax_error(const yypcontext_t *context, void *scanner, Par
     else
         text_add(&text, "'%s' is not expected here",
                  parse_quote(parse->arena, parse->source->text + place.begin, place.end - place.begin));
-    if (operand)
+    if (found == YYSYMBOL_YYEOF && wants_closing && parse->open.n > 0)
+        text_add(&text, ": a bracket is not closed");
+    else if (operand)
         text_add(&text, ", an expression is");
-    for (int i = 0; !operand && n <= SHOWN && i < n; i++)
+    bool listed = !operand && !(found == YYSYMBOL_YYEOF && wants_closing);
+    for (int i = 0; listed && n <= SHOWN && i < n; i++)
         text_add(&text, "%s%s%s", i == 0 ? ", " : i == n - 1 ? " or " : ", ", yysymbol_name(expected[i]), i == n - 1 ? " is" : "");
     parse_error(parse, DIAG_SYNTAX, place, text.at);
-    parser_note_open(parse, place, wants_closing);
+    parser_note_open(parse, place, wants_closing, found == YYSYMBOL_YYEOF);
     /* Skipping to the end of the statement needs newlines to count again. */
     while (parse->open.n > 0 && !parse->open.at[parse->open.n - 1].lines)
         parse->open.n--;

@@ -171,9 +171,11 @@ static Graph *resolve_graph(Resolve *resolve, const GraphSyntax *syntax) {
         type_declare(&expand, syntax->results.at[i].type);
     for (size_t i = 0; i < syntax->constraints.n; i++)
         resolve_constraint(&expand, &syntax->constraints.at[i]);
-    resolve_inputs(&expand, syntax);
-    resolve_results(&expand, syntax);
-    resolve_reserve_all(&expand, syntax);
+    if (resolve->diags->errors == errors) {
+        resolve_inputs(&expand, syntax);
+        resolve_results(&expand, syntax);
+        resolve_reserve_all(&expand, syntax);
+    }
     if (resolve->diags->errors == errors) {
         Meaning returned;
         expand_body(&expand, &syntax->body, &returned);
@@ -281,7 +283,8 @@ bool frontend_parse(Arena *arena, SourceSet *sources, uint32_t file, const Front
     for (size_t i = 0; i < module.gradients.n; i++)
         diag_error(diags, DIAG_UNSUPPORTED, module.gradients.at[i],
                    "'grad' is read, but this version derives no gradients: write the backward graph out");
-    for (size_t i = 0; i < module.checks.n && diags->errors == errors; i++)
+    bool sound = diags->errors == errors; /* checks of graphs that failed would only repeat it */
+    for (size_t i = 0; i < module.checks.n && sound; i++)
         resolve_check(&resolve, module.checks.at[i], &graphs);
     if (module.graphs.n == 0 && diags->errors == errors) {
         Span start = {file, 0, sources->files.at[file - 1].n > 0, 0};

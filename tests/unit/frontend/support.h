@@ -43,6 +43,7 @@ static inline void parsed_body(void *context) {
     p->sources = source_set_new(p->arena);
     p->diags = ARENA_NEW(p->arena, Diags);
     p->diags->arena = p->arena;
+    p->diags->error_limit = 200;
     uint32_t file = source_add(p->sources, p->name, p->text, p->n);
     p->good = frontend_parse(p->arena, p->sources, file, &p->limits, p->diags, &p->module);
 }

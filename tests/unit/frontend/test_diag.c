@@ -1,6 +1,7 @@
-/* Each file of tests/diag says what is wrong with it: a comment `# error:COLUMN: text` stands on the line that the error points at,
- * `# note:COLUMN: text` on the line of a note. The text is part of "message [name]". Every error of a file is announced, and every
- * announcement comes true. */
+/* Each file of tests/diag says what is wrong with it: a comment `# error:COLUMN: text` stands on the line
+ * that the error points at, `# note:COLUMN: text` on that of a note (`# error@LINE:COLUMN: text` somewhere
+ * else). The text is part of "message [name]". Every error of a file is announced, and every announcement
+ * comes true. */
 #include <dirent.h>
 #include <string.h>
 
@@ -21,24 +22,28 @@ static int announced_read(const char *text, Announced *out) {
     int n = 0, line = 1;
     for (const char *p = text; *p; p++) {
         line += *p == '\n';
-        Severity severity = strncmp(p, "# error:", 8) == 0 ? SEVERITY_ERROR : SEVERITY_NOTE;
-        if (severity == SEVERITY_NOTE && strncmp(p, "# note:", 7) != 0)
+        Severity severity = strncmp(p, "# error", 7) == 0 ? SEVERITY_ERROR : SEVERITY_NOTE;
+        if (severity == SEVERITY_NOTE && strncmp(p, "# note", 6) != 0)
             continue;
-        char *rest;
-        int column = (int)strtol(strchr(p, ':') + 1, &rest, 10);
+        char *rest = (char *)p + (severity == SEVERITY_ERROR ? 7 : 6);
+        int at = *rest == '@' ? (int)strtol(rest + 1, &rest, 10) : line;
+        assert_int_equal(*rest, ':');
+        int column = (int)strtol(rest + 1, &rest, 10);
         assert_int_equal(*rest, ':');
         rest += 1 + strspn(rest + 1, " ");
         size_t length = strcspn(rest, "\n#");
         while (length > 0 && rest[length - 1] == ' ')
             length--;
         assert_true(n < ANNOUNCED_MAX && length > 0);
-        out[n++] = (Announced){severity, line, column, rest, length, false};
+        out[n++] = (Announced){severity, at, column, rest, length, false};
     }
     return n;
 }
 
-static bool announced_matches(Announced *announced, const Diagnostic *diagnostic, int line, int column, const char *message) {
-    if (announced->met || announced->severity != diagnostic->severity || announced->line != line || announced->column != column)
+static bool announced_matches(Announced *announced, const Diagnostic *diagnostic, int line, int column,
+                              const char *message) {
+    if (announced->met || announced->severity != diagnostic->severity || announced->line != line ||
+        announced->column != column)
         return false;
     announced->met = memmem(message, strlen(message), announced->text, announced->n) != NULL;
     return announced->met;
@@ -66,8 +71,8 @@ static void check_file(const char *path, bool *seen) {
     }
     for (int k = 0; k < n_announced; k++)
         if (!announced[k].met)
-            fail_msg("%s:%d: no '%.*s' at column %d:%s", path, announced[k].line, (int)announced[k].n, announced[k].text,
-                     announced[k].column, parsed_diagnostics(&p));
+            fail_msg("%s:%d: no '%.*s' at column %d:%s", path, announced[k].line, (int)announced[k].n,
+                     announced[k].text, announced[k].column, parsed_diagnostics(&p));
     parsed_free(&p);
     free(text);
 }
@@ -91,10 +96,11 @@ static void test_files(void **state) {
     closedir(listing);
     assert_true(files > 0);
     /* Every kind of diagnostic that a text alone can cause is caused by some file. */
-    static const DiagId causes[] = {DIAG_SYNTAX,     DIAG_VERSION,        DIAG_UNKNOWN_NAME,  DIAG_REDEFINED, DIAG_UNKNOWN_OP,
-                                    DIAG_ARGUMENTS,  DIAG_ATTRIBUTE,      DIAG_SHAPE_MISMATCH, DIAG_TYPE_MISMATCH, DIAG_RANK,
-                                    DIAG_AXIS,       DIAG_DIM,            DIAG_CONSTRAINT,    DIAG_OUTPUT,    DIAG_RECURSION,
-                                    DIAG_LIMIT,      DIAG_HINT,           DIAG_CHECK,         DIAG_UNSUPPORTED};
+    static const DiagId causes[] = {
+        DIAG_SYNTAX,    DIAG_VERSION,   DIAG_UNKNOWN_NAME,   DIAG_REDEFINED,     DIAG_UNKNOWN_OP,
+        DIAG_ARGUMENTS, DIAG_ATTRIBUTE, DIAG_SHAPE_MISMATCH, DIAG_TYPE_MISMATCH, DIAG_RANK,
+        DIAG_AXIS,      DIAG_DIM,       DIAG_CONSTRAINT,     DIAG_OUTPUT,        DIAG_RECURSION,
+        DIAG_LIMIT,     DIAG_HINT,      DIAG_CHECK,          DIAG_UNSUPPORTED};
     for (size_t i = 0; i < sizeof causes / sizeof *causes; i++)
         if (!seen[causes[i]])
             fail_msg("no file of %s causes [%s]", directory, diag_name(causes[i]));
@@ -103,23 +109,26 @@ static void test_files(void **state) {
 /* The example of the language's description, to the letter. */
 static void test_like_clang(void **state) {
     (void)state;
-    Parsed p = parse_bytes("ffn.sg", "sinter 1\n\ngraph ffn (x: bf16[M, 4096], w: bf16[N, 4095], b: bf16[N]) -> (y: bf16[M, N])\n"
-                                     "where 1 <= M <= 65536\n{\n    y = gelu(x @ w.T + b, approx=tanh)\n}\n",
-                           160);
+    Parsed p = parse_bytes(
+        "ffn.sg",
+        "sinter 1\n\ngraph ffn (x: bf16[M, 4096], w: bf16[N, 4095], b: bf16[N]) -> (y: bf16[M, N])\n"
+        "where 1 <= M <= 65536\n{\n    y = gelu(x @ w.T + b, approx=tanh)\n}\n",
+        160);
     p.n = strlen(p.text);
     parsed_free(&p);
     p = parse_bytes("ffn.sg", p.text, p.n);
     assert_true(p.ran);
-    assert_string_equal(parsed_diagnostics(&p), "\n"
-                                                "ffn.sg:6:16: error: inner dims of '@' differ: 4096 and 4095 [shape-mismatch]\n"
-                                                "    y = gelu(x @ w.T + b, approx=tanh)\n"
-                                                "             ~~^~~~~\n"
-                                                "ffn.sg:3:12: note: 'x' is declared bf16[M, 4096] here\n"
-                                                "graph ffn (x: bf16[M, 4096], w: bf16[N, 4095], b: bf16[N]) -> (y: bf16[M, N])\n"
-                                                "           ^~~~~~~~~~~~~~~~\n"
-                                                "ffn.sg:3:30: note: 'w' is declared bf16[N, 4095] here\n"
-                                                "graph ffn (x: bf16[M, 4096], w: bf16[N, 4095], b: bf16[N]) -> (y: bf16[M, N])\n"
-                                                "                             ^~~~~~~~~~~~~~~~\n");
+    assert_string_equal(parsed_diagnostics(&p),
+                        "\n"
+                        "ffn.sg:6:16: error: inner dims of '@' differ: 4096 and 4095 [shape-mismatch]\n"
+                        "    y = gelu(x @ w.T + b, approx=tanh)\n"
+                        "             ~~^~~~~\n"
+                        "ffn.sg:3:12: note: 'x' is declared bf16[M, 4096] here\n"
+                        "graph ffn (x: bf16[M, 4096], w: bf16[N, 4095], b: bf16[N]) -> (y: bf16[M, N])\n"
+                        "           ^~~~~~~~~~~~~~~~\n"
+                        "ffn.sg:3:30: note: 'w' is declared bf16[N, 4095] here\n"
+                        "graph ffn (x: bf16[M, 4096], w: bf16[N, 4095], b: bf16[N]) -> (y: bf16[M, N])\n"
+                        "                             ^~~~~~~~~~~~~~~~\n");
     parsed_free(&p);
 }
 

@@ -8,7 +8,8 @@
 
 static const char directory[] = "tests/unit/frontend/graphs";
 
-/* Names of intermediates may change when they are printed for want of one; so the second print is compared with the third. */
+/* Names of intermediates may change when they are printed for want of one; so the second print is compared
+ * with the third. */
 static const char *print_one(Arena *arena, const Graph *graph) {
     Text text = text_new(arena);
     text_add(&text, "sinter 1\n\n");

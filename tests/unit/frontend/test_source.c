@@ -34,7 +34,10 @@ static void check_printed(const Printed *test) {
 
 static void test_range_and_caret(void **state) {
     (void)state;
-    check_printed(&(Printed){"one\nx @ w.T + b\n", {1, 4, 11, 6}, SEVERITY_ERROR, false,
+    check_printed(&(Printed){"one\nx @ w.T + b\n",
+                             {1, 4, 11, 6},
+                             SEVERITY_ERROR,
+                             false,
                              "a.sg:2:3: error: wrong [syntax]\nx @ w.T + b\n~~^~~~~\n"});
 }
 
@@ -50,39 +53,56 @@ static void test_no_place(void **state) {
 
 static void test_tabs_become_spaces(void **state) {
     (void)state;
-    check_printed(&(Printed){"\tab\tcd", {1, 4, 6, 4}, SEVERITY_ERROR, false,
+    check_printed(&(Printed){"\tab\tcd",
+                             {1, 4, 6, 4},
+                             SEVERITY_ERROR,
+                             false,
                              "a.sg:1:5: error: wrong [syntax]\n        ab      cd\n                ^~\n"});
 }
 
 /* A wide character takes two columns of the terminal and one of the location. */
 static void test_wide_characters(void **state) {
     (void)state;
-    check_printed(&(Printed){"# \xe6\xbc\xa2\xc3\xa9 x", {1, 8, 9, 8}, SEVERITY_ERROR, false,
+    check_printed(&(Printed){"# \xe6\xbc\xa2\xc3\xa9 x",
+                             {1, 8, 9, 8},
+                             SEVERITY_ERROR,
+                             false,
                              "a.sg:1:6: error: wrong [syntax]\n# \xe6\xbc\xa2\xc3\xa9 x\n      ^\n"});
 }
 
 static void test_range_over_lines_is_cut(void **state) {
     (void)state;
-    check_printed(&(Printed){"f(a,\n  b)\n", {1, 0, 9, 7}, SEVERITY_ERROR, false,
+    check_printed(&(Printed){"f(a,\n  b)\n",
+                             {1, 0, 9, 7},
+                             SEVERITY_ERROR,
+                             false,
                              "a.sg:2:3: error: wrong [syntax]\n  b)\n~~^~\n"});
 }
 
 static void test_caret_at_the_end(void **state) {
     (void)state;
-    check_printed(&(Printed){"abc", {1, 3, 3, 3}, SEVERITY_ERROR, false, "a.sg:1:4: error: wrong [syntax]\nabc\n   ^\n"});
+    check_printed(&(Printed){
+        "abc", {1, 3, 3, 3}, SEVERITY_ERROR, false, "a.sg:1:4: error: wrong [syntax]\nabc\n   ^\n"});
 }
 
 /* What could steer a terminal is not passed on. */
 static void test_control_characters(void **state) {
     (void)state;
-    check_printed(&(Printed){"\033[2J\xff x", {1, 6, 7, 6}, SEVERITY_ERROR, false,
+    check_printed(&(Printed){"\033[2J\xff x",
+                             {1, 6, 7, 6},
+                             SEVERITY_ERROR,
+                             false,
                              "a.sg:1:7: error: wrong [syntax]\n\xef\xbf\xbd[2J\xef\xbf\xbd x\n      ^\n"});
 }
 
 static void test_colour(void **state) {
     (void)state;
-    check_printed(&(Printed){"a", {1, 0, 1, 0}, SEVERITY_ERROR, true,
-                             "\033[1ma.sg:1:1: \033[0m\033[1;31merror: \033[0m\033[1mwrong [syntax]\033[0m\na\n\033[1;32m^\033[0m\n"});
+    check_printed(&(Printed){"a",
+                             {1, 0, 1, 0},
+                             SEVERITY_ERROR,
+                             true,
+                             "\033[1ma.sg:1:1: \033[0m\033[1;31merror: \033[0m\033[1mwrong "
+                             "[syntax]\033[0m\na\n\033[1;32m^\033[0m\n"});
 }
 
 static void long_line_body(void *context) {
@@ -137,9 +157,13 @@ static void test_suggestions(void **state) {
     (void)state;
     static const struct {
         const char *wanted, *offered[3], *best;
-    } tests[] = {{"wieght", {"weight", "width", "w"}, "weight"}, {"gleu", {"elu", "gelu", "relu"}, "gelu"},
-                 {"v", {"w", "x1", "long"}, "w"},                {"softmxa", {"softmax", "log_softmax", "max"}, "softmax"},
-                 {"ab", {"cd", "xyz", "efgh"}, NULL},            {"layernorm", {"matmul", "rope", "mean"}, NULL}};
+    } tests[] = {{"wieght", {"weight", "width", "w"}, "weight"},
+                 {"gleu", {"elu", "gelu", "relu"}, "gelu"},
+                 {"M", {"m", "x", "long"}, "m"},
+                 {"v", {"w", "x", "long"}, NULL},
+                 {"softmxa", {"softmax", "log_softmax", "max"}, "softmax"},
+                 {"ab", {"cd", "xyz", "efgh"}, NULL},
+                 {"layernorm", {"matmul", "rope", "mean"}, NULL}};
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
         Suggestion suggestion = suggestion_new(tests[i].wanted);
         for (int k = 0; k < 3; k++)
@@ -153,12 +177,18 @@ static void test_suggestions(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_range_and_caret),    cmocka_unit_test(test_note_has_no_name),
-        cmocka_unit_test(test_no_place),           cmocka_unit_test(test_tabs_become_spaces),
-        cmocka_unit_test(test_wide_characters),    cmocka_unit_test(test_range_over_lines_is_cut),
-        cmocka_unit_test(test_caret_at_the_end),   cmocka_unit_test(test_control_characters),
-        cmocka_unit_test(test_colour),             cmocka_unit_test(test_long_line_is_a_window),
-        cmocka_unit_test(test_names),              cmocka_unit_test(test_suggestions),
+        cmocka_unit_test(test_range_and_caret),
+        cmocka_unit_test(test_note_has_no_name),
+        cmocka_unit_test(test_no_place),
+        cmocka_unit_test(test_tabs_become_spaces),
+        cmocka_unit_test(test_wide_characters),
+        cmocka_unit_test(test_range_over_lines_is_cut),
+        cmocka_unit_test(test_caret_at_the_end),
+        cmocka_unit_test(test_control_characters),
+        cmocka_unit_test(test_colour),
+        cmocka_unit_test(test_long_line_is_a_window),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_suggestions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
