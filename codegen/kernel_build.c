@@ -8,9 +8,7 @@
 
 #include "ir/base/checked.h"
 
-/* ---- names
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* ---- names --------------------------------------------------------------------------------------------- */
 
 /* A taken name, in a chained hash table. `next_number` is tried first when it is asked for again. */
 typedef struct BuildName {
@@ -88,9 +86,7 @@ static const char *build_unique_name(Builder *b, const char *name) {
     }
 }
 
-/* ---- the kernel
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- the kernel ---------------------------------------------------------------------------------------- */
 
 Builder builder_new(Arena *arena, const Region *region, const Graph *graph, const Target *target,
                     Diags *diags) {
@@ -135,8 +131,7 @@ Kernel *builder_finish(Builder *b) {
     return valid && b->open.n == 1 ? kernel : NULL;
 }
 
-/* ---- parameters and memory
- * --------------------------------------------------------------------------------------------------- */
+/* ---- parameters and memory ----------------------------------------------------------------------------- */
 
 static KBuffer *build_buffer(Builder *b, const char *name, DType elem, KSpace space) {
     KBuffer *buffer = ARENA_NEW(b->arena, KBuffer);
@@ -221,9 +216,7 @@ int k_dim_param(Builder *b, const Dim *dim, const char *name) {
     return (int)kernel->params.n - 1;
 }
 
-/* ---- statements
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- statements ---------------------------------------------------------------------------------------- */
 
 static KStmt *build_stmt(Builder *b, KStmtKind kind) {
     KStmt *stmt = ARENA_NEW(b->arena, KStmt);
@@ -326,9 +319,7 @@ void k_store_raw(Builder *b, const KBuffer *buffer, const KExpr *index, const KV
     build_access(b, KS_STORE, src, at, buffer, index, width, guard, cache, true);
 }
 
-/* ---- control
- * -----------------------------------------------------------------------------------------------------------------
- */
+/* ---- control ------------------------------------------------------------------------------------------- */
 
 static KStmt *build_for(Builder *b, const char *name, const KExpr *begin, const KExpr *end, KUnroll unroll) {
     KVar *var = build_var(b, name, begin->type, 0, true);
@@ -401,9 +392,7 @@ void k_comment(Builder *b, const char *format, ...) {
     build_stmt(b, KS_COMMENT)->name = text.at;
 }
 
-/* ---- atoms
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* ---- atoms --------------------------------------------------------------------------------------------- */
 
 void k_atom(Builder *b, AtomId atom, const int *shape, const KOperand *operands, int n_operands) {
     KStmt *stmt = build_stmt(b, KS_ATOM);

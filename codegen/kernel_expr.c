@@ -87,8 +87,7 @@ const KExpr *k_special(Builder *b, KSpecial special) {
     return expr;
 }
 
-/* ---- what is known of a value
- * ------------------------------------------------------------------------------------------------ */
+/* ---- what is known of a value -------------------------------------------------------------------------- */
 
 enum {
     EXPR_RANGE_DEPTH = 8
@@ -162,9 +161,7 @@ static ExprRange expr_range(const Builder *b, const KExpr *x, int depth) {
     }
 }
 
-/* ---- scalars
- * -----------------------------------------------------------------------------------------------------------------
- */
+/* ---- scalars ------------------------------------------------------------------------------------------- */
 
 static const KExpr *expr_scalar(Builder *b, OpKind op, const KExpr *x, const KExpr *y, const KExpr *z) {
     KType type = op == OP_select ? y->type : x->type;
@@ -472,9 +469,7 @@ const KExpr *k_select(Builder *b, const KExpr *condition, const KExpr *x, const 
     return k_scalar(b, OP_select, condition, x, y);
 }
 
-/* ---- types and bits
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- types and bits ------------------------------------------------------------------------------------ */
 
 const KExpr *k_mul_hi(Builder *b, const KExpr *x, const KExpr *y) {
     if (expr_is_const(x) && expr_is_const(y))
@@ -590,9 +585,7 @@ const KExpr *k_tensor_map_addr(Builder *b, int param) {
     return expr;
 }
 
-/* ---- dims
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* ---- dims ---------------------------------------------------------------------------------------------- */
 
 /* Floor division, whatever the signs of a; b > 0. */
 static const KExpr *expr_floor_div(Builder *b, const KExpr *x, const KExpr *y, bool nonnegative) {

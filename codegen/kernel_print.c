@@ -16,9 +16,7 @@
 
 #include "codegen/atom.h"
 
-/* ---- expressions
- * -------------------------------------------------------------------------------------------------------------
- */
+/* ---- expressions --------------------------------------------------------------------------------------- */
 
 enum {
     PRECEDENCE_OR = 1,
@@ -152,9 +150,7 @@ void kernel_print_expr(Text *out, const Kernel *kernel, const KExpr *expr) {
     print_expr(out, kernel, expr, 0);
 }
 
-/* ---- statements
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- statements ---------------------------------------------------------------------------------------- */
 
 /* "[at]" or "[at..at+width)". */
 static void print_slice(Text *out, const Kernel *kernel, const KExpr *at, int width) {
@@ -290,9 +286,7 @@ static void print_block(Text *out, const Kernel *kernel, const KBlock *block, in
     }
 }
 
-/* ---- the head
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* ---- the head ------------------------------------------------------------------------------------------ */
 
 static void print_dims(Text *out, const Kernel *kernel, const Dim *const *dims, int n) {
     for (int i = 0; i < n; i++) {

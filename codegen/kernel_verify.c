@@ -77,9 +77,7 @@ static void verify_fail(Verify *v, const char *format, ...) {
                line.n > 200 ? 200 : (int)line.n, line.at);
 }
 
-/* ---- expressions
- * -------------------------------------------------------------------------------------------------------------
- */
+/* ---- expressions --------------------------------------------------------------------------------------- */
 
 static StaticRange verify_expr(Verify *v, const KExpr *x);
 
@@ -320,9 +318,7 @@ static StaticRange verify_expr(Verify *v, const KExpr *x) {
     return (StaticRange){0};
 }
 
-/* ---- statements
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- statements ---------------------------------------------------------------------------------------- */
 
 static void verify_block(Verify *v, const KBlock *block);
 
@@ -478,9 +474,7 @@ static void verify_block(Verify *v, const KBlock *block) {
     v->stmt = outer;
 }
 
-/* ---- the head
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* ---- the head ------------------------------------------------------------------------------------------ */
 
 static int verify_compare_names(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);

@@ -30,9 +30,7 @@ void sim_fail(Sim *sim, const SimWarp *warp, int lane, const char *format, ...) 
     }
 }
 
-/* ---- statements
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- statements ---------------------------------------------------------------------------------------- */
 
 static void sim_push_frame(Sim *sim, SimWarp *warp, const SimBlock *block, LaneMask mask,
                            const SimStmt *loop) {
@@ -149,9 +147,7 @@ static void sim_run_warp(Sim *sim, SimWarp *warp) {
         sim_warp_exits(sim, warp);
 }
 
-/* ---- clusters
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* ---- clusters ------------------------------------------------------------------------------------------ */
 
 static void sim_reset_warp(Sim *sim, SimCta *cta, SimWarp *warp) {
     size_t n = (size_t)sim->n_registers;
@@ -236,9 +232,7 @@ static void sim_run_grid(Sim *sim) {
             }
 }
 
-/* ---- the launch
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- the launch ---------------------------------------------------------------------------------------- */
 
 static int64_t sim_dim(Sim *sim, const Dim *dim, const DimBindings *bindings, const char *what) {
     int64_t value = 0;

@@ -5,9 +5,7 @@
  * Who has not waited reads them in a race. */
 #include "codegen/simulate_internal.h"
 
-/* ---- cp.async
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* ---- cp.async ------------------------------------------------------------------------------------------ */
 
 static void copy_cp_async(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     int size = stmt->source->atom == ATOM_cp_async_16 ? 16 : stmt->source->shape[0];
@@ -52,9 +50,7 @@ void sim_cp_async(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     }
 }
 
-/* ---- TMA
- * ---------------------------------------------------------------------------------------------------------------------
- */
+/* ---- TMA ----------------------------------------------------------------------------------------------- */
 
 /* The 16-byte chunks of a row trade places by the row's number, so that a column of chunks lies in different
  * banks: address bits 4 to 6 (128 bytes), 4 to 5 (64) or 4 (32) are combined with the bits three places

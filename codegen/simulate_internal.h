@@ -34,8 +34,7 @@ typedef struct Lanes {
     Number at[SIM_LANES];
 } Lanes;
 
-/* ---- the program (simulate_compile.c)
- * ---------------------------------------------------------------------------------------- */
+/* ---- the program (simulate_compile.c) ------------------------------------------------------------------ */
 
 /* Where a value lies: at a fixed place, or in a register of the warp that runs. */
 typedef struct SimRef {
@@ -100,9 +99,7 @@ struct SimStmt {
     SimOperand *operands;
 };
 
-/* ---- the machine
- * -------------------------------------------------------------------------------------------------------------
- */
+/* ---- the machine --------------------------------------------------------------------------------------- */
 
 typedef struct SimCta SimCta;
 typedef struct SimWarp SimWarp;
@@ -328,8 +325,11 @@ int64_t sim_swizzle(KSwizzle swizzle, int64_t address);
 /* One operand of an atom: evaluated, or its registers, checked. */
 const Lanes *sim_operand(Sim *sim, SimWarp *warp, const SimOperand *operand, LaneMask mask);
 int64_t sim_operand_uniform(Sim *sim, SimWarp *warp, const SimOperand *operand, LaneMask mask);
-/* Tensor elements of a matrix product as doubles; tf32 loses its low mantissa bits, as the hardware reads it.
- */
+
+/* simulate_element.c: dtype_load(), and a register's value rounded and stored. */
+Number sim_element_load(DType type, const void *base, int64_t index);
+void sim_element_store(DType type, void *base, int64_t index, Number value, KType from);
+/* Elements of a matrix product as doubles; tf32 loses its low mantissa bits, as the hardware reads it. */
 double sim_matrix_element(DType type, const void *base, int64_t index);
 
 #endif

@@ -13,21 +13,7 @@ static bool matrix_is_converged(Sim *sim, const SimWarp *warp, LaneMask mask) {
     return mask == SIM_ALL_LANES;
 }
 
-double sim_matrix_element(DType type, const void *base, int64_t index) {
-    if (type == DTYPE_TF32) {
-        uint32_t bits;
-        float value;
-        memcpy(&bits, (const uint8_t *)base + 4 * index, sizeof bits);
-        bits &= 0xffffe000u;
-        memcpy(&value, &bits, sizeof value);
-        return value;
-    }
-    Number number = dtype_load(type, base, index);
-    return dtype_is_float(type) ? number.f : (double)number.i;
-}
-
-/* ---- 8x8 matrices of 16-bit elements between shared memory and registers
- * ----------------------------------------------------- */
+/* ---- 8x8 matrices of 16-bit elements between shared memory and registers ------------------------------- */
 
 /* Row r of matrix i lies at the address of lane 8 * i + r. Lane l has elements 2 * (l % 4) and the next of
  * row l / 4; transposed, of column l / 4. */
@@ -99,9 +85,7 @@ void sim_stmatrix(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
             }
 }
 
-/* ---- mma.sync
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* ---- mma.sync ------------------------------------------------------------------------------------------ */
 
 enum { MATRIX_M = 16, MATRIX_N = 8, MATRIX_K_MAX = 32 };
 

@@ -140,9 +140,9 @@ void sim_load(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
                 uint32_t word;
                 memcpy(&word, from + 4 * e, sizeof word);
                 to->i = word;
-            } else if (from) { /* of two elements in a byte, the odd one is the second */
-                *to = kvalue_from_element(dtype_load(elem, from, e + (bits < 8 ? i % (8 / bits) : 0)), elem,
-                                          source->var->type);
+            } else if (from) { /* of two elements in a byte, the odd one is the second; the register holds
+                                  every element */
+                *to = sim_element_load(elem, from, e + (bits < 8 ? i % (8 / bits) : 0));
             }
         }
     }
@@ -172,7 +172,7 @@ void sim_store(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
                 uint32_t word = (uint32_t)value.i;
                 memcpy(to + 4 * e, &word, sizeof word);
             } else {
-                dtype_store(elem, to, e, kvalue_to_element(value, source->var->type, elem));
+                sim_element_store(elem, to, e, value, source->var->type);
             }
         }
     }

@@ -25,8 +25,7 @@ static bool sync_is_converged(Sim *sim, const SimWarp *warp, LaneMask mask) {
     return mask == SIM_ALL_LANES;
 }
 
-/* ---- barriers of a block
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- barriers of a block ------------------------------------------------------------------------------- */
 
 void sim_barrier(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     if (!sync_is_converged(sim, warp, mask))
@@ -73,8 +72,7 @@ void sim_fence(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     clock_release(sim, warp, NULL);
 }
 
-/* ---- the cluster's barrier
- * --------------------------------------------------------------------------------------------------- */
+/* ---- the cluster's barrier ----------------------------------------------------------------------------- */
 
 static void sync_complete_cluster(Sim *sim) {
     if (sim->cluster_arrived == 0 || sim->cluster_arrived < sim->running)
@@ -114,9 +112,7 @@ void sim_warp_exits(Sim *sim, SimWarp *warp) {
     sync_complete_cluster(sim);
 }
 
-/* ---- mbarriers
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- mbarriers ----------------------------------------------------------------------------------------- */
 
 static SimMbarrier *sync_find_mbarrier(SimCta *cta, int64_t offset) {
     for (int i = 0; i < cta->n_mbarriers; i++)
@@ -265,9 +261,7 @@ void sim_mbarrier_atom(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask ma
     clock_release(sim, warp, NULL);
 }
 
-/* ---- waiting
- * -----------------------------------------------------------------------------------------------------------------
- */
+/* ---- waiting ------------------------------------------------------------------------------------------- */
 
 /* Whether the warp may go on; if so, it knows what happened before. */
 bool sim_wait_is_over(Sim *sim, SimWarp *warp) {

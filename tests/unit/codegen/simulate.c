@@ -1,9 +1,7 @@
 /* The simulator on kernels built by hand: what they compute, and which defects it reports. */
 #include "kernel_support.h"
 
-/* ---- what runs
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- what runs ----------------------------------------------------------------------------------------- */
 
 static void test_vector_add(void **state) {
     (void)state;
@@ -162,8 +160,7 @@ static void test_cp_async(void **state) {
     bench_close(&bench);
 }
 
-/* ---- what is reported
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- what is reported ---------------------------------------------------------------------------------- */
 
 static void test_missing_barrier(void **state) {
     (void)state;

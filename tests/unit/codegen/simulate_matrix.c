@@ -2,6 +2,10 @@
  * and wgmma. */
 #include "kernel_support.h"
 
+#include <math.h>
+
+#include "codegen/simulate_internal.h"
+
 /* Small integers: every type holds them, and sums are exact. */
 static int small(int i, int j, int seed) {
     return (i * 7 + j * 13 + i * j + seed) % 7 - 3;
@@ -27,9 +31,30 @@ static double element(DType type, const void *at, int64_t index) {
     return dtype_is_float(type) ? number.f : (double)number.i;
 }
 
-/* ---- mma.sync
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* The simulator's quick conversions against ir's, for every bit pattern. */
+static void test_quick_elements(void **state) {
+    (void)state;
+    static const DType types[] = {DTYPE_BF16, DTYPE_F16, DTYPE_E4M3, DTYPE_E5M2, DTYPE_I8, DTYPE_U8};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (uint32_t bits = 0; bits < 65536; bits++) {
+            uint16_t half = (uint16_t)bits;
+            Number quick = sim_element_load(types[t], &half, 0), slow = dtype_load(types[t], &half, 0);
+            if (dtype_is_float(types[t]) ? quick.f != slow.f && !(isnan(quick.f) && isnan(slow.f))
+                                         : quick.i != slow.i)
+                fail_msg("%s %#x is %g, not %g", dtype_name(types[t]), bits, quick.f, slow.f);
+        }
+    for (uint64_t bits = 0; bits < UINT64_C(1) << 32; bits += 65536 / 8 - 3) {
+        uint32_t word = (uint32_t)bits;
+        float value;
+        uint16_t quick, slow;
+        memcpy(&value, &word, sizeof value);
+        sim_element_store(DTYPE_BF16, &quick, 0, (Number){.f = value}, K_F32);
+        dtype_store(DTYPE_BF16, &slow, 0, (Number){.f = dtype_round(value, DTYPE_BF16)});
+        assert_int_equal(quick, slow);
+    }
+}
+
+/* ---- mma.sync ------------------------------------------------------------------------------------------ */
 
 /* 16 x 8 x k with A [16, k] and B [8, k] in shared memory: ldmatrix gives chunks of 4 bytes whatever the
  * type. */
@@ -141,9 +166,7 @@ static void test_stmatrix(void **state) {
     check_stmatrix(true, false);
 }
 
-/* ---- TMA and wgmma
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- TMA and wgmma ------------------------------------------------------------------------------------- */
 
 /* What a pipeline gets wrong on purpose. */
 typedef enum Defect {
@@ -437,9 +460,7 @@ static void test_wgmma_defects(void **state) {
     }
 }
 
-/* ---- TMA alone
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- TMA alone ----------------------------------------------------------------------------------------- */
 
 /* A 40 x 48 f32 tensor through shared memory in boxes of 32 x 16, which reach over its border: zeros come,
  * and nothing is written outside. */
@@ -557,9 +578,10 @@ static void test_multicast(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mma),           cmocka_unit_test(test_stmatrix),
-        cmocka_unit_test(test_wgmma),         cmocka_unit_test(test_tma_copy),
-        cmocka_unit_test(test_wgmma_defects), cmocka_unit_test(test_multicast),
+        cmocka_unit_test(test_quick_elements), cmocka_unit_test(test_mma),
+        cmocka_unit_test(test_stmatrix),       cmocka_unit_test(test_wgmma),
+        cmocka_unit_test(test_tma_copy),       cmocka_unit_test(test_wgmma_defects),
+        cmocka_unit_test(test_multicast),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
