@@ -24,11 +24,11 @@ typedef unsigned int CUdevice_attribute, CUjit_option, CUfunction_attribute, CUt
     CUlaunchAttributeID;
 
 typedef struct CUtensorMap_st {
-    _Alignas(64) cuuint64_t opaque[16];
+    _Alignas(128) cuuint64_t opaque[16];
 } CUtensorMap;
 
 typedef union CUlaunchAttributeValue_union {
-    char pad[64];
+    uint64_t words[8];
     struct {
         unsigned int x, y, z;
     } clusterDim;
