@@ -136,7 +136,7 @@ static void cast_cases(void) {
                        shapes[s].result, dtype_name((DType)to), dtype_name((DType)to), shapes[s].result);
             printf(")\n{\n");
             for (int to = 0; to < DTYPE_COUNT; to++)
-                printf("    y_%s = cast(x, dtype=%s)\n    z_%s = cast(x * 300, dtype=%s)\n",
+                printf("    y_%s = cast(x, dtype=%s)\n    z_%s = cast(x * 256, dtype=%s)\n",
                        dtype_name((DType)to), dtype_name((DType)to), dtype_name((DType)to),
                        dtype_name((DType)to));
             printf("}\ncheck cast_%s_%s { }\n\n", name, shapes[s].name);
@@ -174,7 +174,10 @@ static void reduction_case(OpKind op, const Reduce *r) {
     printf(")\n{\n");
     for (int t = 0; t < DTYPE_COUNT; t++) {
         const char *type = dtype_name((DType)t);
-        if (op == OP_prod && dtype_is_float((DType)t)) /* keeps the product of thousands finite */
+        if (op == OP_prod && dtype_is_float((DType)t) &&
+            !strcmp(r->name, "rows_long")) /* thousands of roundings: exact factors */
+            printf("    y_%s = prod(select(x_%s > 0.0, 1.0, -1.0), over=%s)\n", type, type, r->over);
+        else if (op == OP_prod && dtype_is_float((DType)t)) /* keeps the product finite */
             printf("    y_%s = prod(sin(x_%s) * 0.1 + 1.0, over=%s)\n", type, type, r->over);
         else if (op == OP_sum &&
                  dtype_is_float(
@@ -186,6 +189,7 @@ static void reduction_case(OpKind op, const Reduce *r) {
     printf("}\ncheck %s_%s { }\n\n", info->name, r->name);
 }
 
+/* In a call, %s is the operand and %t its element type. */
 typedef struct Movement {
     const char *op, *name, *dims, *call, *result;
 } Movement;
@@ -202,7 +206,7 @@ static const Movement movements[] = {
     {"slice", "inner", "6, 40", "%s[1:5, 8:24]", "4, 16"},
     {"slice", "steps", "9, 20", "slice(%s, start=[0, 1], limit=[9, 19], step=[2, 3])", "5, 6"},
     {"slice", "empty", "6, 8", "%s[2:2, :]", "0, 8"},
-    {"pad", "both", "3, 6", "pad(%s, 1, low=[1, 2], high=[2, 0])", "6, 8"},
+    {"pad", "both", "3, 6", "pad(%s, cast(1, dtype=%t), low=[1, 2], high=[2, 0])", "6, 8"},
     {"concat", "inner", "4, 6", "concat(%s, %s, axis=1)", "4, 12"},
     {"concat", "outer", "2, 8", "concat(%s, %s, axis=0)", "4, 8"},
     {"gather", "rows", "9, 16", "gather(%s, pick, axis=0)", "5, 16"},
@@ -228,6 +232,9 @@ static bool movement_cases(OpKind op) {
             for (const char *p = m->call; *p; p++)
                 if (p[0] == '%' && p[1] == 's') {
                     printf("x_%s", dtype_name((DType)t));
+                    p++;
+                } else if (p[0] == '%' && p[1] == 't') {
+                    printf("%s", dtype_name((DType)t));
                     p++;
                 } else {
                     putchar(*p);
