@@ -1,50 +1,12 @@
-/* Building expressions of kernel IR: integers fold and simplify as they are built; see kernel_build.h.
- *
- * Rules hold for index arithmetic as templates write it: i32 and i64 sums and products do not overflow, and
- * what k_div and k_mod divide is nonnegative. u32 and u64 wrap (hashes, Philox), so rules that need no
- * overflow leave them alone. Floats never fold but for changes of type: rounding is the machine's. */
-#include "codegen/kernel_build.h"
+/* Building expressions of kernel IR; integers simplify on the way (kernel_fold.c). See kernel_build.h. */
+#include "codegen/kernel_fold.h"
 #include "codegen/kernel_value.h"
-#include "ir/base/checked.h"
 
 static KExpr *expr_new(Builder *b, KExprKind kind, KType type) {
     KExpr *expr = ARENA_NEW(b->arena, KExpr);
     expr->kind = kind;
     expr->type = type;
     return expr;
-}
-
-static bool expr_is_const(const KExpr *x) {
-    return x->kind == KX_INT;
-}
-
-static bool expr_is(const KExpr *x, int64_t value) {
-    return x->kind == KX_INT && x->i == value;
-}
-
-/* x is `op` of something and a constant. */
-static bool expr_has_const(const KExpr *x, OpKind op) {
-    return x->kind == KX_SCALAR && x->op == op && x->args[1]->kind == KX_INT;
-}
-
-static bool expr_is_signed(const KExpr *x) {
-    return x->type == K_I32 || x->type == K_I64;
-}
-
-/* The same value, for sure: one node, one variable, one constant. Both are evaluated where the expression
- * stands, so a variable that is set between their building and their use does not part them. */
-static bool expr_same(const KExpr *x, const KExpr *y) {
-    if (x == y)
-        return true;
-    if (x->kind != y->kind || x->type != y->type)
-        return false;
-    switch (x->kind) {
-    case KX_INT:
-    case KX_PARAM:
-    case KX_SPECIAL: return x->i == y->i;
-    case KX_VAR: return x->var == y->var;
-    default: return false;
-    }
 }
 
 const KExpr *k_int(Builder *b, KType type, int64_t value) {
@@ -87,80 +49,6 @@ const KExpr *k_special(Builder *b, KSpecial special) {
     return expr;
 }
 
-/* ---- what is known of a value -------------------------------------------------------------------------- */
-
-enum {
-    EXPR_RANGE_DEPTH = 8
-}; /* how deep a range is looked for: trees can be large, and this runs at every node built */
-
-typedef struct ExprRange {
-    int64_t low, high;
-} ExprRange;
-
-static const ExprRange expr_unbounded = {INT64_MIN, INT64_MAX};
-
-static ExprRange expr_range(const Builder *b, const KExpr *x, int depth);
-
-static ExprRange expr_special_range(const Builder *b, KSpecial special) {
-    int64_t threads = b->kernel->threads;
-    switch (special) {
-    case SPECIAL_LANE: return (ExprRange){0, 31};
-    case SPECIAL_TID: return (ExprRange){0, threads ? threads - 1 : 1023};
-    case SPECIAL_WARP: return (ExprRange){0, threads ? (threads - 1) / 32 : 31};
-    case SPECIAL_CTA_RANK: return (ExprRange){0, 15};
-    default: return (ExprRange){0, INT32_MAX};
-    }
-}
-
-static ExprRange expr_scalar_range(const Builder *b, const KExpr *x, int depth) {
-    ExprRange p = expr_range(b, x->args[0], depth - 1), q = expr_range(b, x->args[1], depth - 1),
-              r = expr_unbounded;
-    switch (x->op) {
-    case OP_add:
-        if (!checked_add(p.low, q.low, &r.low) || !checked_add(p.high, q.high, &r.high))
-            return expr_unbounded;
-        return r;
-    case OP_mul:
-        if (p.low < 0 || q.low < 0)
-            return expr_unbounded;
-        if (!checked_mul(p.high, q.high, &r.high))
-            r.high = INT64_MAX;
-        r.low = 0;
-        return r;
-    case OP_div:
-        if (p.low < 0 || q.low < 1)
-            return expr_unbounded;
-        return (ExprRange){0, p.high / q.low};
-    case OP_mod:
-        if (p.low < 0 || q.low < 1)
-            return expr_unbounded;
-        return (ExprRange){0, p.high < q.high - 1 ? p.high : q.high - 1};
-    case OP_min: return (ExprRange){p.low < q.low ? p.low : q.low, p.high < q.high ? p.high : q.high};
-    case OP_max: return (ExprRange){p.low > q.low ? p.low : q.low, p.high > q.high ? p.high : q.high};
-    default: return expr_unbounded;
-    }
-}
-
-/* Bounds of a signed integer; INT64_MIN and INT64_MAX where there are none. */
-static ExprRange expr_range(const Builder *b, const KExpr *x, int depth) {
-    if (depth == 0 || !expr_is_signed(x))
-        return expr_unbounded;
-    switch (x->kind) {
-    case KX_INT: return (ExprRange){x->i, x->i};
-    case KX_SPECIAL: return expr_special_range(b, (KSpecial)x->i);
-    case KX_PARAM: {
-        const Dim *dim = b->kernel->params.at[x->i].dim;
-        return (ExprRange){dim_lower(b->kernel->graph->dims, dim), dim_upper(b->kernel->graph->dims, dim)};
-    }
-    case KX_CONVERT:
-        return expr_is_signed(x->args[0]) && ktype_bits(x->args[0]->type) <= ktype_bits(x->type)
-                   ? expr_range(b, x->args[0], depth - 1)
-                   : expr_unbounded;
-    case KX_SCALAR: return op_info(x->op)->n_in == 2 ? expr_scalar_range(b, x, depth) : expr_unbounded;
-    default: return expr_unbounded;
-    }
-}
-
 /* ---- scalars ------------------------------------------------------------------------------------------- */
 
 static const KExpr *expr_scalar(Builder *b, OpKind op, const KExpr *x, const KExpr *y, const KExpr *z) {
@@ -192,204 +80,13 @@ static bool expr_is_commutative(OpKind op) {
     }
 }
 
-static const KExpr *expr_fold_add(Builder *b, const KExpr *x, const KExpr *y) {
-    if (expr_is(y, 0))
-        return x;
-    if (expr_is(x, 0))
-        return y;
-    if (expr_is_const(y) && expr_has_const(x, OP_add)) /* (x + c) + d */
-        return k_add(b, x->args[0], k_int(b, x->type, (int64_t)((uint64_t)x->args[1]->i + (uint64_t)y->i)));
-    return NULL;
-}
-
-static const KExpr *expr_fold_sub(Builder *b, const KExpr *x, const KExpr *y) {
-    if (expr_is(y, 0))
-        return x;
-    if (expr_same(x, y))
-        return k_int(b, x->type, 0);
-    if (expr_is_const(y) && expr_has_const(x, OP_add)) /* (x + c) - d */
-        return k_add(b, x->args[0], k_int(b, x->type, (int64_t)((uint64_t)x->args[1]->i - (uint64_t)y->i)));
-    return NULL;
-}
-
-static const KExpr *expr_fold_mul(Builder *b, const KExpr *x, const KExpr *y) {
-    if (expr_is(y, 1))
-        return x;
-    if (expr_is(y, 0))
-        return y;
-    if (expr_is_const(y) && expr_has_const(x, OP_mul)) /* (x * c) * d */
-        return k_mul(b, x->args[0], k_int(b, x->type, (int64_t)((uint64_t)x->args[1]->i * (uint64_t)y->i)));
-    return NULL;
-}
-
-/* Whether x is a product with a multiple of c. */
-static bool expr_is_multiple(const KExpr *x, int64_t c) {
-    return expr_has_const(x, OP_mul) && x->args[1]->i % c == 0;
-}
-
-/* x / c, both nonnegative, c > 0. */
-static const KExpr *expr_fold_div(Builder *b, const KExpr *x, const KExpr *y) {
-    if (!expr_is_const(y) || y->i <= 0)
-        return NULL;
-    int64_t c = y->i;
-    if (c == 1)
-        return x;
-    if (!expr_is_signed(x))
-        return NULL;
-    ExprRange range = expr_range(b, x, EXPR_RANGE_DEPTH);
-    if (range.low >= 0 && range.high < c)
-        return k_int(b, x->type, 0);
-    if (expr_is_multiple(x, c)) /* (x * kc) / c */
-        return k_mul(b, x->args[0], k_int(b, x->type, x->args[1]->i / c));
-    if (expr_has_const(x, OP_mul) && x->args[1]->i > 0 && c % x->args[1]->i == 0) /* (x * c) / kc */
-        return k_div(b, x->args[0], k_int(b, x->type, c / x->args[1]->i));
-    int64_t product;
-    if (expr_has_const(x, OP_div) && x->args[1]->i > 0 && checked_mul(x->args[1]->i, c, &product) &&
-        kvalue_wrap(x->type, product) == product) /* (x / d) / c */
-        return k_div(b, x->args[0], k_int(b, x->type, product));
-    if (x->kind == KX_SCALAR && x->op == OP_add) /* (x * kc + y) / c, y >= 0 */
-        for (int i = 0; i < 2; i++)
-            if (expr_is_multiple(x->args[i], c) && expr_range(b, x->args[!i], EXPR_RANGE_DEPTH).low >= 0)
-                return k_add(b, k_div(b, x->args[i], y), k_div(b, x->args[!i], y));
-    return NULL;
-}
-
-static const KExpr *expr_fold_mod(Builder *b, const KExpr *x, const KExpr *y) {
-    if (!expr_is_const(y) || y->i <= 0)
-        return NULL;
-    int64_t c = y->i;
-    if (c == 1)
-        return k_int(b, x->type, 0);
-    if (!expr_is_signed(x))
-        return NULL;
-    ExprRange range = expr_range(b, x, EXPR_RANGE_DEPTH);
-    if (range.low >= 0 && range.high < c)
-        return x;
-    if (expr_is_multiple(x, c))
-        return k_int(b, x->type, 0);
-    if (expr_has_const(x, OP_mod) && x->args[1]->i % c == 0) /* (x mod kc) mod c */
-        return k_mod(b, x->args[0], y);
-    if (x->kind == KX_SCALAR && x->op == OP_add)
-        for (int i = 0; i < 2; i++)
-            if (expr_is_multiple(x->args[i], c) && expr_range(b, x->args[!i], EXPR_RANGE_DEPTH).low >= 0)
-                return k_mod(b, x->args[!i], y);
-    return NULL;
-}
-
-static const KExpr *expr_fold_min_max(Builder *b, OpKind op, const KExpr *x, const KExpr *y) {
-    if (expr_same(x, y))
-        return x;
-    if (!expr_is_signed(x))
-        return NULL;
-    ExprRange p = expr_range(b, x, EXPR_RANGE_DEPTH), q = expr_range(b, y, EXPR_RANGE_DEPTH);
-    if (p.high <= q.low)
-        return op == OP_min ? x : y;
-    if (q.high <= p.low)
-        return op == OP_min ? y : x;
-    return NULL;
-}
-
-static const KExpr *expr_fold_compare(Builder *b, OpKind op, const KExpr *x, const KExpr *y) {
-    if (expr_same(x, y))
-        return k_int(b, K_BOOL, op == OP_eq || op == OP_le || op == OP_ge);
-    if (!expr_is_signed(x))
-        return NULL;
-    ExprRange p = expr_range(b, x, EXPR_RANGE_DEPTH), q = expr_range(b, y, EXPR_RANGE_DEPTH);
-    bool below = p.high<q.low, above = p.low> q.high;
-    bool at_most = p.high <= q.low, at_least = p.low >= q.high;
-    switch (op) {
-    case OP_lt: return below ? k_int(b, K_BOOL, 1) : at_least ? k_int(b, K_BOOL, 0) : NULL;
-    case OP_ge: return at_least ? k_int(b, K_BOOL, 1) : below ? k_int(b, K_BOOL, 0) : NULL;
-    case OP_gt: return above ? k_int(b, K_BOOL, 1) : at_most ? k_int(b, K_BOOL, 0) : NULL;
-    case OP_le: return at_most ? k_int(b, K_BOOL, 1) : above ? k_int(b, K_BOOL, 0) : NULL;
-    case OP_eq: return below || above ? k_int(b, K_BOOL, 0) : NULL;
-    case OP_ne: return below || above ? k_int(b, K_BOOL, 1) : NULL;
-    default: return NULL;
-    }
-}
-
-static const KExpr *expr_fold_logic(Builder *b, OpKind op, const KExpr *x, const KExpr *y) {
-    switch (op) {
-    case OP_and:
-        if (expr_is_const(y))
-            return y->i ? x : y;
-        return expr_same(x, y) ? x : NULL;
-    case OP_or:
-        if (expr_is_const(y))
-            return y->i ? y : x;
-        return expr_same(x, y) ? x : NULL;
-    case OP_not:
-        if (x->kind == KX_SCALAR && x->op == OP_not)
-            return x->args[0];
-        if (x->kind == KX_SCALAR &&
-            ktype_is_int(x->args[0]->type)) { /* floats have NaN: not (a < b) is more than a >= b */
-            static const OpKind pairs[][2] = {{OP_lt, OP_ge}, {OP_gt, OP_le}, {OP_eq, OP_ne}};
-            for (int i = 0; i < 3; i++)
-                for (int j = 0; j < 2; j++)
-                    if (x->op == pairs[i][j])
-                        return k_scalar(b, pairs[i][!j], x->args[0], x->args[1], NULL);
-        }
-        return NULL;
-    default: return NULL;
-    }
-}
-
-static const KExpr *expr_fold_bits(OpKind op, const KExpr *x, const KExpr *y) {
-    if (!expr_is_const(y))
-        return NULL;
-    int64_t ones = kvalue_wrap(x->type, -1);
-    switch (op) {
-    case OP_bit_and: return y->i == 0 ? y : y->i == ones ? x : NULL;
-    case OP_bit_or: return y->i == 0 ? x : y->i == ones ? y : NULL;
-    case OP_bit_xor:
-    case OP_shl:
-    case OP_shr: return y->i == 0 ? x : NULL;
-    default: return NULL;
-    }
-}
-
-/* A simpler expression of the same value; NULL where there is none. */
-static const KExpr *expr_simplify(Builder *b, OpKind op, const KExpr *x, const KExpr *y, const KExpr *z) {
-    if (op == OP_select) {
-        if (expr_is_const(x))
-            return x->i ? y : z;
-        return expr_same(y, z) ? y : NULL;
-    }
-    if (ktype_is_float(x->type))
-        return NULL;
-    if (expr_is_const(x) && (!y || expr_is_const(y)) && (!z || expr_is_const(z)) && op_info(op)->int_ref) {
-        Number zero = {0};
-        Number value = kvalue_scalar(op, x->type, (Number){.i = x->i}, y ? (Number){.i = y->i} : zero,
-                                     z ? (Number){.i = z->i} : zero);
-        return k_int(b, kvalue_scalar_type(op, x->type), value.i);
-    }
-    switch (op_info(op)->rule) {
-    case RULE_ARITH:
-        switch (op) {
-        case OP_add: return expr_fold_add(b, x, y);
-        case OP_sub: return expr_fold_sub(b, x, y);
-        case OP_mul: return expr_fold_mul(b, x, y);
-        case OP_min:
-        case OP_max: return expr_fold_min_max(b, op, x, y);
-        default:
-            return NULL; /* OP_div and OP_mod may have negative operands here: k_div and k_mod know better */
-        }
-    case RULE_COMPARE: return y ? expr_fold_compare(b, op, x, y) : NULL;
-    case RULE_LOGIC: return expr_fold_logic(b, op, x, y);
-    case RULE_BITS: return expr_fold_bits(op, x, y);
-    case RULE_FLOAT:
-    case RULE_SELECT: return NULL;
-    }
-    return NULL;
-}
-
 const KExpr *k_scalar(Builder *b, OpKind op, const KExpr *x, const KExpr *y, const KExpr *z) {
-    if (expr_is_commutative(op) && expr_is_const(x) && !expr_is_const(y)) {
+    if (expr_is_commutative(op) && x->kind == KX_INT && y->kind != KX_INT) {
         const KExpr *swap = x;
         x = y;
         y = swap;
     }
-    const KExpr *simpler = expr_simplify(b, op, x, y, z);
+    const KExpr *simpler = fold_scalar(b, op, x, y, z);
     return simpler ? simpler : expr_scalar(b, op, x, y, z);
 }
 
@@ -406,12 +103,12 @@ const KExpr *k_mul(Builder *b, const KExpr *x, const KExpr *y) {
 }
 
 const KExpr *k_div(Builder *b, const KExpr *x, const KExpr *y) {
-    const KExpr *simpler = ktype_is_int(x->type) && !expr_is_const(x) ? expr_fold_div(b, x, y) : NULL;
+    const KExpr *simpler = ktype_is_int(x->type) && x->kind != KX_INT ? fold_div(b, x, y) : NULL;
     return simpler ? simpler : k_scalar(b, OP_div, x, y, NULL);
 }
 
 const KExpr *k_mod(Builder *b, const KExpr *x, const KExpr *y) {
-    const KExpr *simpler = ktype_is_int(x->type) && !expr_is_const(x) ? expr_fold_mod(b, x, y) : NULL;
+    const KExpr *simpler = ktype_is_int(x->type) && x->kind != KX_INT ? fold_mod(b, x, y) : NULL;
     return simpler ? simpler : k_scalar(b, OP_mod, x, y, NULL);
 }
 
@@ -472,7 +169,7 @@ const KExpr *k_select(Builder *b, const KExpr *condition, const KExpr *x, const 
 /* ---- types and bits ------------------------------------------------------------------------------------ */
 
 const KExpr *k_mul_hi(Builder *b, const KExpr *x, const KExpr *y) {
-    if (expr_is_const(x) && expr_is_const(y))
+    if (x->kind == KX_INT && y->kind == KX_INT)
         return k_int(b, K_U32, (int64_t)((uint64_t)x->i * (uint64_t)y->i >> 32));
     KExpr *expr = expr_new(b, KX_MUL_HI, K_U32);
     expr->args[0] = x;
