@@ -191,6 +191,8 @@ const Dim *dim_div(DimTable *table, const Dim *a, const Dim *b) {
     const Dim *whole = dim_poly_build(table, &quotient), *part = dim_poly_build(table, &rest);
     if (!whole || !part)
         return NULL;
+    if (dim_is(part, 0))
+        return whole;
     if (dim_lower(table, part) >= 0 && dim_known_le(table, dim_add(table, part, dim_const(table, 1)), b))
         return whole;
     const Dim *atom = dim_intern(table, DIM_DIV, 0, 0, part, b);

@@ -148,12 +148,10 @@ static void test_integers_round_once(void **state) {
     uint64_t seed = 5;
     for (int i = 0; i < 200000; i++) {
         int64_t value = (int64_t)draw(&seed) >> draw_below(&seed, 60);
-        if (i %
-            2) { /* just beside a tie of f32 and bf16, where rounding to double first would land on the tie */
-            int shift = 30 + (int)draw_below(&seed, 30);
-            value = (((int64_t)1 << 24) + (int64_t)draw_below(&seed, 1 << 24)) << shift >>
-                    (shift > 37 ? shift - 37 : 0);
-            value += (int64_t)draw_below(&seed, 3) - 1;
+        if (i % 2) { /* just beside a tie of f32 or bf16, on which rounding to double first would land */
+            int64_t mantissa = draw_below(&seed, 2) ? ((int64_t)1 << 24) + draw_below(&seed, 1 << 24)
+                                                    : (((int64_t)1 << 8) + draw_below(&seed, 1 << 8)) << 16;
+            value = (mantissa << (30 + draw_below(&seed, 8))) + draw_below(&seed, 3) - 1;
         }
         volatile float single = (float)value;
         assert_true(dtype_convert((Number){.i = value}, DTYPE_I64, DTYPE_F32).f == single);
