@@ -74,6 +74,10 @@ static inline Group *fuse_home(const Fuse *fuse, const Value *value) {
     return fuse->nodes[value->id].home;
 }
 
+/* Whether `group` reads `value` from memory: it lies there, another group writes it, and that one does not
+ * wait for `group` (whose own Values it may have been computed from; then `group` computes it too). */
+bool fuse_reads(const Fuse *fuse, const Group *group, const Value *value);
+
 /* fuse_group.c: groups and the order between them */
 Group *group_new(Fuse *fuse, TemplateKind kind, int rank, const Dim *const *dims, int n_reduced);
 void group_add_core(Fuse *fuse, Group *group, Value *value);

@@ -27,7 +27,7 @@ static int emit_by_id(const void *a, const void *b) {
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-static void emit_closure(Emit *emit, Region *region) {
+static void emit_closure(Emit *emit, const Group *group, Region *region) {
     Fuse *fuse = emit->fuse;
     Arena *arena = fuse->graph->arena;
     VEC(Value *) open = {0};
@@ -45,9 +45,7 @@ static void emit_closure(Emit *emit, Region *region) {
             if (node->free || fuse->stamps[in->id] == fuse->stamp)
                 continue;
             fuse->stamps[in->id] = fuse->stamp;
-            bool own = node->home && node->home == fuse_home(fuse, region->outputs.at[0]) &&
-                       !(node->barrier && node->stored);
-            if (in->op == OP_input || (node->stored && !own))
+            if (fuse_reads(fuse, group, in))
                 vec_push(arena, &region->inputs, in);
             else
                 vec_push(fuse->arena, &open, in);
@@ -84,7 +82,7 @@ static void emit_region(Emit *emit, Group *group, Value *const *outputs, size_t 
     for (size_t i = 0; i < n_outputs; i++)
         vec_push(arena, &region->outputs, outputs[i]);
     qsort(region->outputs.at, n_outputs, sizeof(Value *), emit_by_id);
-    emit_closure(emit, region);
+    emit_closure(emit, group, region);
     for (size_t i = 0; i < group->cores.n; i++)
         if (emit_holds(region, group->cores.at[i]))
             vec_push(arena, &region->cores, group->cores.at[i]);

@@ -52,6 +52,11 @@ bool group_waits(const Group *group, const Group *other) {
     return group_set_has(&group->after, other->id);
 }
 
+bool fuse_reads(const Fuse *fuse, const Group *group, const Value *value) {
+    const FuseNode *node = fuse_node(fuse, value);
+    return value->op == OP_input || (node->stored && node->home != group && !group_waits(node->home, group));
+}
+
 bool group_feeds(const Fuse *fuse, const Group *group, const Value *value) {
     const FuseNode *node = fuse_node(fuse, value);
     if (node->home)

@@ -7,7 +7,9 @@
 #include "passes/fuse.h"
 
 enum {
-    SIBLING_TRIES = 4096 /* pairs looked at, so that a hostile graph cannot make this quadratic walk long */
+    SIBLING_TRIES = 4096,  /* pairs looked at, so that a hostile graph cannot make this walk long */
+    SIBLING_ROWS = 128,    /* rows below which a rows kernel leaves most of the machine idle */
+    SIBLING_SMALL = 65536, /* elements that one block handles as fast as a launch */
 };
 
 typedef VEC(Value *) SiblingInputs;
@@ -37,7 +39,7 @@ static void sibling_collect(Siblings *siblings, const Group *group) {
             if (node->free || fuse->stamps[in->id] == fuse->stamp)
                 continue;
             fuse->stamps[in->id] = fuse->stamp;
-            if (in->op == OP_input || (node->stored && node->home != group))
+            if (fuse_reads(fuse, group, in))
                 vec_push(fuse->arena, &siblings->inputs[group->id], in);
             else
                 vec_push(fuse->arena, &open, in);
@@ -65,11 +67,17 @@ static bool sibling_is_candidate(const Group *group) {
            (group->kind == TEMPLATE_POINTWISE || group->kind == TEMPLATE_ROWS);
 }
 
+/* Whether a kernel over rows has as many as keep the machine busy. */
+static bool sibling_is_wide(const Fuse *fuse, const Group *group) {
+    return group->kind == TEMPLATE_POINTWISE || cost_count(fuse, group->rank, group->dims) <= SIBLING_SMALL ||
+           cost_count(fuse, group->rank - group->n_reduced, group->dims) >= SIBLING_ROWS;
+}
+
 static bool sibling_try(Siblings *siblings, Group *into, Group *from) {
     Fuse *fuse = siblings->fuse;
     if (into == from || !sibling_is_candidate(into) || !sibling_is_candidate(from) ||
         from->kind != TEMPLATE_POINTWISE || !space_same(into, from->rank, from->dims) ||
-        siblings->tries++ > SIBLING_TRIES)
+        !sibling_is_wide(fuse, into) || siblings->tries++ > SIBLING_TRIES)
         return false;
     if (into->outputs.n + from->outputs.n > (size_t)fuse->limits->max_outputs ||
         siblings->inputs[into->id].n + siblings->inputs[from->id].n > (size_t)fuse->limits->max_inputs ||

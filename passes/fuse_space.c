@@ -43,27 +43,26 @@ Value *space_stored_base(const Fuse *fuse, Value *value) {
     return value;
 }
 
-bool space_keeps_innermost(const Value *value, const Value *base) {
+/* The last axis of more than one element; -1 where there is none. */
+static int space_innermost(const Value *value) {
     int axis = value->rank - 1;
-    for (; value != base; value = value->in[0]) {
-        while (axis >= 0 && dim_is(value->dims[axis], 1))
-            axis--;
-        if (axis < 0)
-            return true;
+    while (axis >= 0 && dim_is(value->dims[axis], 1))
+        axis--;
+    return axis;
+}
+
+bool space_keeps_innermost(const Value *value, const Value *base) {
+    int axis = space_innermost(value);
+    for (; value != base && axis >= 0; value = value->in[0]) {
         if (value->op == OP_transpose)
             axis = value->attrs[0].ints[axis];
-        else if (axis == value->rank - 1 || value->dims[axis] == value->in[0]->dims[value->in[0]->rank - 1])
-            axis = value->in[0]->rank -
-                   1; /* the innermost of a reshape is a part of, or holds, the innermost before it */
+        else if (axis ==
+                 space_innermost(value)) /* a part of the innermost axis before it, or the whole and more */
+            axis = space_innermost(value->in[0]);
         else
             return false;
     }
-    while (base->rank > 0 && axis == base->rank - 1)
-        return true;
-    for (int i = axis + 1; i < base->rank; i++)
-        if (!dim_is(base->dims[i], 1))
-            return false;
-    return axis >= 0 || base->rank == 0;
+    return axis < 0 || axis == space_innermost(base);
 }
 
 static bool layout_axis_in(const Value *value, int axis) {

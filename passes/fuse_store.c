@@ -43,15 +43,19 @@ static Value *store_viewed(const Fuse *fuse, Value *value) {
     return value;
 }
 
-/* A closed group that computes and stores `value`. */
-static Group *store_alone(Fuse *fuse, Value *value) {
+/* A closed group that computes and stores `value`. Groups whose results that group reads compute it for
+ * themselves. */
+static void store_alone(Fuse *fuse, Value *value) {
     FuseNode *node = fuse_node(fuse, value);
     Group *group = group_new(fuse, TEMPLATE_POINTWISE, value->rank, value->dims, 0);
     group_join(fuse, group, value);
     node->barrier = true;
     node->stored = true;
     vec_push(fuse->arena, &group->outputs, value);
-    return group;
+    store_pass_on(fuse, value, group);
+    for (size_t i = 0; i < node->needs.n; i++)
+        if (!fuse_reads(fuse, node->needs.at[i], value))
+            store_pass_on(fuse, value, node->needs.at[i]);
 }
 
 static void store_output(Fuse *fuse, FuseNode *node) {
@@ -131,7 +135,7 @@ static void store_floating_output(Fuse *fuse, FuseNode *node) {
         store_pass_on(fuse, value, only);
         return;
     }
-    store_pass_on(fuse, value, store_alone(fuse, value));
+    store_alone(fuse, value);
 }
 
 /* Whether a floating Value that several groups need is dear enough to be stored once. */
@@ -159,7 +163,7 @@ static void store_floating(Fuse *fuse, FuseNode *node, bool forced) {
             pass_decide(
                 fuse->pass, "store", false, value, NULL, "fewer operations, or fewer kernels that need it",
                 "%zu kernels need it and computing it again costs more than reading it", node->needs.n);
-        store_pass_on(fuse, value, store_alone(fuse, value));
+        store_alone(fuse, value);
         return;
     }
     if (node->needs.n > 1 && !op_is_view(value->op))

@@ -34,7 +34,8 @@ static Value *movement_transpose(Rewrite *rewrite, Value *value) {
     Value *operand = value->in[0];
     if (movement_is_identity(value))
         return operand;
-    /* Below a kernel's result it stays: the same transpose brings a row's statistic back to what it is applied to. */
+    /* Below a kernel's result it stays: the same transpose brings a row's statistic back to what it is
+     * applied to. */
     if (movement_keeps_order(value) && !rewrite_is_heavy(rewrite, operand))
         return build_reshape(rewrite, operand, value->rank, value->dims, value);
     if (operand->op == OP_transpose) {

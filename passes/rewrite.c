@@ -85,6 +85,9 @@ bool rewrite_graph(Pass *pass, Graph *graph, RewriteRule rule) {
                        .users = rewrite_user_flags(pass->arena, graph),
                        .n_before = graph->values.n};
     bool changed = false;
+    if (graph->values.n)
+        rewrite_is_heavy(&rewrite,
+                         graph->values.at[0]); /* before operands are redirected to Values further down */
     for (size_t i = 0; i < rewrite.n_before; i++)
         graph->values.at[i]->scratch = NULL;
     for (size_t i = 0; i < rewrite.n_before; i++) {

@@ -2,7 +2,8 @@
 #include "support.h"
 
 /* The graph afterwards holds each of `with` and none of `without` (lists end in NULL). */
-static void check_text(const char *text, const SupportDim *dims, const char *const *with, const char *const *without) {
+static void check_text(const char *text, const SupportDim *dims, const char *const *with,
+                       const char *const *without) {
     Support support = {.text = text, .dims = dims};
     support_run(&support);
     assert_string_equal(support.messages, "");
@@ -17,9 +18,9 @@ static void check_text(const char *text, const SupportDim *dims, const char *con
     support_end(&support);
 }
 
-#define LIST(...)                                                                                                      \
-    (const char *const[]) {                                                                                            \
-        __VA_ARGS__, NULL                                                                                              \
+#define LIST(...)                                                                                            \
+    (const char *const[]) {                                                                                  \
+        __VA_ARGS__, NULL                                                                                    \
     }
 #define NONE ((const char *const[]){NULL})
 #define VECTOR(BODY) "graph g (x: f32[N], z: f32[N]) -> (y: f32[N]) { y = " BODY " }"
@@ -51,7 +52,8 @@ static void test_twice_the_same(void **state) {
 static void test_division_by_a_constant(void **state) {
     (void)state;
     check_text(VECTOR("sin(x) / 8"), n5, LIST("0.125"), LIST("div("));
-    check_text(VECTOR("sin(x) / 3"), n5, LIST("div("), NONE); /* a third is not a float: halves would round elsewhere */
+    check_text(VECTOR("sin(x) / 3"), n5, LIST("div("),
+               NONE); /* a third is not a float: halves would round elsewhere */
 }
 
 static void test_roots(void **state) {
@@ -66,41 +68,48 @@ static void test_roots(void **state) {
 static void test_folding(void **state) {
     (void)state;
     check_text(VECTOR("x * (exp(0.0) + 2 * 3)"), n5, LIST("value=7"), LIST("exp("));
-    check_text("graph g (x: f32[N, 8]) -> (y: f32[N, 1]) { y = mean(x, over=1) }", n5, LIST("0.125"), LIST("dim("));
+    check_text("graph g (x: f32[N, 8]) -> (y: f32[N, 1]) { y = mean(x, over=1) }", n5, LIST("0.125"),
+               LIST("dim("));
 }
 
 static void test_integers_wrap_where_they_did(void **state) {
     (void)state;
     /* i32 sums wrap before they are widened: the two constants may not be joined in i64. */
-    check_text("graph g (x: i32[N], z: i64[N]) -> (y: i64[N]) { y = (x + 2147483647) + z * 1 }", n5, LIST("2147483647"), NONE);
+    check_text("graph g (x: i32[N], z: i64[N]) -> (y: i64[N]) { y = (x + 2147483647) + z * 1 }", n5,
+               LIST("2147483647"), NONE);
     check_text(INTEGERS("(x + 3) + 4"), n5, LIST("value=7"), LIST("value=3", "value=4"));
 }
 
 static void test_casts(void **state) {
     (void)state;
-    check_text("graph g (x: bf16[N]) -> (y: bf16[N]) { y = cast(cast(exp(x), dtype=bf16) + 0, dtype=bf16) }", n5, LIST("dtype=bf16"),
-               LIST("dtype=f32", "add("));
-    check_text("graph g (x: f32[N]) -> (y: f32[N]) { y = cast(cast(x, dtype=bf16), dtype=f32) }", n5, LIST("dtype=bf16"), NONE);
+    check_text("graph g (x: bf16[N]) -> (y: bf16[N]) { y = cast(cast(exp(x), dtype=bf16) + 0, dtype=bf16) }",
+               n5, LIST("dtype=bf16"), LIST("dtype=f32", "add("));
+    check_text("graph g (x: f32[N]) -> (y: f32[N]) { y = cast(cast(x, dtype=bf16), dtype=f32) }", n5,
+               LIST("dtype=bf16"), NONE);
 }
 
 static void test_products_of_narrow_types(void **state) {
     (void)state;
     const SupportDim *dims = (const SupportDim[]){{"M", 3}, {"N", 4}, {NULL, 0}};
-    check_text("graph g (x: bf16[M, 32], w: bf16[32, N]) -> (y: f32[M, N]) { y = cast(x, dtype=f32) @ cast(w, dtype=f32) }", dims, NONE,
-               LIST("cast("));
-    check_text("graph g (x: bf16[M, 32], w: e4m3[N, 32]) -> (y: f32[M, N]) { y = x @ cast(w, dtype=f32).T }", dims, LIST("dtype=bf16"),
-               LIST("dtype=f32"));
-    check_text("graph g (x: i8[M, 32], w: i8[32, N]) -> (y: f32[M, N]) { y = cast(x, dtype=f32) @ cast(w, dtype=f32) }", dims,
-               LIST("dtype=f32"), NONE);
+    check_text("graph g (x: bf16[M, 32], w: bf16[32, N]) -> (y: f32[M, N]) { y = cast(x, dtype=f32) @ "
+               "cast(w, dtype=f32) }",
+               dims, NONE, LIST("cast("));
+    check_text("graph g (x: bf16[M, 32], w: e4m3[N, 32]) -> (y: f32[M, N]) { y = x @ cast(w, dtype=f32).T }",
+               dims, LIST("dtype=bf16"), LIST("dtype=f32"));
+    check_text("graph g (x: i8[M, 32], w: i8[32, N]) -> (y: f32[M, N]) { y = cast(x, dtype=f32) @ cast(w, "
+               "dtype=f32) }",
+               dims, LIST("dtype=f32"), NONE);
 }
 
 static void test_scales_leave_operands(void **state) {
     (void)state;
     const SupportDim *dims = (const SupportDim[]){{"M", 3}, {"N", 4}, {NULL, 0}};
-    check_text("graph g (x: e4m3[M, 32], w: e4m3[N, 32], s: f32[M, 1], t: f32[N, 1]) -> (y: f32[M, N]) { y = (x * s) @ (w * t).T }",
+    check_text("graph g (x: e4m3[M, 32], w: e4m3[N, 32], s: f32[M, 1], t: f32[N, 1]) -> (y: f32[M, N]) { y = "
+               "(x * s) @ (w * t).T }",
                dims, LIST("matmul(x"), NONE);
     /* The scale varies along K: it stays. */
-    check_text("graph g (x: e4m3[M, 32], w: e4m3[32, N], s: f32[32]) -> (y: f32[M, N]) { y = (x * s) @ w }", dims, NONE, LIST("matmul(x"));
+    check_text("graph g (x: e4m3[M, 32], w: e4m3[32, N], s: f32[32]) -> (y: f32[M, N]) { y = (x * s) @ w }",
+               dims, NONE, LIST("matmul(x"));
 }
 
 static void test_common_subexpressions(void **state) {
