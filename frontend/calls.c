@@ -368,48 +368,94 @@ static Meaning call_as_float(Expand *expand, const Expr *syntax, const Meaning *
                : operator_cast(expand, arguments[0], DTYPE_F32, syntax->span);
 }
 
-/* split(x, n, axis): n equal parts; split(x, [a, b], axis): parts of these sizes. */
+/* Part i of n equal ones, cut out of an axis of its own: so its size is N/n, not the difference of two
+ * multiples of that. */
+static Meaning call_share(Expand *expand, Value *parts, int axis, int64_t i, Span span) {
+    DimTable *table = expand->graph->dims;
+    Meaning part = indexing_part(expand, parts, axis, dim_const(table, i), dim_const(table, i + 1), span);
+    if (part.kind != MEANING_TENSOR)
+        return part;
+    const Dim *dims[RANK_MAX];
+    for (int k = 0; k < parts->rank - 1; k++)
+        dims[k] = parts->dims[k < axis ? k : k + 1];
+    return indexing_reshape(expand, part.value, parts->rank - 1, dims, span);
+}
+
+/* split(x, n, axis), where the axis has no fixed size. */
+static Meaning call_split_symbolic(Expand *expand, Value *of, int axis, const Dim *share, Meaning parts,
+                                   Span span) {
+    if (of->rank == RANK_MAX)
+        return expand_fail(expand, DIAG_RANK, span,
+                           "a tensor of %d dims is split along axes of fixed size alone", RANK_MAX);
+    const Dim *dims[RANK_MAX];
+    for (int k = 0; k <= of->rank; k++)
+        dims[k] = k < axis    ? of->dims[k]
+                  : k == axis ? dim_const(expand->graph->dims, parts.list.n)
+                              : of->dims[k - 1];
+    dims[axis + 1] = share;
+    Meaning wide = indexing_reshape(expand, of, of->rank + 1, dims, span);
+    for (int i = 0; i < parts.list.n; i++) {
+        if (wide.kind != MEANING_TENSOR)
+            return wide;
+        parts.list.at[i] = call_share(expand, wide.value, axis, i, span);
+        if (parts.list.at[i].kind != MEANING_TENSOR)
+            return parts.list.at[i];
+    }
+    return parts;
+}
+
+/* split(x, [a, b], axis): parts of these sizes. */
+static Meaning call_split_sizes(Expand *expand, Value *of, int axis, const Dim *const *sizes, Meaning parts,
+                                Span span) {
+    DimTable *table = expand->graph->dims;
+    const Dim *start = dim_const(table, 0);
+    for (int i = 0; i < parts.list.n; i++) {
+        const Dim *limit = dim_add(table, start, sizes[i]);
+        if (!limit)
+            return expand_fail(expand, DIAG_DIM, span, "the sizes of the parts overflow");
+        parts.list.at[i] = indexing_part(expand, of, axis, start, limit, span);
+        if (parts.list.at[i].kind != MEANING_TENSOR)
+            return parts.list.at[i];
+        start = limit;
+    }
+    if (start == of->dims[axis])
+        return parts;
+    return expand_fail(expand, DIAG_SHAPE_MISMATCH, span, "the sizes do not add up to the size of axis %d",
+                       axis);
+}
+
 static Meaning call_split(Expand *expand, const Expr *syntax, const Meaning *arguments) {
     DimTable *table = expand->graph->dims;
     Value *of = arguments[0].value;
-    bool third = syntax->arguments.n > 2;
-    Meaning last = {.kind = MEANING_WHOLE, .whole = -1};
-    int axis = call_axis(expand, third ? arguments[2] : last, of->rank, of->dims,
-                         third ? syntax->arguments.at[2].value->span : syntax->span);
+    bool third = syntax->arguments.n > 2, listed = arguments[1].kind == MEANING_LIST;
+    Span span = syntax->arguments.at[1].value->span;
+    int axis = call_axis(expand, third ? arguments[2] : (Meaning){.kind = MEANING_WHOLE, .whole = -1},
+                         of->rank, of->dims, third ? syntax->arguments.at[2].value->span : syntax->span);
     if (axis < 0)
         return (Meaning){.kind = MEANING_FAILED};
-    bool sizes = arguments[1].kind == MEANING_LIST;
-    int64_t n = sizes ? arguments[1].list.n : arguments[1].kind == MEANING_WHOLE ? arguments[1].whole : 0;
+    int64_t n = listed ? arguments[1].list.n : arguments[1].kind == MEANING_WHOLE ? arguments[1].whole : 0;
     if (n < 1 || n > CALL_MOST_PARTS)
-        return expand_fail(expand, DIAG_ATTRIBUTE, syntax->arguments.at[1].value->span,
+        return expand_fail(expand, DIAG_ATTRIBUTE, span,
                            "a tensor is split into 1 to %d parts, or into a list of sizes", CALL_MOST_PARTS);
-    if (!sizes && !dim_is(dim_mod(table, of->dims[axis], dim_const(table, n)), 0)) {
+    const Dim *sizes[CALL_MOST_PARTS], *whole = of->dims[axis];
+    if (!listed && !dim_is(dim_mod(table, whole, dim_const(table, n)), 0)) {
         Text size = text_new(expand->arena);
-        dim_print(&size, table, of->dims[axis]);
+        dim_print(&size, table, whole);
         return expand_fail(expand, DIAG_SHAPE_MISMATCH, syntax->span,
                            "axis %d has size %s, which is not known to be a multiple of %lld", axis, size.at,
                            (long long)n);
     }
+    for (int i = 0; i < n; i++) {
+        sizes[i] = listed ? meaning_dim(expand, arguments[1].list.at[i], span, "a size")
+                          : dim_div(table, whole, dim_const(table, n));
+        if (!sizes[i])
+            return (Meaning){.kind = MEANING_FAILED};
+    }
     Meaning parts = call_list(expand, (int)n);
     parts.kind = MEANING_SEVERAL;
-    const Dim *start = dim_const(table, 0),
-              *share = sizes ? NULL : dim_div(table, of->dims[axis], dim_const(table, n));
-    for (int i = 0; i < n; i++) {
-        if (sizes)
-            share =
-                meaning_dim(expand, arguments[1].list.at[i], syntax->arguments.at[1].value->span, "a size");
-        const Dim *limit = share ? dim_add(table, start, share) : NULL;
-        if (!limit)
-            return (Meaning){.kind = MEANING_FAILED};
-        parts.list.at[i] = indexing_part(expand, of, axis, start, limit, syntax->span);
-        if (parts.list.at[i].kind == MEANING_FAILED)
-            return parts.list.at[i];
-        start = limit;
-    }
-    if (start != of->dims[axis])
-        return expand_fail(expand, DIAG_SHAPE_MISMATCH, syntax->span,
-                           "the sizes do not add up to the size of axis %d", axis);
-    return parts;
+    if (!listed && !dim_is_const(whole) && n > 1)
+        return call_split_symbolic(expand, of, axis, sizes[0], parts, syntax->span);
+    return call_split_sizes(expand, of, axis, sizes, parts, syntax->span);
 }
 
 typedef struct StaticCall {

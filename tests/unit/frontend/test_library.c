@@ -1,0 +1,561 @@
+/* The library's functions mean what their names say: each is evaluated by the reference and compared with a
+ * formula written in C, and each *_backward with differences of its forward function. */
+#include <math.h>
+#include <string.h>
+
+#include "support.h"
+
+#include "ir/reference.h"
+
+enum { ROWS = 3, COLUMNS = 8 };
+
+/* A graph with one output, run on inputs that depend on their number alone. */
+typedef struct Run {
+    Parsed parsed;
+    const Graph *graph;
+    Tensor *inputs, *outputs;
+    bool good;
+} Run;
+
+static double input_value(size_t input, int64_t i) {
+    return 1.7 * sin(0.7 * (double)i + 1.3 * (double)input) + 0.25 * cos(2.1 * (double)i);
+}
+
+static void run_body(void *context) {
+    Run *run = context;
+    Arena *arena = run->parsed.arena;
+    const Graph *graph = run->graph;
+    DimBindings bindings = dim_bindings_new(arena, graph->dims);
+    for (int s = 0; s < bindings.n; s++) {
+        bindings.known[s] = true;
+        bindings.value[s] = strcmp(dim_symbol_name(graph->dims, s), "M") == 0 ? ROWS : COLUMNS;
+    }
+    run->inputs = ARENA_ARRAY(arena, Tensor, graph->inputs.n + 1);
+    run->outputs = ARENA_ARRAY(arena, Tensor, graph->outputs.n + 1);
+    for (size_t k = 0; k < graph->inputs.n; k++) {
+        const Value *input = graph->inputs.at[k];
+        int64_t dims[RANK_MAX];
+        for (int i = 0; i < input->rank; i++)
+            dim_eval(input->dims[i], &bindings, &dims[i]);
+        tensor_new(arena, input->dtype, input->rank, dims, &run->inputs[k]);
+        for (int64_t i = 0; i < run->inputs[k].count; i++)
+            if (dtype_is_float(input->dtype))
+                run->inputs[k].at[i].f = input_value(k, i);
+            else
+                run->inputs[k].at[i].i = (i * 5 + 2) % COLUMNS;
+    }
+    run->good = reference_run(arena, graph, &bindings, run->inputs, run->outputs, run->parsed.diags);
+}
+
+/* Functions with several results, each reduced to the one that a test wants. */
+static const char helpers[] =
+    "fn layernorm_dx (dy, x, g) { y, mu, r = layernorm_train(x, g)\n dx, dg, db = layernorm_backward(dy, x, "
+    "g, mu, r)\n"
+    " return dx }\n"
+    "fn layernorm_dg (dy, x) { y, mu, r = layernorm_train(x)\n dx, dg, db = layernorm_backward(dy, x, none, "
+    "mu, r)\n"
+    " return dg + 2 * db }\n"
+    "fn rmsnorm_dx (dy, x, g) { y, r = rmsnorm_train(x, g)\n dx, dg = rmsnorm_backward(dy, x, g, r)\n return "
+    "dx }\n"
+    "fn batchnorm_y (x, g) { y, m, i, nm, nv = batchnorm_train(x, g, none, g, g)\n return y }\n"
+    "fn batchnorm_running (x, g) { y, m, i, nm, nv = batchnorm_train(x, g, none, g, g)\n return nm + 10 * nv "
+    "}\n"
+    "fn batchnorm_dx (dy, x, g) { y, m, i, nm, nv = batchnorm_train(x, g, none, g, g)\n"
+    " dx, dg, db = batchnorm_backward(dy, x, g, m, i)\n return dx }\n"
+    "fn dropped (x, p) { y, mask = dropout(x, p, 42)\n return y }\n"
+    "fn kept (x, p) { y, mask = dropout(x, p, 42)\n return mask }\n"
+    "fn there_and_back (x, n, to) { q, s = quantize_block(x, n, to)\n return dequantize(q, s, block=[1, n]) "
+    "}\n";
+
+static Run run_text(const char *signature, const char *body) {
+    char text[4000];
+    snprintf(text, sizeof text, "sinter 1\ngraph f %s { %s }\n%s", signature, body, helpers);
+    Run run = {.parsed = parse_text(text)};
+    assert_parsed(&run.parsed);
+    run.graph = run.parsed.module.graphs.at[0];
+    assert_true(arena_run(run.parsed.arena, run_body, &run));
+    if (!run.good)
+        fail_msg("%s: %s", body, parsed_diagnostics(&run.parsed));
+    return run;
+}
+
+static void assert_close(double got, double wanted, const char *what) {
+    if (!(fabs(got - wanted) <= 1e-5 * (1 + fabs(wanted))))
+        fail_msg("%s: %.9g, wanted %.9g", what, got, wanted);
+}
+
+/* ---- pointwise forward, against formulas in C ---- */
+
+static double logistic(double x) {
+    return 1 / (1 + exp(-x));
+}
+static double c_relu(double x) {
+    return x > 0 ? x : 0;
+}
+static double c_relu_full(double x) {
+    return fmin(x < 0.5 ? 0.5 + 0.1 * (x - 0.5) : x, 1.5);
+}
+static double c_relu6(double x) {
+    return fmin(fmax(x, 0), 6);
+}
+static double c_leaky(double x) {
+    return x > 0 ? x : 0.01 * x;
+}
+static double c_squared_relu(double x) {
+    return x > 0 ? x * x : 0;
+}
+static double c_elu(double x) {
+    return x > 0 ? x : 0.5 * (exp(x) - 1);
+}
+static double c_selu(double x) {
+    return 1.0507009873554805 * (x > 0 ? x : 1.6732632423543772 * (exp(x) - 1));
+}
+static double c_gelu(double x) {
+    return x * 0.5 * erfc(-x / sqrt(2));
+}
+static double c_gelu_tanh(double x) {
+    return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * pow(x, 3))));
+}
+static double c_softplus(double x) {
+    return log(1 + exp(2 * x)) / 2;
+}
+static double c_silu(double x) {
+    return x * logistic(x);
+}
+static double c_swish(double x) {
+    return x * logistic(1.5 * x);
+}
+static double c_mish(double x) {
+    return x * tanh(log(1 + exp(x)));
+}
+static double c_hardsigmoid(double x) {
+    return x <= -3 ? 0 : x >= 3 ? 1 : x / 6 + 0.5;
+}
+static double c_hardswish(double x) {
+    return x * c_hardsigmoid(x);
+}
+static double c_softsign(double x) {
+    return x / (1 + fabs(x));
+}
+static double c_log_sigmoid(double x) {
+    return log(logistic(x));
+}
+static double c_clamp(double x) {
+    return x < -1 ? -1 : x > 0.5 ? 0.5 : x;
+}
+static double c_square(double x) {
+    return x * x;
+}
+
+static void test_activations(void **state) {
+    (void)state;
+    static const struct {
+        const char *call;
+        double (*formula)(double);
+    } tests[] = {{"relu(x)", c_relu},
+                 {"relu(x, lower=0.5, upper=1.5, slope=0.1)", c_relu_full},
+                 {"relu6(x)", c_relu6},
+                 {"leaky_relu(x)", c_leaky},
+                 {"squared_relu(x)", c_squared_relu},
+                 {"elu(x, alpha=0.5)", c_elu},
+                 {"selu(x)", c_selu},
+                 {"gelu(x)", c_gelu},
+                 {"gelu(x, approx=none)", c_gelu},
+                 {"gelu(x, approx=tanh)", c_gelu_tanh},
+                 {"gelu_approx_tanh(x)", c_gelu_tanh},
+                 {"softplus(x, beta=2)", c_softplus},
+                 {"silu(x)", c_silu},
+                 {"swish(x, beta=1.5)", c_swish},
+                 {"mish(x)", c_mish},
+                 {"hardsigmoid(x)", c_hardsigmoid},
+                 {"hardswish(x)", c_hardswish},
+                 {"hardtanh(x, low=-1, high=0.5)", c_clamp},
+                 {"clamp(x, -1, 0.5)", c_clamp},
+                 {"softsign(x)", c_softsign},
+                 {"log_sigmoid(x)", c_log_sigmoid},
+                 {"sinh(x)", sinh},
+                 {"cosh(x)", cosh},
+                 {"square(x)", c_square},
+                 {"add_square(0, x)", c_square}};
+    for (size_t t = 0; t < sizeof tests / sizeof *tests; t++) {
+        char body[200];
+        snprintf(body, sizeof body, "y = %s", tests[t].call);
+        Run run = run_text("(x: f64[M, N]) -> (y: f64[M, N])", body);
+        for (int64_t i = 0; i < ROWS * COLUMNS; i++)
+            assert_close(run.outputs[0].at[i].f, tests[t].formula(run.inputs[0].at[i].f), tests[t].call);
+        parsed_free(&run.parsed);
+    }
+}
+
+/* Far from zero nothing overflows where the true value is finite. */
+static void test_extreme_values(void **state) {
+    (void)state;
+    static const struct {
+        const char *call;
+        double wanted;
+    } tests[] = {{"softplus(1000)", 1000},
+                 {"softplus(-1000)", 0},
+                 {"log_sigmoid(-1000)", -1000},
+                 {"silu(-1000)", 0},
+                 {"mish(1000)", 1000},
+                 {"gelu(-1000)", 0},
+                 {"elu(1000)", 1000},
+                 {"sum(softmax(1000 * x), [0, 1], 0)", ROWS},
+                 {"gelu_approx_tanh(1000)", 1000},
+                 {"logsumexp(0 * x + 5000, [0, 1])[0, 0]", 5000 + 3.1780538303479458}};
+    for (size_t t = 0; t < sizeof tests / sizeof *tests; t++) {
+        char body[200];
+        snprintf(body, sizeof body, "y = %s", tests[t].call);
+        Run run = run_text("(x: f64[M, N]) -> (y: f64)", body);
+        assert_close(run.outputs[0].at[0].f, tests[t].wanted, tests[t].call);
+        parsed_free(&run.parsed);
+    }
+}
+
+/* ---- backward, against central differences of forward ---- */
+
+typedef struct Backward {
+    const char *forward, *backward; /* of x; backward of dy and x */
+} Backward;
+
+/* The text of a graph of sum(dy * forward(x)), with x moved along one element. */
+static double moved_loss(const char *forward, int element, double step) {
+    char body[1000];
+    snprintf(body, sizeof body,
+             "at = index(x, 0) * %d + index(x, 1) == %d\n z = x + select(at, %.17g, 0)\n f = %s\n y = sum(f "
+             "* dy, [0, 1], 0)",
+             COLUMNS, element, step, forward);
+    Run run = run_text("(x: f64[M, N], dy: f64[M, N], g: f64[N]) -> (y: f64)", body);
+    double loss = run.outputs[0].at[0].f;
+    parsed_free(&run.parsed);
+    return loss;
+}
+
+static void test_backward(void **state) {
+    (void)state;
+    static const Backward tests[] = {
+        {"relu(z)", "relu_backward(dy, x)"},
+        {"relu(z, lower=-0.3, upper=1.2, slope=0.1)",
+         "relu_backward(dy, x, lower=-0.3, upper=1.2, slope=0.1)"},
+        {"leaky_relu(z, slope=0.2)", "leaky_relu_backward(dy, x, slope=0.2)"},
+        {"squared_relu(z)", "squared_relu_backward(dy, x)"},
+        {"tanh(z)", "tanh_backward(dy, x)"},
+        {"sigmoid(z)", "sigmoid_backward(dy, x)"},
+        {"elu(z, alpha=0.7)", "elu_backward(dy, x, alpha=0.7)"},
+        {"gelu(z)", "gelu_backward(dy, x)"},
+        {"gelu(z, approx=tanh)", "gelu_backward(dy, x, approx=tanh)"},
+        {"gelu_approx_tanh(z)", "gelu_approx_tanh_backward(dy, x)"},
+        {"softplus(z, beta=2)", "softplus_backward(dy, x, beta=2)"},
+        {"silu(z)", "silu_backward(dy, x)"},
+        {"swish(z, beta=1.5)", "swish_backward(dy, x, beta=1.5)"},
+        {"softmax(z)", "softmax_backward(dy, softmax(x))"},
+        {"softmax(z, over=0)", "softmax_backward(dy, softmax(x, over=0), over=0)"},
+        {"log_softmax(z)", "log_softmax_backward(dy, log_softmax(x))"},
+        {"layernorm(z, g, none)", "layernorm_dx(dy, x, g)"},
+        {"rmsnorm(z, g)", "rmsnorm_dx(dy, x, g)"},
+        {"batchnorm_y(z, g)", "batchnorm_dx(dy, x, g)"},
+    };
+    for (size_t t = 0; t < sizeof tests / sizeof *tests; t++) {
+        char body[300];
+        snprintf(body, sizeof body, "y = %s", tests[t].backward);
+        Run run = run_text("(x: f64[M, N], dy: f64[M, N], g: f64[N]) -> (y: f64[M, N])", body);
+        for (int element = 0; element < ROWS * COLUMNS; element += 5) {
+            double step = 1e-5;
+            double slope =
+                (moved_loss(tests[t].forward, element, step) - moved_loss(tests[t].forward, element, -step)) /
+                (2 * step);
+            double got = run.outputs[0].at[element].f;
+            if (fabs(got - slope) > 1e-4 * (1 + fabs(slope)))
+                fail_msg("%s: element %d: %.9g, differences give %.9g", tests[t].backward, element, got,
+                         slope);
+        }
+        parsed_free(&run.parsed);
+    }
+}
+
+/* ---- rows, against plain loops ---- */
+
+static const char matrix[] = "(x: f64[M, N], dy: f64[M, N], g: f64[N], i: i32[M]) -> (y: f64[M, N])";
+static const char vector[] = "(x: f64[M, N], dy: f64[M, N], g: f64[N], i: i32[M]) -> (y: f64[M])";
+static const char columns[] = "(x: f64[M, N], dy: f64[M, N], g: f64[N], i: i32[M]) -> (y: f64[N])";
+
+/* Sum of f(x, mean) over a row, or over a column. */
+typedef struct Line {
+    double at[COLUMNS];
+    int n;
+} Line;
+
+static Line line_row(const Run *run, int row) {
+    Line line = {.n = COLUMNS};
+    for (int j = 0; j < COLUMNS; j++)
+        line.at[j] = run->inputs[0].at[row * COLUMNS + j].f;
+    return line;
+}
+
+static Line line_column(const Run *run, int column) {
+    Line line = {.n = ROWS};
+    for (int i = 0; i < ROWS; i++)
+        line.at[i] = run->inputs[0].at[i * COLUMNS + column].f;
+    return line;
+}
+
+static double line_mean(Line line) {
+    double sum = 0;
+    for (int i = 0; i < line.n; i++)
+        sum += line.at[i];
+    return sum / line.n;
+}
+
+/* The mean of the squares around `centre`. */
+static double line_spread(Line line, double centre) {
+    double sum = 0;
+    for (int i = 0; i < line.n; i++)
+        sum += (line.at[i] - centre) * (line.at[i] - centre);
+    return sum / line.n;
+}
+
+static double line_exp(Line line) {
+    double sum = 0;
+    for (int i = 0; i < line.n; i++)
+        sum += exp(line.at[i]);
+    return sum;
+}
+
+typedef double (*Formula)(const Run *run, int row, int column);
+
+static double at(const Run *run, int input, int row, int column) {
+    return run->inputs[input].at[row * COLUMNS + column].f;
+}
+static double scale_of(const Run *run, int column) {
+    return run->inputs[2].at[column].f;
+}
+static double c_layernorm(const Run *run, int row, int column) {
+    Line line = line_row(run, row);
+    double mu = line_mean(line);
+    return (at(run, 0, row, column) - mu) / sqrt(line_spread(line, mu) + 1e-5) * scale_of(run, column) +
+           scale_of(run, column);
+}
+static double c_rmsnorm(const Run *run, int row, int column) {
+    return at(run, 0, row, column) / sqrt(line_spread(line_row(run, row), 0) + 1e-3) * scale_of(run, column);
+}
+static double c_softmax(const Run *run, int row, int column) {
+    return exp(at(run, 0, row, column)) / line_exp(line_row(run, row));
+}
+static double c_softmax_columns(const Run *run, int row, int column) {
+    return exp(at(run, 0, row, column)) / line_exp(line_column(run, column));
+}
+static double c_log_softmax(const Run *run, int row, int column) {
+    return log(c_softmax(run, row, column));
+}
+static double c_batchnorm_train(const Run *run, int row, int column) {
+    Line line = line_column(run, column);
+    double mu = line_mean(line);
+    return (at(run, 0, row, column) - mu) / sqrt(line_spread(line, mu) + 1e-5) * scale_of(run, column);
+}
+static double c_batchnorm(const Run *run, int row, int column) {
+    double g = scale_of(run, column);
+    return (at(run, 0, row, column) - g) / sqrt(g * g + 1e-5) * g + 2 * g;
+}
+static double c_groups(const Run *run, int row, int column) {
+    Line line = line_row(run, row);
+    Line half = {.n = COLUMNS / 2};
+    memcpy(half.at, line.at + (column < half.n ? 0 : half.n), sizeof(double) * (size_t)half.n);
+    double mu = line_mean(half);
+    return (at(run, 0, row, column) - mu) / sqrt(line_spread(half, mu) + 1e-5) * scale_of(run, column) +
+           scale_of(run, column);
+}
+static double c_rope(const Run *run, int row, int column) {
+    int half = COLUMNS / 2, k = column % half;
+    double a = at(run, 0, row, k), b = at(run, 0, row, k + half), c = cos(k), s = sin(k);
+    return column < half ? a * c - b * s : b * c + a * s;
+}
+static double c_rope_neighbours(const Run *run, int row, int column) {
+    int k = column / 2;
+    double a = at(run, 0, row, 2 * k), b = at(run, 0, row, 2 * k + 1), c = cos(k), s = sin(k);
+    return column % 2 == 0 ? a * c - b * s : b * c + a * s;
+}
+static double c_swiglu(const Run *run, int row, int column) {
+    return c_silu(at(run, 0, row, column)) * at(run, 1, row, column);
+}
+static double c_dequantize(const Run *run, int row, int column) {
+    return (at(run, 0, row, column) - 3) * scale_of(run, column / 2);
+}
+static double c_identity(const Run *run, int row, int column) {
+    return at(run, 0, row, column);
+}
+static double c_amax(const Run *run, int row, int column) {
+    (void)column;
+    double largest = 0;
+    for (int j = 0; j < COLUMNS; j++)
+        largest = fmax(largest, fabs(at(run, 0, row, j)));
+    return largest;
+}
+static double c_norm1(const Run *run, int row, int column) {
+    (void)column;
+    double sum = 0;
+    for (int j = 0; j < COLUMNS; j++)
+        sum += fabs(at(run, 0, row, j));
+    return sum;
+}
+static double c_norm2(const Run *run, int row, int column) {
+    (void)column;
+    return sqrt(COLUMNS * line_spread(line_row(run, row), 0));
+}
+static double c_product(const Run *run, int row, int column) {
+    (void)column;
+    double product = 1;
+    for (int j = 0; j < COLUMNS; j++)
+        product *= at(run, 0, row, j) > 0 ? at(run, 0, row, j) : 1;
+    return product;
+}
+static double c_variance(const Run *run, int row, int column) {
+    (void)column;
+    Line line = line_row(run, row);
+    return line_spread(line, line_mean(line));
+}
+static double c_logsumexp(const Run *run, int row, int column) {
+    (void)column;
+    return log(line_exp(line_row(run, row)));
+}
+static double c_cross_entropy(const Run *run, int row, int column) {
+    (void)column;
+    return -log(c_softmax(run, row, (int)run->inputs[3].at[row].i));
+}
+static double c_mean_of_whole(const Run *run, int row, int column) {
+    (void)row;
+    (void)column;
+    return (double)(run->inputs[3].at[0].i + run->inputs[3].at[1].i + run->inputs[3].at[2].i) / ROWS;
+}
+static double c_running(const Run *run, int row, int column) {
+    (void)row;
+    Line line = line_column(run, column);
+    double mu = line_mean(line), unbiased = line_spread(line, mu) * ROWS / (ROWS - 1),
+           g = scale_of(run, column);
+    return 0.9 * g + 0.1 * mu + 10 * (0.9 * g + 0.1 * unbiased);
+}
+static double c_layernorm_dg(const Run *run, int row, int column) {
+    (void)row;
+    double dg = 0, db = 0;
+    for (int i = 0; i < ROWS; i++) {
+        Line line = line_row(run, i);
+        double mu = line_mean(line);
+        dg += at(run, 1, i, column) * (at(run, 0, i, column) - mu) / sqrt(line_spread(line, mu) + 1e-5);
+        db += at(run, 1, i, column);
+    }
+    return dg + 2 * db;
+}
+static double c_cross_entropy_backward(const Run *run, int row, int column) {
+    return 3 * (c_softmax(run, row, column) - (run->inputs[3].at[row].i == column));
+}
+static double c_attention(const Run *run, int row, int column) {
+    double weights = 0, sum = 0;
+    for (int t = 0; t <= row; t++) {
+        double score = 0;
+        for (int d = 0; d < COLUMNS; d++)
+            score += at(run, 0, row, d) * at(run, 1, t, d);
+        double weight = exp(score / sqrt(COLUMNS));
+        weights += weight;
+        sum += weight * at(run, 1, t, column);
+    }
+    return sum / weights;
+}
+
+static void test_rows(void **state) {
+    (void)state;
+    static const struct {
+        const char *signature, *call;
+        Formula formula;
+    } tests[] = {
+        {matrix, "layernorm(x, g, g)", c_layernorm},
+        {matrix, "layernorm(x, g, g, over=N)", c_layernorm},
+        {matrix, "rmsnorm(x, g, over=1, eps=1e-3)", c_rmsnorm},
+        {matrix, "softmax(x)", c_softmax},
+        {matrix, "softmax(x, over=M)", c_softmax_columns},
+        {matrix, "log_softmax(x)", c_log_softmax},
+        {matrix, "batchnorm_y(x, g)", c_batchnorm_train},
+        {matrix, "batchnorm(x, g, g * g, g, 2 * g)", c_batchnorm},
+        {matrix, "batchnorm(x.T, g, g * g, g, 2 * g, axis=0).T", c_batchnorm},
+        {matrix, "groupnorm(reshape(x, [M, N]), 2, g, g)", c_groups},
+        {matrix, "groupnorm(x[:, :, none], 2, g, g, axis=1)[:, :, 0]", c_groups},
+        {matrix, "reshape(instancenorm(reshape(x, [M, N, 1]), axis=0 - 1), x) * 0 + x", c_identity},
+        {matrix, "layernorm(x, g, g) * 0 + instancenorm(x[:, :, none] * 1, axis=-1)[:, :, 0] * g + g",
+         c_layernorm},
+        {matrix, "rope(x, cos(index([1, N / 2], 1)), sin(index([1, N / 2], 1)))", c_rope},
+        {matrix, "rope(x, cos(index([1, N / 2], 1)), sin(index([1, N / 2], 1)), interleaved=true)",
+         c_rope_neighbours},
+        {matrix, "rope_backward(rope(x, cos(g[:N / 2]), sin(g[:N / 2])), cos(g[:N / 2]), sin(g[:N / 2]))",
+         c_identity},
+        {matrix, "swiglu(x, dy)", c_swiglu},
+        {matrix, "dequantize(x, broadcast(g[:N / 2], [M, N / 2]), block=[1, 2], zero=3)", c_dequantize},
+        {matrix, "cross_entropy_backward(3 + 0 * i, x, i)", c_cross_entropy_backward},
+        {matrix, "dropout_backward(dropped(x, 0.5), kept(x, 0.5), 0.5) * 0.25 + select(kept(x, 0.5), 0, x)",
+         c_identity},
+        {matrix, "attention(x, dy, dy, causal=true)", c_attention},
+        {matrix, "attention(x, dy, dy, bias=causal(0 * (x @ x.T)))", c_attention},
+        {matrix, "x * 1 + 0 * linear(x, dy)[:, :1]", c_identity},
+        {vector, "amax(x, N, keep=0)", c_amax},
+        {vector, "norm1(x, [1], keep=0)", c_norm1},
+        {vector, "norm2(x, -1, keep=0)", c_norm2},
+        {vector, "mul_no_zeros(max(x, 0), 1, keep=0)", c_product},
+        {vector, "variance(x, N, keep=0)", c_variance},
+        {vector, "logsumexp(x, N)[:, 0]", c_logsumexp},
+        {vector, "cross_entropy(x, i)", c_cross_entropy},
+        {vector, "mean(i, M) + 0 * x[:, 0]", c_mean_of_whole},
+        {columns, "batchnorm_running(x, g)", c_running},
+        {columns, "layernorm_dg(dy, x)", c_layernorm_dg}};
+    for (size_t t = 0; t < sizeof tests / sizeof *tests; t++) {
+        char body[300];
+        snprintf(body, sizeof body, "y = %s", tests[t].call);
+        char signature[200];
+        snprintf(signature, sizeof signature, "%s where N %% 2 == 0, N >= 2, M >= 1", tests[t].signature);
+        Run run = run_text(signature, body);
+        const Tensor *y = &run.outputs[0];
+        for (int64_t i = 0; i < y->count; i++) {
+            bool rows_alone = tests[t].signature == vector;
+            int row = (int)(rows_alone ? i : i / COLUMNS), column = (int)(rows_alone ? 0 : i % COLUMNS);
+            assert_close(y->at[i].f, tests[t].formula(&run, row, column), tests[t].call);
+        }
+        parsed_free(&run.parsed);
+    }
+}
+
+/* Quantized to e4m3 or i8 by blocks and back: near, by the step of the type; and dropout keeps about its
+ * share. */
+static void test_quantize_and_dropout(void **state) {
+    (void)state;
+    static const struct {
+        const char *call;
+        double step;
+    } tests[] = {{"there_and_back(x, 4, e4m3)", 1.0 / 16},
+                 {"there_and_back(x, 4, i8)", 0.5 / 127},
+                 {"dequantize(quantize(x, 0.01, to=i8), 0.01)", 0.005}};
+    for (size_t t = 0; t < sizeof tests / sizeof *tests; t++) {
+        char body[200];
+        snprintf(body, sizeof body, "y = clamp(x, -1.2, 1.2) * 0 + %s", tests[t].call);
+        Run run = run_text("(x: f64[M, N]) -> (y: f64[M, N]) where N % 4 == 0", body);
+        double moved = 0;
+        for (int64_t i = 0; i < ROWS * COLUMNS; i++) {
+            double x = run.inputs[0].at[i].f;
+            if (t == 2)
+                x = x > 1.27 ? 1.27 : x < -1.28 ? -1.28 : x;
+            moved = fmax(moved, fabs(run.outputs[0].at[i].f - x));
+        }
+        assert_true(moved > 0 && moved <= tests[t].step * 2);
+        parsed_free(&run.parsed);
+    }
+    Run run = run_text("(x: f64[M, N]) -> (y: f64) where M >= 1, N >= 1",
+                       "y = mean(select(kept(broadcast(x[0, 0], [1000]), 0.25), 1.0, 0.0), 0, keep=0)");
+    assert_true(fabs(run.outputs[0].at[0].f - 0.75) < 0.05);
+    parsed_free(&run.parsed);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_extreme_values),
+        cmocka_unit_test(test_backward),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_quantize_and_dropout),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
