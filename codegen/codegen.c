@@ -31,6 +31,7 @@ static const HintField codegen_fields[] = {
     {"persistent", 1, {FIELD(persistent)}, true},
     {"swap_ab", 1, {FIELD(swap_ab)}, true},
     {"tma_store", 1, {FIELD(tma_store)}, true},
+    {"ping_pong", 1, {FIELD(ping_pong)}, true},
     {"registers", 2, {FIELD(producer_registers), FIELD(consumer_registers)}, false},
 };
 #undef FIELD
@@ -112,16 +113,33 @@ bool codegen_schedule(const Graph *graph, Region *region, const Target *target, 
     return false;
 }
 
+/* What takes a region that its own template refuses, with the schedule set: rows and columns aside, every
+ * region is pointwise if need be; and one thread an element takes them all. */
+static const Template *codegen_fallback(const Graph *graph, Region *region, const Target *target) {
+    const char *why;
+    if (region->n_reduced == 0 && region->cores.n == 0) {
+        template_pointwise.schedules(graph, region, target, NULL, &region->schedule, 1);
+        if (template_pointwise.accepts(graph, region, &region->schedule, target, &why))
+            return &template_pointwise;
+    }
+    template_any.schedules(graph, region, target, NULL, &region->schedule, 1);
+    return &template_any;
+}
+
 Kernel *codegen_kernel(Arena *arena, const Graph *graph, const Region *region, const Target *target,
                        Diags *diags) {
     const Template *template = template_of(region->kind);
     const char *why = NULL;
-    if (!template->accepts(graph, region, &region->schedule, target, &why))
-        template = &template_any;
+    if (!template->accepts(graph, region, &region->schedule, target, &why)) {
+        Region *fallback = ARENA_NEW(arena, Region);
+        *fallback = *region;
+        template = codegen_fallback(graph, fallback, target);
+        region = fallback;
+    }
     Builder b = builder_new(arena, region, graph, target, diags);
     int errors = diags->errors;
     template->build(&b, region);
-    if (template == &template_any && why)
+    if (why)
         b.kernel->summary = text_format(arena, "%s (the %s template: %s)", b.kernel->summary,
                                         template_of(region->kind)->name, why);
     return diags->errors == errors ? builder_finish(&b) : NULL;

@@ -124,6 +124,11 @@ bool lower_can_store(const Graph *graph, const Region *region, const Value *outp
  * whole vectors of at most 16 bytes, and the axis' extent is a multiple of it; at least 1. Templates and the
  * cost model agree through this. */
 int lower_vector_width(const Graph *graph, const Region *region, int axis);
+/* The axis of the space along which neighbouring elements of what `value` reads (for an output: of where it
+ * is written) are neighbours in memory; -1 where there is none, or where it reads
+ * several inputs. */
+int lower_read_axis(const Graph *graph, const Region *region, const Value *value);
+int lower_write_axis(const Graph *graph, const Region *region, const Value *output);
 /* The coordinates in `value` of a point of the region's space: aligned at the right, 0 where value's dim
  * is 1. */
 int lower_value_coords(Builder *b, const Region *region, const Value *value, int rank,

@@ -13,6 +13,7 @@
 #include "codegen/cost.h"
 #include "codegen/lower.h"
 #include "codegen/template.h"
+#include "codegen/templates/vectors.h"
 
 enum {
     COLUMNS_THREADS = 256,
@@ -154,32 +155,6 @@ static void columns_rows(Columns *c, LowerTarget *targets, int n, bool is_last) 
     k_end(b);
 }
 
-static DType columns_element(KType type) {
-    switch (type) {
-    case K_BOOL: return DTYPE_BOOL;
-    case K_I64:
-    case K_U64: return DTYPE_I64;
-    case K_F32: return DTYPE_F32;
-    case K_F64: return DTYPE_F64;
-    case K_I32:
-    case K_U32: break;
-    }
-    return DTYPE_I32;
-}
-
-/* Moves a run between registers and shared memory, in vectors of at most 16 bytes. */
-static void columns_move(Columns *c, bool store, const KBuffer *buffer, const KExpr *at, const KVar *array) {
-    Builder *b = c->b;
-    int bits = dtype_bits(buffer->elem), chunk = c->width * bits > 128 ? 128 / bits : c->width;
-    for (int i = 0; i < c->width; i += chunk) {
-        const KExpr *index = k_add(b, at, k_i32(b, i)), *element = k_i32(b, i);
-        if (store)
-            k_store(b, buffer, index, array, element, chunk, NULL, CACHE_DEFAULT);
-        else
-            k_load(b, array, element, buffer, index, chunk, NULL, CACHE_DEFAULT);
-    }
-}
-
 /* Combines the partial results of the threads above one another, in the order of the threads. */
 static void columns_combine(Columns *c, const ReduceLevel *level, const PartialVars *acc, KBuffer *const *x,
                             KBuffer *const *number) {
@@ -188,18 +163,18 @@ static void columns_combine(Columns *c, const ReduceLevel *level, const PartialV
     const KExpr *own = k_mul(b, k_mod(b, k_special(b, SPECIAL_TID), k_i32(b, c->across)), k_i32(b, c->width));
     own = k_let_expr(b, "own", own);
     for (size_t i = 0; i < level->n; i++) {
-        columns_move(c, false, x[i], own, acc[i].x);
+        vectors_load(b, x[i], own, acc[i].x, k_i32(b, 0), c->width);
         if (number[i])
-            columns_move(c, false, number[i], own, acc[i].number);
+            vectors_load(b, number[i], own, acc[i].number, k_i32(b, 0), c->width);
     }
     const KExpr *above = k_for_begin(b, "above", k_i32(b, 1), k_i32(b, c->above), 1, UNROLL_AUTO);
     const KExpr *from = k_let_expr(b, "from", k_add(b, k_mul(b, above, strip), own));
     for (size_t i = 0; i < level->n; i++) {
         PartialVars other = {k_array(b, "other", acc[i].x->type, c->width, NULL), NULL};
-        columns_move(c, false, x[i], from, other.x);
+        vectors_load(b, x[i], from, other.x, k_i32(b, 0), c->width);
         if (number[i]) {
             other.number = k_array(b, "other_at", acc[i].number->type, c->width, NULL);
-            columns_move(c, false, number[i], from, other.number);
+            vectors_load(b, number[i], from, other.number, k_i32(b, 0), c->width);
         }
         const KExpr *j = k_for_begin(b, "j", k_i32(b, 0), k_i32(b, c->width), 1, UNROLL_FULL);
         reduce_into(b, level->at[i], acc[i], j, reduce_get(b, other, j));
@@ -216,12 +191,12 @@ static void columns_share(Columns *c, const ReduceLevel *level, const PartialVar
     for (size_t i = 0; i < level->n; i++) {
         const char *name = text_format(b->arena, "%s_strips", acc[i].x->name);
         int64_t count = (int64_t)b->kernel->threads * c->width;
-        x[i] = k_shared(b, name, columns_element(acc[i].x->type), count, 16);
-        columns_move(c, true, x[i], own, acc[i].x);
+        x[i] = k_shared(b, name, vectors_element(acc[i].x->type), count, 16);
+        vectors_store(b, x[i], own, acc[i].x, k_i32(b, 0), c->width);
         if (!acc[i].number)
             continue;
-        number[i] = k_shared(b, name, columns_element(acc[i].number->type), count, 16);
-        columns_move(c, true, number[i], own, acc[i].number);
+        number[i] = k_shared(b, name, vectors_element(acc[i].number->type), count, 16);
+        vectors_store(b, number[i], own, acc[i].number, k_i32(b, 0), c->width);
     }
     k_barrier(b);
 }

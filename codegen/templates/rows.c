@@ -13,6 +13,7 @@
 #include "codegen/cost.h"
 #include "codegen/lower.h"
 #include "codegen/template.h"
+#include "codegen/templates/vectors.h"
 
 enum {
     ROWS_THREADS = 128,     /* a block, where rows are short */
@@ -246,18 +247,15 @@ static void rows_pass_run(Rows *rows, RowsPass *pass, const Run *run, const KExp
 
 /* Partial results of the row's warps, through shared memory; every thread gets the row's. */
 static void rows_combine_warps(Rows *rows, const RowsPass *pass) {
-    static const DType elements[] = {
-        [K_BOOL] = DTYPE_BOOL, [K_I32] = DTYPE_I32, [K_U32] = DTYPE_I32, [K_I64] = DTYPE_I64,
-        [K_U64] = DTYPE_I64,   [K_F32] = DTYPE_F32, [K_F64] = DTYPE_F64};
     Builder *b = rows->b;
     int warps = rows->lanes / 32, all = b->kernel->threads / 32;
     size_t n = rows->levels.at[pass->level].n;
     KBuffer **x = ARENA_ARRAY(b->arena, KBuffer *, n), **number = ARENA_ARRAY(b->arena, KBuffer *, n);
     for (size_t i = 0; i < n; i++) {
         const char *name = text_format(b->arena, "%s_warps", pass->acc[i].x->name);
-        x[i] = k_shared(b, name, elements[pass->acc[i].x->type], all, 16);
+        x[i] = k_shared(b, name, vectors_element(pass->acc[i].x->type), all, 16);
         if (pass->acc[i].number)
-            number[i] = k_shared(b, name, elements[pass->acc[i].number->type], all, 16);
+            number[i] = k_shared(b, name, vectors_element(pass->acc[i].number->type), all, 16);
     }
     const KExpr *own = k_special(b, SPECIAL_WARP), *lane = k_special(b, SPECIAL_LANE);
     k_if_begin(b, k_eq(b, lane, k_i32(b, 0)));
