@@ -146,7 +146,7 @@ static void test_limit_and_dump(void **state) {
         dumps_seen = 0;
         assert_true(arena_run(support.arena, limited_body, &support));
         assert_non_null(support.partition);
-        static const size_t kernels[] = {4, 3, 2,
+        static const size_t kernels[] = {3, 3, 2,
                                          2}; /* folded; simplified; and fusion comes after the limit */
         assert_int_equal(support.partition->regions.n, kernels[limit]);
         assert_int_equal(dumps_seen, limit + 2); /* fuse and workspace always run */
