@@ -1,15 +1,15 @@
 /* Whether a kernel keeps the invariants that printers and simulator rely on:
  *
  *  1. An expression's operands and result have the types that its kind and operation say; its tree has at
- * most 2^20 nodes (what is shared more is bound with a let).
+ *     most 2^20 nodes and 4096 levels (what is shared more is bound with a let).
  *  2. A variable is declared once, before its use, and used only inside the block that declares it.
  *  3. A let has a value where it is declared and is set nowhere else; a loop's variable is a let that only
- * its loop sets.
- *  4. Every index of a register array is constant once loops marked UNROLL_FULL are unrolled, and not outside
- * for sure.
+ *     its loop sets.
+ *  4. Every index of a register array is constant once loops marked UNROLL_FULL are unrolled, and not
+ *     outside for sure.
  *  5. A loop marked UNROLL_FULL has constant bounds and step in that sense; a constant step is positive.
- *  6. Memory accesses are 1, 2, 4, 8 or 16 elements of together at most 128 bits, and at most what the buffer
- * is aligned to.
+ *  6. Memory accesses are 1, 2, 4, 8 or 16 elements of together at most 128 bits, and at most what the
+ *     buffer is aligned to.
  *  7. Registers of an access have the element's register type; u32 for raw accesses, which are whole words.
  *  8. Elements of less than a byte move at even widths, but for a load of one element.
  *  9. Nothing is stored to a buffer that promises not to be written.
@@ -21,8 +21,8 @@
  * 15. Threads are a multiple of 32 up to 1024; a cluster has at most 8 blocks; every grid dim is there.
  * 16. Shared buffers lie inside shared memory, aligned as they say; shared memory fits the target.
  * 17. Names of parameters, shared buffers and variables are unique. Every global buffer is a parameter.
- * 18. Tensor maps: rank 1 to 5, boxes of 1 to 256, rows of 16-byte multiples that fit the swizzle, strides of
- * 16 bytes.
+ * 18. Tensor maps: rank 1 to 5, boxes of 1 to 256, rows of 16-byte multiples that fit the swizzle, strides
+ *     of 16 bytes.
  *
  * Alignment of indices, races and the ways of barriers are the simulator's to check. */
 #include "codegen/kernel_print.h"
@@ -32,7 +32,7 @@
 
 #include <stdarg.h>
 
-enum { VERIFY_EXPR_NODES = 1 << 20 };
+enum { VERIFY_EXPR_NODES = 1 << 20, VERIFY_EXPR_DEPTH = 4096 };
 
 void verify_fail(Verify *v, const char *format, ...) {
     Text text = text_new(v->arena);
@@ -234,12 +234,7 @@ static void verify_address(Verify *v, const KExpr *x, KSpace space, KType type) 
     verify_index_type(v, x->args[0], "an address' index");
 }
 
-static StaticRange verify_expr(Verify *v, const KExpr *x) {
-    if (++v->nodes > VERIFY_EXPR_NODES) {
-        if (v->nodes == VERIFY_EXPR_NODES + 1)
-            verify_fail(v, "an expression has more than %d nodes", VERIFY_EXPR_NODES);
-        return (StaticRange){0};
-    }
+static StaticRange verify_node(Verify *v, const KExpr *x) {
     switch (x->kind) {
     case KX_INT:
         if (ktype_is_float(x->type) || kvalue_wrap(x->type, x->i) != x->i)
@@ -291,6 +286,21 @@ static StaticRange verify_expr(Verify *v, const KExpr *x) {
     }
     verify_fail(v, "there is no expression of kind %d", (int)x->kind);
     return (StaticRange){0};
+}
+
+static StaticRange verify_expr(Verify *v, const KExpr *x) {
+    if (v->nodes > VERIFY_EXPR_NODES)
+        return (StaticRange){0}; /* reported already */
+    if (++v->nodes > VERIFY_EXPR_NODES || v->depth == VERIFY_EXPR_DEPTH) {
+        v->nodes = VERIFY_EXPR_NODES + 1;
+        verify_fail(v, "an expression has more than %d nodes or %d levels", VERIFY_EXPR_NODES,
+                    VERIFY_EXPR_DEPTH);
+        return (StaticRange){0};
+    }
+    v->depth++;
+    StaticRange range = verify_node(v, x);
+    v->depth--;
+    return range;
 }
 
 /* ---- statements ---------------------------------------------------------------------------------------- */

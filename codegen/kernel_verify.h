@@ -22,7 +22,7 @@ typedef struct Verify {
     Arena *arena;
     VerifyVar *vars;
     const KStmt *stmt; /* that is checked at the moment; NULL: the head */
-    int nodes;
+    int nodes, depth;  /* of the statement's expressions, and of the one that is looked at */
     bool valid;
 } Verify;
 

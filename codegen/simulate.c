@@ -173,7 +173,10 @@ static void sim_reset_warp(Sim *sim, SimCta *cta, SimWarp *warp) {
     }
     warp->finished = false;
     warp->wait.kind = WAIT_NONE;
-    warp->async_fence = warp->async_fence_copies = warp->mbarrier_fence = 0;
+    memset(warp->async_fence, 0, sizeof warp->async_fence);
+    memset(warp->async_fence_copies, 0, sizeof warp->async_fence_copies);
+    memset(warp->mbarrier_fence, 0, sizeof warp->mbarrier_fence);
+    warp->matrix_history = 0;
     warp->copy_groups = warp->matrix_fences = warp->matrix_groups = warp->bulk_groups = 0;
     warp->frames.n = warp->products.n = warp->bulks.n = 0;
     warp->cluster_arrived = false;

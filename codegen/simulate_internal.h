@@ -150,7 +150,7 @@ typedef struct SimMbarrier {
     int64_t bytes; /* that are expected and have not come */
     uint32_t phase;
     uint32_t *arriving, *done; /* clocks of the arrivals of this phase, and of all phases that have ended */
-    int init_agent;
+    int init_agent, init_lane;
     uint32_t init_clock;
 } SimMbarrier;
 
@@ -195,10 +195,12 @@ struct SimWarp {
     bool finished;
     SimWait wait;
     uint32_t *clock;
-    uint32_t async_fence, async_fence_copies,
-        mbarrier_fence;   /* own clock, and cp.async groups seen, at the latest fences */
+    /* Of each lane: the warp's clock at its latest fences, and the cp.async groups that had come by then. */
+    uint32_t async_fence[SIM_LANES], async_fence_copies[SIM_LANES], mbarrier_fence[SIM_LANES];
     uint32_t copy_groups; /* cp.async groups closed */
     uint32_t matrix_fences, matrix_groups;
+    uint64_t
+        matrix_history; /* a hash of the wgmma instructions so far, which the warpgroup's warps must share */
     VEC(SimProduct) products;
     uint32_t bulk_groups;
     VEC(SimBulk) bulks;
@@ -312,6 +314,9 @@ bool sim_wait_is_over(Sim *sim, SimWarp *warp);
 void sim_warp_exits(Sim *sim, SimWarp *warp);
 void sim_report_deadlock(Sim *sim);
 void sim_reset_sync(Sim *sim);
+
+/* simulate_wgmma.c: called when a warp ends. */
+void sim_check_warpgroup(Sim *sim, const SimWarp *warp);
 
 /* Atoms: one function a group of rows. */
 typedef void SimAtom(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask);

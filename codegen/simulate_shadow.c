@@ -109,7 +109,8 @@ bool shadow_read_async(Sim *sim, SimWarp *issuer, int64_t offset, int64_t bytes)
         if (byte->flags & BYTE_GENERIC) {
             bool is_copy = byte->write_agent >= warps;
             const SimWarp *writer = &cta->warps[byte->write_agent - (is_copy ? warps : 0) - first];
-            if (byte->write_clock > (is_copy ? writer->async_fence_copies : writer->async_fence)) {
+            const uint32_t *fences = is_copy ? writer->async_fence_copies : writer->async_fence;
+            if (byte->write_clock > fences[byte->write_lane]) {
                 sim_fail(sim, issuer, -1,
                          "%s is read by TMA or wgmma; its writer did not fence (fence_async)",
                          shadow_name(sim, at));

@@ -57,17 +57,16 @@ void sim_barrier(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
 }
 
 void sim_fence(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
-    uint32_t now = warp->clock[warp->agent];
+    if (stmt->source->atom == ATOM_warp_sync && !sync_is_converged(sim, warp, mask))
+        return;
+    FOR_LANES(lane, mask)
     switch (stmt->source->atom) {
     case ATOM_fence_async:
-        warp->async_fence = now;
-        warp->async_fence_copies = warp->clock[sim->n_warps * sim->n_ctas + warp->agent];
+        warp->async_fence[lane] = warp->clock[warp->agent];
+        warp->async_fence_copies[lane] = warp->clock[sim->n_warps * sim->n_ctas + warp->agent];
         break;
-    case ATOM_fence_mbar_init: warp->mbarrier_fence = now; break;
-    default: /* ATOM_warp_sync */
-        if (!sync_is_converged(sim, warp, mask))
-            return;
-        break;
+    case ATOM_fence_mbar_init: warp->mbarrier_fence[lane] = warp->clock[warp->agent]; break;
+    default: break; /* ATOM_warp_sync: time passes */
     }
     clock_release(sim, warp, NULL);
 }
@@ -109,6 +108,7 @@ void sim_warp_exits(Sim *sim, SimWarp *warp) {
     sim->running--;
     if (warp->bulks.n)
         sim_fail(sim, warp, -1, "the block ends while a TMA store may still read its shared memory");
+    sim_check_warpgroup(sim, warp);
     sync_complete_cluster(sim);
 }
 
@@ -140,8 +140,8 @@ SimMbarrier *sim_mbarrier(Sim *sim, SimWarp *warp, int lane, SimCta *cta, int64_
     }
     const SimWarp *init =
         &sim->ctas[mbarrier->init_agent / sim->n_warps].warps[mbarrier->init_agent % sim->n_warps];
-    if (is_remote && init->mbarrier_fence < mbarrier->init_clock &&
-        init->async_fence < mbarrier->init_clock) {
+    if (is_remote && init->mbarrier_fence[mbarrier->init_lane] < mbarrier->init_clock &&
+        init->async_fence[mbarrier->init_lane] < mbarrier->init_clock) {
         sim_fail(sim, warp, lane,
                  "the mbarrier at shared byte %lld is used by TMA or by another block; its "
                  "initialization was not fenced (fence_mbar_init)",
@@ -180,6 +180,7 @@ static void sync_init_mbarrier(Sim *sim, SimWarp *warp, int lane, int64_t addres
     mbarrier->bytes = 0;
     mbarrier->phase = 0;
     mbarrier->init_agent = warp->agent;
+    mbarrier->init_lane = lane;
     mbarrier->init_clock = warp->clock[warp->agent];
 }
 

@@ -1,19 +1,24 @@
 /* wgmma: 64 x n matrix products of a warpgroup with both operands in shared memory (PTX ISA 9.7.15).
  *
  * Each warp of the warpgroup is simulated alone: warp w has rows 16 w .. 16 w + 15 of the 64, and its
- * accumulators are those of n / 8 mma.sync tiles side by side. With g = lane / 4 and t = lane % 4, register 4
- * j + r has row 16 w + g + 8 * (r / 2), column 8 j + 2 t + r % 2.
+ * accumulators are those of n / 8 mma.sync tiles side by side. With g = lane / 4 and t = lane % 4, register
+ * 4 j + r has row 16 w + g + 8 * (r / 2), column 8 j + 2 t + r % 2.
  *
  * A matrix descriptor (9.7.15.5.1) says where the operand lies:
- *     bits  0-13  start address >> 4          bits 16-29  leading dimension byte offset >> 4 (L)
- *     bits 32-45  stride byte offset >> 4 (S) bits 49-51  base offset      bits 62-63  0 none, 1 128B, 2 64B,
- * 3 32B swizzle With rows of W = 16, 32, 64 or 128 bytes by the swizzle, element (mn, k) of size s lies,
- * before the swizzle, at K-major:                     mn % 8 * W + mn / 8 * S + the 16-byte chunk k * s / 16
- * (at 16, or at L where W is 16) + k * s % 16 MN-major, swizzled:          mn * s % W + mn * s / W * L + k %
- * 8 * W + k / 8 * S MN-major, without a swizzle: mn * s % 16 + mn * s / 16 * S + k % 8 * 16 + k / 8 * L */
+ *
+ *     63 62 | 51 .. 49    | 45 .. 32  | 29 .. 16  | 13 .. 0
+ *     mode  | base offset | S >> 4    | L >> 4    | start address >> 4
+ *
+ * mode: 0 no swizzle, 1 128 bytes, 2 64 bytes, 3 32 bytes; L and S are byte offsets, "leading dimension" and
+ * "stride". With rows of W = 16, 32, 64 or 128 bytes by the swizzle, element (mn, k) of `size` bytes lies,
+ * before the swizzle, at start +
+ *
+ *     K-major:            mn % 8 * W + mn / 8 * S + k * size; the second 16 bytes at L where W is 16
+ *     MN-major, swizzled: mn * size % W + mn * size / W * L + k % 8 * W + k / 8 * S
+ *     MN-major, W = 16:   mn * size % 16 + mn * size / 16 * S + k % 8 * 16 + k / 8 * L */
 #include "codegen/simulate_internal.h"
 
-enum { WGMMA_ROWS = 16 /* a warp's */, WGMMA_N_MAX = 256, WGMMA_K_BYTES = 32, WGMMA_K_MAX = 32 };
+enum { WGMMA_ROWS = 16 /* a warp's */, WGMMA_N_MAX = 256, WGMMA_K_MAX = 32 };
 
 typedef struct WgmmaMatrix {
     int64_t start, leading, stride; /* bytes */
@@ -197,6 +202,24 @@ static void wgmma_accumulate(const WgmmaShape *shape, Lanes *c, const double *a,
         }
 }
 
+/* The four warps of a warpgroup execute the same wgmma instructions with the same descriptors (9.7.15.1). */
+static void wgmma_note(SimWarp *warp, uint64_t word) {
+    warp->matrix_history = (warp->matrix_history ^ word) * 0x100000001b3u + 1;
+}
+
+void sim_check_warpgroup(Sim *sim, const SimWarp *warp) {
+    int first = warp->number / 4 * 4;
+    for (int w = first; w < first + 4; w++) {
+        const SimWarp *other = w < sim->n_warps ? &warp->cta->warps[w] : NULL;
+        bool differs = other ? other->finished && other->matrix_history != warp->matrix_history
+                             : warp->matrix_history != 0;
+        if (differs)
+            sim_fail(sim, warp, -1,
+                     "warps %d and %d are of one warpgroup and executed different wgmma instructions",
+                     warp->number, w);
+    }
+}
+
 void sim_wgmma(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     if (mask != SIM_ALL_LANES) {
         sim_fail(sim, warp, -1, "all lanes of a warp execute this together; lanes %#x do", mask);
@@ -211,6 +234,9 @@ void sim_wgmma(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
         !wgmma_descriptor_is_valid(sim, warp, product.desc_a, "A") ||
         !wgmma_descriptor_is_valid(sim, warp, product.desc_b, "B"))
         return;
+    wgmma_note(warp, (uint64_t)(uintptr_t)stmt);
+    wgmma_note(warp, product.desc_a);
+    wgmma_note(warp, product.desc_b ^ (uint64_t)keeps);
     double a[WGMMA_ROWS * WGMMA_K_MAX], b[WGMMA_N_MAX * WGMMA_K_MAX];
     WgmmaMatrix matrix_a = wgmma_matrix(product.desc_a, shape.a, shape.a_mn_major);
     WgmmaMatrix matrix_b = wgmma_matrix(product.desc_b, shape.b, shape.b_mn_major);

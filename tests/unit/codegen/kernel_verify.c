@@ -39,6 +39,14 @@ static void too_many_nodes(Bench *bench, KBuffer *x, KBuffer *tile) {
     k_let(B, "w", v);
 }
 
+static void too_deep(Bench *bench, KBuffer *x, KBuffer *tile) {
+    UNUSED(x), UNUSED(tile);
+    const KExpr *v = k_var(B, k_variable(B, "v", K_U32, U(1)));
+    for (int i = 0; i < 5000; i++)
+        v = k_bit_and(B, v, k_convert(B, TID, K_U32));
+    k_let(B, "w", v);
+}
+
 static void bad_bitcast(Bench *bench, KBuffer *x, KBuffer *tile) {
     UNUSED(x), UNUSED(tile);
     k_let(B, "v", k_bitcast(B, TID, K_F64));
@@ -271,6 +279,7 @@ static const Case cases[] = {
     {1, result_differs, "'add' gives i32, not f32"},
     {1, not_defined, "'exp' is not defined on i32"},
     {1, too_many_nodes, "an expression has more than 1048576 nodes"},
+    {1, too_deep, "nodes or 4096 levels"},
     {1, bad_bitcast, "bits of i32 do not become f64"},
     {1, bad_unpack, "there is no element 2 of bf16 in a word"},
     {2, used_before, "'v' is used where it is not declared"},

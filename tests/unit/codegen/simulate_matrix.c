@@ -177,6 +177,7 @@ typedef enum Defect {
     DEFECT_NO_FENCE,      /* accumulators are not fenced from wgmma */
     DEFECT_EARLY_READ,    /* accumulators are read before wgmma is waited for */
     DEFECT_WRONG_BYTES,   /* more bytes are expected than come */
+    DEFECT_THREE_WARPS,   /* the fourth warp of the warpgroup stays away */
     DEFECT_NO_INIT_FENCE, /* mbarriers are not fenced for TMA */
 } Defect;
 
@@ -292,7 +293,8 @@ static void build_product(Bench *bench_, const Product *p, void *a, void *b, voi
     k_if_begin(B, k_eq(B, TID, I(0)));
     for (int s = 0; s < STAGES; s++) {
         ATOM(mbar_init, NULL, k_operand(barrier_address(&bench, full, I(s))), k_operand(U(1)));
-        ATOM(mbar_init, NULL, k_operand(barrier_address(&bench, empty, I(s))), k_operand(U(4)));
+        ATOM(mbar_init, NULL, k_operand(barrier_address(&bench, empty, I(s))),
+             k_operand(U(p->defect == DEFECT_THREE_WARPS ? 3 : 4)));
     }
     if (p->defect != DEFECT_NO_INIT_FENCE)
         ATOM0(fence_mbar_init, NULL);
@@ -317,6 +319,8 @@ static void build_product(Bench *bench_, const Product *p, void *a, void *b, voi
     k_end(B);
 
     k_else(B);
+    if (p->defect == DEFECT_THREE_WARPS)
+        k_if_begin(B, k_lt(B, WARP, I(3)));
     const KVar *acc = k_array(B, "acc", is_integer ? K_I32 : K_F32, p->n / 2, NULL);
     t = k_for_begin(B, "t", I(0), tiles, 1, UNROLL_NONE);
     stage = k_let_expr(B, "stage", k_mod(B, t, I(STAGES)));
@@ -357,6 +361,8 @@ static void build_product(Bench *bench_, const Product *p, void *a, void *b, voi
         const KExpr *j = k_add(B, k_mul(B, k_mod(B, LANE, I(4)), I(2)), I(r / 4 * 8 + r % 2));
         k_store_scalar(B, bc, k_add(B, k_mul(B, i, I(p->n)), j), k_elem_at(B, acc, r), NULL);
     }
+    if (p->defect == DEFECT_THREE_WARPS)
+        k_end(B);
     k_end(B);
     *bench_ = bench;
 }
@@ -452,6 +458,7 @@ static void test_wgmma_defects(void **state) {
         {DEFECT_NO_FENCE, "was touched and not fenced"},
         {DEFECT_EARLY_READ, "read before its wgmma is waited for"},
         {DEFECT_WRONG_BYTES, "and 16 bytes to come"},
+        {DEFECT_THREE_WARPS, "executed different wgmma instructions"},
         {DEFECT_NO_INIT_FENCE, "its initialization was not fenced"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
