@@ -1,5 +1,5 @@
-/* Calls of what is no `fn`: rows of the tables of operations, element types as casts, and a few functions
- * that answer when the graph is written.
+/* Calls of what is no `fn`: rows of the tables of operations, element types as casts, and the queries of
+ * queries.c.
  *
  * A primitive takes its operands in order and then its attributes, in the order of their row or by name.
  * Where the row wants dims, a tensor stands for its own; where it wants an axis, a dim names it; where it
@@ -298,220 +298,18 @@ static Meaning call_primitive(Expand *expand, const Expr *syntax, OpKind op, con
     return expand_append(expand, op, call.in, call.n_in, call.attrs, syntax->span);
 }
 
-/* ---- functions that answer when the graph is written ---- */
-
-enum { CALL_MOST_PARTS = 64 };
-
-static Meaning call_list(Expand *expand, int n) {
-    return (Meaning){.kind = MEANING_LIST, .list = {ARENA_ARRAY(expand->arena, Meaning, (size_t)n + 1), n}};
-}
-
-static Meaning call_dims(Expand *expand, const Expr *syntax, const Meaning *arguments) {
-    (void)syntax;
-    Meaning list = call_list(expand, arguments[0].value->rank);
-    for (int i = 0; i < list.list.n; i++)
-        list.list.at[i] = meaning_of_dim(arguments[0].value->dims[i]);
-    return list;
-}
-
-static Meaning call_rank(Expand *expand, const Expr *syntax, const Meaning *arguments) {
-    (void)expand;
-    (void)syntax;
-    return (Meaning){.kind = MEANING_WHOLE, .whole = arguments[0].value->rank};
-}
-
-static Meaning call_axis_number(Expand *expand, const Expr *syntax, const Meaning *arguments) {
-    const Value *of = arguments[0].value;
-    int axis = call_axis(expand, arguments[1], of->rank, of->dims, syntax->arguments.at[1].value->span);
-    return axis < 0 ? (Meaning){.kind = MEANING_FAILED} : (Meaning){.kind = MEANING_WHOLE, .whole = axis};
-}
-
-/* axes(x): all of them; axes(x, over): the numbers of one or several. */
-static Meaning call_axes(Expand *expand, const Expr *syntax, const Meaning *arguments) {
-    const Value *of = arguments[0].value;
-    bool all = syntax->arguments.n < 2, several = !all && arguments[1].kind == MEANING_LIST;
-    Meaning list = call_list(expand, all ? of->rank : several ? arguments[1].list.n : 1);
-    for (int i = 0; i < list.list.n; i++) {
-        int axis = i;
-        if (!all)
-            axis = call_axis(expand, several ? arguments[1].list.at[i] : arguments[1], of->rank, of->dims,
-                             syntax->arguments.at[1].value->span);
-        if (axis < 0)
-            return (Meaning){.kind = MEANING_FAILED};
-        list.list.at[i] = (Meaning){.kind = MEANING_WHOLE, .whole = axis};
-    }
-    return list;
-}
-
-/* The product of the sizes of one or several axes. */
-static Meaning call_size(Expand *expand, const Expr *syntax, const Meaning *arguments) {
-    Meaning axes = call_axes(expand, syntax, arguments);
-    const Dim *size = dim_const(expand->graph->dims, 1);
-    if (axes.kind == MEANING_FAILED)
-        return axes;
-    for (int i = 0; i < axes.list.n; i++)
-        size = dim_mul(expand->graph->dims, size, arguments[0].value->dims[axes.list.at[i].whole]);
-    return size ? meaning_of_dim(size)
-                : expand_fail(expand, DIAG_DIM, syntax->span, "this size overflows 64 bits");
-}
-
-static Meaning call_type(Expand *expand, const Expr *syntax, const Meaning *arguments) {
-    (void)expand;
-    (void)syntax;
-    return (Meaning){.kind = MEANING_TYPE, .dtype = arguments[0].value->dtype};
-}
-
-/* x, as f32 where it is no float. */
-static Meaning call_as_float(Expand *expand, const Expr *syntax, const Meaning *arguments) {
-    return dtype_is_float(arguments[0].value->dtype)
-               ? arguments[0]
-               : operator_cast(expand, arguments[0], DTYPE_F32, syntax->span);
-}
-
-/* Part i of n equal ones, cut out of an axis of its own: so its size is N/n, not the difference of two
- * multiples of that. */
-static Meaning call_share(Expand *expand, Value *parts, int axis, int64_t i, Span span) {
-    DimTable *table = expand->graph->dims;
-    Meaning part = indexing_part(expand, parts, axis, dim_const(table, i), dim_const(table, i + 1), span);
-    if (part.kind != MEANING_TENSOR)
-        return part;
-    const Dim *dims[RANK_MAX];
-    for (int k = 0; k < parts->rank - 1; k++)
-        dims[k] = parts->dims[k < axis ? k : k + 1];
-    return indexing_reshape(expand, part.value, parts->rank - 1, dims, span);
-}
-
-/* split(x, n, axis), where the axis has no fixed size. */
-static Meaning call_split_symbolic(Expand *expand, Value *of, int axis, const Dim *share, Meaning parts,
-                                   Span span) {
-    if (of->rank == RANK_MAX)
-        return expand_fail(expand, DIAG_RANK, span,
-                           "a tensor of %d dims is split along axes of fixed size alone", RANK_MAX);
-    const Dim *dims[RANK_MAX];
-    for (int k = 0; k <= of->rank; k++)
-        dims[k] = k < axis    ? of->dims[k]
-                  : k == axis ? dim_const(expand->graph->dims, parts.list.n)
-                              : of->dims[k - 1];
-    dims[axis + 1] = share;
-    Meaning wide = indexing_reshape(expand, of, of->rank + 1, dims, span);
-    for (int i = 0; i < parts.list.n; i++) {
-        if (wide.kind != MEANING_TENSOR)
-            return wide;
-        parts.list.at[i] = call_share(expand, wide.value, axis, i, span);
-        if (parts.list.at[i].kind != MEANING_TENSOR)
-            return parts.list.at[i];
-    }
-    return parts;
-}
-
-/* split(x, [a, b], axis): parts of these sizes. */
-static Meaning call_split_sizes(Expand *expand, Value *of, int axis, const Dim *const *sizes, Meaning parts,
-                                Span span) {
-    DimTable *table = expand->graph->dims;
-    const Dim *start = dim_const(table, 0);
-    for (int i = 0; i < parts.list.n; i++) {
-        const Dim *limit = dim_add(table, start, sizes[i]);
-        if (!limit)
-            return expand_fail(expand, DIAG_DIM, span, "the sizes of the parts overflow");
-        parts.list.at[i] = indexing_part(expand, of, axis, start, limit, span);
-        if (parts.list.at[i].kind != MEANING_TENSOR)
-            return parts.list.at[i];
-        start = limit;
-    }
-    if (start == of->dims[axis])
-        return parts;
-    return expand_fail(expand, DIAG_SHAPE_MISMATCH, span, "the sizes do not add up to the size of axis %d",
-                       axis);
-}
-
-static Meaning call_split(Expand *expand, const Expr *syntax, const Meaning *arguments) {
-    DimTable *table = expand->graph->dims;
-    Value *of = arguments[0].value;
-    bool third = syntax->arguments.n > 2, listed = arguments[1].kind == MEANING_LIST;
-    Span span = syntax->arguments.at[1].value->span;
-    int axis = call_axis(expand, third ? arguments[2] : (Meaning){.kind = MEANING_WHOLE, .whole = -1},
-                         of->rank, of->dims, third ? syntax->arguments.at[2].value->span : syntax->span);
-    if (axis < 0)
-        return (Meaning){.kind = MEANING_FAILED};
-    int64_t n = listed ? arguments[1].list.n : arguments[1].kind == MEANING_WHOLE ? arguments[1].whole : 0;
-    if (n < 1 || n > CALL_MOST_PARTS)
-        return expand_fail(expand, DIAG_ATTRIBUTE, span,
-                           "a tensor is split into 1 to %d parts, or into a list of sizes", CALL_MOST_PARTS);
-    const Dim *sizes[CALL_MOST_PARTS], *whole = of->dims[axis];
-    if (!listed && !dim_is(dim_mod(table, whole, dim_const(table, n)), 0)) {
-        Text size = text_new(expand->arena);
-        dim_print(&size, table, whole);
-        return expand_fail(expand, DIAG_SHAPE_MISMATCH, syntax->span,
-                           "axis %d has size %s, which is not known to be a multiple of %lld", axis, size.at,
-                           (long long)n);
-    }
-    for (int i = 0; i < n; i++) {
-        sizes[i] = listed ? meaning_dim(expand, arguments[1].list.at[i], span, "a size")
-                          : dim_div(table, whole, dim_const(table, n));
-        if (!sizes[i])
-            return (Meaning){.kind = MEANING_FAILED};
-    }
-    Meaning parts = call_list(expand, (int)n);
-    parts.kind = MEANING_SEVERAL;
-    if (!listed && !dim_is_const(whole) && n > 1)
-        return call_split_symbolic(expand, of, axis, sizes[0], parts, syntax->span);
-    return call_split_sizes(expand, of, axis, sizes, parts, syntax->span);
-}
-
-typedef struct StaticCall {
-    const char *name;
-    const char *parameters[3]; /* the first is a tensor */
-    int least, most;
-    Meaning (*answer)(Expand *expand, const Expr *syntax, const Meaning *arguments);
-} StaticCall;
-
-static const StaticCall call_statics[] = {
-    {"dims", {"x"}, 1, 1, call_dims},         {"rank", {"x"}, 1, 1, call_rank},
-    {"axes", {"x", "over"}, 1, 2, call_axes}, {"axis", {"x", "axis"}, 2, 2, call_axis_number},
-    {"size", {"x", "axis"}, 2, 2, call_size}, {"type", {"x"}, 1, 1, call_type},
-    {"as_float", {"x"}, 1, 1, call_as_float}, {"split", {"x", "n", "axis"}, 2, 3, call_split},
-};
-
-static const StaticCall *call_find_static(const char *name) {
-    for (size_t i = 0; i < sizeof call_statics / sizeof *call_statics; i++)
-        if (strcmp(call_statics[i].name, name) == 0)
-            return &call_statics[i];
-    return NULL;
-}
-
-/* Arguments by name are accepted in the order of the parameters. */
-static Meaning call_static(Expand *expand, const Expr *syntax, const StaticCall *call,
-                           const Meaning *arguments) {
-    int n = (int)syntax->arguments.n;
-    if (n < call->least || n > call->most)
-        return expand_fail(expand, DIAG_ARGUMENTS, syntax->callee.span, "'%s' takes %d argument%s, not %d",
-                           call->name, call->most, call->most == 1 ? "" : "s", n);
-    for (int i = 0; i < n; i++) {
-        const Word *name = &syntax->arguments.at[i].name;
-        if (name->text && strcmp(name->text, call->parameters[i]) != 0)
-            return expand_fail(expand, DIAG_ARGUMENTS, name->span, "argument %d of '%s' is '%s'", i + 1,
-                               call->name, call->parameters[i]);
-    }
-    if (arguments[0].kind != MEANING_TENSOR)
-        return expand_fail(expand, DIAG_TYPE_MISMATCH, syntax->arguments.at[0].value->span,
-                           "'%s' is for tensors, not for %s", call->name, meaning_noun(&arguments[0]));
-    return call->answer(expand, syntax, arguments);
-}
-
 /* ---- the way in ---- */
 
 bool call_is_builtin(const char *name) {
     OpKind op = op_find(name);
-    return (op != OP_COUNT && op != OP_input) || dtype_find(name) != DTYPE_COUNT || call_find_static(name);
+    return (op != OP_COUNT && op != OP_input) || dtype_find(name) != DTYPE_COUNT || query_is(name);
 }
 
-void call_suggest(const Expand *expand, Suggestion *suggestion) {
-    (void)expand;
+void call_suggest(Suggestion *suggestion) {
     for (int op = 0; op < OP_COUNT; op++)
         if (op != OP_input)
             suggestion_offer(suggestion, op_info((OpKind)op)->name);
-    for (size_t i = 0; i < sizeof call_statics / sizeof *call_statics; i++)
-        suggestion_offer(suggestion, call_statics[i].name);
+    query_suggest(suggestion);
 }
 
 static bool call_has_over(const Expr *syntax) {
@@ -522,9 +320,8 @@ static bool call_has_over(const Expr *syntax) {
 }
 
 Meaning call_builtin(Expand *expand, const Expr *syntax, const Meaning *arguments) {
-    const StaticCall *static_call = call_find_static(syntax->callee.text);
-    if (static_call)
-        return call_static(expand, syntax, static_call, arguments);
+    if (query_is(syntax->callee.text))
+        return query_call(expand, syntax, arguments);
     OpKind op = op_find(syntax->callee.text);
     if (op == OP_COUNT) {
         if (syntax->arguments.n != 1 || syntax->arguments.at[0].name.text)

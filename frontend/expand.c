@@ -12,7 +12,7 @@
 
 #include "ir/print.h"
 
-enum { EXPAND_MOST_STEPS = 600000, EXPAND_DEEPEST = 3000, EXPAND_NOTES = 6 };
+enum { EXPAND_MOST_STEPS = 400000, EXPAND_DEEPEST = 3000, EXPAND_NOTES = 6, EXPAND_MOST_ERRORS = 500 };
 
 const char *meaning_noun(const Meaning *meaning) {
     static const char *const nouns[] = {
@@ -57,6 +57,7 @@ Meaning expand_fail(Expand *expand, DiagId id, Span span, const char *format, ..
     va_end(args);
     diag_error(expand->diags, id, expand_place(expand, span), "%s", text.at);
     expand_note_calls(expand, span);
+    expand->stopped |= expand->diags->errors >= EXPAND_MOST_ERRORS;
     return (Meaning){.kind = MEANING_FAILED};
 }
 
@@ -110,11 +111,20 @@ static void expand_name_value(Expand *expand, Word name, Value *value) {
     if (value->name || value->op == OP_input)
         return;
     const char *unique = name.text;
-    if (expand->scope->function)
-        for (int i = 2; names_find(&expand->value_names, unique); i++)
-            unique = text_format(expand->arena, "%s_%d", name.text, i);
+    int *last = names_find(&expand->value_names, name.text);
+    if (!last) {
+        last = ARENA_NEW(expand->arena, int);
+        names_put(&expand->value_names, name.text, last);
+        *last = 1;
+    } else if (expand->scope->function) {
+        do
+            unique = text_format(expand->arena, "%s_%d", name.text, ++*last);
+        while (names_find(&expand->value_names, unique));
+        int *taken = ARENA_NEW(expand->arena, int);
+        *taken = 1;
+        names_put(&expand->value_names, unique, taken);
+    }
     value->name = unique;
-    names_put(&expand->value_names, unique, (void *)unique);
 }
 
 void expand_bind(Expand *expand, Word name, Meaning meaning) {
@@ -301,7 +311,7 @@ static Meaning expand_function(Expand *expand, const Expr *call, const FunctionS
         names_put(&scope.names, parameter->name.text, binding);
     }
     Meaning result;
-    if (!expand_body(expand, &function->body, &result))
+    if (!statement_body(expand, &function->body, &result))
         result = expand_fail(expand, DIAG_ARGUMENTS, function->name.span, "'%s' returns nothing",
                              function->name.text);
     expand->calls--;
@@ -316,7 +326,7 @@ static Meaning expand_call(Expand *expand, const Expr *call) {
     if (!call_is_builtin(call->callee.text)) {
         Suggestion near = suggestion_new(call->callee.text);
         suggestion_offer_all(&near, expand->functions);
-        call_suggest(expand, &near);
+        call_suggest(&near);
         return expand_fail(expand, DIAG_UNKNOWN_OP, call->callee.span, "unknown function '%s'%s",
                            call->callee.text, suggestion_text(expand->arena, &near));
     }
@@ -407,109 +417,4 @@ Meaning expand_expr(Expand *expand, const Expr *expr) {
     Meaning meaning = expand_node(expand, expr);
     expand->depth--;
     return meaning;
-}
-
-/* ---- statements ---- */
-
-static const char *const expand_hints[] = {"expect", "schedule", "allow", "fuse"};
-
-static void expand_hint(Expand *expand, const HintSyntax *syntax, Meaning meaning) {
-    Suggestion near = suggestion_new(syntax->name.text);
-    bool known = false;
-    for (size_t i = 0; i < sizeof expand_hints / sizeof *expand_hints; i++) {
-        known |= strcmp(expand_hints[i], syntax->name.text) == 0;
-        suggestion_offer(&near, expand_hints[i]);
-    }
-    if (!known) {
-        expand_fail(expand, DIAG_HINT, syntax->name.span, "unknown hint '@%s'%s", syntax->name.text,
-                    near.best ? suggestion_text(expand->arena, &near)
-                              : "; a product has a space behind its '@'");
-        return;
-    }
-    if (meaning.kind == MEANING_FAILED)
-        return;
-    if (meaning.kind != MEANING_TENSOR) {
-        expand_fail(expand, DIAG_HINT, syntax->span,
-                    "a hint belongs to a statement that sets one tensor; this sets %s",
-                    meaning_noun(&meaning));
-        return;
-    }
-    Hint hint = {.name = syntax->name.text, .value = meaning.value, .span = syntax->span};
-    for (size_t i = 0; i < syntax->arguments.n; i++) {
-        const HintArgument *argument = &syntax->arguments.at[i];
-        HintArg arg = {.name = argument->name.text, .n = argument->n, .word = argument->word};
-        memcpy(arg.values, argument->values, sizeof arg.values);
-        for (size_t j = 0; j < i; j++)
-            if (strcmp(syntax->arguments.at[j].name.text, arg.name) == 0)
-                expand_fail(expand, DIAG_HINT, argument->name.span, "'%s' is given twice", arg.name);
-        vec_push(expand->graph->arena, &hint.args, arg);
-    }
-    vec_push(expand->graph->arena, &expand->graph->hints, hint);
-}
-
-static void expand_target(Expand *expand, const Declaration *target, Meaning meaning) {
-    if (target->type) {
-        TypeMeaning type;
-        meaning = type_meaning(expand, target->type, &type)
-                      ? type_apply(expand, meaning, &type, target->name, target->span)
-                      : (Meaning){.kind = MEANING_FAILED};
-    }
-    const TypeMeaning *output =
-        expand->scope->function ? NULL : names_find(&expand->outputs, target->name.text);
-    if (output)
-        meaning = type_apply(expand, meaning, output, target->name, target->span);
-    expand_bind(expand, target->name, meaning);
-}
-
-static void expand_statement(Expand *expand, const Statement *statement) {
-    const Expr *expr = statement->values.at[0];
-    Meaning meaning = expand_expr(expand, expr);
-    size_t n = statement->targets.n;
-    size_t results = meaning.kind == MEANING_SEVERAL ? (size_t)meaning.list.n : 1;
-    if (meaning.kind != MEANING_FAILED && results != n)
-        meaning = expand_fail(expand, DIAG_ARGUMENTS, expr->span, "%zu name%s for %zu result%s", n,
-                              n == 1 ? "" : "s", results, results == 1 ? "" : "s");
-    for (size_t i = 0; i < n; i++)
-        expand_target(expand, &statement->targets.at[i],
-                      meaning.kind == MEANING_SEVERAL ? meaning.list.at[i] : meaning);
-    for (size_t i = 0; i < statement->hints.n; i++) {
-        Binding *binding = expand_find(expand, statement->targets.at[0].name.text);
-        expand_hint(expand, &statement->hints.at[i], binding && n == 1 ? binding->meaning : meaning);
-    }
-}
-
-static Meaning expand_return(Expand *expand, const Statement *statement) {
-    size_t n = statement->values.n;
-    if (n == 1)
-        return expand_expr(expand, statement->values.at[0]);
-    Meaning several = {.kind = MEANING_SEVERAL, .list = {ARENA_ARRAY(expand->arena, Meaning, n), (int)n}};
-    for (size_t i = 0; i < n; i++) {
-        several.list.at[i] = expand_expr(expand, statement->values.at[i]);
-        if (several.list.at[i].kind == MEANING_SEVERAL)
-            return expand_fail(expand, DIAG_ARGUMENTS, statement->values.at[i]->span,
-                               "this call has several results; set names to them first");
-        if (several.list.at[i].kind == MEANING_FAILED)
-            return several.list.at[i];
-    }
-    return several;
-}
-
-bool expand_body(Expand *expand, const StatementList *body, Meaning *result) {
-    for (size_t i = 0; i < body->n; i++) {
-        const Statement *statement = &body->at[i];
-        if (!statement->is_return) {
-            expand_statement(expand, statement);
-            continue;
-        }
-        if (!expand->scope->function)
-            *result = expand_fail(expand, DIAG_SYNTAX, statement->span,
-                                  "'return' belongs to functions; a graph sets its outputs by name");
-        else if (i + 1 < body->n)
-            *result =
-                expand_fail(expand, DIAG_SYNTAX, body->at[i + 1].span, "nothing may stand behind 'return'");
-        else
-            *result = expand_return(expand, statement);
-        return true;
-    }
-    return false;
 }

@@ -65,7 +65,7 @@ typedef struct Expand {
     Names *functions; /* FunctionSyntax; the file's own hide the library's */
     Scope *scope;
     Names outputs;     /* TypeMeaning: what the graph's results are declared to be */
-    Names value_names; /* taken by Values and reserved by the graph's text; the item does not matter */
+    Names value_names; /* int: the last number put behind a name; taken by Values or reserved by the text */
     int calls;         /* nested */
     int depth;         /* of C's stack, in expressions */
     int64_t steps;     /* expressions worked out, over the whole file */
@@ -74,8 +74,6 @@ typedef struct Expand {
 
 /* ---- expand.c: scopes, functions, expressions ---- */
 Meaning expand_expr(Expand *expand, const Expr *expr);
-/* The statements of a body. False where none is a `return`, whose Meaning *result takes. */
-bool expand_body(Expand *expand, const StatementList *body, Meaning *result);
 void expand_bind(Expand *expand, Word name, Meaning meaning);
 /* The place that a Value made for `span` is said to come from: inside the library, the call that led there.
  */
@@ -86,6 +84,10 @@ Meaning expand_fail(Expand *expand, DiagId id, Span span, const char *format, ..
 /* graph_append() with the limits watched and the declarations of the operands noted on an error. */
 Meaning expand_append(Expand *expand, OpKind op, Value **in, int n_in, const Attr *attrs, Span span);
 const char *meaning_noun(const Meaning *meaning); /* "a tensor", "a word", ... */
+
+/* ---- statements.c ---- */
+/* The statements of a body. False where none is a `return`, whose Meaning *result takes. */
+bool statement_body(Expand *expand, const StatementList *body, Meaning *result);
 
 /* ---- types.c: what a written type demands ---- */
 typedef struct TypeMeaning {
@@ -130,8 +132,13 @@ Meaning indexing_part(Expand *expand, Value *of, int axis, const Dim *start, con
 /* A call of what is no `fn`: arguments in order, names NULL for positional ones. */
 Meaning call_builtin(Expand *expand, const Expr *call, const Meaning *arguments);
 bool call_is_builtin(const char *name);
-void call_suggest(const Expand *expand, Suggestion *suggestion);
+void call_suggest(Suggestion *suggestion);
 /* A number or a dim as an axis of a tensor of these dims; -1 after an error. */
 int call_axis(Expand *expand, Meaning meaning, int rank, const Dim *const *dims, Span span);
+
+/* ---- queries.c: functions that answer when the graph is written ---- */
+bool query_is(const char *name);
+void query_suggest(Suggestion *suggestion);
+Meaning query_call(Expand *expand, const Expr *call, const Meaning *arguments);
 
 #endif

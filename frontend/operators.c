@@ -133,8 +133,10 @@ static bool operator_decide(DimTable *table, DimRelation relation, const Dim *a,
 /* Dims and whole numbers. False where dims have no such operation. */
 static bool operator_fold_dims(Expand *expand, OpKind op, const Meaning *operands, int n, Span span,
                                Meaning *out) {
+    enum { STEPS = 4 }; /* arithmetic on sums of many terms takes longer than other expressions */
     DimTable *table = expand->graph->dims;
     const Dim *d[2] = {dim_const(table, 0), NULL};
+    expand->steps += STEPS;
     if (n > 2)
         return false;
     for (int i = 0; i < n; i++) {
@@ -396,8 +398,9 @@ static Meaning operator_lists(Expand *expand, Operator operator_, const Meaning 
         return expand_fail(expand, DIAG_TYPE_MISMATCH, span,
                            "lists are joined by '+' and reduced by '-', not by '%s'",
                            operator_text(operator_));
-    Meaning out = {.kind = MEANING_LIST,
-                   .list = {ARENA_ARRAY(expand->arena, Meaning, (size_t)(a->list.n + b->list.n + 1)), 0}};
+    if (a->list.n > LIST_MAX || b->list.n > LIST_MAX)
+        return expand_fail(expand, DIAG_LIMIT, span, "a list of more than %d items", LIST_MAX);
+    Meaning out = {.kind = MEANING_LIST, .list = {ARENA_ARRAY(expand->arena, Meaning, 2 * LIST_MAX), 0}};
     for (int i = 0; i < a->list.n; i++) {
         bool dropped = false, equal;
         for (int j = 0; operator_ == OPERATOR_SUB && j < b->list.n; j++)

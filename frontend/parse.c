@@ -8,7 +8,7 @@
 
 #include "frontend/lexer.h"
 
-enum { PARSE_DEEPEST_TREE = 1000, PARSE_MOST_PARTS = 600000 };
+enum { PARSE_DEEPEST_TREE = 1000, PARSE_MOST_PARTS = 600000, PARSE_MOST_ERRORS = 500 };
 
 #define OPERATOR(ENUM, TEXT, NAME) TEXT,
 static const char *const operator_texts[] = {OPERATORS(OPERATOR)};
@@ -40,6 +40,8 @@ FrontendLimits frontend_limits(const FrontendLimits *limits) {
 
 void parse_error(Parse *parse, DiagId id, Span span, const char *message) {
     parse->failed = true;
+    if (++parse->errors >= PARSE_MOST_ERRORS)
+        parse->refused = true;
     diag_error(parse->diags, id, span, "%s", message);
 }
 

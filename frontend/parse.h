@@ -24,6 +24,7 @@ typedef struct Parse {
     uint32_t end; /* of the last token that is no line end */
     VEC(Bracket) open;
     size_t nodes;
+    int errors;
     bool refused; /* a limit was met and reported: no more of these */
     bool failed;
 } Parse;

@@ -93,7 +93,9 @@ static void resolve_constraint(Expand *expand, const ConstraintSyntax *syntax) {
 /* ---- graphs ---- */
 
 static void resolve_reserve(Expand *expand, const char *name) {
-    names_put(&expand->value_names, name, (void *)name);
+    int *last = ARENA_NEW(expand->arena, int);
+    *last = 1;
+    names_put(&expand->value_names, name, last);
 }
 
 /* Names of the text are the text's: what functions set on the way gets out of their way. */
@@ -178,7 +180,7 @@ static Graph *resolve_graph(Resolve *resolve, const GraphSyntax *syntax) {
     }
     if (resolve->diags->errors == errors) {
         Meaning returned;
-        expand_body(&expand, &syntax->body, &returned);
+        statement_body(&expand, &syntax->body, &returned);
         if (!expand.stopped)
             resolve_outputs(&expand, syntax);
     }
