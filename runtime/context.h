@@ -23,6 +23,7 @@ struct sinter_context {
     bool has_device;
     Driver driver;
     Device device;
+    const struct Pack *pack;          /* images to take before any backend is asked; NULL: none */
     char device_why[DRIVER_WHY_ROOM]; /* why there is none, where one was asked for */
     Target device_target;             /* the row for the device, with the device's own figures */
 

@@ -1,4 +1,6 @@
 /* Fusion decisions in a person's words. */
+#include <string.h>
+
 #include "ir/print.h"
 #include "runtime/plan.h"
 
@@ -23,19 +25,16 @@ static void explain_names(Text *out, const sinter_plan *plan, const char *verb, 
         text_add(out, "nothing");
 }
 
-static void explain_schedule(Text *out, const PlanKernel *kernel) {
-    const Schedule *s = &kernel->region->schedule;
-    static const char *const paths[] = {"", "a loop a thread", "tiles in shared memory", "mma.sync",
-                                        "wgmma"}; /* ORDER MatmulPath */
-    text_add(out, "        %d threads a block", kernel->kernel->threads);
-    if (s->path != MATMUL_NONE)
-        text_add(out, ", %s, tile %dx%dx%d, %d stages", paths[s->path], s->tile_m, s->tile_n, s->tile_k,
-                 s->stages);
-    if (s->vector > 1)
-        text_add(out, ", %d elements a thread together", s->vector);
-    if (kernel->kernel->smem_bytes)
-        text_add(out, ", %lld bytes of shared memory", (long long)kernel->kernel->smem_bytes);
-    text_add(out, "\n");
+/* What the template says of its schedule, and the shared memory that it takes. */
+static void explain_schedule(Text *out, const PlanKernel *entry) {
+    const Kernel *kernel = entry->kernel;
+    for (const char *line = kernel->summary ? kernel->summary : ""; *line;) {
+        size_t n = strcspn(line, "\n");
+        text_add(out, "        %.*s\n", (int)n, line);
+        line += n + (line[n] == '\n');
+    }
+    text_add(out, "        %d threads a block, %lld bytes of shared memory\n", kernel->threads,
+             (long long)kernel->smem_bytes);
 }
 
 static void explain_kernels(Text *out, const sinter_plan *plan) {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ir/vendor/blake3/blake3.h"
+#include "runtime/pack.h"
 
 /* Counts up when an image means something else for the same inputs. */
 static const char MACHINE_VERSION[] = "sinter " SINTER_VERSION " image 2";
@@ -90,6 +91,24 @@ static bool machine_from_cache(const MachineJob *job, const uint8_t key[CACHE_KE
     return true;
 }
 
+/* An image that was packed for exactly this kernel, by a backend that the caller allows, in the form that it
+ * wants. */
+static bool machine_from_pack(const MachineJob *job) {
+    uint8_t key[CACHE_KEY_BYTES];
+    Image *image = &job->out->image;
+    if (!job->context->pack)
+        return false;
+    pack_key(job->kernel->target->name, job->cuda, job->ir, key);
+    const PackImage *found = pack_find(job->context->pack, key);
+    if (!found || !image_decode(job->arena, found->image.at, found->image.n, image))
+        return false;
+    sinter_backend made_by = image->backend == IMAGE_LLVM ? SINTER_BACKEND_LLVM : SINTER_BACKEND_NVRTC;
+    bool wanted = job->options->backend == SINTER_BACKEND_AUTO || job->options->backend == made_by;
+    bool formed = job->options->binary ? image->cubin || !job->options->need_binary : image->ptx != NULL;
+    job->out->from_cache = wanted && formed;
+    return job->out->from_cache;
+}
+
 static bool machine_compile(const MachineJob *job, ImageBackend backend) {
     Image *image = &job->out->image;
     const Kernel *kernel = job->kernel;
@@ -157,6 +176,8 @@ bool machine_build(sinter_context *context, Arena *arena, const Kernel *kernel, 
                    const char *ir, const MachineOptions *options, MachineResult *out, Diags *diags) {
     memset(out, 0, sizeof *out);
     MachineJob job = {context, arena, kernel, cuda, ir, options, out, diags};
+    if (machine_from_pack(&job))
+        return true;
     ImageBackend order[IMAGE_BACKENDS];
     int n = machine_order(&job, order);
     const char *why[IMAGE_BACKENDS] = {0};

@@ -187,3 +187,31 @@ bool pack_decode(Arena *arena, const void *bytes, size_t n, const char *name, Di
     diag_error(diags, DIAG_DATA, (Span){0}, "%s is damaged", name);
     return false;
 }
+
+typedef struct PackUse {
+    sinter_context *context;
+    const void *bytes;
+    size_t n;
+    bool ok;
+} PackUse;
+
+static void pack_use_body(void *argument) {
+    PackUse *use = argument;
+    Arena *arena = use->context->arena;
+    Diags diags = {.arena = arena};
+    uint8_t *copy = ARENA_ARRAY(arena, uint8_t, use->n + 1);
+    Pack *pack = ARENA_NEW(arena, Pack);
+    memcpy(copy, use->bytes, use->n);
+    use->ok = pack_decode(arena, copy, use->n, "the pack", &diags, pack);
+    if (use->ok)
+        use->context->pack = pack;
+    else
+        use->context->report = report_make(arena, NULL, &diags);
+}
+
+sinter_status sinter_context_use_pack(sinter_context *context, const void *bytes, size_t n) {
+    PackUse use = {context, bytes, n, false};
+    if (!arena_run(context->arena, pack_use_body, &use))
+        return SINTER_OUT_OF_MEMORY;
+    return use.ok ? SINTER_OK : SINTER_BAD_DATA;
+}

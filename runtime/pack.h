@@ -1,4 +1,5 @@
-/* Packs (.sgk): compiled graphs in one file, to be run later where no backend is.
+/* Packs (.sgk): compiled graphs in one file, to be run later where no backend is (sinter_context_use_pack(),
+ * or any verb of the command line with the pack in place of a graph file).
  *
  * A pack holds the canonical text of each graph, the target, the dims compiled in, and its kernels' images.
  * Opening one runs the passes and the code generator again, which takes milliseconds, and takes an image

@@ -100,6 +100,11 @@ typedef struct sinter_context_options {
 SINTER_API sinter_status sinter_context_create(const sinter_context_options *options, sinter_context **out);
 SINTER_API void sinter_context_destroy(sinter_context *context);
 
+/* Kernels that `sinter compile -o x.sgk` packed: plans made later in this context take them and need no
+ * backend, as long as they come to exactly the same kernels. Copies the bytes. Call it before plans are made
+ * in several threads; a second pack replaces the first. */
+SINTER_API sinter_status sinter_context_use_pack(sinter_context *context, const void *bytes, size_t n);
+
 typedef struct sinter_metrics {
     size_t size;
     uint64_t plans, kernels;                                     /* made */

@@ -212,8 +212,29 @@ static void compile_report(Compile *c, const char *file, const sinter_graph *gra
     json_end(&cli->json, '}');
 }
 
+static void compile_release(void *graph) {
+    sinter_graph_destroy(graph);
+}
+
+/* The graph as its own canonical text gives it, which is what a pack holds: names of intermediates, and so
+ * the text of kernels, are those that opening the pack will give again. NULL after diagnostics. */
+static sinter_graph *compile_canonical(Compile *c, sinter_graph *graph) {
+    sinter_graph *canonical;
+    sinter_source source = {.size = sizeof source, .text = sinter_graph_text(graph), .name = "<canonical>"};
+    sinter_status status = sinter_graph_parse(c->cli->context, &source, &canonical);
+    if (canonical) {
+        arena_defer(c->cli->arena, compile_release, canonical);
+        cli_graph_diagnostics(c->cli, canonical);
+    }
+    cli_fail(c->cli, cli_exit_of(status));
+    return status ? NULL : canonical;
+}
+
 static void compile_graph(Compile *c, const char *file, sinter_graph *graph) {
     Cli *cli = c->cli;
+    bool packs = cli->o.output && !c->emits.n;
+    if (packs && !(graph = compile_canonical(c, graph)))
+        return;
     sinter_plan_options options;
     sinter_dim *dims;
     int n_dims;
@@ -242,7 +263,7 @@ static void compile_graph(Compile *c, const char *file, sinter_graph *graph) {
         if (!status || c->emits.at[i].kind == EMIT_GRAPH)
             compile_emit(c, &c->emits.at[i], graph, plan);
     compile_report(c, file, graph, plan, status);
-    if (!status && cli->o.output && !c->emits.n)
+    if (!status && packs)
         pack_add(&c->pack, plan, graph->graph->name, sinter_graph_text(graph));
     sinter_plan_destroy(plan);
 }

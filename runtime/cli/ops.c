@@ -1,4 +1,4 @@
-/* sinter ops: the reference manual, from the tables that the compiler works by. */
+/* sinter ops: the reference manual, from the tables that the compiler works by and the library's own text. */
 #include <stdio.h>
 #include <string.h>
 
@@ -69,29 +69,94 @@ static void ops_print(Cli *cli, OpKind kind) {
     }
 }
 
-static bool ops_wanted(const Cli *cli, OpKind kind) {
-    if (!op_info(kind)->name)
-        return false;
+extern const char frontend_library_text[]; /* frontend/library.sg, embedded by the Makefile */
+
+/* One function of the library: where its words stand in the text. */
+typedef struct LibraryFunction {
+    const char *name, *call, *section, *doc; /* doc NULL: none */
+} LibraryFunction;
+
+typedef struct OpsManual {
+    Cli *cli;
+    VEC(LibraryFunction) library;
+} OpsManual;
+
+/* Reads `fn name (parameters)` lines, the comment above each, and the headings `# ---- section ----`. */
+static void ops_read_library(OpsManual *manual) {
+    Arena *arena = manual->cli->arena;
+    const char *section = "library";
+    Text doc = text_new(arena);
+    for (const char *line = frontend_library_text; *line;) {
+        size_t n = strcspn(line, "\n");
+        if (strncmp(line, "# ---- ", 7) == 0) {
+            section = arena_strndup(arena, line + 7, strcspn(line + 7, "-\n") - 1);
+            doc = text_new(arena);
+        } else if (line[0] == '#' && line[1] == ' ') {
+            text_add(&doc, "%s%.*s", doc.n ? " " : "", (int)(n - 2), line + 2);
+        } else if (strncmp(line, "fn ", 3) == 0) {
+            size_t name = strcspn(line + 3, " ("), parameters = strcspn(line, "(");
+            size_t end = strcspn(line, ")");
+            LibraryFunction f = {arena_strndup(arena, line + 3, name),
+                                 text_format(arena, "%.*s%.*s", (int)name, line + 3,
+                                             (int)(end + 1 - parameters), line + parameters),
+                                 section, doc.n ? doc.at : NULL};
+            vec_push(arena, &manual->library, f);
+            doc = text_new(arena);
+        } else if (n == 0) {
+            doc = text_new(arena);
+        }
+        line += n + (line[n] == '\n');
+    }
+}
+
+static void ops_print_function(Cli *cli, const LibraryFunction *f) {
+    const char *doc = f->doc ? f->doc : "a function of the library";
+    if (cli->o.json) {
+        json_begin(&cli->json, NULL, '{');
+        json_text(&cli->json, "name", f->name);
+        json_text(&cli->json, "call", f->call);
+        json_text(&cli->json, "class", f->section);
+        json_text(&cli->json, "doc", f->doc);
+        json_end(&cli->json, '}');
+    } else if (cli->o.markdown) {
+        printf("| `%s` | %s | %s |\n", f->call, f->section, doc);
+    } else {
+        printf("%-44s %-12s %s\n", f->call, f->section, doc);
+    }
+}
+
+static bool ops_wanted(const Cli *cli, const char *name) {
     for (size_t i = 0; i < cli->o.operands.n; i++)
-        if (strcmp(cli->o.operands.at[i], op_info(kind)->name) == 0)
+        if (strcmp(cli->o.operands.at[i], name) == 0)
             return true;
     return cli->o.operands.n == 0;
 }
 
-int verb_ops(Cli *cli) {
-    const char *names[OP_COUNT];
+/* Every operand must name an operation or a function. */
+static void ops_check_names(OpsManual *manual) {
+    Cli *cli = manual->cli;
+    const char **names = ARENA_ARRAY(cli->arena, const char *, OP_COUNT + manual->library.n);
     size_t n = 0;
     for (int i = 0; i < OP_COUNT; i++)
-        if (op_info((OpKind)i) && op_info((OpKind)i)->name)
-            names[n++] = op_info((OpKind)i)->name;
+        names[n++] = op_info((OpKind)i)->name;
+    for (size_t i = 0; i < manual->library.n; i++)
+        names[n++] = manual->library.at[i].name;
     for (size_t i = 0; i < cli->o.operands.n; i++) {
         const char *word = cli->o.operands.at[i];
-        if (op_find(word) != OP_COUNT)
-            continue;
-        const char *nearest = cli_nearest(word, names, n);
-        cli_error(cli, EXIT_USAGE, "there is no operation '%s'%s%s%s", word,
-                  nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+        bool known = false;
+        for (size_t k = 0; k < n; k++)
+            known |= strcmp(names[k], word) == 0;
+        const char *nearest = known ? NULL : cli_nearest(word, names, n);
+        if (!known)
+            cli_error(cli, EXIT_USAGE, "there is no operation '%s'%s%s%s", word,
+                      nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
     }
+}
+
+int verb_ops(Cli *cli) {
+    OpsManual manual = {.cli = cli};
+    ops_read_library(&manual);
+    ops_check_names(&manual);
     if (cli->worst)
         return cli->worst;
     if (cli->o.json)
@@ -99,8 +164,11 @@ int verb_ops(Cli *cli) {
     else if (cli->o.markdown)
         printf("| operation | class | meaning |\n|---|---|---|\n");
     for (int i = 0; i < OP_COUNT; i++)
-        if (ops_wanted(cli, (OpKind)i))
+        if (ops_wanted(cli, op_info((OpKind)i)->name))
             ops_print(cli, (OpKind)i);
+    for (size_t i = 0; i < manual.library.n; i++)
+        if (ops_wanted(cli, manual.library.at[i].name))
+            ops_print_function(cli, &manual.library.at[i]);
     if (cli->o.json)
         json_end(&cli->json, ']');
     return cli->worst;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "runtime/cli/cli.h"
+#include "runtime/pack.h"
 
 enum { SOURCE_MOST = 64 << 20 };
 
@@ -100,6 +101,36 @@ static void cli_release_graph(void *graph) {
     sinter_graph_destroy(graph);
 }
 
+/* The graphs of a pack as one source. Its target and dims hold where the command line says nothing else. */
+static bool cli_open_pack(Cli *cli, const char *path, Bytes *bytes) {
+    Diags diags = {.arena = cli->arena};
+    Pack pack;
+    if (!pack_decode(cli->arena, bytes->at, bytes->n, path, &diags, &pack)) {
+        cli_error(cli, EXIT_INPUT, "%s [data]", diags.list.at[0].message);
+        return false;
+    }
+    sinter_context_use_pack(cli->context, bytes->at, bytes->n);
+    static const char version[] = "sinter 1\n";
+    Text text = text_new(cli->arena);
+    text_add(&text, version);
+    for (size_t i = 0; i < pack.graphs.n; i++) {
+        const PackGraph *graph = &pack.graphs.at[i];
+        const char *body = graph->text;
+        if (strncmp(body, version, sizeof version - 1) == 0)
+            body += sizeof version - 1;
+        text_add(&text, "%s\n", body);
+        cli->o.no_fusion |= graph->no_fusion;
+        if (!cli->o.target)
+            cli->o.target = graph->target;
+        for (size_t k = 0; k < graph->dims.n; k++)
+            vec_push(cli->arena, &cli->o.dims,
+                     text_format(cli->arena, "%s=%lld", graph->dims.at[k].name,
+                                 (long long)graph->dims.at[k].value));
+    }
+    *bytes = (Bytes){(const uint8_t *)text.at, text.n};
+    return true;
+}
+
 sinter_graph *cli_load(Cli *cli, const char *path) {
     Bytes text;
     if (!file_read(cli->arena, path, SOURCE_MOST, &text)) {
@@ -109,6 +140,8 @@ sinter_graph *cli_load(Cli *cli, const char *path) {
                   strerror(error));
         return NULL;
     }
+    if (pack_is(text.at, text.n) && !cli_open_pack(cli, path, &text))
+        return NULL;
     sinter_source source = {.size = sizeof source,
                             .text = (const char *)text.at,
                             .length = text.n,
