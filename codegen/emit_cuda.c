@@ -1,8 +1,8 @@
 /* Kernel IR as CUDA C++ for NVRTC and nvcc, without any header.
  *
- * The file that comes out: what the kernel is and the part of the graph that it computes, as a comment; the sections of prelude/
- * that are used; a function for each atom; the kernel. Nothing is decided here: loops, conditions, vector accesses and names are
- * those of the kernel IR. */
+ * The file that comes out: what the kernel is and the part of the graph that it computes, as a comment; the
+ * sections of prelude/ that are used; a function for each atom; the kernel. Nothing is decided here: loops,
+ * conditions, vector accesses and names are those of the kernel IR. */
 #include "codegen/codegen.h"
 
 #include <math.h>
@@ -19,10 +19,11 @@ static void cuda_indent(EmitCuda *e) {
     text_add(&e->body, "%*s", 4 * e->indent, "");
 }
 
-/* ---- names ------------------------------------------------------------------------------------------------- */
+/* ---- names
+ * ------------------------------------------------------------------------------------------------- */
 
-/* The kernel's names are unique and no words of C++ (kernel_build.c); one that the prelude or an atom's function has too gets an
- * underscore. A kernel's own name never ends in one. */
+/* The kernel's names are unique and no words of C++ (kernel_build.c); one that the prelude or an atom's
+ * function has too gets an underscore. A kernel's own name never ends in one. */
 static const char *cuda_name(EmitCuda *e, const Sections *taken, const char *name) {
     return sections_define(&e->prelude, name, strlen(name)) || sections_define(taken, name, strlen(name))
                ? text_format(e->arena, "%s_", name)
@@ -58,7 +59,8 @@ static void cuda_names(EmitCuda *e) {
         e->param_names[i] = cuda_name(e, &taken, kernel->params.at[i].name);
 }
 
-/* ---- comments ---------------------------------------------------------------------------------------------- */
+/* ---- comments
+ * ---------------------------------------------------------------------------------------------- */
 
 /* Text as line comments. A backslash at a line's end would join the next line to the comment. */
 static void cuda_comment(Text *out, int indent, const char *text) {
@@ -91,7 +93,8 @@ static void cuda_graph_line(EmitCuda *e, Span span) {
     }
 }
 
-/* ---- statements -------------------------------------------------------------------------------------------- */
+/* ---- statements
+ * -------------------------------------------------------------------------------------------- */
 
 static const char *cuda_zero(KType type) {
     return type == K_F32 ? "0.0f" : type == K_F64 ? "0.0" : type == K_BOOL ? "false" : "0";
@@ -107,20 +110,39 @@ static void cuda_declare(EmitCuda *e, const KStmt *stmt) {
         text_add(&e->body, ";\n");
         return;
     }
-    bool is_zero = stmt->expr && ((stmt->expr->kind == KX_INT && stmt->expr->i == 0) ||
-                                  (stmt->expr->kind == KX_FLOAT && stmt->expr->f == 0 && !signbit(stmt->expr->f)));
+    bool is_zero =
+        stmt->expr && ((stmt->expr->kind == KX_INT && stmt->expr->i == 0) ||
+                       (stmt->expr->kind == KX_FLOAT && stmt->expr->f == 0 && !signbit(stmt->expr->f)));
     text_add(&e->body, "%s %s[%d]%s;\n", type, name, var->count, is_zero ? " = {}" : "");
     if (stmt->expr && !is_zero) {
         cuda_indent(e);
-        text_add(&e->body, "fill<%d, %s>(%s, %s);\n", var->count, type, name, cuda_expr_text(e, stmt->expr, PREC_ANY));
+        text_add(&e->body, "fill<%d, %s>(%s, %s);\n", var->count, type, name,
+                 cuda_expr_text(e, stmt->expr, PREC_ANY));
     }
 }
 
+/* The operator of `x = x + y` that can be written `x += y`; 0: none. Integers that wrap are not sums in C++.
+ */
+static char cuda_update_operator(EmitCuda *e, const KStmt *stmt, const char *target) {
+    const KExpr *x = stmt->expr;
+    if (x->kind != KX_SCALAR || (x->op != OP_add && x->op != OP_sub && x->op != OP_mul))
+        return 0;
+    if (ktype_is_int(x->type) && emit_is_data(&e->facts, x))
+        return 0;
+    if (strcmp(cuda_expr_text(e, x->args[0], PREC_ANY), target) != 0)
+        return 0;
+    return x->op == OP_add ? '+' : x->op == OP_sub ? '-' : '*';
+}
+
 static void cuda_set(EmitCuda *e, const KStmt *stmt) {
-    text_add(&e->body, "%s", e->var_names[stmt->var->id]);
+    const char *target = e->var_names[stmt->var->id];
     if (stmt->index)
-        text_add(&e->body, "[%s]", cuda_expr_text(e, stmt->index, PREC_ANY));
-    text_add(&e->body, " = %s;\n", cuda_expr_text(e, stmt->expr, PREC_ANY));
+        target = text_format(e->arena, "%s[%s]", target, cuda_expr_text(e, stmt->index, PREC_ANY));
+    char update = cuda_update_operator(e, stmt, target);
+    if (update)
+        text_add(&e->body, "%s %c= %s;\n", target, update, cuda_expr_text(e, stmt->expr->args[1], PREC_ANY));
+    else
+        text_add(&e->body, "%s = %s;\n", target, cuda_expr_text(e, stmt->expr, PREC_ANY));
 }
 
 /* How an access treats the caches, as a template argument; NULL: plainly. */
@@ -139,7 +161,8 @@ static const char *cuda_access(const KStmt *stmt) {
 static const char *cuda_access_arguments(EmitCuda *e, const KStmt *stmt, int width) {
     const char *access = cuda_access(stmt);
     if (width)
-        return access ? text_format(e->arena, "<%d, %s>", width, access) : text_format(e->arena, "<%d>", width);
+        return access ? text_format(e->arena, "<%d, %s>", width, access)
+                      : text_format(e->arena, "<%d>", width);
     return access ? text_format(e->arena, "<%s>", access) : "";
 }
 
@@ -169,7 +192,8 @@ static const char *cuda_access_stem(EmitCuda *e, const KStmt *stmt) {
 /* The call that loads one element. */
 static const char *cuda_load_scalar(EmitCuda *e, const KStmt *stmt) {
     const KBuffer *buffer = stmt->buffer;
-    const char *function = text_format(e->arena, "%s%s", cuda_access_stem(e, stmt), cuda_access_arguments(e, stmt, 0));
+    const char *function =
+        text_format(e->arena, "%s%s", cuda_access_stem(e, stmt), cuda_access_arguments(e, stmt, 0));
     if (dtype_bits(buffer->elem) < 8)
         return text_format(e->arena, "%s(%s, %s)", function, e->buffer_names[buffer->id],
                            cuda_expr_text(e, stmt->index, PREC_ANY));
@@ -197,8 +221,8 @@ static void cuda_load(EmitCuda *e, const KStmt *stmt) {
         cuda_indent(e);
     }
     text_add(&e->body, "%s%s(%s, %s);\n", cuda_access_stem(e, stmt),
-             cuda_access_arguments(e, stmt, stmt->raw ? cuda_raw_bytes(stmt) : stmt->width), cuda_registers(e, stmt),
-             cuda_address_text(e, stmt->buffer, stmt->index));
+             cuda_access_arguments(e, stmt, stmt->raw ? cuda_raw_bytes(stmt) : stmt->width),
+             cuda_registers(e, stmt), cuda_address_text(e, stmt->buffer, stmt->index));
     if (guard) {
         e->indent--;
         cuda_indent(e);
@@ -219,7 +243,8 @@ static void cuda_store(EmitCuda *e, const KStmt *stmt) {
     const char *address = cuda_address_text(e, stmt->buffer, stmt->index);
     text_add(&e->body, "%s", cuda_access_stem(e, stmt));
     if (stmt->width == 1 && !stmt->raw)
-        text_add(&e->body, "%s(%s, %s);\n", cuda_access_arguments(e, stmt, 0), address, cuda_register(e, stmt));
+        text_add(&e->body, "%s(%s, %s);\n", cuda_access_arguments(e, stmt, 0), address,
+                 cuda_register(e, stmt));
     else
         text_add(&e->body, "%s(%s, %s);\n",
                  cuda_access_arguments(e, stmt, stmt->raw ? cuda_raw_bytes(stmt) : stmt->width), address,
@@ -272,12 +297,14 @@ static void cuda_if(EmitCuda *e, const KStmt *stmt) {
     text_add(&e->body, "}\n");
 }
 
-/* A scalar that is declared and loaded next becomes one declaration with a value. */
-static bool cuda_is_loaded_next(const KBlock *block, size_t i) {
+/* A scalar that is declared and then loaded, or an atom's result, becomes one declaration with a value. */
+static bool cuda_is_set_next(const KBlock *block, size_t i) {
     const KStmt *stmt = block->at[i];
     if (stmt->kind != KS_DECLARE || stmt->expr || stmt->var->count || i + 1 >= block->n)
         return false;
     const KStmt *next = block->at[i + 1];
+    if (next->kind == KS_ATOM)
+        return cuda_atom_sets(next, stmt->var);
     return next->kind == KS_LOAD && next->var == stmt->var && next->width == 1 && !next->raw;
 }
 
@@ -306,22 +333,23 @@ static void cuda_block(EmitCuda *e, const KBlock *block) {
         }
         cuda_graph_line(e, stmt->span);
         cuda_indent(e);
-        if (cuda_is_loaded_next(block, i))
+        if (cuda_is_set_next(block, i))
             text_add(&e->body, "%s ", cuda_type_name(block->at[i++]->var->type));
         cuda_stmt(e, block->at[i]);
     }
     e->indent--;
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------- */
+/* ---- the whole
+ * --------------------------------------------------------------------------------------------- */
 
 static void cuda_head(EmitCuda *e, Text *out) {
     const Kernel *kernel = e->kernel;
-    text_add(out, "// %s, for %s: %d threads a block, %lld bytes of shared memory\n", kernel->name, kernel->target->name,
-             kernel->threads, (long long)kernel->smem_bytes);
+    text_add(out, "// %s, for %s: %d threads a block, %lld bytes of shared memory\n", kernel->name,
+             kernel->target->name, kernel->threads, (long long)kernel->smem_bytes);
     if (kernel->cluster[0] * kernel->cluster[1] * kernel->cluster[2] > 1)
-        text_add(out, "// clusters of %d x %d x %d blocks, set by the launch\n", kernel->cluster[0], kernel->cluster[1],
-                 kernel->cluster[2]);
+        text_add(out, "// clusters of %d x %d x %d blocks, set by the launch\n", kernel->cluster[0],
+                 kernel->cluster[1], kernel->cluster[2]);
     if (kernel->summary)
         cuda_comment(out, 0, kernel->summary);
     if (kernel->region && kernel->graph && kernel->region->values.n) {

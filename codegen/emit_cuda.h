@@ -7,7 +7,8 @@
 #include "codegen/emit_sections.h"
 #include "codegen/kernel.h"
 
-/* How tightly an operator of C++ binds; an operand that binds less than its place asks for stands in parentheses. */
+/* How tightly an operator of C++ binds; an operand that binds less than its place asks for stands in
+ * parentheses. */
 typedef enum CudaPrec {
     PREC_ANY,
     PREC_SELECT,
@@ -57,6 +58,8 @@ void cuda_expr(EmitCuda *e, const KExpr *expr, CudaPrec place);
 const char *cuda_expr_text(EmitCuda *e, const KExpr *expr, CudaPrec place);
 /* `buffer + index` as text, counting pairs of sub-byte elements. */
 const char *cuda_address_text(EmitCuda *e, const KBuffer *buffer, const KExpr *index);
+/* Whether this atom's function returns what `var` gets. */
+bool cuda_atom_sets(const KStmt *stmt, const KVar *var);
 /* A statement that calls an atom's function. */
 void cuda_atom_call(EmitCuda *e, const KStmt *stmt);
 /* The functions of all atoms that were called. */

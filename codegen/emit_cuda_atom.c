@@ -50,14 +50,38 @@ static void atom_call_operand(EmitCuda *e, const KOperand *operand) {
         text_add(&e->body, "%s", name);
 }
 
+/* The operand that the function returns: the only one written, if it is one register and not read. -1: none.
+ */
+static int atom_result(const AtomOperand *operands, int n) {
+    int result = -1;
+    for (int i = 0; i < n; i++)
+        if (operands[i].is_out) {
+            if (result >= 0 || operands[i].is_in || operands[i].count != 1)
+                return -1;
+            result = i;
+        }
+    return result;
+}
+
+bool cuda_atom_sets(const KStmt *stmt, const KVar *var) {
+    AtomOperand operands[ATOM_MAX_OPERANDS];
+    int result = atom_result(operands, atom_operands((AtomId)stmt->atom, stmt->shape, operands));
+    return result >= 0 && stmt->operands[result].var == var;
+}
+
 void cuda_atom_call(EmitCuda *e, const KStmt *stmt) {
     AtomOperand operands[ATOM_MAX_OPERANDS];
     int n = atom_operands((AtomId)stmt->atom, stmt->shape, operands);
+    int result = atom_result(operands, n);
+    if (result >= 0) {
+        atom_call_operand(e, &stmt->operands[result]);
+        text_add(&e->body, " = ");
+    }
     text_add(&e->body, "%s", atom_function(e, stmt)->name);
     for (int is_static = 1; is_static >= 0; is_static--) { /* immediates are template arguments */
         int printed = 0;
         for (int i = 0; i < n; i++)
-            if ((operands[i].constraint == 'n') == is_static) {
+            if (i != result && (operands[i].constraint == 'n') == is_static) {
                 text_add(&e->body, printed++ ? ", " : is_static ? "<" : "(");
                 atom_call_operand(e, &stmt->operands[i]);
             }
@@ -69,14 +93,18 @@ void cuda_atom_call(EmitCuda *e, const KStmt *stmt) {
     text_add(&e->body, ";\n");
 }
 
-static void atom_parameters(EmitCuda *e, Text *out, const CudaAtom *atom, const AtomOperand *operands, int n) {
-    int printed = 0;
+static void atom_parameters(EmitCuda *e, Text *out, const CudaAtom *atom, const AtomOperand *operands,
+                            int n) {
+    int printed = 0, result = atom_result(operands, n);
     for (int i = 0; i < n; i++) {
-        if (operands[i].constraint == 'n')
+        if (operands[i].constraint == 'n' || i == result)
             continue;
         bool is_array = operands[i].count > 1;
         text_add(out, "%s%s%s %s%s", printed++ ? ", " : "", is_array && !operands[i].is_out ? "const " : "",
-                 cuda_type_name(atom->types[i]), is_array ? "*" : operands[i].is_out ? "&" : "",
+                 cuda_type_name(atom->types[i]),
+                 is_array             ? "*"
+                 : operands[i].is_out ? "&"
+                                      : "",
                  atom_operand_name(e, operands, i));
     }
 }
@@ -100,45 +128,71 @@ static void atom_constraints(EmitCuda *e, Text *out, const AtomOperand *operands
     }
 }
 
-static void atom_print_function(EmitCuda *e, Text *out, const CudaAtom *atom) {
-    const AtomInfo *info = atom_info(atom->atom);
-    AtomOperand operands[ATOM_MAX_OPERANDS];
-    int n = atom_operands(atom->atom, atom->shape, operands);
-    text_add(out, "// %s\n", info->doc);
-    int n_static = 0;
+/* The row's words, with operands by the names that they have here. */
+static void atom_comment(EmitCuda *e, Text *out, const CudaAtom *atom, const AtomOperand *operands, int n) {
+    text_add(out, "// ");
+    for (const char *at = atom_info(atom->atom)->doc; *at; at++) {
+        if (*at == '$' && at[1] >= '0' && at[1] < '0' + n)
+            text_add(out, "%s", atom_operand_name(e, operands, *++at - '0'));
+        else if (*at == '@' && at[1] >= '0' && at[1] <= '3')
+            text_add(out, "%d", atom->shape[*++at - '0']);
+        else
+            text_add_bytes(out, at, 1);
+    }
+    text_add(out, "\n");
+}
+
+static void atom_head(EmitCuda *e, Text *out, const CudaAtom *atom, const AtomOperand *operands, int n) {
+    int n_static = 0, result = atom_result(operands, n);
     for (int i = 0; i < n; i++)
         if (operands[i].constraint == 'n')
             text_add(out, "%sint %s", n_static++ ? ", " : "template <", atom_operand_name(e, operands, i));
     text_add(out, n_static ? "> " : "");
-    text_add(out, "DEVICE void %s(", atom->name);
+    text_add(out, "DEVICE %s %s(", result >= 0 ? cuda_type_name(atom->types[result]) : "void", atom->name);
     atom_parameters(e, out, atom, operands, n);
-    text_add(out, ") {\n    asm%s(\"", info->effect == EFFECT_PURE ? "" : " volatile");
+    text_add(out, ") {\n");
+    if (result >= 0)
+        text_add(out, "    %s %s;\n", cuda_type_name(atom->types[result]),
+                 atom_operand_name(e, operands, result));
+}
+
+/* The assembly as string literals: an instruction, or 16 registers of a list, a line. */
+static void atom_code(EmitCuda *e, Text *out, const CudaAtom *atom) {
     Text text = text_new(e->arena);
     atom_text(&text, atom->atom, atom->shape, '%');
-    /* one line of assembly a line of source; wide register lists are broken behind every 16th register */
+    text_add(out, "\"");
     int commas = 0;
     for (const char *at = text.at; *at; at++) {
         if (*at == '"' || *at == '\\')
             text_add_bytes(out, "\\", 1);
         text_add_bytes(out, at, 1);
-        bool at_break = *at == ',' ? ++commas % 16 == 0 : *at == ';' && at[1];
-        if (at_break && at[1] == ' ') {
+        bool is_end = *at == ',' ? ++commas % 16 == 0 : *at == ';' && at[1];
+        if (is_end && at[1] == ' ') {
             text_add(out, " \"\n        \"");
             at++;
         }
     }
     text_add(out, "\"");
-    bool has_out = false, has_in = false;
-    for (int i = 0; i < n; i++) {
-        has_out |= operands[i].is_out;
-        has_in |= !operands[i].is_out;
-    }
+}
+
+static void atom_print_function(EmitCuda *e, Text *out, const CudaAtom *atom) {
+    const AtomInfo *info = atom_info(atom->atom);
+    AtomOperand operands[ATOM_MAX_OPERANDS];
+    int n = atom_operands(atom->atom, atom->shape, operands);
+    atom_comment(e, out, atom, operands, n);
+    atom_head(e, out, atom, operands, n);
+    text_add(out, "    asm%s(", info->effect == EFFECT_PURE ? "" : " volatile");
+    atom_code(e, out, atom);
     bool clobbers = info->effect == EFFECT_MEMORY;
-    if (has_out || has_in || clobbers)
+    if (n || clobbers) {
         atom_constraints(e, out, operands, n, true);
-    if (has_in || clobbers)
         atom_constraints(e, out, operands, n, false);
-    text_add(out, clobbers ? "\n        : \"memory\");\n}\n\n" : ");\n}\n\n");
+    }
+    text_add(out, clobbers ? "\n        : \"memory\");\n" : ");\n");
+    int result = atom_result(operands, n);
+    if (result >= 0)
+        text_add(out, "    return %s;\n", atom_operand_name(e, operands, result));
+    text_add(out, "}\n\n");
 }
 
 void cuda_atom_functions(EmitCuda *e, Text *out) {

@@ -36,12 +36,15 @@ const char *cuda_element_name(DType type) {
     }
 }
 
-/* ---- constants --------------------------------------------------------------------------------------------- */
+/* ---- constants
+ * --------------------------------------------------------------------------------------------- */
 
 static void cuda_int(EmitCuda *e, const KExpr *x) {
     switch (x->type) {
     case K_BOOL: text_add(&e->body, x->i ? "true" : "false"); break;
-    case K_U32: text_add(&e->body, x->i > 9999 ? "0x%llxu" : "%lluu", (unsigned long long)(uint32_t)x->i); break;
+    case K_U32:
+        text_add(&e->body, x->i > 9999 ? "0x%llxu" : "%lluu", (unsigned long long)(uint32_t)x->i);
+        break;
     case K_U64: text_add(&e->body, "%lluull", (unsigned long long)x->i); break;
     case K_I64:
         if (x->i == INT64_MIN)
@@ -70,7 +73,8 @@ static void cuda_float(EmitCuda *e, const KExpr *x) {
         if (x->type == K_F32 ? strtof(digits, NULL) == (float)x->f : strtod(digits, NULL) == x->f)
             break;
     }
-    text_add(&e->body, "%s%s%s", digits, digits[strcspn(digits, ".e")] ? "" : ".0", x->type == K_F32 ? "f" : "");
+    text_add(&e->body, "%s%s%s", digits, digits[strcspn(digits, ".e")] ? "" : ".0",
+             x->type == K_F32 ? "f" : "");
 }
 
 static CudaPrec cuda_constant_prec(const KExpr *x) {
@@ -78,18 +82,21 @@ static CudaPrec cuda_constant_prec(const KExpr *x) {
     return is_negative ? PREC_UNARY : PREC_POSTFIX;
 }
 
-/* ---- scalar operations ------------------------------------------------------------------------------------- */
+/* ---- scalar operations
+ * ------------------------------------------------------------------------------------- */
 
-/* Precedence of the operator in a spelling: what stands between its first two operands, or before its only one. */
+/* Precedence of the operator in a spelling: what stands between its first two operands, or before its only
+ * one. */
 static CudaPrec cuda_spelling_prec(const char *text) {
     static const struct {
         const char *text;
         CudaPrec prec;
     } operators[] = {
-        {"?", PREC_SELECT},   {"||", PREC_OR},      {"&&", PREC_AND},    {"|", PREC_BIT_OR}, {"^", PREC_BIT_XOR},
-        {"&", PREC_BIT_AND},  {"==", PREC_EQUAL},   {"!=", PREC_EQUAL},  {"<", PREC_COMPARE}, {"<=", PREC_COMPARE},
-        {">", PREC_COMPARE},  {">=", PREC_COMPARE}, {"<<", PREC_SHIFT},  {">>", PREC_SHIFT}, {"+", PREC_ADD},
-        {"-", PREC_ADD},      {"*", PREC_MUL},      {"/", PREC_MUL},     {"%", PREC_MUL},
+        {"?", PREC_SELECT},  {"||", PREC_OR},      {"&&", PREC_AND},    {"|", PREC_BIT_OR},
+        {"^", PREC_BIT_XOR}, {"&", PREC_BIT_AND},  {"==", PREC_EQUAL},  {"!=", PREC_EQUAL},
+        {"<", PREC_COMPARE}, {"<=", PREC_COMPARE}, {">", PREC_COMPARE}, {">=", PREC_COMPARE},
+        {"<<", PREC_SHIFT},  {">>", PREC_SHIFT},   {"+", PREC_ADD},     {"-", PREC_ADD},
+        {"*", PREC_MUL},     {"/", PREC_MUL},      {"%", PREC_MUL},
     };
     if (*text == '-' || *text == '!')
         return PREC_UNARY;
@@ -103,8 +110,8 @@ static CudaPrec cuda_spelling_prec(const char *text) {
     return PREC_POSTFIX;
 }
 
-/* What the place of an operand asks for, `$` standing at text + at, `left` being the first operand's own precedence. Inside a
- * call's parentheses anything may stand. */
+/* What the place of an operand asks for, `$` standing at text + at, `left` being the first operand's own
+ * precedence. Inside a call's parentheses anything may stand. */
 static CudaPrec cuda_operand_place(const char *text, size_t at, CudaPrec prec, CudaPrec left) {
     if (prec == PREC_POSTFIX)
         return PREC_ANY;
@@ -116,7 +123,8 @@ static CudaPrec cuda_operand_place(const char *text, size_t at, CudaPrec prec, C
         return at == 0 ? PREC_OR : PREC_SELECT;
     if (text[at + 1] == 'c') /* $a * $b + $c */
         return PREC_MUL;
-    /* Few readers know by heart how shifts and bitwise operators bind; only a chain of the same one goes without. */
+    /* Few readers know by heart how shifts and bitwise operators bind; only a chain of the same one goes
+     * without. */
     if (prec == PREC_SHIFT || (prec >= PREC_BIT_OR && prec <= PREC_BIT_AND))
         return at == 0 && left == prec ? prec : PREC_UNARY;
     return at == 0 ? prec : prec + 1;
@@ -162,7 +170,8 @@ static void cuda_scalar(EmitCuda *e, const KExpr *x) {
     }
 }
 
-/* ---- the other kinds --------------------------------------------------------------------------------------- */
+/* ---- the other kinds
+ * --------------------------------------------------------------------------------------- */
 
 static void cuda_call(EmitCuda *e, const char *function, const KExpr *argument) {
     text_add(&e->body, "%s(", function);
@@ -177,8 +186,9 @@ static void cuda_cast(EmitCuda *e, const char *type, const KExpr *argument) {
 
 static void cuda_special(EmitCuda *e, KSpecial special) {
     static const char *const texts[] = {
-        [SPECIAL_TID] = "(int)threadIdx.x",  [SPECIAL_LANE] = "(int)threadIdx.x % 32", [SPECIAL_WARP] = "warp_index()",
-        [SPECIAL_CTA_X] = "(int)blockIdx.x", [SPECIAL_CTA_Y] = "(int)blockIdx.y",      [SPECIAL_CTA_Z] = "(int)blockIdx.z",
+        [SPECIAL_TID] = "(int)threadIdx.x",  [SPECIAL_LANE] = "(int)threadIdx.x % 32",
+        [SPECIAL_WARP] = "warp_index()",     [SPECIAL_CTA_X] = "(int)blockIdx.x",
+        [SPECIAL_CTA_Y] = "(int)blockIdx.y", [SPECIAL_CTA_Z] = "(int)blockIdx.z",
         [SPECIAL_GRID_X] = "(int)gridDim.x", [SPECIAL_CTA_RANK] = "cluster_rank()",
     };
     text_add(&e->body, "%s", texts[special]);
@@ -188,7 +198,8 @@ static void cuda_convert(EmitCuda *e, const KExpr *x) {
     const KExpr *from = x->args[0];
     if (x->type == K_BOOL) {
         cuda_expr(e, from, PREC_COMPARE);
-        text_add(&e->body, ktype_is_float(from->type) ? from->type == K_F32 ? " != 0.0f" : " != 0.0" : " != 0");
+        text_add(&e->body,
+                 ktype_is_float(from->type) ? from->type == K_F32 ? " != 0.0f" : " != 0.0" : " != 0");
     } else if (ktype_is_float(from->type) && ktype_is_int(x->type)) {
         cuda_call(e, text_format(e->arena, "%s_to_%s", ktype_name(from->type), ktype_name(x->type)), from);
     } else {
@@ -246,7 +257,8 @@ static void cuda_address(EmitCuda *e, const KBuffer *buffer, const KExpr *index)
     text_add(&e->body, is_half ? " / 2" : "");
 }
 
-/* ---- the tree ---------------------------------------------------------------------------------------------- */
+/* ---- the tree
+ * ---------------------------------------------------------------------------------------------- */
 
 static CudaPrec cuda_prec(const EmitCuda *e, const KExpr *x) {
     switch (x->kind) {
@@ -257,9 +269,9 @@ static CudaPrec cuda_prec(const EmitCuda *e, const KExpr *x) {
             return cuda_prec(e, x->args[0]);
         return cuda_scalar_prec(e, x);
     case KX_SPECIAL:
-        return x->i == SPECIAL_LANE                                    ? PREC_MUL
+        return x->i == SPECIAL_LANE                               ? PREC_MUL
                : x->i == SPECIAL_WARP || x->i == SPECIAL_CTA_RANK ? PREC_POSTFIX
-                                                                       : PREC_UNARY;
+                                                                  : PREC_UNARY;
     case KX_CONVERT:
         if (x->type == x->args[0]->type)
             return cuda_prec(e, x->args[0]);

@@ -4,9 +4,10 @@
 
 #include "codegen/kernel.h"
 
-/* Integers are of two kinds. Coordinates and indices never overflow and are never divided by zero: their arithmetic is printed
- * plainly, and backends may use that to simplify addresses. Data (what comes from memory, from other lanes or from floats) wraps
- * and gives 0 where divided by zero, as the graph's semantics say. */
+/* Integers are of two kinds. Coordinates and indices never overflow and are never divided by zero: their
+ * arithmetic is printed plainly, and backends may use that to simplify addresses. Data (what comes from
+ * memory, from other lanes or from floats) wraps and gives 0 where divided by zero, as the graph's semantics
+ * say. */
 typedef struct EmitFacts {
     bool *is_data; /* by KVar.id; false for floats */
 } EmitFacts;
@@ -15,7 +16,8 @@ EmitFacts emit_facts(Arena *arena, const Kernel *kernel);
 /* Whether the integer arithmetic of a whole tree must be that of data. */
 bool emit_is_data(const EmitFacts *facts, const KExpr *expr);
 
-/* One nonnegative integer, as a printer needs to know it: a division by a constant other than 0 and -1 has no special case. */
+/* One nonnegative integer, as a printer needs to know it: a division by a constant other than 0 and -1 has no
+ * special case. */
 static inline bool emit_is_safe_divisor(const KExpr *expr) {
     return expr->kind == KX_INT && expr->i != 0 && expr->i != -1;
 }

@@ -1,12 +1,13 @@
 /* The LLVM backend: kernel IR -> LLVM IR -> NVPTX, in a plugin of its own.
  *
  * Rules that LLVM 19 taught, each seen in the PTX or in ptxas' messages:
- *  - Passes run even at the lowest level, and the code generator runs above O0: with copies left between wgmma instructions ptxas
- *    serializes them.
- *  - A tensor map is a byval parameter with the annotation "grid_constant"; without it LLVM copies the map to local memory, where
- *    TMA cannot read it.
- *  - An error of instruction selection is a diagnostic and yet the emission "succeeds", with wrong code: so errors are collected
- *    and fail the emission. Some errors end in LLVM's fatal handler: ours jumps back, and what LLVM had allocated is lost.
+ *  - Passes run even at the lowest level, and the code generator runs above O0: with copies left between
+ * wgmma instructions ptxas serializes them.
+ *  - A tensor map is a byval parameter with the annotation "grid_constant"; without it LLVM copies the map to
+ * local memory, where TMA cannot read it.
+ *  - An error of instruction selection is a diagnostic and yet the emission "succeeds", with wrong code: so
+ * errors are collected and fail the emission. Some errors end in LLVM's fatal handler: ours jumps back, and
+ * what LLVM had allocated is lost.
  *  - Only intrinsics that are known to lower are used; functions come from prelude/math.ll. */
 #include "codegen/emit_llvm.h"
 
@@ -31,7 +32,8 @@ static const char llvm_triple[] = "nvptx64-nvidia-cuda";
 static const char llvm_passes[] =
     "always-inline,globaldce,function(mem2reg,early-cse,instcombine<no-verify-fixpoint>,gvn,simplifycfg)";
 
-/* ---- LLVM's own state -------------------------------------------------------------------------------------- */
+/* ---- LLVM's own state
+ * -------------------------------------------------------------------------------------- */
 
 /* Where the fatal handler of this thread returns to; NULL outside sinter_llvm_emit(). */
 typedef struct LlvmGuard {
@@ -68,7 +70,8 @@ static void llvm_on_diagnostic(LLVMDiagnosticInfoRef info, void *context) {
     LLVMDisposeMessage(text);
 }
 
-/* Also when the arena is freed or its run fails: then it is what is left of an emission that memory cut short. */
+/* Also when the arena is freed or its run fails: then it is what is left of an emission that memory cut
+ * short. */
 static void llvm_release(void *object) {
     EmitLlvm *e = object;
     if (e->builder)
@@ -92,11 +95,13 @@ void llvm_fail(EmitLlvm *e, const KStmt *stmt, const char *format, ...) {
     text_addv(&text, format, args);
     va_end(args);
     if (!e->failed)
-        diag_error(e->diags, DIAG_BACKEND, stmt ? stmt->span : (Span){0}, "LLVM, kernel '%s': %s", e->kernel->name, text.at);
+        diag_error(e->diags, DIAG_BACKEND, stmt ? stmt->span : (Span){0}, "LLVM, kernel '%s': %s",
+                   e->kernel->name, text.at);
     e->failed = true;
 }
 
-/* ---- the function ------------------------------------------------------------------------------------------ */
+/* ---- the function
+ * ------------------------------------------------------------------------------------------ */
 
 static void llvm_types(EmitLlvm *e) {
     LLVMContextRef c = e->context;
@@ -113,7 +118,8 @@ static void llvm_types(EmitLlvm *e) {
 }
 
 static void llvm_annotate(EmitLlvm *e, const char *name, LLVMValueRef value) {
-    LLVMValueRef entry[] = {e->function, LLVMMDStringInContext(e->context, name, (unsigned)strlen(name)), value};
+    LLVMValueRef entry[] = {e->function, LLVMMDStringInContext(e->context, name, (unsigned)strlen(name)),
+                            value};
     LLVMAddNamedMetadataOperand(e->module, "nvvm.annotations", LLVMMDNodeInContext(e->context, entry, 3));
 }
 
@@ -154,7 +160,8 @@ static void llvm_function(EmitLlvm *e) {
         types[i] = kernel->params.at[i].kind == PARAM_BUFFER ? e->ptr_global
                    : kernel->params.at[i].kind == PARAM_DIM  ? e->i64
                                                              : LLVMPointerTypeInContext(e->context, 0);
-    LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(e->context), types, (unsigned)kernel->params.n, 0);
+    LLVMTypeRef type =
+        LLVMFunctionType(LLVMVoidTypeInContext(e->context), types, (unsigned)kernel->params.n, 0);
     e->function = LLVMAddFunction(e->module, kernel->name, type);
     unsigned nounwind = LLVMGetEnumAttributeKindForName("nounwind", 8);
     LLVMAddAttributeAtIndex(e->function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
@@ -198,7 +205,8 @@ static bool llvm_build(EmitLlvm *e) {
     return !e->failed && llvm_link_math(e);
 }
 
-/* ---- from module to text ----------------------------------------------------------------------------------- */
+/* ---- from module to text
+ * ----------------------------------------------------------------------------------- */
 
 static bool llvm_check(EmitLlvm *e) {
     char *message = NULL;
@@ -241,6 +249,29 @@ static bool llvm_text(EmitLlvm *e, Text *out, LlvmOutput what) {
     return true;
 }
 
+/* The latest PTX version that an atom of the kernel needs, as a number: "8.4" is 84. */
+static int llvm_ptx_version(const KBlock *block, int version) {
+    for (size_t i = 0; i < block->n; i++) {
+        const KStmt *stmt = block->at[i];
+        version = llvm_ptx_version(&stmt->body, version);
+        version = llvm_ptx_version(&stmt->other, version);
+        const char *needed = stmt->kind == KS_ATOM ? atom_info((AtomId)stmt->atom)->ptx : "0.0";
+        int number = (needed[0] - '0') * 10 + (needed[2] - '0');
+        if (number > version)
+            version = number;
+    }
+    return version;
+}
+
+/* The target's features, with a later PTX version where an atom needs one; older drivers load the others. */
+static const char *llvm_features(EmitLlvm *e) {
+    const Target *target = e->kernel->target;
+    const char *version = target->ptx_version;
+    int least = (version[0] - '0') * 10 + (version[2] - '0');
+    int needed = llvm_ptx_version(&e->kernel->body, least);
+    return needed > least ? text_format(e->arena, "+ptx%d", needed) : target->llvm_features;
+}
+
 static bool llvm_open(EmitLlvm *e) {
     const Target *target = e->kernel->target;
     LLVMTargetRef nvptx = NULL;
@@ -253,8 +284,8 @@ static bool llvm_open(EmitLlvm *e) {
     e->context = LLVMContextCreate();
     LLVMContextSetDiagnosticHandler(e->context, llvm_on_diagnostic, e);
     e->module = LLVMModuleCreateWithNameInContext(e->kernel->name, e->context);
-    e->machine = LLVMCreateTargetMachine(nvptx, llvm_triple, target->llvm_cpu, target->llvm_features, LLVMCodeGenLevelLess,
-                                         LLVMRelocDefault, LLVMCodeModelDefault);
+    e->machine = LLVMCreateTargetMachine(nvptx, llvm_triple, target->llvm_cpu, llvm_features(e),
+                                         LLVMCodeGenLevelLess, LLVMRelocDefault, LLVMCodeModelDefault);
     LLVMSetTarget(e->module, llvm_triple);
     LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(e->machine);
     LLVMSetModuleDataLayout(e->module, layout);
@@ -277,7 +308,8 @@ bool sinter_llvm_emit(Text *out, const Kernel *kernel, LlvmOutput what, Diags *d
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, llvm_start);
     if (!kernel->target->llvm_cpu) {
-        diag_error(diags, DIAG_UNSUPPORTED, (Span){0}, "LLVM 19 has no target %s; use NVRTC", kernel->target->name);
+        diag_error(diags, DIAG_UNSUPPORTED, (Span){0}, "LLVM 19 has no target %s; use NVRTC",
+                   kernel->target->name);
         return false;
     }
     EmitLlvm *e = ARENA_NEW(out->arena, EmitLlvm);

@@ -23,10 +23,11 @@ typedef struct EmitLlvm {
     LLVMValueRef smem; /* all of shared memory; NULL where there is none */
     LLVMTypeRef i1, i8, i16, i32, i64, f16, f32, f64, ptr_global, ptr_shared;
 
-    LLVMValueRef *lets;   /* by KVar.id: value of a let or of a loop's variable */
-    LLVMValueRef **slots; /* by KVar.id: an alloca for each element of the others; mem2reg makes them registers */
+    LLVMValueRef *lets; /* by KVar.id: value of a let or of a loop's variable */
+    LLVMValueRef *
+        *slots; /* by KVar.id: an alloca for each element of the others; mem2reg makes them registers */
     EmitFacts facts;
-    bool is_data_tree; /* of the expression that is built: emit_is_data() */
+    bool is_data_tree;  /* of the expression that is built: emit_is_data() */
     int64_t statements; /* built so far, unrolled ones each time */
 
     char message[512]; /* first error that LLVM reported */
@@ -58,13 +59,14 @@ typedef enum LlvmAsm {
     LLVM_ASM_PURE,    /* the result follows from the operands */
     LLVM_ASM_ORDERED, /* not moved, not merged, not removed */
 } LlvmAsm;
-LLVMValueRef llvm_asm(EmitLlvm *e, const char *text, const char *constraints, LLVMTypeRef result, LLVMValueRef *args,
-                      int n, LlvmAsm kind);
+LLVMValueRef llvm_asm(EmitLlvm *e, const char *text, const char *constraints, LLVMTypeRef result,
+                      LLVMValueRef *args, int n, LlvmAsm kind);
 void llvm_atom(EmitLlvm *e, const KStmt *stmt);
 bool llvm_link_math(EmitLlvm *e);
 
 /* emit_llvm_memory.c */
-/* Elements of less than 64 bits in a word: KX_PACK, KX_UNPACK and vector accesses. Missing values count as zero. */
+/* Elements of less than 64 bits in a word: KX_PACK, KX_UNPACK and vector accesses. Missing values count as
+ * zero. */
 LLVMValueRef llvm_pack(EmitLlvm *e, DType type, LLVMValueRef *values, int n);
 LLVMValueRef llvm_unpack(EmitLlvm *e, DType type, LLVMValueRef word, int lane);
 void llvm_load(EmitLlvm *e, const KStmt *stmt);

@@ -9,7 +9,8 @@
 
 extern const char codegen_math_ll_text[]; /* prelude/math.ll, embedded by the Makefile */
 
-/* Only what is known to lower on every target may be named here: LLVM 19 aborts or miscompiles on others (exp, sin, pow, ...). */
+/* Only what is known to lower on every target may be named here: LLVM 19 aborts or miscompiles on others
+ * (exp, sin, pow, ...). */
 LLVMValueRef llvm_intrinsic(EmitLlvm *e, const char *name, LLVMTypeRef overload, LLVMValueRef *args, int n) {
     unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
     LLVMTypeRef *overloads = overload ? &overload : NULL;
@@ -30,7 +31,8 @@ LLVMValueRef llvm_math(EmitLlvm *e, const char *name, LLVMTypeRef result, LLVMVa
     return LLVMBuildCall2(e->builder, type, function, args, (unsigned)n, "");
 }
 
-/* ---- inline assembly --------------------------------------------------------------------------------------- */
+/* ---- inline assembly
+ * --------------------------------------------------------------------------------------- */
 
 static void call_attribute(EmitLlvm *e, LLVMValueRef call, const char *name, uint64_t value) {
     unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
@@ -38,10 +40,10 @@ static void call_attribute(EmitLlvm *e, LLVMValueRef call, const char *name, uin
                              LLVMCreateEnumAttribute(e->context, kind, value));
 }
 
-static LLVMValueRef call_asm(EmitLlvm *e, LLVMTypeRef type, const char *text, size_t bytes, const char *constraints,
-                             LLVMValueRef *args, int n, LlvmAsm kind) {
-    LLVMValueRef code = LLVMGetInlineAsm(type, text, bytes, constraints, strlen(constraints), kind == LLVM_ASM_ORDERED, 0,
-                                         LLVMInlineAsmDialectATT, 0);
+static LLVMValueRef call_asm(EmitLlvm *e, LLVMTypeRef type, const char *text, size_t bytes,
+                             const char *constraints, LLVMValueRef *args, int n, LlvmAsm kind) {
+    LLVMValueRef code = LLVMGetInlineAsm(type, text, bytes, constraints, strlen(constraints),
+                                         kind == LLVM_ASM_ORDERED, 0, LLVMInlineAsmDialectATT, 0);
     LLVMValueRef call = LLVMBuildCall2(e->builder, type, code, args, (unsigned)n, "");
     call_attribute(e, call, "nounwind", 0);
     if (kind == LLVM_ASM_ORDERED)
@@ -51,12 +53,13 @@ static LLVMValueRef call_asm(EmitLlvm *e, LLVMTypeRef type, const char *text, si
     return call;
 }
 
-LLVMValueRef llvm_asm(EmitLlvm *e, const char *text, const char *constraints, LLVMTypeRef result, LLVMValueRef *args,
-                      int n, LlvmAsm kind) {
+LLVMValueRef llvm_asm(EmitLlvm *e, const char *text, const char *constraints, LLVMTypeRef result,
+                      LLVMValueRef *args, int n, LlvmAsm kind) {
     LLVMTypeRef types[8];
     for (int i = 0; i < n; i++)
         types[i] = LLVMTypeOf(args[i]);
-    return call_asm(e, LLVMFunctionType(result, types, (unsigned)n, 0), text, strlen(text), constraints, args, n, kind);
+    return call_asm(e, LLVMFunctionType(result, types, (unsigned)n, 0), text, strlen(text), constraints, args,
+                    n, kind);
 }
 
 /* Registers of an atom's operand: read ones as values, written ones as the slots that they go to. */
@@ -119,7 +122,8 @@ void llvm_atom(EmitLlvm *e, const KStmt *stmt) {
     }
 }
 
-/* ---- functions --------------------------------------------------------------------------------------------- */
+/* ---- functions
+ * --------------------------------------------------------------------------------------------- */
 
 /* Parses the functions of math.ll that the module calls, and links them in. */
 bool llvm_link_math(EmitLlvm *e) {
@@ -150,7 +154,8 @@ bool llvm_link_math(EmitLlvm *e) {
     LLVMSetTarget(functions, LLVMGetTarget(e->module));
     for (LLVMValueRef f = LLVMGetFirstFunction(functions); f; f = LLVMGetNextFunction(f))
         if (!LLVMIsDeclaration(f))
-            LLVMSetLinkage(f, LLVMExternalLinkage); /* a declaration is not resolved by an internal function */
+            LLVMSetLinkage(f,
+                           LLVMExternalLinkage); /* a declaration is not resolved by an internal function */
     if (LLVMLinkModules2(e->module, functions)) {
         llvm_fail(e, NULL, "the functions of math.ll do not link");
         return false;

@@ -1,4 +1,5 @@
-/* Expressions of kernel IR as LLVM IR. LLVM's builder folds constants, so that an index is a constant once its loop's variable is. */
+/* Expressions of kernel IR as LLVM IR. LLVM's builder folds constants, so that an index is a constant once
+ * its loop's variable is. */
 #include "codegen/emit_llvm.h"
 
 #include "codegen/kernel_value.h"
@@ -35,17 +36,20 @@ static LLVMValueRef expr_contract(LLVMValueRef value) {
     return value;
 }
 
-/* ---- scalar operations that are no single instruction ------------------------------------------------------ */
+/* ---- scalar operations that are no single instruction
+ * ------------------------------------------------------ */
 
 typedef LLVMValueRef ExprBuild(EmitLlvm *e, const KExpr *x, LLVMValueRef *args);
 
-/* Toward zero, 0 where divided by zero, and no trap at the smallest integer over -1; indices need no such care. */
+/* Toward zero, 0 where divided by zero, and no trap at the smallest integer over -1; indices need no such
+ * care. */
 static LLVMValueRef build_divide(EmitLlvm *e, const KExpr *x, LLVMValueRef *args) {
     bool is_signed = expr_is_signed(x->type), is_mod = x->op == OP_mod;
     LLVMOpcode opcode = is_mod ? is_signed ? LLVMSRem : LLVMURem : is_signed ? LLVMSDiv : LLVMUDiv;
     if (!e->is_data_tree || emit_is_safe_divisor(x->args[1]))
         return LLVMBuildBinOp(e->builder, opcode, args[0], args[1], "");
-    LLVMValueRef zero = llvm_zero(e, x->type), one = llvm_int(e, x->type, 1), minus_one = llvm_int(e, x->type, -1);
+    LLVMValueRef zero = llvm_zero(e, x->type), one = llvm_int(e, x->type, 1),
+                 minus_one = llvm_int(e, x->type, -1);
     LLVMValueRef is_zero = LLVMBuildICmp(e->builder, LLVMIntEQ, args[1], zero, "");
     LLVMValueRef is_special = is_zero, special = zero;
     if (is_signed) {
@@ -69,7 +73,8 @@ static LLVMValueRef build_extreme_f64(EmitLlvm *e, const KExpr *x, LLVMValueRef 
 
 static LLVMValueRef build_extreme_int(EmitLlvm *e, const KExpr *x, LLVMValueRef *args) {
     bool is_signed = expr_is_signed(x->type);
-    LLVMIntPredicate less = is_signed ? LLVMIntSLT : LLVMIntULT, greater = is_signed ? LLVMIntSGT : LLVMIntUGT;
+    LLVMIntPredicate less = is_signed ? LLVMIntSLT : LLVMIntULT,
+                     greater = is_signed ? LLVMIntSGT : LLVMIntUGT;
     LLVMValueRef first = LLVMBuildICmp(e->builder, x->op == OP_min ? less : greater, args[0], args[1], "");
     return LLVMBuildSelect(e->builder, first, args[0], args[1], "");
 }
@@ -80,7 +85,8 @@ static LLVMValueRef build_fma_int(EmitLlvm *e, const KExpr *x, LLVMValueRef *arg
 }
 
 static LLVMValueRef build_negate(EmitLlvm *e, const KExpr *x, LLVMValueRef *args) {
-    return ktype_is_float(x->type) ? LLVMBuildFNeg(e->builder, args[0], "") : LLVMBuildNeg(e->builder, args[0], "");
+    return ktype_is_float(x->type) ? LLVMBuildFNeg(e->builder, args[0], "")
+                                   : LLVMBuildNeg(e->builder, args[0], "");
 }
 
 static LLVMValueRef build_abs_int(EmitLlvm *e, const KExpr *x, LLVMValueRef *args) {
@@ -156,7 +162,8 @@ static LLVMValueRef build_select(EmitLlvm *e, const KExpr *x, LLVMValueRef *args
     return LLVMBuildSelect(e->builder, args[0], args[1], args[2], "");
 }
 
-/* ---- the table --------------------------------------------------------------------------------------------- */
+/* ---- the table
+ * --------------------------------------------------------------------------------------------- */
 
 typedef enum SpellingKind {
     SPELLING_NONE,
@@ -178,16 +185,24 @@ typedef struct LlvmSpelling {
 } LlvmSpelling;
 
 static const LlvmSpelling llvm_spellings[][3] = {
-#define NONE {.kind = SPELLING_NONE}
-#define OP(OPCODE) {.kind = SPELLING_OP, .code = LLVM##OPCODE}
-#define CALL(NAME) {.kind = SPELLING_CALL, .text = NAME}
-#define ASM(TEXT) {.kind = SPELLING_ASM, .text = TEXT}
-#define MATH(NAME) {.kind = SPELLING_MATH, .text = NAME}
-#define CMP(PREDICATE) {.kind = SPELLING_COMPARE, .code = LLVMReal##PREDICATE}
-#define ICMP(SIGNED, UNSIGNED)                                                                                 \
-    {.kind = SPELLING_INT_COMPARE, .code = LLVMInt##SIGNED, .unsigned_code = LLVMInt##UNSIGNED}
-#define INT(SIGNED, UNSIGNED) {.kind = SPELLING_INT, .code = LLVM##SIGNED, .unsigned_code = LLVM##UNSIGNED}
-#define BUILD(FUNCTION) {.kind = SPELLING_BUILD, .build = FUNCTION}
+#define NONE                                                                                                 \
+    { .kind = SPELLING_NONE }
+#define OP(OPCODE)                                                                                           \
+    { .kind = SPELLING_OP, .code = LLVM##OPCODE }
+#define CALL(NAME)                                                                                           \
+    { .kind = SPELLING_CALL, .text = NAME }
+#define ASM(TEXT)                                                                                            \
+    { .kind = SPELLING_ASM, .text = TEXT }
+#define MATH(NAME)                                                                                           \
+    { .kind = SPELLING_MATH, .text = NAME }
+#define CMP(PREDICATE)                                                                                       \
+    { .kind = SPELLING_COMPARE, .code = LLVMReal##PREDICATE }
+#define ICMP(SIGNED, UNSIGNED)                                                                               \
+    { .kind = SPELLING_INT_COMPARE, .code = LLVMInt##SIGNED, .unsigned_code = LLVMInt##UNSIGNED }
+#define INT(SIGNED, UNSIGNED)                                                                                \
+    { .kind = SPELLING_INT, .code = LLVM##SIGNED, .unsigned_code = LLVM##UNSIGNED }
+#define BUILD(FUNCTION)                                                                                      \
+    { .kind = SPELLING_BUILD, .build = FUNCTION }
 #define LLVM(NAME, F32, F64, INTEGER) [OP_##NAME] = {F32, F64, INTEGER},
 #include "codegen/scalar_llvm.def"
 #undef LLVM
@@ -229,12 +244,14 @@ static LLVMValueRef expr_scalar(EmitLlvm *e, const KExpr *x) {
         return expr_contract(LLVMBuildBinOp(e->builder, (LLVMOpcode)spelling->code, args[0], args[1], ""));
     case SPELLING_CALL: return llvm_intrinsic(e, spelling->text, llvm_type(e, type), args, x->n_args);
     case SPELLING_ASM:
-        return llvm_asm(e, spelling->text, x->n_args == 1 ? "=f,f" : "=f,f,f", e->f32, args, x->n_args, LLVM_ASM_PURE);
+        return llvm_asm(e, spelling->text, x->n_args == 1 ? "=f,f" : "=f,f,f", e->f32, args, x->n_args,
+                        LLVM_ASM_PURE);
     case SPELLING_MATH: return llvm_math(e, spelling->text, llvm_type(e, type), args, x->n_args);
     case SPELLING_COMPARE:
         return LLVMBuildFCmp(e->builder, (LLVMRealPredicate)spelling->code, args[0], args[1], "");
     case SPELLING_INT_COMPARE:
-        return LLVMBuildICmp(e->builder, (LLVMIntPredicate)(is_signed ? spelling->code : spelling->unsigned_code),
+        return LLVMBuildICmp(e->builder,
+                             (LLVMIntPredicate)(is_signed ? spelling->code : spelling->unsigned_code),
                              args[0], args[1], "");
     case SPELLING_INT:
         return expr_int_op(e, (LLVMOpcode)(is_signed ? spelling->code : spelling->unsigned_code),
@@ -246,7 +263,8 @@ static LLVMValueRef expr_scalar(EmitLlvm *e, const KExpr *x) {
     return llvm_zero(e, x->type);
 }
 
-/* ---- variables and addresses ------------------------------------------------------------------------------- */
+/* ---- variables and addresses
+ * ------------------------------------------------------------------------------- */
 
 LLVMValueRef llvm_slot(EmitLlvm *e, const KVar *var, LLVMValueRef index, int offset) {
     int64_t at = offset;
@@ -287,19 +305,22 @@ LLVMValueRef llvm_address(EmitLlvm *e, const KBuffer *buffer, LLVMValueRef index
     return LLVMBuildInBoundsGEP2(e->builder, element, base, &index, 1, "");
 }
 
-/* ---- the other kinds --------------------------------------------------------------------------------------- */
+/* ---- the other kinds
+ * --------------------------------------------------------------------------------------- */
 
 static LLVMValueRef expr_range(EmitLlvm *e, LLVMValueRef call, unsigned low, unsigned high) {
     LLVMMetadataRef bounds[] = {LLVMValueAsMetadata(LLVMConstInt(e->i32, low, 0)),
                                 LLVMValueAsMetadata(LLVMConstInt(e->i32, high, 0))};
     LLVMMetadataRef node = LLVMMDNodeInContext2(e->context, bounds, 2);
-    LLVMSetMetadata(call, LLVMGetMDKindIDInContext(e->context, "range", 5), LLVMMetadataAsValue(e->context, node));
+    LLVMSetMetadata(call, LLVMGetMDKindIDInContext(e->context, "range", 5),
+                    LLVMMetadataAsValue(e->context, node));
     return call;
 }
 
 static LLVMValueRef expr_special_register(EmitLlvm *e, const char *name, unsigned low, unsigned high) {
-    return expr_range(e, llvm_intrinsic(e, text_format(e->arena, "llvm.nvvm.read.ptx.sreg.%s", name), NULL, NULL, 0), low,
-                      high);
+    return expr_range(
+        e, llvm_intrinsic(e, text_format(e->arena, "llvm.nvvm.read.ptx.sreg.%s", name), NULL, NULL, 0), low,
+        high);
 }
 
 static LLVMValueRef expr_special(EmitLlvm *e, KSpecial special) {
@@ -347,15 +368,16 @@ static LLVMValueRef expr_convert(EmitLlvm *e, KType from, KType to, LLVMValueRef
     if (from == to)
         return value;
     if (to == K_BOOL)
-        return ktype_is_float(from)
-                   ? LLVMBuildFCmp(e->builder, LLVMRealUNE, value, llvm_zero(e, from), "")
-                   : LLVMBuildICmp(e->builder, LLVMIntNE, value, llvm_zero(e, from), "");
+        return ktype_is_float(from) ? LLVMBuildFCmp(e->builder, LLVMRealUNE, value, llvm_zero(e, from), "")
+                                    : LLVMBuildICmp(e->builder, LLVMIntNE, value, llvm_zero(e, from), "");
     if (ktype_is_float(from) && ktype_is_float(to))
-        return from == K_F32 ? LLVMBuildFPExt(e->builder, value, type, "") : LLVMBuildFPTrunc(e->builder, value, type, "");
+        return from == K_F32 ? LLVMBuildFPExt(e->builder, value, type, "")
+                             : LLVMBuildFPTrunc(e->builder, value, type, "");
     if (ktype_is_float(from))
         return expr_float_to_int(e, from, to, value);
     if (ktype_is_float(to))
-        return is_signed ? LLVMBuildSIToFP(e->builder, value, type, "") : LLVMBuildUIToFP(e->builder, value, type, "");
+        return is_signed ? LLVMBuildSIToFP(e->builder, value, type, "")
+                         : LLVMBuildUIToFP(e->builder, value, type, "");
     return LLVMBuildIntCast2(e->builder, value, type, is_signed, "");
 }
 
@@ -384,7 +406,8 @@ static LLVMValueRef expr_mul_hi(EmitLlvm *e, const KExpr *x) {
     LLVMValueRef a = LLVMBuildZExt(e->builder, llvm_expr(e, x->args[0]), e->i64, "");
     LLVMValueRef b = LLVMBuildZExt(e->builder, llvm_expr(e, x->args[1]), e->i64, "");
     LLVMValueRef product = LLVMBuildMul(e->builder, a, b, "");
-    return LLVMBuildTrunc(e->builder, LLVMBuildLShr(e->builder, product, LLVMConstInt(e->i64, 32, 0), ""), e->i32, "");
+    return LLVMBuildTrunc(e->builder, LLVMBuildLShr(e->builder, product, LLVMConstInt(e->i64, 32, 0), ""),
+                          e->i32, "");
 }
 
 LLVMValueRef llvm_expr(EmitLlvm *e, const KExpr *x) {
@@ -406,10 +429,13 @@ LLVMValueRef llvm_expr(EmitLlvm *e, const KExpr *x) {
     case KX_PACK: return expr_pack(e, x);
     case KX_UNPACK: return llvm_unpack(e, x->dtype, llvm_expr(e, x->args[0]), (int)x->i);
     case KX_SMEM_ADDR:
-        return LLVMBuildPtrToInt(e->builder, llvm_address(e, x->buffer, llvm_expr(e, x->args[0])), e->i32, "");
+        return LLVMBuildPtrToInt(e->builder, llvm_address(e, x->buffer, llvm_expr(e, x->args[0])), e->i32,
+                                 "");
     case KX_GLOBAL_ADDR:
-        return LLVMBuildPtrToInt(e->builder, llvm_address(e, x->buffer, llvm_expr(e, x->args[0])), e->i64, "");
-    case KX_TENSOR_MAP: return LLVMBuildPtrToInt(e->builder, LLVMGetParam(e->function, (unsigned)x->i), e->i64, "");
+        return LLVMBuildPtrToInt(e->builder, llvm_address(e, x->buffer, llvm_expr(e, x->args[0])), e->i64,
+                                 "");
+    case KX_TENSOR_MAP:
+        return LLVMBuildPtrToInt(e->builder, LLVMGetParam(e->function, (unsigned)x->i), e->i64, "");
     }
     return llvm_zero(e, x->type);
 }

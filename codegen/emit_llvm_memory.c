@@ -1,4 +1,5 @@
-/* Loads, stores, and elements packed in 32-bit words. The machine instructions are those of prelude/memory.cuh and pack.cuh. */
+/* Loads, stores, and elements packed in 32-bit words. The machine instructions are those of
+ * prelude/memory.cuh and pack.cuh. */
 #include "codegen/emit_llvm.h"
 
 #include "codegen/kernel_value.h"
@@ -7,7 +8,8 @@ static LLVMValueRef memory_word(const EmitLlvm *e, uint32_t value) {
     return LLVMConstInt(e->i32, value, 0);
 }
 
-/* ---- packed words ------------------------------------------------------------------------------------------ */
+/* ---- packed words
+ * ------------------------------------------------------------------------------------------ */
 
 /* `low` and `high` in the halves of a word. */
 static LLVMValueRef memory_join(EmitLlvm *e, LLVMValueRef low, LLVMValueRef high, unsigned bits) {
@@ -24,14 +26,15 @@ static LLVMValueRef memory_pack_fp8(EmitLlvm *e, DType type, LLVMValueRef *pair)
         return LLVMBuildZExt(e->builder, half, e->i32, "");
     }
     const char *encode = text_format(e->arena, "encode_%s", name);
-    LLVMValueRef low = llvm_math(e, encode, e->i32, &pair[0], 1), high = llvm_math(e, encode, e->i32, &pair[1], 1);
+    LLVMValueRef low = llvm_math(e, encode, e->i32, &pair[0], 1),
+                 high = llvm_math(e, encode, e->i32, &pair[1], 1);
     return memory_join(e, low, high, 8);
 }
 
 static LLVMValueRef memory_pack_half(EmitLlvm *e, DType type, LLVMValueRef *pair) {
     LLVMValueRef args[] = {pair[1], pair[0]};
-    return llvm_asm(e, type == DTYPE_F16 ? "cvt.rn.f16x2.f32 $0, $1, $2;" : "cvt.rn.bf16x2.f32 $0, $1, $2;", "=r,f,f",
-                    e->i32, args, 2, LLVM_ASM_PURE);
+    return llvm_asm(e, type == DTYPE_F16 ? "cvt.rn.f16x2.f32 $0, $1, $2;" : "cvt.rn.bf16x2.f32 $0, $1, $2;",
+                    "=r,f,f", e->i32, args, 2, LLVM_ASM_PURE);
 }
 
 LLVMValueRef llvm_pack(EmitLlvm *e, DType type, LLVMValueRef *values, int n) {
@@ -64,7 +67,8 @@ LLVMValueRef llvm_pack(EmitLlvm *e, DType type, LLVMValueRef *values, int n) {
 
 /* The float of the f16 in the low bits of a word. */
 static LLVMValueRef memory_from_f16(EmitLlvm *e, LLVMValueRef word) {
-    LLVMValueRef half = LLVMBuildBitCast(e->builder, LLVMBuildTrunc(e->builder, word, e->i16, ""), e->f16, "");
+    LLVMValueRef half =
+        LLVMBuildBitCast(e->builder, LLVMBuildTrunc(e->builder, word, e->i16, ""), e->f16, "");
     return LLVMBuildFPExt(e->builder, half, e->f32, "");
 }
 
@@ -108,7 +112,8 @@ LLVMValueRef llvm_unpack(EmitLlvm *e, DType type, LLVMValueRef word, int lane) {
     return type == DTYPE_BOOL ? LLVMBuildICmp(b, LLVMIntNE, word, memory_word(e, 0), "") : word;
 }
 
-/* ---- words in memory --------------------------------------------------------------------------------------- */
+/* ---- words in memory
+ * --------------------------------------------------------------------------------------- */
 
 static int memory_bytes(const KStmt *stmt) {
     int bits = stmt->width * dtype_bits(stmt->buffer->elem);
@@ -145,11 +150,15 @@ static void memory_load_words(EmitLlvm *e, const KStmt *stmt, LLVMValueRef addre
     if (qualifiers) {
         address = LLVMBuildPtrToInt(e->builder, address, e->i64, "");
         const char *registers = n == 4 ? "{$0, $1, $2, $3}, [$4]" : n == 2 ? "{$0, $1}, [$2]" : "$0, [$1]";
-        const char *text = text_format(e->arena, "ld.global%s.%s %s;", qualifiers, memory_ptx_type(bytes), registers);
+        const char *text =
+            text_format(e->arena, "ld.global%s.%s %s;", qualifiers, memory_ptx_type(bytes), registers);
         LLVMTypeRef types[] = {e->i32, e->i32, e->i32, e->i32};
         LLVMTypeRef result = n == 1 ? e->i32 : LLVMStructTypeInContext(e->context, types, (unsigned)n, 0);
-        LLVMValueRef value = llvm_asm(e, text, n == 4 ? "=r,=r,=r,=r,l" : n == 2 ? "=r,=r,l" : "=r,l", result, &address,
-                                      1, LLVM_ASM_PURE);
+        LLVMValueRef value = llvm_asm(e, text,
+                                      n == 4   ? "=r,=r,=r,=r,l"
+                                      : n == 2 ? "=r,=r,l"
+                                               : "=r,l",
+                                      result, &address, 1, LLVM_ASM_PURE);
         for (int i = 0; i < n; i++)
             words[i] = n == 1 ? value : LLVMBuildExtractValue(e->builder, value, (unsigned)i, "");
         return;
@@ -177,8 +186,12 @@ static void memory_store_words(EmitLlvm *e, const KStmt *stmt, LLVMValueRef addr
         LLVMValueRef args[5] = {LLVMBuildPtrToInt(e->builder, address, e->i64, "")};
         memcpy(args + 1, words, (size_t)n * sizeof *words);
         const char *registers = n == 4 ? "{$1, $2, $3, $4}" : n == 2 ? "{$1, $2}" : "$1";
-        const char *text = text_format(e->arena, "st.global%s.%s [$0], %s;", qualifiers, memory_ptx_type(bytes), registers);
-        llvm_asm(e, text, n == 4 ? "l,r,r,r,r,~{memory}" : n == 2 ? "l,r,r,~{memory}" : "l,r,~{memory}",
+        const char *text =
+            text_format(e->arena, "st.global%s.%s [$0], %s;", qualifiers, memory_ptx_type(bytes), registers);
+        llvm_asm(e, text,
+                 n == 4   ? "l,r,r,r,r,~{memory}"
+                 : n == 2 ? "l,r,r,~{memory}"
+                          : "l,r,~{memory}",
                  LLVMVoidTypeInContext(e->context), args, n + 1, LLVM_ASM_ORDERED);
         return;
     }
@@ -187,12 +200,14 @@ static void memory_store_words(EmitLlvm *e, const KStmt *stmt, LLVMValueRef addr
     if (n > 1) {
         value = LLVMGetUndef(type);
         for (int i = 0; i < n; i++)
-            value = LLVMBuildInsertElement(e->builder, value, words[i], LLVMConstInt(e->i32, (unsigned)i, 0), "");
+            value =
+                LLVMBuildInsertElement(e->builder, value, words[i], LLVMConstInt(e->i32, (unsigned)i, 0), "");
     }
     LLVMSetAlignment(LLVMBuildStore(e->builder, value, address), (unsigned)bytes);
 }
 
-/* ---- statements -------------------------------------------------------------------------------------------- */
+/* ---- statements
+ * -------------------------------------------------------------------------------------------- */
 
 /* Opens a block in which `guard` holds; the builder stands in it. Answers the block where both ways meet. */
 static LLVMBasicBlockRef memory_guard(EmitLlvm *e, const KExpr *guard) {
@@ -224,13 +239,15 @@ static LLVMValueRef memory_element(EmitLlvm *e, DType type, LLVMValueRef *words,
     LLVMValueRef low = LLVMBuildZExt(e->builder, words[2 * i], e->i64, "");
     LLVMValueRef high = LLVMBuildZExt(e->builder, words[2 * i + 1], e->i64, "");
     high = LLVMBuildShl(e->builder, high, LLVMConstInt(e->i64, 32, 0), "");
-    return LLVMBuildBitCast(e->builder, LLVMBuildOr(e->builder, low, high, ""), llvm_type(e, ktype_of(type)), "");
+    return LLVMBuildBitCast(e->builder, LLVMBuildOr(e->builder, low, high, ""), llvm_type(e, ktype_of(type)),
+                            "");
 }
 
 /* The two elements of a byte: the one that an odd or even index names, in the low bits. */
 static LLVMValueRef memory_nibble(EmitLlvm *e, LLVMValueRef byte, LLVMValueRef index) {
     LLVMValueRef odd = LLVMBuildAnd(e->builder, index, LLVMConstInt(LLVMTypeOf(index), 1, 0), "");
-    LLVMValueRef shift = LLVMBuildShl(e->builder, LLVMBuildIntCast2(e->builder, odd, e->i32, 0, ""), memory_word(e, 2), "");
+    LLVMValueRef shift =
+        LLVMBuildShl(e->builder, LLVMBuildIntCast2(e->builder, odd, e->i32, 0, ""), memory_word(e, 2), "");
     return LLVMBuildLShr(e->builder, byte, shift, "");
 }
 

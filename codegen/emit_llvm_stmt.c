@@ -1,4 +1,5 @@
-/* Statements of kernel IR as LLVM IR. Loops marked UNROLL_FULL are unrolled here, so that indices of register arrays are constants. */
+/* Statements of kernel IR as LLVM IR. Loops marked UNROLL_FULL are unrolled here, so that indices of register
+ * arrays are constants. */
 #include "codegen/emit_llvm.h"
 
 /* What unrolling may make of a kernel; more is no sensible kernel, and would take minutes. */
@@ -29,7 +30,8 @@ static void stmt_unrolled(EmitLlvm *e, const KStmt *stmt) {
     LLVMValueRef begin = llvm_whole_expr(e, stmt->begin), end = llvm_whole_expr(e, stmt->end);
     LLVMValueRef step = stmt->step_expr ? llvm_whole_expr(e, stmt->step_expr) : NULL;
     if (!LLVMIsAConstantInt(begin) || !LLVMIsAConstantInt(end) || (step && !LLVMIsAConstantInt(step))) {
-        llvm_fail(e, stmt, "the loop over '%s' is to be unrolled, but its bounds are not constant", stmt->var->name);
+        llvm_fail(e, stmt, "the loop over '%s' is to be unrolled, but its bounds are not constant",
+                  stmt->var->name);
         return;
     }
     int64_t by = step ? LLVMConstIntGetSExtValue(step) : stmt->step;
@@ -62,8 +64,8 @@ static void stmt_loop(EmitLlvm *e, const KStmt *stmt) {
     LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, i, end, ""), body, after);
     LLVMPositionBuilderAtEnd(b, body);
     llvm_block(e, &stmt->body);
-    LLVMValueRef step =
-        stmt->step_expr ? llvm_whole_expr(e, stmt->step_expr) : LLVMConstInt(type, (unsigned long long)stmt->step, 1);
+    LLVMValueRef step = stmt->step_expr ? llvm_whole_expr(e, stmt->step_expr)
+                                        : LLVMConstInt(type, (unsigned long long)stmt->step, 1);
     LLVMValueRef next = LLVMBuildNSWAdd(b, i, step, "");
     LLVMValueRef values[] = {begin, next};
     LLVMBasicBlockRef blocks[] = {before, LLVMGetInsertBlock(b)};
@@ -75,8 +77,10 @@ static void stmt_loop(EmitLlvm *e, const KStmt *stmt) {
 static void stmt_if(EmitLlvm *e, const KStmt *stmt) {
     LLVMBuilderRef b = e->builder;
     LLVMValueRef condition = llvm_whole_expr(e, stmt->expr);
-    LLVMBasicBlockRef then = LLVMAppendBasicBlockInContext(e->context, e->function, stmt->name ? stmt->name : "then");
-    LLVMBasicBlockRef other = stmt->other.n ? LLVMAppendBasicBlockInContext(e->context, e->function, "else") : NULL;
+    LLVMBasicBlockRef then =
+        LLVMAppendBasicBlockInContext(e->context, e->function, stmt->name ? stmt->name : "then");
+    LLVMBasicBlockRef other =
+        stmt->other.n ? LLVMAppendBasicBlockInContext(e->context, e->function, "else") : NULL;
     LLVMBasicBlockRef join = LLVMAppendBasicBlockInContext(e->context, e->function, "join");
     LLVMBuildCondBr(b, condition, then, other ? other : join);
     LLVMPositionBuilderAtEnd(b, then);

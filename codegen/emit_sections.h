@@ -1,9 +1,9 @@
-/* A text in sections, of which only those are printed that are used: the prelude of device functions, and the functions in LLVM IR
- * of the other backend.
+/* A text in sections, of which only those are printed that are used: the prelude of device functions, and the
+ * functions in LLVM IR of the other backend.
  *
- * A section begins at a line "MARK name name ..." and ends before the next such line; it defines those names. It is used where one
- * of them occurs, as a whole word, in the text that it serves or in another used section. A word "sm>=89" or "sm<89" behind the
- * names restricts it to those targets. */
+ * A section begins at a line "MARK name name ..." and ends before the next such line; it defines those names.
+ * It is used where one of them occurs, as a whole word, in the text that it serves or in another used
+ * section. A word "sm>=89" or "sm<89" behind the names restricts it to those targets. */
 #ifndef SINTER_CODEGEN_EMIT_SECTIONS_H
 #define SINTER_CODEGEN_EMIT_SECTIONS_H
 

@@ -1,4 +1,5 @@
-/* Every way to move elements: each type, each width, guarded or not, with each cache hint, in global and shared memory. */
+/* Every way to move elements: each type, each width, guarded or not, with each cache hint, in global and
+ * shared memory. */
 #include "tests/unit/codegen/emit_support.h"
 
 static int memory_widths(DType type, int widths[5]) {
@@ -8,7 +9,8 @@ static int memory_widths(DType type, int widths[5]) {
     return n;
 }
 
-/* Reads x, passes it through shared memory and stores it to y, once for each width; a nibble is read alone, too. */
+/* Reads x, passes it through shared memory and stores it to y, once for each width; a nibble is read alone,
+ * too. */
 static Kernel *memory_copies(Bench *bench, DType type, const char *target) {
     Builder b = bench_builder(bench, target, 128);
     const KBuffer *x = k_global(&b, bench_value(bench, "x", type), false);
@@ -16,13 +18,15 @@ static Kernel *memory_copies(Bench *bench, DType type, const char *target) {
     KBuffer *tile = k_shared(&b, "tile", type, 128 * 16, 16);
     const KExpr *tid = k_let_expr(&b, "tid", k_special(&b, SPECIAL_TID));
     const KExpr *n = k_dim(&b, dim_symbol(bench->graph->dims, "n"), K_I64);
-    const KExpr *row = k_let_expr(&b, "row", k_add(&b, k_mul(&b, k_special(&b, SPECIAL_CTA_X), k_i32(&b, 128)), tid));
+    const KExpr *row =
+        k_let_expr(&b, "row", k_add(&b, k_mul(&b, k_special(&b, SPECIAL_CTA_X), k_i32(&b, 128)), tid));
     const KExpr *guard = k_let_expr(&b, "inside", k_lt(&b, k_convert(&b, row, K_I64), n));
     int widths[5], n_widths = memory_widths(type, widths);
     for (int i = 0; i < n_widths; i++) {
         int width = widths[i];
         k_comment(&b, "%d elements at a time", width);
-        const KVar *values = k_array(&b, "values", ktype_of(type), 16, k_convert(&b, k_i32(&b, i % 2), ktype_of(type)));
+        const KVar *values =
+            k_array(&b, "values", ktype_of(type), 16, k_convert(&b, k_i32(&b, i % 2), ktype_of(type)));
         KCache cache = (KCache)(i % 3);
         const KExpr *k = k_for_begin(&b, "k", k_i32(&b, 0), k_i32(&b, 16), width, UNROLL_FULL);
         const KExpr *at = k_add(&b, k_mul(&b, row, k_i32(&b, 16)), k);
@@ -34,7 +38,8 @@ static Kernel *memory_copies(Bench *bench, DType type, const char *target) {
         k_barrier(&b);
         const KExpr *l = k_for_begin(&b, "l", k_i32(&b, 0), k_i32(&b, 16), width, UNROLL_FULL);
         const KExpr *other = k_xor(&b, tid, k_i32(&b, 1));
-        k_load(&b, values, l, tile, k_add(&b, k_mul(&b, other, k_i32(&b, 16)), l), width, NULL, CACHE_DEFAULT);
+        k_load(&b, values, l, tile, k_add(&b, k_mul(&b, other, k_i32(&b, 16)), l), width, NULL,
+               CACHE_DEFAULT);
         k_store(&b, y, k_add(&b, k_mul(&b, row, k_i32(&b, 16)), l), values, l, width, guard, cache);
         k_end(&b);
     }

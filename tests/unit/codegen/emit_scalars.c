@@ -1,5 +1,6 @@
-/* Every scalar operation in every register type, every conversion, rounding and packing, printed by both backends and compiled. What
- * the operations compute: math_functions.c on the CPU, and the semantic tests on a GPU. */
+/* Every scalar operation in every register type, every conversion, rounding and packing, printed by both
+ * backends and compiled. What the operations compute: math_functions.c on the CPU, and the semantic tests on
+ * a GPU. */
 #include "tests/unit/codegen/emit_support.h"
 
 #include "codegen/kernel_value.h"
@@ -7,7 +8,8 @@
 static const char *const targets[] = {"sm_80", "sm_86", "sm_89", "sm_90a"};
 enum { N_TARGETS = sizeof targets / sizeof *targets };
 
-/* A tensor's element type that loads give this register type from, and a conversion into it where there is none. */
+/* A tensor's element type that loads give this register type from, and a conversion into it where there is
+ * none. */
 static DType scalars_memory_type(KType type) {
     switch (type) {
     case K_F64: return DTYPE_F64;
@@ -25,7 +27,8 @@ static const KExpr *scalars_read(Builder *b, const KBuffer *x, KType type, const
 }
 
 static void scalars_write(Builder *b, const KBuffer *y, const KExpr *value, const KExpr *at, int *row) {
-    k_store_scalar(b, y, k_add(b, at, k_i32(b, 4096 * (*row)++)), k_convert(b, value, ktype_of(y->elem)), NULL);
+    k_store_scalar(b, y, k_add(b, at, k_i32(b, 4096 * (*row)++)), k_convert(b, value, ktype_of(y->elem)),
+                   NULL);
 }
 
 /* y[op] = op(a, b, c) on data from memory, and again on coordinates where the type is an integer. */
@@ -46,7 +49,9 @@ static Kernel *scalars_all(Bench *bench, KType type, const char *target) {
             args[i] = scalars_read(&b, x, type, tid, 3 * op + i);
         if (op_info((OpKind)op)->rule == RULE_SELECT)
             args[0] = k_convert(&b, args[0], K_BOOL);
-        scalars_write(&b, y, k_scalar(&b, (OpKind)op, args[0], n > 1 ? args[1] : NULL, n > 2 ? args[2] : NULL), tid, &row);
+        scalars_write(&b, y,
+                      k_scalar(&b, (OpKind)op, args[0], n > 1 ? args[1] : NULL, n > 2 ? args[2] : NULL), tid,
+                      &row);
         if (!ktype_is_int(type))
             continue;
         for (int i = 0; i < 3; i++)
@@ -55,7 +60,9 @@ static Kernel *scalars_all(Bench *bench, KType type, const char *target) {
             args[0] = k_lt(&b, tid, k_i32(&b, 7));
         if (op == OP_shl || op == OP_shr)
             args[1] = k_int(&b, type, 3);
-        scalars_write(&b, y, k_scalar(&b, (OpKind)op, args[0], n > 1 ? args[1] : NULL, n > 2 ? args[2] : NULL), tid, &row);
+        scalars_write(&b, y,
+                      k_scalar(&b, (OpKind)op, args[0], n > 1 ? args[1] : NULL, n > 2 ? args[2] : NULL), tid,
+                      &row);
     }
     return bench_finish(bench, &b);
 }
@@ -95,7 +102,8 @@ static Kernel *scalars_roundings(Bench *bench, const char *target) {
     const KBuffer *y = k_global(&b, bench_value(bench, "y", DTYPE_F64), true);
     int row = 0;
     for (int type = 0; dtype_is_float((DType)type); type++) {
-        const KExpr *narrow = scalars_read(&b, x, K_F32, tid, type), *wide = scalars_read(&b, w, K_F64, tid, type);
+        const KExpr *narrow = scalars_read(&b, x, K_F32, tid, type),
+                    *wide = scalars_read(&b, w, K_F64, tid, type);
         scalars_write(&b, y, k_round(&b, narrow, (DType)type), tid, &row);
         scalars_write(&b, y, k_round(&b, wide, (DType)type), tid, &row);
     }
@@ -125,7 +133,8 @@ static Kernel *scalars_packs(Bench *bench, const char *target) {
 
 static void scalars_every_conversion_compiles(void **state) {
     (void)state;
-    Kernel *(*const builders[])(Bench *, const char *) = {scalars_conversions, scalars_roundings, scalars_packs};
+    Kernel *(*const builders[])(Bench *, const char *) = {scalars_conversions, scalars_roundings,
+                                                          scalars_packs};
     for (size_t i = 0; i < sizeof builders / sizeof *builders; i++)
         for (int j = 0; j < N_TARGETS; j++) {
             Bench bench = bench_new();

@@ -1,6 +1,6 @@
-/* Compiling what the printers print, without a GPU: CUDA C++ through NVRTC, PTX of the LLVM backend through ptxas, both to machine
- * code of every target, and what the compilers say about registers, spills and serialized matrix products. What is not installed is
- * skipped, and says so. */
+/* Compiling what the printers print, without a GPU: CUDA C++ through NVRTC, PTX of the LLVM backend through
+ * ptxas, both to machine code of every target, and what the compilers say about registers, spills and
+ * serialized matrix products. What is not installed is skipped, and says so. */
 #ifndef SINTER_TESTS_EMIT_SUPPORT_H
 #define SINTER_TESTS_EMIT_SUPPORT_H
 
@@ -18,7 +18,8 @@
 #include "codegen/codegen.h"
 #include "codegen/kernel_build.h"
 
-/* ---- a kernel under test ------------------------------------------------------------------------------------ */
+/* ---- a kernel under test
+ * ------------------------------------------------------------------------------------ */
 
 typedef struct Bench {
     Arena *arena;
@@ -69,12 +70,13 @@ static inline Value *bench_value(Bench *bench, const char *name, DType dtype) {
 static inline Kernel *bench_finish(Bench *bench, Builder *b) {
     Kernel *kernel = builder_finish(b);
     for (size_t i = 0; i < bench->diags->list.n; i++)
-        print_error("%s\n", bench->diags->list.at[i].message);
+        fprintf(stderr, "%s\n", bench->diags->list.at[i].message);
     assert_non_null(kernel);
     return kernel;
 }
 
-/* ---- NVRTC -------------------------------------------------------------------------------------------------- */
+/* ---- NVRTC
+ * -------------------------------------------------------------------------------------------------- */
 
 typedef struct Nvrtc {
     bool is_here;
@@ -106,17 +108,18 @@ static inline const Nvrtc *nvrtc(void) {
     *(void **)&library.log = dlsym(handle, "nvrtcGetProgramLog");
     *(void **)&library.cubin_size = dlsym(handle, "nvrtcGetCUBINSize");
     *(void **)&library.destroy = dlsym(handle, "nvrtcDestroyProgram");
-    library.is_here = library.create && library.compile && library.log_size && library.log && library.cubin_size &&
-                      library.destroy;
+    library.is_here = library.create && library.compile && library.log_size && library.log &&
+                      library.cubin_size && library.destroy;
     return &library;
 }
 
 /* Fails on what a compiler may report without failing itself: spills, local memory, serialized wgmma. */
 static inline void bench_check_log(const char *who, const char *log, const char *source) {
-    static const char *const faults[] = {"C7504", "C7507", "C7508", "C7509", "C7510", "C7514", "C7515", "C7517", "C7519"};
+    static const char *const faults[] = {"C7504", "C7507", "C7508", "C7509", "C7510",
+                                         "C7514", "C7515", "C7517", "C7519"};
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
         if (strstr(log, faults[i])) {
-            print_error("%s\n%s: %s\n", source, who, log);
+            fprintf(stderr, "%s\n%s: %s\n", source, who, log);
             fail();
         }
     for (const char *at = strstr(log, " bytes stack frame"); at; at = strstr(at + 1, " bytes stack frame")) {
@@ -124,7 +127,7 @@ static inline void bench_check_log(const char *who, const char *log, const char 
         while (number > log && number[-1] >= '0' && number[-1] <= '9')
             number--;
         if (strncmp(number, "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads", 62) != 0) {
-            print_error("%s\n%s: %s\n", source, who, log);
+            fprintf(stderr, "%s\n%s: %s\n", source, who, log);
             fail();
         }
     }
@@ -145,7 +148,7 @@ static inline void bench_compile_cuda(const char *source, const char *architectu
     char *log = calloc(size + 1, 1);
     n->log(program, log);
     if (status != 0) {
-        print_error("%s\nNVRTC, %s: %s\n", source, architecture, log);
+        fprintf(stderr, "%s\nNVRTC, %s: %s\n", source, architecture, log);
         fail();
     }
     bench_check_log(architecture, log, source);
@@ -156,7 +159,8 @@ static inline void bench_compile_cuda(const char *source, const char *architectu
     n->destroy(&program);
 }
 
-/* ---- LLVM and ptxas ----------------------------------------------------------------------------------------- */
+/* ---- LLVM and ptxas
+ * ----------------------------------------------------------------------------------------- */
 
 /* The plugin lies two folders above the test's program, where the Makefile builds both. */
 static inline LlvmEmit *bench_llvm(void) {
@@ -188,7 +192,8 @@ static inline LlvmEmit *bench_llvm(void) {
 static inline const char *bench_ptxas(void) {
     static const char *path;
     static bool is_tried;
-    static const char *const places[] = {"/usr/local/cuda/bin/ptxas", "/usr/local/cuda-13.0/bin/ptxas", "/opt/cuda/bin/ptxas"};
+    static const char *const places[] = {"/usr/local/cuda/bin/ptxas", "/usr/local/cuda-13.0/bin/ptxas",
+                                         "/opt/cuda/bin/ptxas"};
     if (is_tried)
         return path;
     is_tried = true;
@@ -222,15 +227,17 @@ static inline void bench_assemble(const char *ptx, const char *architecture) {
     int status = pclose(pipe);
     unlink(path);
     if (status != 0) {
-        print_error("%s\nptxas, %s: %s\n", ptx, architecture, log);
+        fprintf(stderr, "%s\nptxas, %s: %s\n", ptx, architecture, log);
         fail();
     }
     bench_check_log(architecture, log, ptx);
 }
 
-/* ---- both --------------------------------------------------------------------------------------------------- */
+/* ---- both
+ * --------------------------------------------------------------------------------------------------- */
 
-/* Prints the kernel with both backends and compiles what they print for the kernel's target. The CUDA text is returned. */
+/* Prints the kernel with both backends and compiles what they print for the kernel's target. The CUDA text is
+ * returned. */
 static inline const char *bench_compile(Bench *bench, const Kernel *kernel) {
     Text cuda = text_new(bench->arena);
     emit_cuda(&cuda, kernel);
@@ -240,7 +247,7 @@ static inline const char *bench_compile(Bench *bench, const Kernel *kernel) {
         Text ptx = text_new(bench->arena);
         if (!llvm(&ptx, kernel, LLVM_OUTPUT_PTX, bench->diags)) {
             for (size_t i = 0; i < bench->diags->list.n; i++)
-                print_error("%s\n", bench->diags->list.at[i].message);
+                fprintf(stderr, "%s\n", bench->diags->list.at[i].message);
             fail();
         }
         bench_assemble(ptx.at, kernel->target->name);
