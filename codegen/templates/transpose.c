@@ -48,6 +48,8 @@ static bool transpose_is_moved_input(const Region *region, const Value *value) {
  * where none is. */
 static int transpose_axis(const Graph *graph, const Region *region) {
     int votes[RANK_MAX] = {0}, best = -1;
+    if (region->rank < 2 || dim_is(region->dims[region->rank - 1], 1))
+        return -1;
     for (size_t i = 0; i < region->values.n; i++)
         if (transpose_is_moved_input(region, region->values.at[i])) {
             int axis = lower_read_axis(graph, region, region->values.at[i]);

@@ -27,9 +27,10 @@ typedef struct Harness {
     uint64_t seed;
     Schedule schedule; /* where has_schedule: instead of the template's choice */
     bool has_schedule;
-    double scale;   /* of what is added up: errors are relative to at least this; 0: 0.01 */
-    bool is_double; /* all arithmetic is f64 */
-    double max_int; /* integers are drawn from [-max_int, max_int]; 0: 9 */
+    double scale;         /* of what is added up: errors are relative to at least this; 0: 0.01 */
+    const char *built_by; /* the template that must have built the kernel; NULL: the region's own */
+    bool is_double;       /* all arithmetic is f64 */
+    double max_int;       /* integers are drawn from [-max_int, max_int]; 0: 9 */
 } Harness;
 
 static Harness harness_new(void) {
@@ -290,6 +291,9 @@ static void harness_check_on(Harness *h, const char *target_name, double terms) 
     h->kernel = codegen_kernel(h->arena, h->graph, h->region, target, &h->diags);
     if (!h->kernel)
         harness_fail(h, "no kernel");
+    const char *built_by = h->built_by ? h->built_by : template_of(h->region->kind)->name;
+    if (strncmp(h->kernel->summary, built_by, strlen(built_by)) != 0)
+        harness_fail(h, h->kernel->summary);
 
     size_t n_in = h->graph->inputs.n, n_out = h->region->outputs.n;
     Tensor *inputs = ARENA_ARRAY(h->arena, Tensor, n_in + 1);

@@ -1,0 +1,154 @@
+/* Columns kernels against the reference: every reduction and type, few and many rows and columns, results
+ * applied again. */
+#include "tests/unit/codegen/template_harness.h"
+
+static void check_columns(Harness *h, const Value *space, int n_reduced, double terms) {
+    harness_region(h, TEMPLATE_COLUMNS, space, n_reduced);
+    harness_check(h, terms);
+}
+
+static void every_reduction_and_type(void **state) {
+    (void)state;
+    static const OpKind ops[] = {OP_sum, OP_prod, OP_reduce_min, OP_reduce_max,
+                                 OP_any, OP_all,  OP_argmax,     OP_argmin};
+    static const DType types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_I32, DTYPE_I8,
+                                  DTYPE_F64, DTYPE_I64,  DTYPE_BOOL};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+            for (int keep = 0; keep < 2; keep++) {
+                if ((ops[i] == OP_any || ops[i] == OP_all) && types[t] != DTYPE_BOOL)
+                    continue;
+                Harness h = harness_new();
+                h.is_double = types[t] == DTYPE_F64;
+                h.scale = 100;
+                Value *x = make_input(&h, "x", types[t], 2, (int64_t[]){72, 24});
+                harness_output(&h, "out", make_reduce1(&h, ops[i], x, 0, keep));
+                check_columns(&h, x, 1, 72);
+            }
+}
+
+static void shapes(void **state) {
+    (void)state;
+    static const int64_t extents[] = {0, 1, 3, 8, 17, 33, 1000};
+    for (size_t r = 0; r < sizeof extents / sizeof *extents; r++)
+        for (size_t c = 0; c < sizeof extents / sizeof *extents; c++) {
+            Harness h = harness_new();
+            h.scale = 30;
+            Value *x = make_input(&h, "x", DTYPE_BF16, 2, (int64_t[]){extents[r], extents[c]});
+            Value *sum = make_reduce1(&h, OP_sum, make1(&h, OP_exp, x), 0, false);
+            harness_output(&h, "mean", make2(&h, OP_mul, sum, make_constant(&h, 0.25)));
+            harness_output(&h, "most",
+                           make_cast(&h, make_reduce1(&h, OP_reduce_max, x, 0, true), DTYPE_BF16));
+            check_columns(&h, x, 1, (double)extents[r]);
+        }
+}
+
+/* The first NaN wins, and of equals the first: numbers count rows. */
+static void positions_of_extremes(void **state) {
+    (void)state;
+    for (int largest = 0; largest < 2; largest++) {
+        Harness h = harness_new();
+        h.max_int = 2;
+        Value *x = make_input(&h, "x", DTYPE_I8, 2, (int64_t[]){300, 20});
+        Value *f = make_cast(&h, x, DTYPE_F32);
+        Value *with_nan = make2(&h, OP_div, f, make1(&h, OP_abs, f));
+        harness_output(&h, "number", make_reduce1(&h, largest ? OP_argmax : OP_argmin, x, 0, false));
+        harness_output(&h, "nan_number",
+                       make_reduce1(&h, largest ? OP_argmax : OP_argmin, with_nan, 0, false));
+        check_columns(&h, x, 1, 1);
+    }
+}
+
+/* Batch normalization: statistics of each column, applied to every row. */
+static void results_applied_again(void **state) {
+    (void)state;
+    for (int64_t columns = 15; columns <= 64; columns += 49) {
+        Harness h = harness_new();
+        h.scale = 4;
+        Value *x = make_input(&h, "x", DTYPE_BF16, 3, (int64_t[]){5, 9, columns});
+        Value *gain = make_input(&h, "gain", DTYPE_F32, 1, &columns);
+        Value *per_row = make_input(&h, "per_row", DTYPE_F32, 2, (int64_t[]){9, 1});
+        Value *mean = make2(&h, OP_mul, make_reduce(&h, OP_sum, x, (int[]){0, 1}, 2, true),
+                            make_constant(&h, 1.0 / 45));
+        Value *d = make2(&h, OP_sub, x, mean);
+        Value *square = make_reduce(&h, OP_sum, make2(&h, OP_mul, d, d), (int[]){0, 1}, 2, false);
+        Value *variance = make2(&h, OP_mul, square, make_constant(&h, 1.0 / 45));
+        Value *scale = make1(&h, OP_rsqrt, make2(&h, OP_add, variance, make_constant(&h, 1e-5)));
+        Value *y = make2(&h, OP_mul, make2(&h, OP_mul, d, scale), make1(&h, OP_exp, gain));
+        harness_output(&h, "y", make_cast(&h, make2(&h, OP_add, y, per_row), DTYPE_BF16));
+        harness_output(&h, "variance", variance);
+        check_columns(&h, x, 2, 45);
+    }
+}
+
+/* What a tall reduction becomes in two kernels: the first sums pieces of the rows, which a transpose brings
+ * to the front. */
+static void pieces_of_tall_columns(void **state) {
+    (void)state;
+    Harness h = harness_new();
+    h.scale = 10;
+    Value *x = make_input(&h, "x", DTYPE_BF16, 2, (int64_t[]){96, 40});
+    Value *pieces = make_reshape(&h, x, 3, (int64_t[]){4, 24, 40});
+    Value *front = make_transpose(&h, pieces, (int[]){1, 0, 2});
+    harness_output(&h, "y", make_reduce1(&h, OP_sum, front, 0, false));
+    check_columns(&h, front, 1, 24);
+}
+
+static void outputs_of_other_shapes(void **state) {
+    (void)state;
+    Harness h = harness_new();
+    h.scale = 10;
+    Value *x = make_input(&h, "x", DTYPE_F32, 3, (int64_t[]){40, 4, 6});
+    Value *sum = make_reduce1(&h, OP_sum, x, 0, false);
+    harness_output(&h, "turned", make_transpose(&h, make1(&h, OP_neg, sum), (int[]){1, 0}));
+    harness_output(&h, "line", make_reshape(&h, make1(&h, OP_exp, sum), 1, (int64_t[]){24}));
+    check_columns(&h, x, 1, 40);
+}
+
+static void schedules_that_are_asked_for(void **state) {
+    (void)state;
+    static const Schedule schedules[] = {
+        {.threads = 32, .threads_per_row = 1, .rows_per_block = 32, .vector = 8, .unroll = 1},
+        {.threads = 64, .threads_per_row = 64, .rows_per_block = 1, .vector = 4, .unroll = 3},
+        {.threads = 96, .threads_per_row = 4, .rows_per_block = 24, .vector = 1, .unroll = 2},
+        {.threads = 512, .threads_per_row = 8, .rows_per_block = 64, .vector = 8, .unroll = 8},
+    };
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++)
+        for (int64_t rows = 10; rows <= 130; rows += 60) {
+            Harness h = harness_new();
+            h.scale = 10;
+            h.has_schedule = true;
+            h.schedule = schedules[i];
+            Value *x = make_input(&h, "x", DTYPE_F16, 2, (int64_t[]){rows, 56});
+            harness_output(&h, "y", make_reduce1(&h, OP_sum, x, 0, false));
+            check_columns(&h, x, 1, (double)rows);
+        }
+}
+
+static void symbolic_extents(void **state) {
+    (void)state;
+    static const int64_t values[] = {0, 1, 50};
+    for (int i = 0; i < 3; i++) {
+        Harness h = harness_new();
+        h.scale = 10;
+        DimTable *table = h.graph->dims;
+        const Dim *dims[] = {dim_symbol(table, "M"), dim_symbol(table, "N")};
+        Value *x = graph_add_input(h.graph, "x", DTYPE_F32, 2, dims, NULL, (Span){0});
+        h.bindings = dim_bindings_new(h.arena, table);
+        h.bindings.known[0] = h.bindings.known[1] = true;
+        h.bindings.value[0] = values[i];
+        h.bindings.value[1] = 13;
+        harness_output(&h, "y", make_reduce1(&h, OP_sum, x, 0, true));
+        check_columns(&h, x, 1, 50);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_reduction_and_type),     cmocka_unit_test(shapes),
+        cmocka_unit_test(positions_of_extremes),        cmocka_unit_test(results_applied_again),
+        cmocka_unit_test(pieces_of_tall_columns),       cmocka_unit_test(outputs_of_other_shapes),
+        cmocka_unit_test(schedules_that_are_asked_for), cmocka_unit_test(symbolic_extents),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
