@@ -62,7 +62,7 @@ static void test_rows(void **state) {
         int n = atom_operands((AtomId)i, shape, operands);
         assert_true(n <= ATOM_MAX_OPERANDS);
         for (int o = 0; o < n; o++) {
-            char reference[8];
+            char reference[16];
             snprintf(reference, sizeof reference, "$%d", o);
             if (!strstr(info->text, reference))
                 fail_msg("%s does not use operand %d", info->name, o);
