@@ -42,6 +42,14 @@ void pipeline_advance(Builder *b, const Pipeline *pipeline, const PipelineState 
     k_end(b);
 }
 
+void pipeline_skip(Builder *b, const Pipeline *pipeline, const PipelineState *state, const KExpr *steps) {
+    const KExpr *stages = k_i32(b, pipeline->stages);
+    const KExpr *at = k_let_expr(b, "stage_at", k_add(b, k_var(b, state->stage), steps));
+    const KExpr *wraps = k_convert(b, k_mod(b, k_div(b, at, stages), k_i32(b, 2)), K_U32);
+    k_set(b, state->phase, k_xor(b, k_var(b, state->phase), wraps));
+    k_set(b, state->stage, k_mod(b, at, stages));
+}
+
 static void pipeline_wait(Builder *b, const KExpr *address, const KExpr *parity) {
     KOperand operands[] = {k_operand(address), k_operand(parity)};
     k_atom(b, ATOM_mbar_wait, NULL, operands, 2);

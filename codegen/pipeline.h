@@ -30,6 +30,8 @@ Pipeline pipeline_new(Builder *b, const char *name, int stages);
 void pipeline_init(Builder *b, const Pipeline *pipeline, int full_arrivals, int empty_arrivals);
 PipelineState pipeline_start(Builder *b, const Pipeline *pipeline);
 void pipeline_advance(Builder *b, const Pipeline *pipeline, const PipelineState *state);
+/* Past `steps` stages that another consumer takes. */
+void pipeline_skip(Builder *b, const Pipeline *pipeline, const PipelineState *state, const KExpr *steps);
 
 void pipeline_wait_empty(Builder *b, const Pipeline *pipeline, const PipelineState *state); /* producer */
 /* Arrives at full[stage] and announces `bytes` of copies to come. */

@@ -37,6 +37,7 @@ typedef struct Schedule {
     bool persistent;
     bool swap_ab; /* computes the transposed product, so that a small M lies along wgmma's n */
     bool tma_store;
+    bool ping_pong; /* wgmma: consumer warpgroups take whole tiles in turn, so that one multiplies while the other stores */
     int producer_registers, consumer_registers; /* setmaxnreg */
 } Schedule;
 

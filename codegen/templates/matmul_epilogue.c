@@ -210,6 +210,14 @@ static void epilogue_send(Epilogue *e, const MatmulStaging *staging, const KExpr
     k_end(b);
 }
 
+/* All but the latest `but` boxes of the warp have left shared memory. */
+static void epilogue_wait_read(Builder *b, int but) {
+    k_if_begin(b, k_eq(b, k_special(b, SPECIAL_LANE), k_i32(b, 0)));
+    k_atom(b, ATOM_bulk_wait_read, &but, NULL, 0);
+    k_end(b);
+    k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
+}
+
 static void epilogue_store_staged(Epilogue *e, EpilogueStore *store) {
     Builder *b = e->b;
     const MatmulFragment *f = e->fragment;
@@ -217,13 +225,11 @@ static void epilogue_store_staged(Epilogue *e, EpilogueStore *store) {
     int n_groups = epilogue_batch_groups(e), box_groups = staging->tile.cols / f->group_cols;
     int n_boxes = f->groups / box_groups;
     n_groups = n_groups > box_groups ? box_groups : n_groups;
+    if (f->blocks * n_boxes % 2 != 0) /* the tile before ended on the side that this one begins with */
+        epilogue_wait_read(b, 0);
     const KExpr *block = epilogue_loop(b, "block", f->blocks);
     const KExpr *box = epilogue_loop(b, "box", n_boxes);
-    /* the boxes of two rounds ago have been read */
-    k_if_begin(b, k_eq(b, k_special(b, SPECIAL_LANE), k_i32(b, 0)));
-    k_atom(b, ATOM_bulk_wait_read, &staging->n_outputs, NULL, 0);
-    k_end(b);
-    k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
+    epilogue_wait_read(b, staging->n_outputs); /* the boxes of two rounds ago have been read */
     const KExpr *round = k_add(b, k_mul(b, block, k_i32(b, n_boxes)), box);
     const KExpr *boxes[STAGING_OUTPUTS];
     for (int o = 0; o < staging->n_outputs; o++) {

@@ -16,13 +16,27 @@
  * A cluster of two blocks, neighbours along m, needs the same tile of B: each loads half of it into both
  * (multicast), and a stage is free when the consumers of both have released it. Along n, the same with A.
  *
+ * With ping_pong, each consumer warpgroup takes whole tiles, every second one: while one runs its epilogue,
+ * the other has the tensor cores to itself. Two named barriers give the turn: a warpgroup may not wait for a
+ * stage before the other has all of its own, since a parity tells only neighbouring phases apart.
+ *
+ *     warpgroup 0   | tile 0: products | epilogue | tile 2: products | epilogue |
+ *     warpgroup 1        (waits)       | tile 1: products | epilogue | tile 3: ...
+ *
  * swap_ab computes the transposed product: then "rows" of the tile lie along N of the result, and a small M
  * lies along wgmma's n. */
 #include "codegen/templates/matmul.h"
 
 #include "ir/base/checked.h"
 
-enum { WARPGROUP = 128, WGMMA_M = 64, WGMMA_K_BYTES = 32, TMA_BOX_MAX = 256, BARRIER_BYTES = 1024 };
+enum {
+    WARPGROUP = 128,
+    WGMMA_M = 64,
+    WGMMA_K_BYTES = 32,
+    TMA_BOX_MAX = 256,
+    BARRIER_BYTES = 1024,
+    TURN_BARRIER = 1 /* and the next: each warpgroup's turn */
+};
 
 /* An operand as this kernel sees it: which side of the (maybe transposed) product it is on. */
 typedef struct WgmmaOperand {
@@ -52,8 +66,18 @@ static int wgmma_k_bytes(const MatmulPlan *plan, const Schedule *schedule) {
     return schedule->tile_k * dtype_bits(plan->a.elem) / 8;
 }
 
+/* Rows of the tile that one consumer warpgroup computes. */
+static int wgmma_rows(const Schedule *schedule) {
+    return schedule->ping_pong ? schedule->tile_m : schedule->tile_m / schedule->warps_m;
+}
+
 static int wgmma_blocks(const Schedule *schedule) {
-    return schedule->tile_m / (schedule->warps_m * WGMMA_M);
+    return wgmma_rows(schedule) / WGMMA_M;
+}
+
+/* Warps that must release a stage before it is free. */
+static int wgmma_releases(const Schedule *schedule) {
+    return 4 * (schedule->ping_pong ? 1 : schedule->warps_m);
 }
 
 /* 16-bit outputs that leave through shared memory; how many. */
@@ -111,9 +135,12 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
             return false;
     }
     *why = "tile_m is 64 or 128 rows for each of 1 to 3 consumer warpgroups";
-    if (schedule->warps_m < 1 || schedule->warps_m > 3 ||
-        schedule->tile_m % (schedule->warps_m * WGMMA_M) != 0 || wgmma_blocks(schedule) > 2 ||
-        schedule->tile_m > TMA_BOX_MAX)
+    if (schedule->warps_m < 1 || schedule->warps_m > 3 || schedule->tile_m < WGMMA_M ||
+        schedule->tile_m % ((schedule->ping_pong ? 1 : schedule->warps_m) * WGMMA_M) != 0 ||
+        wgmma_blocks(schedule) > 2 || schedule->tile_m > TMA_BOX_MAX)
+        return false;
+    *why = "ping_pong takes two consumer warpgroups";
+    if (schedule->ping_pong && schedule->warps_m != 2)
         return false;
     *why = "tile_n is a multiple of 8 up to 256 (of 16 for integers)";
     if (schedule->tile_n < 8 || schedule->tile_n > 256 ||
@@ -251,16 +278,19 @@ static void wgmma_load_box(Wgmma *w, const WgmmaOperand *o, const PipelineState 
 
 /* ---- the two roles */
 
-static const KExpr *wgmma_tiles_begin(Wgmma *w, MatmulTile *tile) {
+/* Loop over the tiles of this block: those from `skip` on, every `turns`-th. */
+static void wgmma_tiles_begin(Wgmma *w, const KExpr *skip, int turns, MatmulTile *tile) {
     Builder *b = w->b;
     const KExpr *first = k_special(b, SPECIAL_CTA_X), *step = k_special(b, SPECIAL_GRID_X);
     if (w->cluster > 1) {
         first = k_div(b, first, k_i32(b, w->cluster));
         step = k_div(b, step, k_i32(b, w->cluster));
     }
-    const KExpr *number = k_for_step_begin(b, "tile", first, k_dim(b, w->tiles.count, K_I32), step);
+    if (turns > 1)
+        first = k_add(b, first, k_mul(b, skip, step));
+    const KExpr *number =
+        k_for_step_begin(b, "tile", first, k_dim(b, w->tiles.count, K_I32), k_mul(b, step, k_i32(b, turns)));
     *tile = matmul_tile_at(b, w->plan, &w->tiles, number);
-    return number;
 }
 
 static void wgmma_produce(Wgmma *w) {
@@ -268,7 +298,7 @@ static void wgmma_produce(Wgmma *w) {
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));
     PipelineState state = pipeline_start(b, &w->pipeline);
     MatmulTile tile;
-    wgmma_tiles_begin(w, &tile);
+    wgmma_tiles_begin(w, NULL, 1, &tile);
     const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), k_dim(b, w->steps, K_I32), 1, UNROLL_NONE);
     int64_t bytes = 0;
     for (int i = 0; i < w->n_operands; i++)
@@ -344,7 +374,23 @@ static void wgmma_multiply(Wgmma *w, const KExpr *stage, const KExpr *k_step, bo
             }
 }
 
-static void wgmma_tile_product(Wgmma *w, const PipelineState *state, const KVar *previous) {
+/* The warpgroup waits for its turn, or gives the turn to the other. */
+static void wgmma_turn(Wgmma *w, const KExpr *group, bool is_mine) {
+    Builder *b = w->b;
+    for (int g = 0; g < 2; g++) {
+        KOperand operands[] = {k_operand(k_i32(b, TURN_BARRIER + (is_mine ? g : 1 - g))),
+                               k_operand(k_i32(b, 2 * WARPGROUP))};
+        if (g == 0)
+            k_if_begin(b, k_eq(b, group, k_i32(b, 0)));
+        else
+            k_else(b);
+        k_atom(b, is_mine ? ATOM_bar_sync : ATOM_bar_arrive, NULL, operands, 2);
+    }
+    k_end(b);
+}
+
+static void wgmma_tile_product(Wgmma *w, const KExpr *group, const PipelineState *state,
+                               const KVar *previous) {
     Builder *b = w->b;
     /* where K may be 0, no product clears the registers */
     bool is_cleared = dim_lower(w->plan->graph->dims, w->plan->k) < 1;
@@ -355,6 +401,8 @@ static void wgmma_tile_product(Wgmma *w, const PipelineState *state, const KVar 
         k_set_elem(b, w->accumulator[core], i, k_convert(b, k_i32(b, 0), w->plan->accumulator));
         k_end(b);
     }
+    if (w->schedule->ping_pong)
+        wgmma_turn(w, group, true);
     const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
     pipeline_wait_full(b, &w->pipeline, state);
     k_atom(b, ATOM_wgmma_fence, NULL, NULL, 0);
@@ -367,6 +415,8 @@ static void wgmma_tile_product(Wgmma *w, const PipelineState *state, const KVar 
     k_set(b, previous, k_var(b, state->stage));
     pipeline_advance(b, &w->pipeline, state);
     k_end(b);
+    if (w->schedule->ping_pong)
+        wgmma_turn(w, group, false);
     k_atom(b, ATOM_wgmma_wait, (int[]){0}, NULL, 0);
     if (is_cleared)
         k_if_begin(b, k_ge(b, steps, k_i32(b, 1)));
@@ -380,14 +430,15 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     const Schedule *schedule = w->schedule;
     const KExpr *warp = k_let_expr(b, "warp", k_sub(b, k_special(b, SPECIAL_WARP), k_i32(b, 4)));
     const KExpr *group = k_let_expr(b, "warpgroup", k_div(b, warp, k_i32(b, 4)));
-    int count = w->blocks * schedule->tile_n / 2, rows = w->blocks * WGMMA_M;
+    bool ping_pong = schedule->ping_pong;
+    int count = w->blocks * schedule->tile_n / 2, rows = wgmma_rows(schedule);
     for (int core = 0; core < w->plan->n_cores; core++)
         w->accumulator[core] = k_array(b, w->plan->core[core]->name ? w->plan->core[core]->name : "acc",
                                        w->plan->accumulator, count, NULL);
     for (int i = 0; i < w->n_operands; i++) {
         WgmmaOperand *o = &w->operands[i];
         o->descriptor = tile_descriptor(b, &o->tile, o->operand->major);
-        if (o->is_rows) { /* each warpgroup its own rows */
+        if (o->is_rows && !ping_pong) { /* each warpgroup its own rows */
             const KExpr *own = k_mul(b, k_convert(b, group, K_U64), k_int(b, K_U64, wgmma_part(o, rows, 0)));
             o->descriptor = k_add(b, o->descriptor, own);
         }
@@ -396,9 +447,17 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     }
     PipelineState state = pipeline_start(b, &w->pipeline);
     const KVar *previous = k_variable(b, "previous", K_I32, k_i32(b, 0));
+    const KExpr *steps = k_dim(b, w->steps, K_I32);
+    if (ping_pong) { /* the second warpgroup begins behind the stages of the first tile */
+        k_if_begin(b, k_eq(b, group, k_i32(b, 1)));
+        pipeline_skip(b, &w->pipeline, &state, steps);
+        KOperand first[] = {k_operand(k_i32(b, TURN_BARRIER)), k_operand(k_i32(b, 2 * WARPGROUP))};
+        k_atom(b, ATOM_bar_arrive, NULL, first, 2); /* and gives the first turn away */
+        k_end(b);
+    }
     const KExpr *lane = k_special(b, SPECIAL_LANE);
-    const KExpr *warp_row =
-        k_add(b, k_mul(b, group, k_i32(b, rows)), k_mul(b, k_mod(b, warp, k_i32(b, 4)), k_i32(b, 16)));
+    const KExpr *warp_row = k_add(b, ping_pong ? k_i32(b, 0) : k_mul(b, group, k_i32(b, rows)),
+                                  k_mul(b, k_mod(b, warp, k_i32(b, 4)), k_i32(b, 16)));
     warp_row = k_let_expr(b, "warp_row", warp_row);
     const KExpr *lane_row = k_let_expr(b, "lane_row", k_add(b, warp_row, k_div(b, lane, k_i32(b, 4))));
     const KExpr *lane_col = k_let_expr(b, "lane_col", k_mul(b, k_mod(b, lane, k_i32(b, 4)), k_i32(b, 2)));
@@ -410,8 +469,10 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
             k_let_expr(b, "matrix_col", k_mul(b, k_div(b, lane, k_i32(b, STAGING_ROWS)), k_i32(b, 8)));
     }
     MatmulTile tile;
-    wgmma_tiles_begin(w, &tile);
-    wgmma_tile_product(w, &state, previous);
+    wgmma_tiles_begin(w, group, ping_pong ? 2 : 1, &tile);
+    wgmma_tile_product(w, group, &state, previous);
+    if (ping_pong) /* the other warpgroup's tile */
+        pipeline_skip(b, &w->pipeline, &state, steps);
     MatmulFragment fragment = {.blocks = w->blocks,
                                .block_rows = WGMMA_M,
                                .halves = 2,
@@ -473,9 +534,10 @@ static bool wgmma_staging(Wgmma *w, MatmulStaging *staging) {
 
 static void wgmma_init(Wgmma *w) {
     Builder *b = w->b;
-    k_comment(b, "the ring of stages: %d arrivals fill one, %d free it", 1, 4 * w->consumers * w->cluster);
+    k_comment(b, "the ring of stages: %d arrivals fill one, %d free it", 1,
+              wgmma_releases(w->schedule) * w->cluster);
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));
-    pipeline_init(b, &w->pipeline, 1, 4 * w->consumers * w->cluster);
+    pipeline_init(b, &w->pipeline, 1, wgmma_releases(w->schedule) * w->cluster);
     k_end(b);
     if (w->cluster > 1) {
         k_atom(b, ATOM_cluster_arrive, NULL, NULL, 0);
@@ -532,8 +594,8 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         k_atom(b, ATOM_cluster_wait, NULL, NULL, 0);
     }
     kernel->summary = text_format(
-        b->arena, "matmul by wgmma: tile %dx%dx%d, %d stages, cluster %dx%d, %d consumer warpgroups%s%s",
+        b->arena, "matmul by wgmma: tile %dx%dx%d, %d stages, cluster %dx%d, %d consumer warpgroups%s%s%s",
         schedule->tile_m, schedule->tile_n, schedule->tile_k, schedule->stages, w.tiles.cluster_m,
-        w.tiles.cluster_n, w.consumers, schedule->swap_ab ? ", transposed product" : "",
-        is_staged ? ", outputs by TMA" : "");
+        w.tiles.cluster_n, w.consumers, schedule->ping_pong ? " in turn" : "",
+        schedule->swap_ab ? ", transposed product" : "", is_staged ? ", outputs by TMA" : "");
 }

@@ -75,6 +75,27 @@ static void test_clusters(void **state) {
     }
 }
 
+static void test_ping_pong(void **state) {
+    (void)state;
+    for (int cluster = 1; cluster <= 2; cluster++) {
+        Schedule schedule = wgmma_schedule(64, 64, 64, 2);
+        schedule.ping_pong = true;
+        schedule.cluster_m = cluster;
+        Case c;
+        case_open(&c, "sm_90a");
+        Target few = *c.target; /* several tiles for each block, in odd numbers */
+        few.sm_count = 2;
+        c.target = &few;
+        Value *x = INPUT(&c, "x", DTYPE_BF16, 200, 456), *w = INPUT(&c, "w", DTYPE_BF16, 200, 456);
+        case_output(&c, "y", case_cast(&c, case_matmul(&c, x, case_t(&c, w)), DTYPE_BF16));
+        case_check(&c, &schedule, 5e-3);
+        case_close(&c);
+    }
+    Schedule tall = wgmma_schedule(128, 64, 64, 2);
+    tall.ping_pong = true;
+    check_plain(DTYPE_BF16, 300, 72, 136, false, true, tall, DTYPE_BF16);
+}
+
 static void test_transposed_product(void **state) {
     (void)state;
     Schedule schedule = wgmma_schedule(64, 16, 64, 1);
@@ -217,6 +238,7 @@ int main(void) {
         cmocka_unit_test(test_types),
         cmocka_unit_test(test_two_blocks_of_rows),
         cmocka_unit_test(test_clusters),
+        cmocka_unit_test(test_ping_pong),
         cmocka_unit_test(test_transposed_product),
         cmocka_unit_test(test_no_k),
         cmocka_unit_test(test_batches),
