@@ -77,10 +77,15 @@ $(BUILD)/codegen/prelude.c: $(wildcard codegen/prelude/*.cuh)
 	$(call embed,codegen_prelude_text,$^)
 $(BUILD)/codegen/math_ll.c: codegen/prelude/math.ll
 	$(call embed,codegen_math_ll_text,$<)
-# After a change of the mathematical functions; needs clang. The result is checked in.
+# After a change of the mathematical functions; needs a clang 14 that knows NVPTX. The result is checked in.
+CLANG ?= clang
 .PHONY: math-ll
 math-ll:
-	clang -O2 -S -emit-llvm -o - codegen/prelude/math_llvm.c | awk -f codegen/prelude/math_ll.awk > codegen/prelude/math.ll
+	$(CLANG) --target=nvptx64-nvidia-cuda -Xclang -target-cpu -Xclang sm_80 -Xclang -target-feature -Xclang +ptx70 -Xclang -opaque-pointers \
+	    -O2 -fno-inline-functions -fno-unroll-loops -ffp-contract=off -fno-math-errno -ffreestanding -S -emit-llvm \
+	    -o codegen/prelude/math.ll.tmp codegen/prelude/math_llvm.c
+	awk -f codegen/prelude/math_ll.awk codegen/prelude/math.ll.tmp > codegen/prelude/math.ll
+	rm codegen/prelude/math.ll.tmp
 
 # ---- products ----------------------------------------------------------------------------------------------------------------
 all: $(BUILD)/sinter $(BUILD)/libsinter.so $(BUILD)/libsinter.a $(if $(LLVM_CONFIG),$(BUILD)/libsinter_llvm.so)

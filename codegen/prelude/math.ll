@@ -102,11 +102,14 @@ define internal double @expm1_f64(double %0) alwaysinline nounwind {
 }
 ;! sigmoid_f64
 define internal double @sigmoid_f64(double %0) alwaysinline nounwind {
-  %2 = fneg double %0
-  %3 = tail call double @exp_f64(double %2)
-  %4 = fadd double %3, 1.000000e+00
-  %5 = fdiv double 1.000000e+00, %4
-  ret double %5
+  %2 = tail call double @llvm.fabs.f64(double %0)
+  %3 = fneg double %2
+  %4 = tail call double @exp_f64(double %3)
+  %5 = fcmp olt double %0, 0.000000e+00
+  %6 = select i1 %5, double %4, double 1.000000e+00
+  %7 = fadd double %4, 1.000000e+00
+  %8 = fdiv double %6, %7
+  ret double %8
 }
 ;! tanh_f64
 define internal double @tanh_f64(double %0) alwaysinline nounwind {

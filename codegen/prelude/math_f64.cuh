@@ -65,7 +65,8 @@ DEVICE double expm1_f64(double x) {
 
 //! sigmoid_f64
 DEVICE double sigmoid_f64(double x) {
-    return 1.0 / (1.0 + exp_f64(-x));
+    double e = exp_f64(-fabs(x));
+    return (x < 0.0 ? e : 1.0) / (1.0 + e);
 }
 
 //! tanh_f64
