@@ -92,12 +92,12 @@ all: $(BUILD)/sinter $(BUILD)/libsinter.so $(BUILD)/libsinter.a $(if $(LLVM_CONF
 
 $(BUILD)/sinter: $(OBJ_cli) $(BUILD)/lib/runtime.a $(BUILD)/lib/frontend.a $(BUILD)/lib/passes.a $(BUILD)/lib/codegen.a $(BUILD)/lib/ir.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
-$(BUILD)/libsinter.so: $(OBJ_all)
-	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libsinter.so.0 -Wl,--gc-sections -o $@ $^ $(LDLIBS)
-# One object whose hidden names are local, so that a program with a graph_new() of its own links.
+$(BUILD)/libsinter.so: $(OBJ_all) runtime/libsinter.map
+	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libsinter.so.0 -Wl,--gc-sections -Wl,--version-script=runtime/libsinter.map -o $@ $(filter %.o,$^) $(LDLIBS)
+# One object in which all names but sinter_* are local, so that a program with a graph_new() of its own links.
 $(BUILD)/libsinter.a: $(OBJ_all)
 	$(Q)ld -r -o $(BUILD)/libsinter.o $^
-	$(Q)objcopy --localize-hidden $(BUILD)/libsinter.o
+	$(Q)objcopy --wildcard --keep-global-symbol='sinter_*' $(BUILD)/libsinter.o
 	@rm -f $@
 	$(Q)ar rcs $@ $(BUILD)/libsinter.o
 

@@ -17,7 +17,8 @@ typedef struct LlvmBackend {
  * in ../lib/sinter of it. */
 bool llvm_backend_open(LlvmBackend *llvm, const char *path);
 void llvm_backend_close(LlvmBackend *llvm);
-/* False with a diagnostic. Any number of threads may compile at once. */
+/* False with a diagnostic. Any number of threads may compile at once. The plugin may leave deferred calls in
+ * `arena`, which therefore is freed before llvm_backend_close(). */
 bool llvm_backend_compile(const LlvmBackend *llvm, Arena *arena, const Kernel *kernel, Image *out,
                           Diags *diags);
 

@@ -36,8 +36,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "sinter: error: memory ran out [memory]\n");
         run.status = EXIT_ENVIRONMENT;
     }
+    arena_free(cli.arena); /* first: plans and graphs deferred to it need the context */
     sinter_context_destroy(cli.context);
-    arena_free(cli.arena);
     if (fflush(stdout) != 0 && run.status == EXIT_GOOD) {
         fprintf(stderr, "sinter: error: standard output could not be written [environment]\n");
         run.status = EXIT_ENVIRONMENT;
