@@ -101,13 +101,13 @@ void group_float(Fuse *fuse, Value *value);
 
 /* fuse_cost.c */
 int64_t fuse_extent(const Fuse *fuse, const Dim *dim);
-int64_t cost_count(const Fuse *fuse, int rank, const Dim *const *dims);
+int64_t fuse_count(const Fuse *fuse, int rank, const Dim *const *dims);
 int64_t fuse_bytes(const Fuse *fuse, const Value *value);
 /* Scalar operations of one element of `value`, down to what lies in memory; stops counting above `limit`. */
-int64_t cost_cone(Fuse *fuse, const Value *value, int64_t limit);
+int64_t fuse_cone_cost(Fuse *fuse, const Value *value, int64_t limit);
 /* Operations of that computation, counted up to `limit` + 1. */
-int64_t cost_cone_size(Fuse *fuse, const Value *value, int64_t limit);
-int64_t cost_op(const Value *value);
+int64_t fuse_cone_size(Fuse *fuse, const Value *value, int64_t limit);
+int64_t fuse_op_cost(const Value *value);
 
 /* fuse_space.c: which Values a group's space can express */
 bool space_same(const Group *group, int rank, const Dim *const *dims);

@@ -13,7 +13,7 @@ int64_t fuse_extent(const Fuse *fuse, const Dim *dim) {
     return lower > FUSE_UNKNOWN_DIM ? lower : FUSE_UNKNOWN_DIM;
 }
 
-int64_t cost_count(const Fuse *fuse, int rank, const Dim *const *dims) {
+int64_t fuse_count(const Fuse *fuse, int rank, const Dim *const *dims) {
     int64_t count = 1;
     for (int i = 0; i < rank; i++)
         if (!checked_mul(count, fuse_extent(fuse, dims[i]), &count))
@@ -22,12 +22,12 @@ int64_t cost_count(const Fuse *fuse, int rank, const Dim *const *dims) {
 }
 
 int64_t fuse_bytes(const Fuse *fuse, const Value *value) {
-    int64_t count = cost_count(fuse, value->rank, value->dims);
+    int64_t count = fuse_count(fuse, value->rank, value->dims);
     int bits = dtype_bits(value->dtype);
     return bits >= 8 ? count * (bits / 8) : ceil_div(count * bits, 8);
 }
 
-int64_t cost_op(const Value *value) {
+int64_t fuse_op_cost(const Value *value) {
     switch (value->op) {
     case OP_uniform: return 40;
     case OP_normal: return 60;
@@ -63,19 +63,19 @@ static int64_t cost_walk(Fuse *fuse, const Value *value, int64_t limit, bool by_
     if (node->free || value->op == OP_input || fuse->stamps[value->id] == fuse->stamp || sum > limit)
         return sum;
     fuse->stamps[value->id] = fuse->stamp;
-    sum += by_size ? 1 : cost_op(value);
+    sum += by_size ? 1 : fuse_op_cost(value);
     for (int i = 0; i < value->n_in; i++)
         if (!fuse_home(fuse, value->in[i]))
             sum = cost_walk(fuse, value->in[i], limit, by_size, sum);
     return sum;
 }
 
-int64_t cost_cone(Fuse *fuse, const Value *value, int64_t limit) {
+int64_t fuse_cone_cost(Fuse *fuse, const Value *value, int64_t limit) {
     fuse->stamp++;
     return cost_walk(fuse, value, limit, false, 0);
 }
 
-int64_t cost_cone_size(Fuse *fuse, const Value *value, int64_t limit) {
+int64_t fuse_cone_size(Fuse *fuse, const Value *value, int64_t limit) {
     fuse->stamp++;
     return cost_walk(fuse, value, limit, true, 0);
 }

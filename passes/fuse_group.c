@@ -251,12 +251,12 @@ void group_float(Fuse *fuse, Value *value) {
         group_float_anchor(fuse, heaviest, "inputs",
                            "it is computed from more tensors than one kernel takes");
     }
-    while (cost_cone_size(fuse, value, FUSE_CONE_MAX) > FUSE_CONE_MAX) {
+    while (fuse_cone_size(fuse, value, FUSE_CONE_MAX) > FUSE_CONE_MAX) {
         Value *largest = NULL;
         int64_t most = 1;
         for (int i = 0; i < value->n_in; i++) {
             const FuseNode *in = fuse_node(fuse, value->in[i]);
-            int64_t size = in->free || in->home ? 0 : cost_cone_size(fuse, value->in[i], FUSE_CONE_MAX);
+            int64_t size = in->free || in->home ? 0 : fuse_cone_size(fuse, value->in[i], FUSE_CONE_MAX);
             if (size > most) {
                 most = size;
                 largest = value->in[i];

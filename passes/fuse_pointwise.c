@@ -24,7 +24,7 @@ static int pointwise_homes(const Fuse *fuse, const Value *value, Group **homes) 
 
 /* Bytes of the rows that two merged groups would hold on chip. */
 static int64_t pointwise_row_bytes(const Fuse *fuse, const Group *group) {
-    int64_t length = cost_count(fuse, group->n_reduced, group->dims + group->rank - group->n_reduced);
+    int64_t length = fuse_count(fuse, group->n_reduced, group->dims + group->rank - group->n_reduced);
     return length * (int64_t)group->leaves.n * (int64_t)sizeof(float);
 }
 

@@ -31,10 +31,10 @@ static bool rows_share(Fuse *fuse, const Group *group, const Value *operand) {
     fuse->stamp++;
     for (size_t i = 0; i < group->leaves.n; i++)
         rows_sources(fuse, group->leaves.at[i], theirs, &n_theirs, ROWS_SOURCES);
-    int64_t space = cost_count(fuse, group->rank, group->dims);
+    int64_t space = fuse_count(fuse, group->rank, group->dims);
     for (int i = 0; i < n_mine; i++)
         for (int k = 0; k < n_theirs; k++)
-            if (mine[i] == theirs[k] && cost_count(fuse, mine[i]->rank, mine[i]->dims) >= space)
+            if (mine[i] == theirs[k] && fuse_count(fuse, mine[i]->rank, mine[i]->dims) >= space)
                 return true;
     return false;
 }

@@ -7,7 +7,8 @@
 #include "passes/fuse.h"
 
 enum {
-    SIBLING_TRIES = 4096,  /* pairs looked at, so that a hostile graph cannot make this walk long */
+    SIBLING_OPEN = 4,
+    SIBLING_TRIES = 65536, /* pairs looked at, so that a hostile graph cannot make this walk long */
     SIBLING_ROWS = 128,    /* rows below which a rows kernel leaves most of the machine idle */
     SIBLING_SMALL = 65536, /* elements that one block handles as fast as a launch */
 };
@@ -69,8 +70,8 @@ static bool sibling_is_candidate(const Group *group) {
 
 /* Whether a kernel over rows has as many as keep the machine busy. */
 static bool sibling_is_wide(const Fuse *fuse, const Group *group) {
-    return group->kind == TEMPLATE_POINTWISE || cost_count(fuse, group->rank, group->dims) <= SIBLING_SMALL ||
-           cost_count(fuse, group->rank - group->n_reduced, group->dims) >= SIBLING_ROWS;
+    return group->kind == TEMPLATE_POINTWISE || fuse_count(fuse, group->rank, group->dims) <= SIBLING_SMALL ||
+           fuse_count(fuse, group->rank - group->n_reduced, group->dims) >= SIBLING_ROWS;
 }
 
 static bool sibling_try(Siblings *siblings, Group *into, Group *from) {
@@ -105,6 +106,27 @@ static bool sibling_is_plain(const Group *group) {
     return true;
 }
 
+/* Joins the readers of one tensor to one another: each to one of a few that were met before it. */
+static void sibling_join(Siblings *siblings, Group *const *readers, size_t n) {
+    Group *open[SIBLING_OPEN];
+    int n_open = 0;
+    for (size_t i = 0; i < n; i++) {
+        bool joined = readers[i]->dead;
+        for (int k = 0; k < n_open && !joined; k++)
+            joined = readers[i] == open[k] || sibling_try(siblings, open[k], readers[i]);
+        for (int k = 0; k < n_open && !joined; k++)
+            if (sibling_try(siblings, readers[i], open[k])) {
+                open[k] = readers[i];
+                joined = true;
+            }
+        if (joined)
+            continue;
+        if (n_open == SIBLING_OPEN)
+            memmove(open, open + 1, (size_t)--n_open * sizeof *open);
+        open[n_open++] = readers[i];
+    }
+}
+
 void fuse_siblings(Fuse *fuse) {
     Siblings siblings = {.fuse = fuse, .n = (int)fuse->groups.n};
     siblings.inputs = ARENA_ARRAY(fuse->arena, SiblingInputs, fuse->groups.n + 1);
@@ -117,16 +139,13 @@ void fuse_siblings(Fuse *fuse) {
         sibling_collect(&siblings, group);
         if (!sibling_is_candidate(group) || !sibling_is_plain(group))
             continue;
-        int64_t space = cost_count(fuse, group->rank, group->dims);
+        int64_t space = fuse_count(fuse, group->rank, group->dims);
         for (size_t k = 0; k < siblings.inputs[i].n; k++) {
             Value *in = siblings.inputs[i].at[k];
-            if (cost_count(fuse, in->rank, in->dims) >= space)
+            if (fuse_count(fuse, in->rank, in->dims) >= space)
                 vec_push(fuse->arena, &readers[in->id], group);
         }
     }
     for (size_t v = 0; v < fuse->graph->values.n; v++)
-        for (size_t i = 0; i < readers[v].n; i++)
-            for (size_t k = 0; k < readers[v].n && siblings.tries <= SIBLING_TRIES; k++)
-                if (i != k)
-                    sibling_try(&siblings, readers[v].at[i], readers[v].at[k]);
+        sibling_join(&siblings, readers[v].at, readers[v].n);
 }

@@ -43,21 +43,6 @@ static Value *store_viewed(const Fuse *fuse, Value *value) {
     return value;
 }
 
-/* A closed group that computes and stores `value`. Groups whose results that group reads compute it for
- * themselves. */
-static void store_alone(Fuse *fuse, Value *value) {
-    FuseNode *node = fuse_node(fuse, value);
-    Group *group = group_new(fuse, TEMPLATE_POINTWISE, value->rank, value->dims, 0);
-    group_join(fuse, group, value);
-    node->barrier = true;
-    node->stored = true;
-    vec_push(fuse->arena, &group->outputs, value);
-    store_pass_on(fuse, value, group);
-    for (size_t i = 0; i < node->needs.n; i++)
-        if (!fuse_reads(fuse, node->needs.at[i], value))
-            store_pass_on(fuse, value, node->needs.at[i]);
-}
-
 static void store_output(Fuse *fuse, FuseNode *node) {
     if (!node->stored)
         vec_push(fuse->arena, &node->home->outputs, node->value);
@@ -70,7 +55,7 @@ static bool store_recomputes(Fuse *fuse, const FuseNode *node) {
     Value *value = node->value;
     if (node->barrier || node->stored || !(value_is_pointwise(value) || value->op == OP_broadcast))
         return false;
-    if (cost_op(value) > fuse->limits->inline_cost_max)
+    if (fuse_op_cost(value) > fuse->limits->inline_cost_max)
         return false;
     int64_t foreign = store_foreign(node), extra_reads = 0, extra_stores = 0;
     for (int i = 0; i < value->n_in; i++) {
@@ -107,35 +92,92 @@ static void store_at_home(Fuse *fuse, FuseNode *node) {
             store_pass_on(fuse, node->value, node->needs.at[i]);
 }
 
-/* A graph output that floats: written by the kernel that computes what it is a view of, by the one kernel
- * that computes it anyway, or by its own. */
-static void store_floating_output(Fuse *fuse, FuseNode *node) {
+/* Whether `value` is among what the cores of a product's kernel read: there it is needed at other coordinates
+ * than those of the result. */
+static bool store_is_operand(Fuse *fuse, const Value *at, const Value *value) {
+    if (at == value)
+        return true;
+    if (fuse->stamps[at->id] == fuse->stamp || at->id < value->id)
+        return false;
+    fuse->stamps[at->id] = fuse->stamp;
+    for (int i = 0; i < at->n_in; i++)
+        if (!fuse_home(fuse, at->in[i]) && store_is_operand(fuse, at->in[i], value))
+            return true;
+    return false;
+}
+
+static bool store_can_host(Fuse *fuse, const FuseNode *node, const Group *host) {
+    Value *value = node->value;
+    if (!space_fits(host, value) || host->outputs.n >= (size_t)fuse->limits->max_outputs ||
+        group_feeds(fuse, host, value))
+        return false;
+    for (size_t i = 0; i < node->needs.n; i++)
+        if (node->needs.at[i] != host && group_waits(host, node->needs.at[i]))
+            return false; /* that one would wait for the host in turn */
+    fuse->stamp++;
+    for (size_t i = 0; i < host->cores.n; i++)
+        for (int k = 0; k < host->cores.at[i]->n_in; k++)
+            if (store_is_operand(fuse, host->cores.at[i]->in[k], value))
+                return false;
+    return true;
+}
+
+/* Of the groups that compute a floating Value anyway, one that can write it for the others; NULL where none
+ * can. */
+static Group *store_host(Fuse *fuse, const FuseNode *node) {
+    if (op_is_view(node->value->op))
+        return NULL;
+    for (size_t i = 0; i < node->needs.n; i++)
+        if (store_can_host(fuse, node, node->needs.at[i]))
+            return node->needs.at[i];
+    return NULL;
+}
+
+/* `host` computes and stores a floating Value. Groups whose results the host reads compute it for themselves.
+ */
+static void store_in(Fuse *fuse, FuseNode *node, Group *host) {
+    Value *value = node->value;
+    group_join(fuse, host, value);
+    store_output(fuse, node);
+    store_pass_on(fuse, value, host);
+    for (size_t i = 0; i < node->needs.n; i++) {
+        Group *need = node->needs.at[i];
+        if (need != host && fuse_reads(fuse, need, value))
+            group_wait_for(fuse, need, value);
+        else if (need != host)
+            store_pass_on(fuse, value, need);
+    }
+}
+
+/* By the one of the groups that need it that can, or by its own. */
+static void store_somewhere(Fuse *fuse, FuseNode *node) {
+    Value *value = node->value;
+    Group *host = store_host(fuse, node);
+    if (host) {
+        pass_decide(fuse->pass, "sibling", true, value, host->members.at[0], NULL,
+                    "a kernel that computes it anyway writes it too");
+        store_in(fuse, node, host);
+        return;
+    }
+    store_in(fuse, node, group_new(fuse, TEMPLATE_POINTWISE, value->rank, value->dims, 0));
+    node->barrier = true;
+}
+
+/* A graph output that is a reshape or transpose of a kernel's result: stored in that order by that kernel. */
+static bool store_reordered(Fuse *fuse, FuseNode *node) {
     Value *value = node->value, *base = space_stored_base(fuse, value);
     Group *home = fuse_home(fuse, base);
-    if (base != value && home && !fuse_node(fuse, base)->barrier) {
-        if (home->kind == TEMPLATE_POINTWISE || space_keeps_innermost(value, base)) {
-            pass_decide(fuse->pass, "output_movement", true, value, base, NULL,
-                        "the result is stored in this order");
-            group_join(fuse, home, value);
-            store_output(fuse, node);
-            store_pass_on(fuse, value, home);
-            return;
-        }
+    if (base == value || !home || fuse_node(fuse, base)->barrier)
+        return false;
+    if (home->kind != TEMPLATE_POINTWISE && !space_keeps_innermost(value, base)) {
         pass_decide(fuse->pass, "output_movement", false, value, base,
                     "an output whose innermost axis is that of the result",
                     "writing the rows of the result in this order would scatter single elements");
+        return false;
     }
-    Group *only = node->needs.n == 1 ? node->needs.at[0] : NULL;
-    if (only && space_fits(only, value) && !op_is_view(value->op) &&
-        only->outputs.n < (size_t)fuse->limits->max_outputs) {
-        pass_decide(fuse->pass, "sibling", true, value, only->members.at[0], NULL,
-                    "the kernel that needs it writes it too");
-        group_join(fuse, only, value);
-        store_output(fuse, node);
-        store_pass_on(fuse, value, only);
-        return;
-    }
-    store_alone(fuse, value);
+    pass_decide(fuse->pass, "output_movement", true, value, base, NULL, "the result is stored in this order");
+    store_in(fuse, node, home);
+    return true;
 }
 
 /* Whether a floating Value that several groups need is dear enough to be stored once. */
@@ -143,7 +185,7 @@ static bool store_is_dear(Fuse *fuse, const FuseNode *node) {
     int64_t limit = fuse->limits->inline_cost_max, leaf_bytes = 0, needs = (int64_t)node->needs.n;
     if (needs < 2 || op_is_view(node->value->op) || node->value->op == OP_index)
         return false;
-    if (cost_cone(fuse, node->value, limit) > limit)
+    if (fuse_cone_cost(fuse, node->value, limit) > limit)
         return true;
     for (int i = 0; i < node->n_leaves; i++)
         leaf_bytes += fuse_bytes(fuse, node->leaves[i]);
@@ -152,18 +194,18 @@ static bool store_is_dear(Fuse *fuse, const FuseNode *node) {
 
 static void store_floating(Fuse *fuse, FuseNode *node, bool forced) {
     Value *value = node->value;
-    if (value_is_output(fuse->graph, value) && !forced) {
-        store_floating_output(fuse, node);
+    bool output = value_is_output(fuse->graph, value);
+    if (output && !forced && store_reordered(fuse, node))
         return;
-    }
-    if (!node->needs.n && !forced)
+    if (!node->needs.n && !output)
         return;
-    if (forced || store_is_dear(fuse, node)) {
-        if (!forced)
+    bool dear = !output && !forced && store_is_dear(fuse, node);
+    if (output || forced || dear) {
+        if (dear)
             pass_decide(
                 fuse->pass, "store", false, value, NULL, "fewer operations, or fewer kernels that need it",
                 "%zu kernels need it and computing it again costs more than reading it", node->needs.n);
-        store_alone(fuse, value);
+        store_somewhere(fuse, node);
         return;
     }
     if (node->needs.n > 1 && !op_is_view(value->op))

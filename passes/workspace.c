@@ -1,8 +1,8 @@
 /* Where what passes between kernels lies in the workspace.
  *
- * With constant sizes a buffer's bytes are used again once its last reader has run: buffers in order of size,
- * each at the lowest offset free over its whole life. With symbolic sizes nobody can compare them, so they
- * follow one another. */
+ * A buffer's bytes are used again once its last reader has run. With constant sizes: buffers in order of size,
+ * each at the lowest offset that is free over its whole life. With symbolic sizes: each buffer takes a place
+ * that is free and known to be large enough, or a new one. */
 #include "passes/pass.h"
 
 #include <stdlib.h>
@@ -66,14 +66,45 @@ static void workspace_share(Pass *pass, Partition *partition, WorkspaceLife *liv
     partition->workspace = dim_const(table, total);
 }
 
-static void workspace_stack(Partition *partition) {
-    DimTable *table = partition->graph->dims;
-    const Dim *at = dim_const(table, 0);
-    for (size_t i = 0; i < partition->buffers.n; i++) {
-        partition->buffers.at[i].offset = at;
-        at = dim_add(table, at, partition->buffers.at[i].bytes);
+/* A place of a symbolic size that buffers take one after another. */
+typedef struct WorkspaceSlot {
+    const Dim *bytes;
+    int last; /* region that reads its present buffer last */
+} WorkspaceSlot;
+
+/* The slot that is free for a buffer and at least as large: one of equal size before a larger one. */
+static size_t workspace_slot(DimTable *table, const WorkspaceSlot *slots, size_t n, const WorkspaceLife *life,
+                             const Dim *bytes) {
+    size_t found = n;
+    for (size_t i = 0; i < n; i++) {
+        if (slots[i].last >= life->first)
+            continue;
+        if (slots[i].bytes == bytes)
+            return i;
+        if (found == n && dim_known_le(table, bytes, slots[i].bytes))
+            found = i;
     }
-    partition->workspace = at;
+    return found;
+}
+
+static void workspace_take_turns(Pass *pass, Partition *partition, const WorkspaceLife *lives, size_t n) {
+    DimTable *table = partition->graph->dims;
+    VEC(WorkspaceSlot) slots = {0};
+    size_t *taken = ARENA_ARRAY(pass->arena, size_t, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        const Dim *bytes = partition->buffers.at[i].bytes;
+        taken[i] = workspace_slot(table, slots.at, slots.n, &lives[i], bytes);
+        if (taken[i] == slots.n)
+            vec_push(pass->arena, &slots, ((WorkspaceSlot){.bytes = bytes}));
+        slots.at[taken[i]].last = lives[i].last;
+    }
+    const Dim **offsets = ARENA_ARRAY(pass->arena, const Dim *, slots.n + 1);
+    offsets[0] = dim_const(table, 0);
+    for (size_t i = 0; i < slots.n; i++)
+        offsets[i + 1] = dim_add(table, offsets[i], slots.at[i].bytes);
+    for (size_t i = 0; i < n; i++)
+        partition->buffers.at[i].offset = offsets[taken[i]];
+    partition->workspace = offsets[slots.n];
 }
 
 bool pass_workspace(Pass *pass, Graph *graph) {
@@ -108,7 +139,7 @@ bool pass_workspace(Pass *pass, Graph *graph) {
     if (constant)
         workspace_share(pass, partition, lives.at, lives.n);
     else
-        workspace_stack(partition);
+        workspace_take_turns(pass, partition, lives.at, lives.n);
     if (!partition->workspace)
         diag_error(pass->diags, DIAG_DIM, graph->span, "the size of the workspace overflows 64 bits");
     return false;
