@@ -212,7 +212,7 @@ static void format_token(Format *format, size_t i, bool separated) {
     int kind = token->kind, before = i > 0 ? format_kind(format, i - 1) : END;
     bool in_body = top && top->opener == '{' && !top->is_set;
     bool opens = in_body && before == '{', closes = kind == '}' && in_body;
-    bool starts = !top && (format_defines(kind) || before == '}' || before == END);
+    bool starts = !top && (format_defines(kind) || before == END);
     int indent = closes ? 0
                         : format_body_indent(format) + (separated || opens || starts || kind == WHERE ||
                                                                 (kind == '{' && !top && before != IN)
