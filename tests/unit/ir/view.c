@@ -1,0 +1,221 @@
+/* Views against the reference: an input whose elements are their own places in memory is moved by the
+ * reference, and the view of the result must name the same places. */
+#include "support.h"
+
+#include "ir/reference.h"
+#include "ir/view.h"
+
+#define CONST(value) dim_const(bench->dims, value)
+#define SYMBOL(name) dim_symbol(bench->dims, name)
+
+/* The input of a test: rank 3 with memory order that the caller chooses. */
+static Value *places_input(Bench *bench, const Dim *const *dims, const Dim *const *strides) {
+    Value *x = graph_add_input(bench->graph, "x", DTYPE_I32, 3, dims, strides, (Span){0});
+    return x;
+}
+
+static void places_check(Bench *bench, Value *value, const DimBindings *bindings, Value *want_base) {
+    Value *x = bench->graph->inputs.at[0];
+    View view = view_of(bench->graph, value, NULL, NULL);
+    assert_ptr_equal(view.base, want_base);
+    const Dim *own[RANK_MAX];
+    int64_t dims[RANK_MAX], strides[RANK_MAX], offset;
+    view_base_strides(bench->graph, x, own);
+    for (int i = 0; i < x->rank; i++) {
+        assert_true(dim_eval(x->dims[i], bindings, &dims[i]));
+        assert_true(dim_eval(own[i], bindings, &strides[i]));
+    }
+    Tensor places, moved;
+    assert_true(tensor_new(bench->arena, DTYPE_I32, x->rank, dims, &places));
+    for (int64_t e = 0; e < places.count; e++) {
+        int64_t rest = e, place = 0;
+        for (int i = x->rank - 1; i >= 0; i--) {
+            place += rest % dims[i] * strides[i];
+            rest /= dims[i];
+        }
+        places.at[e].i = place;
+    }
+    assert_true(reference_value(bench->arena, bench->graph, bindings, &places, value, &moved, &bench->diags));
+    assert_true(dim_eval(view.offset, bindings, &offset));
+    for (int i = 0; i < value->rank; i++)
+        assert_true(dim_eval(view.strides[i], bindings, &strides[i]));
+    for (int64_t e = 0; e < moved.count; e++) {
+        int64_t rest = e, place = offset;
+        for (int i = moved.rank - 1; i >= 0; i--) {
+            place += rest % moved.dims[i] * strides[i];
+            rest /= moved.dims[i];
+        }
+        assert_int_equal(place, moved.at[e].i);
+    }
+}
+
+static Value *move(Bench *bench, OpKind op, Value *x, const Attr *attrs) {
+    Value *value = graph_append(bench->graph, op, &x, 1, attrs, (Span){0}, &bench->diags);
+    if (!value)
+        fail_msg("%s", bench->diags.list.at[0].message);
+    return value;
+}
+
+static Value *move_random(Bench *bench, Value *x, uint64_t *seed, const Dim *m) {
+    const Dim *a[RANK_MAX], *b[RANK_MAX];
+    int ints[RANK_MAX];
+    Attr attrs[OP_MAX_ATTRS] = {
+        {.dims = a, .n_dims = x->rank}, {.dims = b, .n_dims = x->rank}, {.ints = ints, .n_ints = x->rank}};
+    switch (draw_below(seed, 5)) {
+    case 0: { /* a permutation */
+        for (int i = 0; i < x->rank; i++) {
+            int at = (int)draw_below(seed, i + 1);
+            ints[i] = ints[at];
+            ints[at] = i;
+        }
+        Attr perm[OP_MAX_ATTRS] = {{.ints = ints, .n_ints = x->rank}};
+        return move(bench, OP_transpose, x, perm);
+    }
+    case 1: /* a slice of constant dims, whole symbolic ones */
+        for (int i = 0; i < x->rank; i++) {
+            int64_t n = x->dims[i]->value;
+            bool backward = draw(seed) & 1, whole = !dim_is_const(x->dims[i]) || n < 2;
+            ints[i] = whole ? 1 : (int)(1 + draw_below(seed, 2)) * (backward ? -1 : 1);
+            a[i] = whole ? CONST(0)
+                         : CONST(backward ? n - 1 - draw_below(seed, n / 2) : draw_below(seed, n / 2));
+            b[i] = whole ? x->dims[i]
+                         : CONST(backward ? draw_below(seed, n / 2) - 1 : n - draw_below(seed, n / 2));
+        }
+        return move(bench, OP_slice, x, attrs);
+    case 2: /* a new leading axis, repeated */
+        if (x->rank == 5)
+            return x;
+        a[0] = CONST(2);
+        memcpy(a + 1, x->dims, (size_t)x->rank * sizeof *a);
+        attrs[0].n_dims = x->rank + 1;
+        return move(bench, OP_broadcast, x, attrs);
+    case 3: { /* split the symbolic axis, or flatten all */
+        int n = 0;
+        if (draw(seed) & 1) {
+            a[0] = value_count(bench->graph, x);
+            attrs[0].n_dims = 1;
+            return move(bench, OP_reshape, x, attrs);
+        }
+        for (int i = 0; i < x->rank && n < 6; i++)
+            if (x->dims[i] == m) {
+                a[n++] = dim_div(bench->dims, m, CONST(4));
+                a[n++] = CONST(4);
+            } else {
+                a[n++] = x->dims[i];
+            }
+        attrs[0].n_dims = n;
+        return move(bench, OP_reshape, x, attrs);
+    }
+    default: { /* exact widening changes no place */
+        Attr to[OP_MAX_ATTRS] = {{.dtype = DTYPE_I64}};
+        return move(bench, OP_cast, x, to);
+    }
+    }
+}
+
+BENCH_TEST(test_random_chains) {
+    const Dim *m = SYMBOL("M");
+    assert_true(dim_constrain(bench->dims, dim_mod(bench->dims, m, CONST(4)), DIM_EQ, CONST(0), (Span){0},
+                              &bench->diags));
+    const Dim *dims[] = {CONST(6), m, CONST(10)};
+    const Dim *padded[] = {dim_mul(bench->dims, m, CONST(12)), CONST(12), CONST(1)};
+    const Dim *turned[] = {CONST(1), CONST(6), dim_mul(bench->dims, m, CONST(6))};
+    const Dim *const *layouts[] = {NULL, padded, turned};
+    DimBindings bindings = dim_bindings_new(bench->arena, bench->dims);
+    bindings.value[0] = 8;
+    bindings.known[0] = true;
+    uint64_t seed = 21;
+    int views = 0;
+    for (int round = 0; round < 600; round++) {
+        Graph *graph = graph_new(bench->arena, "g");
+        graph->dims = bench->dims;
+        bench->graph = graph;
+        Value *x = places_input(bench, dims, layouts[round % 3]), *value = x;
+        for (int step = 0; step < 1 + round % 5; step++) {
+            Value *next = move_random(bench, value, &seed, m);
+            View view = view_of(bench->graph, next, NULL, NULL);
+            if (view.base != x) /* a reshape across a gap: computed, so its own base, packed */
+                break;
+            value = next;
+        }
+        views += value != x;
+        places_check(bench, value, &bindings, x);
+    }
+    assert_true(views > 400);
+}
+
+BENCH_TEST(test_what_strides_cannot_say) {
+    const Dim *dims[] = {CONST(4), CONST(6), CONST(10)}, *flat[] = {CONST(4 * 60)},
+              *wide[] = {CONST(4), CONST(60)};
+    Value *x = places_input(bench, dims, NULL);
+    Value *t = move(bench, OP_transpose, x, (Attr[3]){{.ints = (int[]){1, 0, 2}, .n_ints = 3}});
+    Value *r = move(bench, OP_reshape, t, (Attr[3]){{.dims = flat, .n_dims = 1}});
+    View view = view_of(bench->graph, r, NULL, NULL);
+    assert_ptr_equal(view.base, r);
+    assert_true(dim_is(view.strides[0], 1) && dim_is(view.offset, 0));
+    DimBindings none = {0};
+    places_check(bench, move(bench, OP_reshape, x, (Attr[3]){{.dims = wide, .n_dims = 2}}), &none, x);
+    /* A narrowing cast computes. */
+    Value *narrow = move(bench, OP_cast, x, (Attr[3]){{.dtype = DTYPE_I8}});
+    assert_ptr_equal(view_of(bench->graph, narrow, NULL, NULL).base, narrow);
+    Value *sum = move(bench, OP_sum, x, (Attr[3]){{.axes = {.n = 1, .at = {0}}}, {.i = 1}});
+    assert_ptr_equal(view_of(bench->graph, sum, NULL, NULL).base, sum);
+}
+
+static bool is_this(void *context, const Value *value) {
+    return value == context;
+}
+
+BENCH_TEST(test_stops_where_asked_and_knows_outputs) {
+    const Dim *dims[] = {CONST(4), CONST(6), CONST(10)}, *strides[] = {CONST(100), CONST(10), CONST(1)};
+    Value *x = places_input(bench, dims, NULL), *e = move(bench, OP_neg, x, NULL);
+    Value *t = move(bench, OP_transpose, e, (Attr[3]){{.ints = (int[]){2, 1, 0}, .n_ints = 3}});
+    Value *back = move(bench, OP_transpose, t, (Attr[3]){{.ints = (int[]){2, 1, 0}, .n_ints = 3}});
+    assert_ptr_equal(view_of(bench->graph, back, is_this, t).base, t);
+    View view = view_of(bench->graph, t, NULL, NULL);
+    assert_true(view.base == e && dim_is(view.strides[0], 1) && dim_is(view.strides[2], 60));
+    graph_add_output(bench->graph, "e", e, strides,
+                     (Span){0}); /* now its memory is the caller's, with gaps */
+    view = view_of(bench->graph, back, NULL, NULL);
+    assert_true(view.base == e && dim_is(view.strides[0], 100) && dim_is(view.strides[1], 10));
+}
+
+BENCH_TEST(test_vector_widths) {
+    const Dim *m = SYMBOL("M"), *n = SYMBOL("N");
+    assert_true(dim_constrain(bench->dims, dim_mod(bench->dims, n, CONST(8)), DIM_EQ, CONST(0), (Span){0},
+                              &bench->diags));
+    const Dim *dims[] = {m, CONST(3), n}, *odd[] = {CONST(5), CONST(3), m};
+    Value *x = places_input(bench, dims, NULL);
+    View view = view_of(bench->graph, x, NULL, NULL);
+    assert_int_equal(view_vector_width(bench->graph, &view, x, 2, 16), 8);
+    assert_int_equal(view_vector_width(bench->graph, &view, x, 2, 4), 4);
+    assert_int_equal(view_vector_width(bench->graph, &view, x, 1, 16), 1); /* not contiguous there */
+    Value *y = graph_add_input(bench->graph, "y", DTYPE_I32, 3, odd, NULL, (Span){0});
+    view = view_of(bench->graph, y, NULL, NULL);
+    assert_int_equal(view_vector_width(bench->graph, &view, y, 2, 16), 1); /* M may be odd */
+    assert_true(dim_constrain(bench->dims, n, DIM_GE, CONST(16), (Span){0}, &bench->diags));
+    static const struct {
+        int64_t start, length;
+        int width;
+    } slices[] = {{8, 8, 8}, {4, 8, 4}, {2, 12, 2}, {1, 8, 1}, {0, 6, 2}};
+    for (size_t i = 0; i < sizeof slices / sizeof *slices; i++) {
+        const Dim *start[] = {CONST(0), CONST(0), CONST(slices[i].start)};
+        const Dim *limit[] = {m, CONST(3), CONST(slices[i].start + slices[i].length)};
+        Attr attrs[] = {{.dims = start, .n_dims = 3},
+                        {.dims = limit, .n_dims = 3},
+                        {.ints = (int[]){1, 1, 1}, .n_ints = 3}};
+        Value *s = move(bench, OP_slice, x, attrs);
+        view = view_of(bench->graph, s, NULL, NULL);
+        assert_int_equal(view_vector_width(bench->graph, &view, s, 2, 16), slices[i].width);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        BENCH_ENTRY(test_random_chains),
+        BENCH_ENTRY(test_what_strides_cannot_say),
+        BENCH_ENTRY(test_stops_where_asked_and_knows_outputs),
+        BENCH_ENTRY(test_vector_widths),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
