@@ -24,10 +24,12 @@ void fuse_matmul(Fuse *fuse, Value *value) {
     pass_decide(fuse->pass, "matmul", true, value, NULL, NULL, "it is the core of a kernel");
 }
 
-/* Two single products over one first operand, of equal size and type. */
+/* Two single products over one first operand, of equal size and type, whose second operands are read alike.
+ */
 static bool matmul_are_dual(const Value *a, const Value *b) {
-    return a != b && a->in[0] == b->in[0] && a->dtype == b->dtype && a->in[1]->dtype == b->in[1]->dtype &&
-           value_same_dims(a, b) && value_same_dims(a->in[1], b->in[1]);
+    return a != b && a->in[0] == b->in[0] &&
+           (a->in[1]->op == OP_transpose) == (b->in[1]->op == OP_transpose) && a->dtype == b->dtype &&
+           a->in[1]->dtype == b->in[1]->dtype && value_same_dims(a, b) && value_same_dims(a->in[1], b->in[1]);
 }
 
 bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b) {

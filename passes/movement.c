@@ -40,8 +40,13 @@ static Value *movement_transpose(Rewrite *rewrite, Value *value) {
         return build_reshape(rewrite, operand, value->rank, value->dims, value);
     if (operand->op == OP_transpose) {
         int perm[RANK_MAX];
-        for (int i = 0; i < value->rank; i++)
+        bool identity = true;
+        for (int i = 0; i < value->rank; i++) {
             perm[i] = operand->attrs[0].ints[value->attrs[0].ints[i]];
+            identity &= perm[i] == i;
+        }
+        if (identity)
+            return operand->in[0];
         return build_transpose(rewrite, operand->in[0], perm, value);
     }
     return movement_hoist(rewrite, value);
@@ -51,6 +56,8 @@ static Value *movement_reshape(Rewrite *rewrite, Value *value) {
     Value *operand = value->in[0];
     if (value_same_dims(value, operand))
         return operand;
+    if (operand->op == OP_reshape && value_same_dims(value, operand->in[0]))
+        return operand->in[0];
     if (operand->op == OP_reshape)
         return build_reshape(rewrite, operand->in[0], value->rank, value->dims, value);
     return movement_hoist(rewrite, value);

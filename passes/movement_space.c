@@ -237,16 +237,25 @@ static bool movement_is_same(const Value *in, const Value *movement) {
     return value_same_dims(in, movement) && value_same_dims(in->in[0], movement->in[0]);
 }
 
-/* Whether another operand lets `movement` pass below `value`. What is not heavy takes any space. A result of
- * full size keeps its own space, unless `movement` brings a statistic of that very result; a smaller one
- * follows, unless it is such a statistic. */
+/* Whether another operand lets `movement` pass below `value`. What is not heavy takes any space, and what
+ * comes by the same movement gives it away too. A result of full size keeps its own space, unless `movement`
+ * brings a statistic of that very result. A smaller result follows a full one, unless it is such a statistic
+ * of it; two smaller ones stay as they are. */
 static bool movement_follows(Rewrite *rewrite, const Value *value, const Value *movement, const Value *in) {
     if (!rewrite_is_heavy(rewrite, in) || movement_is_same(in, movement))
         return true;
     bool full = value_same_dims(in, value), sinks_full = value_same_dims(movement, value);
     if (full)
         return !sinks_full && movement_is_computed_from(movement->in[0], in);
-    return !movement_is_computed_from(in, movement->in[0]);
+    return sinks_full && !movement_is_computed_from(in, movement->in[0]);
+}
+
+/* A statistic gives its movement to what it is applied to: something of full size. */
+static bool movement_is_applied(const Value *value, int at) {
+    bool applied = value_same_dims(value->in[at], value);
+    for (int i = 0; i < value->n_in; i++)
+        applied |= i != at && value_same_dims(value->in[i], value);
+    return applied;
 }
 
 /* The change of space back from `value`, which `movement`, of its dims or a statistic that broadcasts to
@@ -270,7 +279,7 @@ static bool movement_way_back(const Graph *graph, const Value *value, const Valu
 static bool movement_can_sink(Rewrite *rewrite, const Value *value, int at, Respace *back) {
     Value *movement = value->in[at];
     if ((movement->op != OP_reshape && movement->op != OP_transpose) ||
-        !rewrite_is_heavy(rewrite, movement->in[0]) ||
+        !rewrite_is_heavy(rewrite, movement->in[0]) || !movement_is_applied(value, at) ||
         !movement_way_back(rewrite->graph, value, movement, back))
         return false;
     for (int i = 0; i < value->n_in; i++)

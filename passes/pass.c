@@ -95,6 +95,8 @@ Partition *passes_run(Graph *graph, const PassOptions *options, Diags *diags) {
         }
         changed = any;
     }
+    if (changed && options->verify && options->pass_limit < 0)
+        diag_error(diags, DIAG_INTERNAL, graph->span, "the passes do not settle in %d rounds", PASS_ROUNDS);
     for (int i = PASS_REPEATED; i < PASS_COUNT; i++)
         if (!pass_run_one(&pass, graph, &pass_rows[i], &number, &changed))
             return NULL;

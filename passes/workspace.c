@@ -1,8 +1,8 @@
 /* Where what passes between kernels lies in the workspace.
  *
- * A buffer's bytes are used again once its last reader has run. With constant sizes: buffers in order of size,
- * each at the lowest offset that is free over its whole life. With symbolic sizes: each buffer takes a place
- * that is free and known to be large enough, or a new one. */
+ * A buffer's bytes are used again once its last reader has run. With constant sizes: buffers in order of
+ * size, each at the lowest offset that is free over its whole life. With symbolic sizes: each buffer takes a
+ * place that is free and known to be large enough, or a new one. */
 #include "passes/pass.h"
 
 #include <stdlib.h>
