@@ -96,10 +96,6 @@ static void cuda_graph_line(EmitCuda *e, Span span) {
 /* ---- statements
  * -------------------------------------------------------------------------------------------- */
 
-static const char *cuda_zero(KType type) {
-    return type == K_F32 ? "0.0f" : type == K_F64 ? "0.0" : type == K_BOOL ? "false" : "0";
-}
-
 static void cuda_declare(EmitCuda *e, const KStmt *stmt) {
     const KVar *var = stmt->var;
     const char *name = e->var_names[var->id], *type = cuda_type_name(var->type);
@@ -189,15 +185,19 @@ static const char *cuda_access_stem(EmitCuda *e, const KStmt *stmt) {
     return text_format(e->arena, "%s_%s", verb, stmt->raw ? "raw" : dtype_name(stmt->buffer->elem));
 }
 
+/* The last argument of a load that is not always made. */
+static const char *cuda_condition(EmitCuda *e, const KStmt *stmt) {
+    return stmt->guard ? text_format(e->arena, ", %s", cuda_expr_text(e, stmt->guard, PREC_ANY)) : "";
+}
+
 /* The call that loads one element. */
 static const char *cuda_load_scalar(EmitCuda *e, const KStmt *stmt) {
     const KBuffer *buffer = stmt->buffer;
-    const char *function =
-        text_format(e->arena, "%s%s", cuda_access_stem(e, stmt), cuda_access_arguments(e, stmt, 0));
+    const char *function = text_format(e->arena, "%s%s", cuda_access_stem(e, stmt), cuda_access_arguments(e, stmt, 0));
     if (dtype_bits(buffer->elem) < 8)
-        return text_format(e->arena, "%s(%s, %s)", function, e->buffer_names[buffer->id],
-                           cuda_expr_text(e, stmt->index, PREC_ANY));
-    return text_format(e->arena, "%s(%s)", function, cuda_address_text(e, buffer, stmt->index));
+        return text_format(e->arena, "%s(%s, %s%s)", function, e->buffer_names[buffer->id],
+                           cuda_expr_text(e, stmt->index, PREC_ANY), cuda_condition(e, stmt));
+    return text_format(e->arena, "%s(%s%s)", function, cuda_address_text(e, buffer, stmt->index), cuda_condition(e, stmt));
 }
 
 static int cuda_raw_bytes(const KStmt *stmt) {
@@ -205,32 +205,13 @@ static int cuda_raw_bytes(const KStmt *stmt) {
 }
 
 static void cuda_load(EmitCuda *e, const KStmt *stmt) {
-    const char *guard = stmt->guard ? cuda_expr_text(e, stmt->guard, PREC_OR) : NULL;
     if (stmt->width == 1 && !stmt->raw) {
-        const char *value = cuda_load_scalar(e, stmt);
-        text_add(&e->body, "%s = ", cuda_register(e, stmt));
-        if (guard)
-            text_add(&e->body, "%s ? %s : %s;\n", guard, value, cuda_zero(stmt->var->type));
-        else
-            text_add(&e->body, "%s;\n", value);
+        text_add(&e->body, "%s = %s;\n", cuda_register(e, stmt), cuda_load_scalar(e, stmt));
         return;
     }
-    if (guard) {
-        text_add(&e->body, "if (%s)\n", guard);
-        e->indent++;
-        cuda_indent(e);
-    }
-    text_add(&e->body, "%s%s(%s, %s);\n", cuda_access_stem(e, stmt),
-             cuda_access_arguments(e, stmt, stmt->raw ? cuda_raw_bytes(stmt) : stmt->width),
-             cuda_registers(e, stmt), cuda_address_text(e, stmt->buffer, stmt->index));
-    if (guard) {
-        e->indent--;
-        cuda_indent(e);
-        int registers = stmt->raw ? (cuda_raw_bytes(stmt) + 3) / 4 : stmt->width;
-        text_add(&e->body, "else\n");
-        cuda_indent(e);
-        text_add(&e->body, "    clear<%d>(%s);\n", registers, cuda_registers(e, stmt));
-    }
+    text_add(&e->body, "%s%s(%s, %s%s);\n", cuda_access_stem(e, stmt),
+             cuda_access_arguments(e, stmt, stmt->raw ? cuda_raw_bytes(stmt) : stmt->width), cuda_registers(e, stmt),
+             cuda_address_text(e, stmt->buffer, stmt->index), cuda_condition(e, stmt));
 }
 
 static void cuda_store(EmitCuda *e, const KStmt *stmt) {

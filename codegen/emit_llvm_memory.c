@@ -144,9 +144,39 @@ static LLVMTypeRef memory_type(const EmitLlvm *e, int bytes) {
                         : e->i8;
 }
 
+/* Whether a guarded load is one predicated instruction rather than a branch, so that loads of many rows are all on
+ * their way before the first value is used. */
+static bool memory_is_predicated(const KStmt *stmt) {
+    return stmt->guard && stmt->buffer->space == SPACE_GLOBAL && !stmt->buffer->written;
+}
+
+/* Zeros, and no access, where the guard does not hold. */
+static void memory_load_predicated(EmitLlvm *e, const KStmt *stmt, LLVMValueRef address, LLVMValueRef words[4]) {
+    int bytes = memory_bytes(stmt), n = (bytes + 3) / 4;
+    const char *qualifiers = memory_qualifiers(stmt);
+    LLVMValueRef args[] = {LLVMBuildPtrToInt(e->builder, address, e->i64, ""),
+                           LLVMBuildZExt(e->builder, llvm_whole_expr(e, stmt->guard), e->i32, "")};
+    Text text = text_new(e->arena);
+    text_add(&text, "{ .reg .pred inside; setp.ne.u32 inside, $%d, 0; ", n + 1);
+    for (int i = 0; i < n; i++)
+        text_add(&text, "mov.u32 $%d, 0; ", i);
+    const char *registers = n == 4 ? "{$0, $1, $2, $3}, [$4]" : n == 2 ? "{$0, $1}, [$2]" : "$0, [$1]";
+    text_add(&text, "@inside ld.global%s.%s %s; }", qualifiers ? qualifiers : ".nc", memory_ptx_type(bytes), registers);
+    LLVMTypeRef types[] = {e->i32, e->i32, e->i32, e->i32};
+    LLVMTypeRef result = n == 1 ? e->i32 : LLVMStructTypeInContext(e->context, types, (unsigned)n, 0);
+    const char *constraints = n == 4 ? "=&r,=&r,=&r,=&r,l,r" : n == 2 ? "=&r,=&r,l,r" : "=&r,l,r";
+    LLVMValueRef value = llvm_asm(e, text.at, constraints, result, args, 2, LLVM_ASM_PURE);
+    for (int i = 0; i < n; i++)
+        words[i] = n == 1 ? value : LLVMBuildExtractValue(e->builder, value, (unsigned)i, "");
+}
+
 static void memory_load_words(EmitLlvm *e, const KStmt *stmt, LLVMValueRef address, LLVMValueRef words[4]) {
     int bytes = memory_bytes(stmt), n = (bytes + 3) / 4;
     const char *qualifiers = memory_qualifiers(stmt);
+    if (memory_is_predicated(stmt)) {
+        memory_load_predicated(e, stmt, address, words);
+        return;
+    }
     if (qualifiers) {
         address = LLVMBuildPtrToInt(e->builder, address, e->i64, "");
         const char *registers = n == 4 ? "{$0, $1, $2, $3}, [$4]" : n == 2 ? "{$0, $1}, [$2]" : "$0, [$1]";
@@ -256,7 +286,7 @@ void llvm_load(EmitLlvm *e, const KStmt *stmt) {
     LLVMValueRef first = memory_first_register(e, stmt);
     int n = memory_registers(stmt);
     LLVMBasicBlockRef join = NULL;
-    if (stmt->guard) {
+    if (stmt->guard && !memory_is_predicated(stmt)) {
         for (int i = 0; i < n; i++)
             LLVMBuildStore(e->builder, llvm_zero(e, stmt->var->type), llvm_slot(e, stmt->var, first, i));
         join = memory_guard(e, stmt->guard);
