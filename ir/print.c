@@ -349,6 +349,13 @@ void graph_print_for_hash(Text *out, const Graph *graph) {
     print_graph(&print);
 }
 
+const char *const *graph_value_names(Arena *arena, const Graph *graph) {
+    Text out = text_new(arena);
+    Print print = {.out = &out, .graph = graph};
+    print_choose_names(&print);
+    return print.names;
+}
+
 void value_print(Text *out, const Graph *graph, const Value *value) {
     Print print = {.out = out, .graph = graph};
     if (value->op == OP_input) {
