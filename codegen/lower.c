@@ -42,6 +42,7 @@ Lower *lower_new(Builder *b, const Region *region) {
     lower->is_commented = ARENA_ARRAY(b->arena, bool, n);
     lower->uses = ARENA_ARRAY(b->arena, int, n);
     lower->cache = CACHE_DEFAULT;
+    lower->names = graph_value_names(b->arena, graph);
     for (size_t i = 0; i < region->inputs.n; i++)
         if (lower_belongs(lower, region->inputs.at[i]))
             lower->is_input[region->inputs.at[i]->id] = true;
@@ -55,6 +56,10 @@ void lower_declare_params(Lower *lower) {
         k_global(lower->b, region->inputs.at[i], false);
     for (size_t i = 0; i < region->outputs.n; i++)
         k_global(lower->b, region->outputs.at[i], true);
+}
+
+const char *lower_value_name(const Lower *lower, const Value *value) {
+    return lower->names[value->id];
 }
 
 KType lower_index_type(const Lower *lower) {
@@ -144,19 +149,39 @@ void lower_close_scope(Lower *lower, size_t mark) {
  * --------------------------------------------------------------------------------------------------------------------
  */
 
-/* The graph's statements that the loop computes, over it, each once a kernel. */
-static void lower_comment(Lower *lower, const Value *value, int *lines) {
-    enum { LINES_MAX = 12 };
+enum { COMMENT_LINES_MAX = 12 };
+
+/* The graph's statements that compute `value`, each once a kernel, a line each. */
+static void lower_statements(Lower *lower, const Value *value, Text *text, int *lines) {
     if (lower_is_leaf(lower, value) || lower->is_commented[value->id] || lower->bindings[value->id].is_bound)
         return;
     lower->is_commented[value->id] = true;
     for (int i = 0; i < value->n_in; i++)
-        lower_comment(lower, value->in[i], lines);
-    if (value->op == OP_constant || value->op == OP_dim || ++*lines > LINES_MAX)
+        lower_statements(lower, value->in[i], text, lines);
+    if (value->op == OP_constant || value->op == OP_dim || ++*lines > COMMENT_LINES_MAX)
         return;
+    text_add(text, *lines > 1 ? "\n" : "");
+    if (*lines == COMMENT_LINES_MAX)
+        text_add(text, "...");
+    else
+        value_print(text, lower->graph, value);
+}
+
+/* Over the loop: what it computes and what it reduces. */
+static void lower_comment(Lower *lower, const LowerTarget *targets, int n) {
     Text text = text_new(lower->arena);
-    value_print(&text, lower->graph, value);
-    k_comment(lower->b, "%s", *lines == LINES_MAX ? "..." : text.at);
+    int lines = 0;
+    for (int i = 0; i < n; i++) {
+        const Value *reduction = targets[i].fold.reduction;
+        lower_statements(lower, lower_root(lower->region, targets[i].value), &text, &lines);
+        if (!reduction || lower->is_commented[reduction->id] || ++lines > COMMENT_LINES_MAX)
+            continue;
+        lower->is_commented[reduction->id] = true;
+        text_add(&text, lines > 1 ? "\n" : "");
+        value_print(&text, lower->graph, reduction);
+    }
+    if (lines > 0)
+        k_comment(lower->b, "%s", text.at);
 }
 
 static void lower_fold(Lower *lower, const LowerFold *fold, const KExpr *x) {
@@ -181,7 +206,7 @@ static void lower_set_target(Lower *lower, const LowerTarget *target) {
     if (!lower_place(lower, root, lower->shape, coords) &&
         !lower_output_coords(lower, root, lower->shape, coords)) {
         diag_error(b->diags, DIAG_INTERNAL, root->span, "'%s' does not fit the space of its region",
-                   lower_name(lower, root));
+                   lower_value_name(lower, root));
         return;
     }
     /* A store rounds by itself; what is computed further uses the rounded value. */
@@ -190,8 +215,8 @@ static void lower_set_target(Lower *lower, const LowerTarget *target) {
                                 ? root->in[0]
                                 : root;
     const KExpr *expr = lower_eval(lower, computed, coords, NULL);
-    if (target->fold.reduction)
-        expr = k_let_expr(b, "x", expr);
+    if (target->fold.reduction && expr->kind != KX_VAR && expr->kind != KX_ELEM)
+        expr = k_let_expr(b, lower_value_name(lower, computed), expr);
     if (target->dst) {
         const KExpr *first = target->at ? k_convert(b, target->at, K_I32) : k_i32(b, 0);
         bool is_scalar = target->dst->count == 0;
@@ -242,9 +267,7 @@ void lower_batch_run(Lower *lower, const Run *run, const KExpr *slot, const Lowe
     lower_plan(lower, run, targets, n);
     lower_declare_loads(lower, 1);
     lower_emit_loads(lower);
-    int lines = 0;
-    for (int i = 0; i < n; i++)
-        lower_comment(lower, lower_root(lower->region, targets[i].value), &lines);
+    lower_comment(lower, targets, n);
     lower_emit_hoisted(lower);
     size_t inner = lower_open_scope(lower);
     bool is_loop = run->width > 1;

@@ -52,6 +52,8 @@ Lower *lower_new(Builder *b, const Region *region);
 /* Makes the region's inputs and outputs parameters of the kernel, so that they have their names before
  * anything else. */
 void lower_declare_params(Lower *lower);
+/* The name of a value in the graph's canonical text. */
+const char *lower_value_name(const Lower *lower, const Value *value);
 /* Type of coordinates and offsets: i32, or i64 where a dim or a number of elements may pass 2^31. */
 KType lower_index_type(const Lower *lower);
 /* How loads of what each element of the space reads once are cached from now on; CACHE_DEFAULT at first. */

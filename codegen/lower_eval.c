@@ -3,10 +3,6 @@
 
 enum { EVAL_SIZE_MAX = 12 }; /* an expression of more nodes becomes a variable, so that lines stay readable */
 
-const char *lower_name(Lower *lower, const Value *value) {
-    return value->name ? value->name : text_format(lower->arena, "v%u", value->id);
-}
-
 static int eval_size(const KExpr *expr, int limit) {
     int size = 1;
     for (int i = 0; i < expr->n_args && size < limit; i++)
@@ -18,7 +14,7 @@ const KExpr *lower_load_at(Lower *lower, const Value *value, const LaneCoord *co
     Builder *b = lower->b;
     LaneCoord offset = lane_concrete(lower, lane_memory(lower, value, coords));
     const KExpr *condition = k_and(b, lower->run->guard, lower_concrete(lower, guard));
-    const char *name = text_format(lower->arena, "%s_v", lower_name(lower, value));
+    const char *name = text_format(lower->arena, "%s_v", lower_value_name(lower, value));
     return k_load_scalar(b, name, k_global(b, value, false), offset.at, condition);
 }
 
@@ -163,7 +159,7 @@ const KExpr *lower_eval(Lower *lower, const Value *value, const LaneCoord *coord
     } else {
         expr = eval_op(lower, value, coords, guard);
         if (eval_is_named(lower, value, expr))
-            expr = k_let_expr(lower->b, lower_name(lower, value), expr);
+            expr = k_let_expr(lower->b, lower_value_name(lower, value), expr);
     }
     lower->b->span = span;
     lower_remember(lower, ENTRY_EXPR, &key)->expr = expr;

@@ -321,6 +321,11 @@ static const KExpr *index_placeholder_value(Lower *lower, const KVar *var) {
         return lower->lane;
     if (var->id <= PLACEHOLDER_INDEX)
         return index_value(lower, PLACEHOLDER_INDEX - var->id);
+    /* A number within one axis is the coordinate along it. */
+    if (var->id == PLACEHOLDER_OUTER && lower->run->split == 1)
+        return index_space(lower, 0);
+    if (var->id == PLACEHOLDER_INNER && lower->run->split == lower->run->rank - 1)
+        return index_space(lower, lower->run->rank - 1);
     if (var->id == PLACEHOLDER_OUTER)
         return k_convert(lower->b, lower->run->outer, lower->index);
     if (var->id == PLACEHOLDER_INNER)

@@ -76,7 +76,8 @@ struct Lower {
     VEC(LowerIndex *) indices;
     LowerEntry **entries; /* newest by value id */
     VEC(LowerEntry *) scope;
-    LowerBinding *bindings; /* by value id */
+    LowerBinding *bindings;   /* by value id */
+    const char *const *names; /* by value id, as the canonical text of the graph gives them */
     bool *is_input, *is_commented;
     int *uses;    /* within the region */
     KCache cache; /* of loads that the run reads once */
@@ -165,7 +166,6 @@ bool lower_is_stream(const Lower *lower, const Value *value);
 /* lower_eval.c: the expression of a value at coordinates, at the present lane */
 const KExpr *lower_eval(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard);
 const KExpr *lower_load_at(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard);
-const char *lower_name(Lower *lower, const Value *value);
 
 /* lower_scalar.c */
 const KExpr *lower_scalar_op(Builder *b, const Value *value, const KExpr *const *operands);

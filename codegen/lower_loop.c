@@ -19,7 +19,7 @@ const KExpr *lower_reduction(Lower *lower, const Value *value, const LaneCoord *
             at[i] = lane_concrete(lower, coords[keeps ? i : next++]);
     guard = lower_concrete(lower, guard);
 
-    PartialVars acc = reduce_declare(b, value, lower_name(lower, value), 0, lower->index);
+    PartialVars acc = reduce_declare(b, value, lower_value_name(lower, value), 0, lower->index);
     n = 0;
     for (int i = 0; i < operand->rank; i++) {
         if (!reduced[i])
@@ -75,7 +75,7 @@ const KExpr *lower_matmul(Lower *lower, const Value *value, const LaneCoord *coo
     y_at[y->rank - 1] = lane_concrete(lower, coords[value->rank - 1]);
     guard = lower_concrete(lower, guard);
 
-    const KVar *acc = k_variable(b, lower_name(lower, value), type, k_convert(b, k_i32(b, 0), type));
+    const KVar *acc = k_variable(b, lower_value_name(lower, value), type, k_convert(b, k_i32(b, 0), type));
     const KExpr *end = k_dim(b, x->dims[x->rank - 1], lower->index);
     const KExpr *k = k_for_begin(b, "k", lower->zero, end, 1, UNROLL_AUTO);
     size_t mark = lower_open_scope(lower);

@@ -127,7 +127,7 @@ static void plan_value(Lower *lower, const Value *value, const LaneCoord *coords
 
 static void plan_declare(Lower *lower, LowerEntry *entry, int slots) {
     const Value *value = entry->key.value;
-    const char *name = text_format(lower->arena, "%s_v", lower_name(lower, value));
+    const char *name = text_format(lower->arena, "%s_v", lower_value_name(lower, value));
     int elements = (entry->kind == ENTRY_UNIFORM ? 1 : lower->shape->width) * slots;
     KType type = ktype_of(value->dtype);
     entry->slots = slots;
@@ -188,7 +188,7 @@ static void plan_emit_load(Lower *lower, const LowerEntry *entry) {
         return;
     }
     if (width > entry->chunk && at->kind != KX_INT)
-        at = k_let_expr(b, text_format(lower->arena, "%s_at", lower_name(lower, value)), at);
+        at = k_let_expr(b, text_format(lower->arena, "%s_at", lower_value_name(lower, value)), at);
     for (int i = 0; i < width; i += entry->chunk)
         k_load(b, entry->array, k_add(b, first, k_i32(b, i)), buffer, k_add(b, at, k_int(b, at->type, i)),
                entry->chunk, guard, cache);
@@ -213,7 +213,7 @@ void lower_emit_hoisted(Lower *lower) {
         }
         const KExpr *expr = lower_eval(lower, entry->key.value, entry->key.coords, entry->key.guard);
         LowerEntry *known = lower_find(lower, &entry->key, ENTRY_EXPR, ENTRY_EXPR);
-        expr = k_let_expr(lower->b, lower_name(lower, entry->key.value), expr);
+        expr = k_let_expr(lower->b, lower_value_name(lower, entry->key.value), expr);
         if (known)
             known->expr = expr;
     }

@@ -12,7 +12,7 @@ void lower_store(Lower *lower, const Run *run, const Value *output, const KVar *
     size_t mark = lower_open_scope(lower);
     if (!lower_output_coords(lower, output, run, coords)) {
         diag_error(b->diags, DIAG_INTERNAL, output->span, "'%s' does not fit the space of its region",
-                   lower_name(lower, output));
+                   lower_value_name(lower, output));
         lower->run = outer_run;
         lower->shape = outer_shape;
         return;
@@ -29,7 +29,7 @@ void lower_store(Lower *lower, const Run *run, const Value *output, const KVar *
     if (width == 1 || (chunk > 1 && chunk * bits >= 8)) {
         const KExpr *to = lower_concrete(lower, offset.at);
         if (width > chunk && to->kind != KX_INT)
-            to = k_let_expr(b, text_format(lower->arena, "%s_at", lower_name(lower, output)), to);
+            to = k_let_expr(b, text_format(lower->arena, "%s_at", lower_value_name(lower, output)), to);
         for (int i = 0; i < width; i += chunk)
             k_store(b, buffer, k_add(b, to, k_int(b, to->type, i)), src,
                     src->count == 0 ? NULL : k_add(b, first, k_i32(b, i)), chunk, run->guard, lower->cache);

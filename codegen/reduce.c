@@ -111,11 +111,16 @@ void reduce_into(Builder *b, const Value *reduction, PartialVars vars, const KEx
     reduce_put(b, vars, index, reduce_combine(b, reduction, reduce_get(b, vars, index), partial));
 }
 
-void reduce_lanes(Builder *b, const Value *reduction, PartialVars vars, const KExpr *index, int lanes) {
-    for (int mask = lanes / 2; mask > 0; mask /= 2) {
+void reduce_lanes_apart(Builder *b, const Value *reduction, PartialVars vars, const KExpr *index, int lanes,
+                        int stride) {
+    for (int mask = lanes / 2; mask >= stride; mask /= 2) {
         Partial own = reduce_get(b, vars, index);
         Partial other = {k_shuffle_xor(b, own.x, mask),
                          own.number ? k_shuffle_xor(b, own.number, mask) : NULL};
         reduce_put(b, vars, index, reduce_combine(b, reduction, own, other));
     }
+}
+
+void reduce_lanes(Builder *b, const Value *reduction, PartialVars vars, const KExpr *index, int lanes) {
+    reduce_lanes_apart(b, reduction, vars, index, lanes, 1);
 }

@@ -36,7 +36,10 @@ Partial reduce_get(Builder *b, PartialVars vars, const KExpr *index); /* index N
 void reduce_put(Builder *b, PartialVars vars, const KExpr *index, Partial partial);
 /* vars[index] becomes its combination with `partial`. */
 void reduce_into(Builder *b, const Value *reduction, PartialVars vars, const KExpr *index, Partial partial);
-/* All lanes of each group of `lanes` (a power of two up to 32) neighbours get the group's result. */
+/* All lanes of each group of `lanes` (a power of two up to 32) neighbours get the group's result; of those
+ * among them, where `stride` is more than 1, that lie a multiple of it apart. */
 void reduce_lanes(Builder *b, const Value *reduction, PartialVars vars, const KExpr *index, int lanes);
+void reduce_lanes_apart(Builder *b, const Value *reduction, PartialVars vars, const KExpr *index, int lanes,
+                        int stride);
 
 #endif

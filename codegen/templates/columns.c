@@ -64,7 +64,7 @@ static const KExpr *columns_slots_begin(Columns *c, const KExpr *first, bool exa
         slot = k_for_begin(b, "u", k_i32(b, 0), k_i32(b, c->unroll), 1, UNROLL_FULL);
         row = k_add(b, first, k_mul(b, k_convert(b, slot, c->index), k_int(b, c->index, c->above)));
     }
-    *run = columns_run(c, k_let_expr(b, "row", row), exact);
+    *run = columns_run(c, exact ? row : k_let_expr(b, "row", row), exact);
     return slot;
 }
 
@@ -112,7 +112,7 @@ static void columns_prepare(Columns *c, const LowerTarget *pass, int n_pass) {
     if (n == 0)
         return;
     for (int i = 0; i < n; i++) {
-        const char *name = targets[i].value->name ? targets[i].value->name : "column_value";
+        const char *name = lower_value_name(c->lower, targets[i].value);
         targets[i].dst = k_array(b, text_format(b->arena, "%s_v", name), ktype_of(targets[i].value->dtype),
                                  c->width, NULL);
     }
@@ -139,8 +139,7 @@ static void columns_rows(Columns *c, LowerTarget *targets, int n, bool is_last) 
     slot = columns_slots_begin(c, first, exact, &run);
     for (int i = 0; i < n; i++) {
         if (is_last) {
-            const char *name =
-                text_format(b->arena, "%s_v", targets[i].value->name ? targets[i].value->name : "out");
+            const char *name = text_format(b->arena, "%s_v", lower_value_name(c->lower, targets[i].value));
             targets[i].dst = k_array(b, name, ktype_of(targets[i].value->dtype), c->width, NULL);
         } else {
             targets[i].fold.number = run.outer;
@@ -155,50 +154,67 @@ static void columns_rows(Columns *c, LowerTarget *targets, int n, bool is_last) 
     k_end(b);
 }
 
-/* Combines the partial results of the threads above one another, in the order of the threads. */
-static void columns_combine(Columns *c, const ReduceLevel *level, const PartialVars *acc, KBuffer *const *x,
-                            KBuffer *const *number) {
-    Builder *b = c->b;
-    const KExpr *strip = k_i32(b, c->across * c->width);
-    const KExpr *own = k_mul(b, k_mod(b, k_special(b, SPECIAL_TID), k_i32(b, c->across)), k_i32(b, c->width));
-    own = k_let_expr(b, "own", own);
-    for (size_t i = 0; i < level->n; i++) {
-        vectors_load(b, x[i], own, acc[i].x, k_i32(b, 0), c->width);
-        if (number[i])
-            vectors_load(b, number[i], own, acc[i].number, k_i32(b, 0), c->width);
-    }
-    const KExpr *above = k_for_begin(b, "above", k_i32(b, 1), k_i32(b, c->above), 1, UNROLL_AUTO);
-    const KExpr *from = k_let_expr(b, "from", k_add(b, k_mul(b, above, strip), own));
-    for (size_t i = 0; i < level->n; i++) {
-        PartialVars other = {k_array(b, "other", acc[i].x->type, c->width, NULL), NULL};
-        vectors_load(b, x[i], from, other.x, k_i32(b, 0), c->width);
-        if (number[i]) {
-            other.number = k_array(b, "other_at", acc[i].number->type, c->width, NULL);
-            vectors_load(b, number[i], from, other.number, k_i32(b, 0), c->width);
-        }
-        const KExpr *j = k_for_begin(b, "j", k_i32(b, 0), k_i32(b, c->width), 1, UNROLL_FULL);
-        reduce_into(b, level->at[i], acc[i], j, reduce_get(b, other, j));
-        k_end(b);
-    }
-    k_end(b);
+/* Rows of partial results in shared memory: one a warp, whose lanes above one another have combined theirs,
+ * or one a row of threads. */
+static int columns_partials(const Columns *c) {
+    return c->across < 32 ? c->b->kernel->threads / 32 : c->above;
 }
 
 /* Gives the level's partial results to those who need the results: all threads, or the first row of them. */
 static void columns_share(Columns *c, const ReduceLevel *level, const PartialVars *acc, KBuffer **x,
                           KBuffer **number) {
     Builder *b = c->b;
-    const KExpr *own = k_mul(b, k_special(b, SPECIAL_TID), k_i32(b, c->width));
+    const KExpr *width = k_i32(b, c->width), *own = k_mul(b, k_special(b, SPECIAL_TID), width);
+    int partials = columns_partials(c), strip = c->across * c->width;
+    if (c->across < 32) {
+        const KExpr *j = k_for_begin(b, "j", k_i32(b, 0), width, 1, UNROLL_FULL);
+        for (size_t i = 0; i < level->n; i++)
+            reduce_lanes_apart(b, level->at[i], acc[i], j, 32, c->across);
+        k_end(b);
+        const KExpr *lane = k_special(b, SPECIAL_LANE);
+        k_if_begin(b, k_lt(b, lane, k_i32(b, c->across)));
+        own = k_add(b, k_mul(b, k_special(b, SPECIAL_WARP), k_i32(b, strip)), k_mul(b, lane, width));
+    }
     for (size_t i = 0; i < level->n; i++) {
         const char *name = text_format(b->arena, "%s_strips", acc[i].x->name);
-        int64_t count = (int64_t)b->kernel->threads * c->width;
-        x[i] = k_shared(b, name, vectors_element(acc[i].x->type), count, 16);
+        x[i] = k_shared(b, name, vectors_element(acc[i].x->type), (int64_t)partials * strip, 16);
         vectors_store(b, x[i], own, acc[i].x, k_i32(b, 0), c->width);
         if (!acc[i].number)
             continue;
-        number[i] = k_shared(b, name, vectors_element(acc[i].number->type), count, 16);
+        number[i] = k_shared(b, name, vectors_element(acc[i].number->type), (int64_t)partials * strip, 16);
         vectors_store(b, number[i], own, acc[i].number, k_i32(b, 0), c->width);
     }
+    if (c->across < 32)
+        k_end(b);
     k_barrier(b);
+}
+
+/* Combines the rows of partial results, in their order. */
+static void columns_combine(Columns *c, const ReduceLevel *level, const PartialVars *acc, KBuffer *const *x,
+                            KBuffer *const *number) {
+    Builder *b = c->b;
+    const KExpr *strip = k_i32(b, c->across * c->width), *first = k_i32(b, 0);
+    const KExpr *own = k_mul(b, k_mod(b, k_special(b, SPECIAL_TID), k_i32(b, c->across)), k_i32(b, c->width));
+    own = k_let_expr(b, "own", own);
+    for (size_t i = 0; i < level->n; i++) {
+        vectors_load(b, x[i], own, acc[i].x, first, c->width);
+        if (number[i])
+            vectors_load(b, number[i], own, acc[i].number, first, c->width);
+    }
+    const KExpr *above = k_for_begin(b, "above", k_i32(b, 1), k_i32(b, columns_partials(c)), 1, UNROLL_AUTO);
+    const KExpr *from = k_let_expr(b, "from", k_add(b, k_mul(b, above, strip), own));
+    for (size_t i = 0; i < level->n; i++) {
+        PartialVars other = {k_array(b, "other", acc[i].x->type, c->width, NULL), NULL};
+        vectors_load(b, x[i], from, other.x, first, c->width);
+        if (number[i]) {
+            other.number = k_array(b, "other_at", acc[i].number->type, c->width, NULL);
+            vectors_load(b, number[i], from, other.number, first, c->width);
+        }
+        const KExpr *j = k_for_begin(b, "j", k_i32(b, 0), k_i32(b, c->width), 1, UNROLL_FULL);
+        reduce_into(b, level->at[i], acc[i], j, reduce_get(b, other, j));
+        k_end(b);
+    }
+    k_end(b);
 }
 
 /* Outputs with one element a column. */
@@ -210,7 +226,7 @@ static void columns_store_reduced(Columns *c) {
         return;
     for (int i = 0; i < n; i++) {
         const Value *output = c->reduced.at[i];
-        const char *name = text_format(b->arena, "%s_v", output->name ? output->name : "out");
+        const char *name = text_format(b->arena, "%s_v", lower_value_name(c->lower, output));
         targets[i] = (LowerTarget){.value = output, .stored = true};
         targets[i].dst = k_array(b, name, ktype_of(output->dtype), c->width, NULL);
     }
@@ -230,7 +246,7 @@ static void columns_level(Columns *c, int number_of_level) {
     KBuffer **number = ARENA_ARRAY(b->arena, KBuffer *, level->n + 1);
     for (size_t i = 0; i < level->n; i++) {
         const Value *reduction = level->at[i];
-        const char *name = reduction->name ? reduction->name : op_info(reduction->op)->name;
+        const char *name = lower_value_name(c->lower, reduction);
         acc[i] = reduce_declare(b, reduction, text_format(b->arena, "%s_acc", name), c->width, c->index);
         targets[i] = (LowerTarget){.value = reduction->in[0],
                                    .fold = {.reduction = reduction, .acc = acc[i], .by_lane = true}};
@@ -244,8 +260,8 @@ static void columns_level(Columns *c, int number_of_level) {
         const Value *reduction = level->at[i];
         const KVar *result = acc[i].x;
         if (acc[i].number || result->type != ktype_of(reduction->dtype)) {
-            result = k_array(b, reduction->name ? reduction->name : "result", ktype_of(reduction->dtype),
-                             c->width, NULL);
+            result =
+                k_array(b, lower_value_name(c->lower, reduction), ktype_of(reduction->dtype), c->width, NULL);
             const KExpr *j = k_for_begin(b, "j", k_i32(b, 0), k_i32(b, c->width), 1, UNROLL_FULL);
             k_set_elem(b, result, j, reduce_result(b, reduction, reduce_get(b, acc[i], j)));
             k_end(b);

@@ -128,7 +128,7 @@ static void pointwise_build(Builder *b, const Region *region) {
     }
     for (int i = 0; i < n; i++) {
         const Value *output = region->outputs.at[i];
-        const char *name = text_format(b->arena, "%s_v", output->name ? output->name : "out");
+        const char *name = text_format(b->arena, "%s_v", lower_value_name(lower, output));
         targets[i].dst = k_array(b, name, ktype_of(output->dtype), run.width, NULL);
     }
     lower_batch_run(lower, &run, slot, targets, n);

@@ -19,8 +19,9 @@ enum {
     ROWS_THREADS = 128,     /* a block, where rows are short */
     ROWS_RUNS_MAX = 64,     /* elements of a row that one thread keeps, of each value */
     ROWS_REGISTERS = 96,    /* of all that it keeps */
+    ROWS_LOADED_WORDS = 40, /* registers of loads in flight before the first reduction */
     ROWS_TARGET = 32,       /* elements of a row for each thread, where there are rows enough */
-    ROWS_STREAM_UNROLL = 4, /* runs in flight, where the row is read again */
+    ROWS_STREAM_UNROLL = 8, /* runs in flight, where the row is read again */
 };
 
 typedef struct RowsHeld {
@@ -67,8 +68,9 @@ static void rows_mark(const Rows *rows, const Value *value, bool *marks) {
 
 /* Whether computing it again costs more than registers: exponentials and their like, random numbers, gathered
  * elements. */
-static bool rows_is_expensive(const Value *value, const bool *marks) {
-    if (!marks[value->id])
+static bool rows_is_expensive(const Region *region, const Value *value, const bool *marks) {
+    if (!marks[value->id] ||
+        !lower_is_whole(region, value)) /* what belongs to the whole row is computed once anyway */
         return false;
     const OpInfo *info = op_info(value->op);
     if ((op_is_scalar(value->op) && info->rule == RULE_FLOAT) || value->op == OP_div ||
@@ -76,7 +78,7 @@ static bool rows_is_expensive(const Value *value, const bool *marks) {
         info->class_ == OPCLASS_REDUCTION)
         return true;
     for (int i = 0; i < value->n_in; i++)
-        if (rows_is_expensive(value->in[i], marks))
+        if (rows_is_expensive(region, value->in[i], marks))
             return true;
     return false;
 }
@@ -119,9 +121,9 @@ static void rows_find_held(Rows *rows, int level) {
         const Value *value = region->values.at[i];
         bool fits = (int)(rows->held.n + 1) * rows->runs * rows->width <= ROWS_REGISTERS;
         if (fits && rows->held.n - before < 2 && now[value->id] && later[value->id] &&
-            lower_is_whole(region, value) && rows_is_expensive(value, now) &&
+            lower_is_whole(region, value) && rows_is_expensive(region, value, now) &&
             rows_is_used_later(rows, value, level, now, later)) {
-            const char *name = value->name ? value->name : "kept";
+            const char *name = lower_value_name(rows->lower, value);
             RowsHeld held = {value,
                              k_array(rows->b, name, ktype_of(value->dtype), rows->runs * rows->width, NULL)};
             vec_push(arena, &rows->held, held);
@@ -171,7 +173,7 @@ static const KExpr *rows_slots_begin(Rows *rows, const KExpr *first, bool exact,
         at = k_add(b, first,
                    k_mul(b, k_convert(b, slot, rows->index), k_int(b, rows->index, rows_stride(rows))));
     }
-    *run = rows_run(rows, k_let_expr(b, "col", at), exact);
+    *run = rows_run(rows, exact ? at : k_let_expr(b, "col", at), exact);
     return slot;
 }
 
@@ -213,7 +215,7 @@ static RowsPass rows_pass(Rows *rows, int level) {
             continue;
         }
         const Value *reduction = rows->levels.at[level].at[i];
-        const char *name = reduction->name ? reduction->name : op_info(reduction->op)->name;
+        const char *name = lower_value_name(rows->lower, reduction);
         pass.acc[i] = reduce_declare(b, reduction, text_format(b->arena, "%s_acc", name), 0, rows->index);
         pass.targets[pass.n++] =
             (LowerTarget){.value = reduction->in[0], .fold = {.reduction = reduction, .acc = pass.acc[i]}};
@@ -230,8 +232,7 @@ static void rows_pass_run(Rows *rows, RowsPass *pass, const Run *run, const KExp
     for (int i = 0; i < pass->n; i++) {
         LowerTarget *target = &pass->targets[i];
         if (is_last) {
-            const char *name =
-                text_format(b->arena, "%s_v", target->value->name ? target->value->name : "out");
+            const char *name = text_format(b->arena, "%s_v", lower_value_name(rows->lower, target->value));
             target->dst = k_array(b, name, ktype_of(target->value->dtype), rows->width, NULL);
         } else if (target->fold.reduction) {
             target->fold.number = run->inner;
@@ -287,7 +288,7 @@ static void rows_finish_level(Rows *rows, const RowsPass *pass) {
         rows_combine_warps(rows, pass);
     for (size_t i = 0; i < n; i++) {
         const Value *reduction = rows->levels.at[pass->level].at[i];
-        const char *name = reduction->name ? reduction->name : op_info(reduction->op)->name;
+        const char *name = lower_value_name(rows->lower, reduction);
         const KExpr *result = reduce_result(b, reduction, reduce_get(b, pass->acc[i], NULL));
         lower_bind_expr(rows->lower, reduction, k_let_expr(b, name, result));
     }
@@ -306,6 +307,18 @@ static LowerTarget *rows_all_targets(Rows *rows, int *n) {
     return targets;
 }
 
+/* Registers that a thread's runs of every input take, packed as they were read. */
+static int64_t rows_loaded_words(const Rows *rows) {
+    const Region *region = rows->region;
+    int64_t words = 0;
+    for (size_t i = 0; i < region->inputs.n; i++) {
+        const Value *input = region->inputs.at[i];
+        if (input->rank > 0 && !dim_is(input->dims[input->rank - 1], 1))
+            words += (int64_t)rows->runs * rows->width * dtype_bits(input->dtype) / 32;
+    }
+    return words;
+}
+
 static void rows_build_resident(Rows *rows) {
     Builder *b = rows->b;
     const KExpr *first = k_let_expr(b, "first", rows_first(rows));
@@ -313,7 +326,7 @@ static void rows_build_resident(Rows *rows) {
     int n;
     LowerTarget *all = rows_all_targets(rows, &n);
     Run head = rows_run(rows, first, true), run;
-    lower_batch_streams_only(rows->lower, rows->runs * rows->width > ROWS_TARGET / 2);
+    lower_batch_streams_only(rows->lower, rows_loaded_words(rows) > ROWS_LOADED_WORDS);
     lower_batch_begin(rows->lower, &head, all, n, rows->runs);
     const KExpr *slot = rows_slots_begin(rows, first, exact, &run);
     lower_batch_load(rows->lower, &run, slot);
@@ -379,7 +392,7 @@ static void rows_store_reduced(Rows *rows) {
     LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, (size_t)n);
     for (int i = 0; i < n; i++) {
         const Value *output = rows->reduced.at[i];
-        const char *name = text_format(b->arena, "%s_v", output->name ? output->name : "out");
+        const char *name = text_format(b->arena, "%s_v", lower_value_name(rows->lower, output));
         targets[i] = (LowerTarget){.value = output, .stored = true};
         targets[i].dst = k_variable(b, name, ktype_of(output->dtype), NULL);
     }
@@ -499,10 +512,14 @@ static bool rows_accepts(const Graph *graph, const Region *region, const Schedul
     return true;
 }
 
-/* Threads a row so that each has about `share` elements. */
-static int rows_lanes(int64_t extent, int64_t share) {
+/* Threads a row so that each has about `share` elements: more of them where a warp can be full of whole runs,
+ * and no second warp, which costs a barrier, where one will do. */
+static int rows_lanes(int64_t extent, int vector, int64_t share) {
     int lanes = 1;
-    while (lanes < 1024 && lanes * share < extent)
+    int64_t warp = 32 * share * 2 <= 32 * (int64_t)ROWS_RUNS_MAX ? 32 * share * 2 : 32 * share;
+    while (lanes < 32 && lanes * (int64_t)vector < extent)
+        lanes *= 2;
+    while (lanes < 1024 && extent > warp && lanes * share < extent)
         lanes *= 2;
     return lanes;
 }
@@ -513,7 +530,7 @@ static Schedule rows_schedule(const Graph *graph, const Region *region, const Di
     const Dim *extent_dim = rows_product(graph, region, split, region->rank);
     int64_t extent = cost_extent(graph, extent_dim, hint), longest = dim_upper(graph->dims, extent_dim);
     Schedule s = {.vector = vector, .unroll = ROWS_STREAM_UNROLL};
-    s.threads_per_row = rows_lanes(extent, share);
+    s.threads_per_row = rows_lanes(extent, vector, share);
     int streams = cost_streams(graph, region), kept = ROWS_REGISTERS / (streams > 0 ? streams : 1);
     kept = kept > ROWS_RUNS_MAX ? ROWS_RUNS_MAX : kept;
     if (s.threads_per_row == 1024 && kept > ROWS_TARGET)
@@ -535,7 +552,7 @@ static int rows_schedules(const Graph *graph, const Region *region, const Target
     int streams = cost_streams(graph, region);
     int64_t share = ROWS_TARGET / (streams > 1 ? streams : 1);
     /* Few rows: more threads for each, so that the machine is full. */
-    while (share > vector && rows * rows_lanes(extent, share) < (int64_t)target->sm_count * 512)
+    while (share > vector && rows * rows_lanes(extent, vector, share) < (int64_t)target->sm_count * 512)
         share /= 2;
     share = share < vector ? vector : share;
     int n = 0;

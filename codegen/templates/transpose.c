@@ -185,7 +185,7 @@ static void transpose_read(Transpose *t) {
         blocks = t->rows * t->columns / (block * threads);
     LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, n + 1);
     for (size_t i = 0; i < n; i++) {
-        const char *name = t->reads.at[i].value->name ? t->reads.at[i].value->name : "turned";
+        const char *name = lower_value_name(t->lower, t->reads.at[i].value);
         targets[i].value = t->reads.at[i].value;
         targets[i].dst = k_array(b, name, ktype_of(targets[i].value->dtype), blocks * block, NULL);
         t->reads.at[i].buffer = k_shared(b, text_format(b->arena, "%s_tile", name), targets[i].value->dtype,
@@ -228,7 +228,7 @@ static void transpose_work(Transpose *t) {
     LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, (size_t)n + 1);
     for (size_t i = 0; i < t->writes.n; i++) {
         const Value *output = t->writes.at[i].value;
-        const char *name = text_format(b->arena, "%s_tile", output->name ? output->name : "out");
+        const char *name = text_format(b->arena, "%s_tile", lower_value_name(t->lower, output));
         t->writes.at[i].buffer =
             k_shared(b, name, output->dtype, (int64_t)t->rows * t->columns, TRANSPOSE_BANKS_BYTES);
     }
@@ -252,16 +252,14 @@ static void transpose_work(Transpose *t) {
     run = transpose_run(t, t->last, row, k_mul(b, place, k_i32(b, t->width)));
     for (size_t i = 0; i < t->reads.n; i++) {
         const TransposeTile *tile = &t->reads.at[i];
-        const KVar *array =
-            k_array(b, text_format(b->arena, "%s_v", tile->value->name ? tile->value->name : "turned"),
-                    ktype_of(tile->value->dtype), t->width, NULL);
+        const KVar *array = k_array(b, text_format(b->arena, "%s_v", lower_value_name(t->lower, tile->value)),
+                                    ktype_of(tile->value->dtype), t->width, NULL);
         vectors_load(b, tile->buffer, transpose_place(t, tile->buffer, row, place), array, k_i32(b, 0),
                      t->width);
         lower_bind_array(t->lower, tile->value, array, NULL);
     }
     for (int i = 0; i < n; i++) {
-        const char *name =
-            text_format(b->arena, "%s_v", targets[i].value->name ? targets[i].value->name : "out");
+        const char *name = text_format(b->arena, "%s_v", lower_value_name(t->lower, targets[i].value));
         targets[i].dst = k_array(b, name, ktype_of(targets[i].value->dtype), t->width, NULL);
     }
     lower_batch_run(t->lower, &run, slot, targets, n);
