@@ -88,7 +88,7 @@ math-ll:
 	rm codegen/prelude/math.ll.tmp
 
 # ---- products ----------------------------------------------------------------------------------------------------------------
-all: $(BUILD)/sinter $(BUILD)/libsinter.so $(BUILD)/libsinter.a $(if $(LLVM_CONFIG),$(BUILD)/libsinter_llvm.so)
+all: $(BUILD)/sinter $(BUILD)/libsinter.so $(BUILD)/libsinter.a $(if $(LLVM_CONFIG),$(BUILD)/libsinter_llvm.so) semantics
 
 $(BUILD)/sinter: $(OBJ_cli) $(BUILD)/lib/runtime.a $(BUILD)/lib/frontend.a $(BUILD)/lib/passes.a $(BUILD)/lib/codegen.a $(BUILD)/lib/ir.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
@@ -147,6 +147,18 @@ check-%: tests/%/run
 	@echo "== tests/$*"
 	$(Q)BUILD=$(abspath $(BUILD)) PATH="$(abspath $(BUILD))/venv:$$PATH" tests/$*/run
 
+# Semantic cases, written from the tables of operations.
+SEMANTICS := $(patsubst %,$(BUILD)/semantics/%.sg,scalar cast reduction movement random matmul)
+.PHONY: semantics
+semantics: $(SEMANTICS)
+$(BUILD)/tests/cases: tests/semantics/cases.c $(BUILD)/lib/ir.a
+	@mkdir -p $(@D)
+	@echo "cc $<"
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -MF $@.d -o $@ $(filter %.c %.a,$^) $(LDLIBS)
+$(SEMANTICS): $(BUILD)/semantics/%.sg: $(BUILD)/tests/cases
+	@mkdir -p $(@D)
+	$(Q)$< $* > $@.part && mv $@.part $@
+
 # A unit test links the rooms that its own room may include, and nothing else.
 LINK_ir := ir
 LINK_frontend := frontend ir
@@ -184,7 +196,7 @@ check-size:
 asan:
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SANITIZE=address,undefined OPT="-O1 -g" LLVM_CONFIG= all check
 
-# libFuzzer targets: tests/fuzz/X.c, seeds in tests/fuzz/seeds/X. Each runs for FUZZ_SECONDS.
+# libFuzzer targets: tests/fuzz/X.c, words in X.dict, seeds in seeds/X. Each runs for FUZZ_SECONDS.
 FUZZ_SECONDS ?= 20
 FUZZ_CC ?= clang
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/*.c))
@@ -193,7 +205,8 @@ fuzz:
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz CC=$(FUZZ_CC) SANITIZE=address,undefined,fuzzer-no-link OPT="-O1 -g" LLVM_CONFIG= fuzzers
 	@set -e; for t in $(FUZZERS); do n=$$(basename $$t); mkdir -p $(BUILD)/fuzz/found/$$n; echo "== fuzz $$n"; \
 	    seeds=$$([ -d tests/fuzz/seeds/$$n ] && echo tests/fuzz/seeds/$$n || true); \
-	    $$t -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=4096 -close_fd_mask=1 -print_final_stats=0 $(BUILD)/fuzz/found/$$n $$seeds; done
+	    dict=$$([ -e tests/fuzz/$$n.dict ] && echo -dict=tests/fuzz/$$n.dict || true); \
+	    $$t -max_total_time=$(FUZZ_SECONDS) $$dict -timeout=10 -rss_limit_mb=4096 -close_fd_mask=1 -print_final_stats=0 $(BUILD)/fuzz/found/$$n $$seeds; done
 .PHONY: fuzzers
 fuzzers: $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/*.c))
 ifneq ($(findstring fuzzer-no-link,$(SANITIZE)),)
