@@ -76,23 +76,6 @@ static void cuda_comment(Text *out, int indent, const char *text) {
     }
 }
 
-/* The graph's line over the first statement that comes from it. */
-static void cuda_graph_line(EmitCuda *e, Span span) {
-    const Region *region = e->kernel->region;
-    if (!span.file || !region || !e->kernel->graph ||
-        (span.file == e->span.file && span.begin == e->span.begin && span.end == e->span.end))
-        return;
-    e->span = span;
-    for (size_t i = 0; i < region->values.n; i++) {
-        const Value *value = region->values.at[i];
-        if (value->span.file == span.file && value->span.begin == span.begin && value->span.end == span.end) {
-            Text line = text_new(e->arena);
-            value_print(&line, e->kernel->graph, value);
-            cuda_comment(&e->body, 4 * e->indent, line.at);
-        }
-    }
-}
-
 /* ---- statements
  * -------------------------------------------------------------------------------------------- */
 
@@ -307,12 +290,11 @@ static void cuda_block(EmitCuda *e, const KBlock *block) {
     for (size_t i = 0; i < block->n; i++) {
         const KStmt *stmt = block->at[i];
         if (stmt->kind == KS_COMMENT) {
-            if (i > 0)
+            if (i > 0 && block->at[i - 1]->kind != KS_COMMENT)
                 text_add(&e->body, "\n");
             cuda_comment(&e->body, 4 * e->indent, stmt->name);
             continue;
         }
-        cuda_graph_line(e, stmt->span);
         cuda_indent(e);
         if (cuda_is_set_next(block, i))
             text_add(&e->body, "%s ", cuda_type_name(block->at[i++]->var->type));

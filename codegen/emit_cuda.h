@@ -46,7 +46,6 @@ typedef struct EmitCuda {
     const char **buffer_names; /* by KBuffer.id */
     const char **param_names;  /* by parameter number */
     VEC(CudaAtom) atoms;
-    Span span; /* the last whose graph line was printed */
 } EmitCuda;
 
 const char *cuda_type_name(KType type);

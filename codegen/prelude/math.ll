@@ -1007,8 +1007,8 @@ define internal float @expm1_f32(float %0) alwaysinline nounwind {
   %2 = fcmp olt float %0, -2.000000e+01
   %3 = select i1 %2, float -2.000000e+01, float %0
   %4 = tail call float @llvm.minnum.f32(float %3, float 8.900000e+01)
-  %5 = fmul float %4, 0x3FF7154760000000
-  %6 = tail call float @llvm.rint.f32(float %5)
+  %5 = tail call float @llvm.fma.f32(float %4, float 0x3FF7154760000000, float 0x4168000FC0000000)
+  %6 = fadd float %5, 0xC168000FC0000000
   %7 = tail call float @llvm.fma.f32(float %6, float 0xBFE62E4300000000, float %3)
   %8 = tail call float @llvm.fma.f32(float %6, float 0x3E205C6100000000, float %7)
   %9 = tail call float @llvm.fma.f32(float %8, float 0x3F56D98F40000000, float 0x3F81227F00000000)
@@ -1017,14 +1017,13 @@ define internal float @expm1_f32(float %0) alwaysinline nounwind {
   %12 = tail call float @llvm.fma.f32(float %11, float %8, float 5.000000e-01)
   %13 = fmul float %8, %8
   %14 = tail call float @llvm.fma.f32(float %12, float %13, float %8)
-  %15 = fptosi float %6 to i32
+  %15 = bitcast float %5 to i32
   %16 = shl i32 %15, 23
-  %17 = add i32 %16, 1056964608
-  %18 = bitcast i32 %17 to float
-  %19 = fadd float %18, -5.000000e-01
-  %20 = tail call float @llvm.fma.f32(float %18, float %14, float %19)
-  %21 = fmul float %20, 2.000000e+00
-  ret float %21
+  %17 = bitcast i32 %16 to float
+  %18 = fadd float %17, -5.000000e-01
+  %19 = tail call float @llvm.fma.f32(float %17, float %14, float %18)
+  %20 = fmul float %19, 2.000000e+00
+  ret float %20
 }
 ;! sigmoid_f32
 define internal float @sigmoid_f32(float %0) alwaysinline nounwind {
@@ -1037,15 +1036,31 @@ define internal float @sigmoid_f32(float %0) alwaysinline nounwind {
 ;! tanh_f32
 define internal float @tanh_f32(float %0) alwaysinline nounwind {
   %2 = tail call float @llvm.fabs.f32(float %0)
-  %3 = fcmp ogt float %2, 1.000000e+01
-  %4 = select i1 %3, float 1.000000e+01, float %2
-  %5 = fmul float %4, 2.000000e+00
-  %6 = tail call float @expm1_f32(float %5)
-  %7 = fadd float %6, 2.000000e+00
-  %8 = tail call float asm "rcp.approx.ftz.f32 $0, $1;", "=f,f"(float %7)
-  %9 = fmul float %6, %8
-  %10 = tail call float @llvm.copysign.f32(float %9, float %0)
-  ret float %10
+  %3 = fmul float %2, 0x4007154760000000
+  %4 = tail call float asm "ex2.approx.ftz.f32 $0, $1;", "=f,f"(float %3)
+  %5 = fadd float %4, 1.000000e+00
+  %6 = tail call float asm "rcp.approx.ftz.f32 $0, $1;", "=f,f"(float %5)
+  %7 = fmul float %0, %0
+  %8 = fcmp olt float %2, 0x3FE3333340000000
+  br i1 %8, label %9, label %16
+
+9:
+  %10 = tail call float @llvm.fma.f32(float %7, float 0xBF7830BE60000000, float 0x3F954E0140000000)
+  %11 = tail call float @llvm.fma.f32(float %10, float %7, float 0xBFAB89ED80000000)
+  %12 = tail call float @llvm.fma.f32(float %11, float %7, float 0x3FC1109DC0000000)
+  %13 = tail call float @llvm.fma.f32(float %12, float %7, float 0xBFD55553E0000000)
+  %14 = fmul float %7, %0
+  %15 = tail call float @llvm.fma.f32(float %14, float %13, float %0)
+  br label %19
+
+16:
+  %17 = tail call float @llvm.fma.f32(float %6, float -2.000000e+00, float 1.000000e+00)
+  %18 = tail call float @llvm.copysign.f32(float %17, float %0)
+  br label %19
+
+19:
+  %20 = phi float [ %15, %9 ], [ %18, %16 ]
+  ret float %20
 }
 ;! log1p_reduced_f32
 define internal float @log1p_reduced_f32(float %0) alwaysinline nounwind {
@@ -1096,6 +1111,14 @@ define internal float @log_special_f32(float %0, float %1) alwaysinline nounwind
   %19 = phi float [ %12, %17 ], [ %1, %14 ]
   ret float %19
 }
+;! exponent_f32
+define internal float @exponent_f32(i32 %0) alwaysinline nounwind {
+  %2 = ashr i32 %0, 23
+  %3 = add nsw i32 %2, 1262485504
+  %4 = bitcast i32 %3 to float
+  %5 = fadd float %4, 0xC168000000000000
+  ret float %5
+}
 ;! log_f32
 define internal float @log_f32(float %0) alwaysinline nounwind {
   %2 = fcmp olt float %0, 0x3810000000000000
@@ -1107,9 +1130,9 @@ define internal float @log_f32(float %0) alwaysinline nounwind {
   %8 = sub i32 %5, %7
   %9 = bitcast i32 %8 to float
   %10 = fadd float %9, -1.000000e+00
-  %11 = sitofp i32 %7 to float
-  %12 = select i1 %2, float -2.300000e+01, float 0.000000e+00
-  %13 = tail call float @llvm.fma.f32(float %11, float 0x3E80000000000000, float %12)
+  %11 = tail call float @exponent_f32(i32 %7)
+  %12 = select i1 %2, float 2.300000e+01, float 0.000000e+00
+  %13 = fsub float %11, %12
   %14 = tail call float @log1p_reduced_f32(float %10)
   %15 = tail call float @llvm.fma.f32(float %13, float 0xBE205C6100000000, float %14)
   %16 = tail call float @llvm.fma.f32(float %13, float 0x3FE62E4300000000, float %15)
@@ -1128,9 +1151,9 @@ define internal float @log2_f32(float %0) alwaysinline nounwind {
   %9 = bitcast i32 %8 to float
   %10 = fadd float %9, -1.000000e+00
   %11 = tail call float @log1p_reduced_f32(float %10)
-  %12 = sitofp i32 %7 to float
-  %13 = select i1 %2, float -2.300000e+01, float 0.000000e+00
-  %14 = tail call float @llvm.fma.f32(float %12, float 0x3E80000000000000, float %13)
+  %12 = tail call float @exponent_f32(i32 %7)
+  %13 = select i1 %2, float 2.300000e+01, float 0.000000e+00
+  %14 = fsub float %12, %13
   %15 = tail call float @llvm.fma.f32(float %11, float 0x3E54AE0C00000000, float %14)
   %16 = tail call float @llvm.fma.f32(float %11, float 0x3FF7154760000000, float %15)
   %17 = tail call float @log_special_f32(float %0, float %16)
@@ -1157,15 +1180,14 @@ define internal float @log1p_f32(float %0) alwaysinline nounwind {
   %18 = bitcast i32 %17 to float
   %19 = fadd float %18, -1.000000e+00
   %20 = tail call float @llvm.fma.f32(float %9, float %16, float %19)
-  %21 = sitofp i32 %12 to float
-  %22 = fmul float %21, 0x3E80000000000000
-  %23 = tail call float @log1p_reduced_f32(float %20)
-  %24 = tail call float @llvm.fma.f32(float %22, float 0xBE205C6100000000, float %23)
-  %25 = tail call float @llvm.fma.f32(float %22, float 0x3FE62E4300000000, float %24)
-  %26 = tail call float @log_special_f32(float %2, float %25)
-  %27 = fcmp oeq float %0, 0.000000e+00
-  %28 = select i1 %27, float %0, float %26
-  ret float %28
+  %21 = tail call float @exponent_f32(i32 %12)
+  %22 = tail call float @log1p_reduced_f32(float %20)
+  %23 = tail call float @llvm.fma.f32(float %21, float 0xBE205C6100000000, float %22)
+  %24 = tail call float @llvm.fma.f32(float %21, float 0x3FE62E4300000000, float %23)
+  %25 = tail call float @log_special_f32(float %2, float %24)
+  %26 = fcmp oeq float %0, 0.000000e+00
+  %27 = select i1 %26, float %0, float %25
+  ret float %27
 }
 ;! pow_f32
 define internal float @pow_f32(float %0, float %1) alwaysinline nounwind {
@@ -1179,9 +1201,9 @@ define internal float @pow_f32(float %0, float %1) alwaysinline nounwind {
   %10 = sub i32 %7, %9
   %11 = bitcast i32 %10 to float
   %12 = fadd float %11, -1.000000e+00
-  %13 = sitofp i32 %9 to float
-  %14 = select i1 %4, float -2.300000e+01, float 0.000000e+00
-  %15 = tail call float @llvm.fma.f32(float %13, float 0x3E80000000000000, float %14)
+  %13 = tail call float @exponent_f32(i32 %9)
+  %14 = select i1 %4, float 2.300000e+01, float 0.000000e+00
+  %15 = fsub float %13, %14
   %16 = fadd float %12, 2.000000e+00
   %17 = tail call float asm "rcp.approx.ftz.f32 $0, $1;", "=f,f"(float %16)
   %18 = fmul float %12, %17
@@ -1313,12 +1335,12 @@ define internal float @cos_reduced_f32(float %0) alwaysinline nounwind {
 }
 ;! sin_f32
 define internal float @sin_f32(float %0) alwaysinline nounwind {
-  %2 = fmul float %0, 0x3FE45F3060000000
-  %3 = tail call float @llvm.rint.f32(float %2)
+  %2 = tail call float @llvm.fma.f32(float %0, float 0x3FE45F3060000000, float 0x4168000000000000)
+  %3 = fadd float %2, 0xC168000000000000
   %4 = tail call float @llvm.fma.f32(float %3, float 0xBFF921FB60000000, float %0)
   %5 = tail call float @llvm.fma.f32(float %3, float 0x3E6777A5C0000000, float %4)
   %6 = tail call float @llvm.fma.f32(float %3, float 0x3CDEE59DA0000000, float %5)
-  %7 = fptosi float %3 to i32
+  %7 = bitcast float %2 to i32
   %8 = tail call float @llvm.fabs.f32(float %0)
   %9 = fcmp ogt float %8, 4.800000e+04
   br i1 %9, label %10, label %60
@@ -1402,12 +1424,12 @@ define internal float @sin_f32(float %0) alwaysinline nounwind {
 }
 ;! cos_f32
 define internal float @cos_f32(float %0) alwaysinline nounwind {
-  %2 = fmul float %0, 0x3FE45F3060000000
-  %3 = tail call float @llvm.rint.f32(float %2)
+  %2 = tail call float @llvm.fma.f32(float %0, float 0x3FE45F3060000000, float 0x4168000000000000)
+  %3 = fadd float %2, 0xC168000000000000
   %4 = tail call float @llvm.fma.f32(float %3, float 0xBFF921FB60000000, float %0)
   %5 = tail call float @llvm.fma.f32(float %3, float 0x3E6777A5C0000000, float %4)
   %6 = tail call float @llvm.fma.f32(float %3, float 0x3CDEE59DA0000000, float %5)
-  %7 = fptosi float %3 to i32
+  %7 = bitcast float %2 to i32
   %8 = tail call float @llvm.fabs.f32(float %0)
   %9 = fcmp ogt float %8, 4.800000e+04
   br i1 %9, label %10, label %60
@@ -1490,12 +1512,12 @@ define internal float @cos_f32(float %0) alwaysinline nounwind {
 }
 ;! tan_f32
 define internal float @tan_f32(float %0) alwaysinline nounwind {
-  %2 = fmul float %0, 0x3FE45F3060000000
-  %3 = tail call float @llvm.rint.f32(float %2)
+  %2 = tail call float @llvm.fma.f32(float %0, float 0x3FE45F3060000000, float 0x4168000000000000)
+  %3 = fadd float %2, 0xC168000000000000
   %4 = tail call float @llvm.fma.f32(float %3, float 0xBFF921FB60000000, float %0)
   %5 = tail call float @llvm.fma.f32(float %3, float 0x3E6777A5C0000000, float %4)
   %6 = tail call float @llvm.fma.f32(float %3, float 0x3CDEE59DA0000000, float %5)
-  %7 = fptosi float %3 to i32
+  %7 = bitcast float %2 to i32
   %8 = tail call float @llvm.fabs.f32(float %0)
   %9 = fcmp ogt float %8, 4.800000e+04
   br i1 %9, label %10, label %60

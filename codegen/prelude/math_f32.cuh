@@ -28,10 +28,11 @@ DEVICE float exp_f32(float x) {
 }
 
 //! expm1_f32
-/* 2^n * (1 + p) - 1 with p = e^r - 1. Halved until the end, so that n may be 128. */
+/* 2^n * (1 + p) - 1 with p = e^r - 1, the rest as in exp_f32. Halved until the end, so that n may be 128. */
 DEVICE float expm1_f32(float x) {
     float y = x < -20.0f ? -20.0f : x;
-    float n = rintf(fminf(y, 89.0f) * 1.44269502f);
+    float shifted = fmaf(fminf(y, 89.0f), 1.44269502f, 12583038.0f); /* 1.5 * 2^23 + 126 */
+    float n = shifted - 12583038.0f;
     float r = fmaf(n, -0.693147182f, y);
     r = fmaf(n, 1.90465421e-9f, r);
     float p = fmaf(1.394643681e-3f, r, 8.366577327e-3f); /* (e^r - 1 - r) / r^2 on [-0.35, 0.35] */
@@ -39,7 +40,7 @@ DEVICE float expm1_f32(float x) {
     p = fmaf(p, r, 1.666654348e-1f);
     p = fmaf(p, r, 0.5f);
     p = fmaf(p, r * r, r);
-    float half = f32_from_bits((u32)(f32_to_i32(n) + 126) << 23);
+    float half = f32_from_bits(f32_bits(shifted) << 23);
     return 2.0f * fmaf(half, p, half - 0.5f);
 }
 
@@ -49,11 +50,15 @@ DEVICE float sigmoid_f32(float x) {
 }
 
 //! tanh_f32
-/* (e^2a - 1) / (e^2a + 1) for a = |x|; from 10 on that is 1. */
+/* 1 - 2 / (e^2|x| + 1); near 0, where that cancels, an odd polynomial. */
 DEVICE float tanh_f32(float x) {
-    float a = fabsf(x);
-    float e = expm1_f32(2.0f * (a > 10.0f ? 10.0f : a));
-    return copysignf(e * rcp_approx_ftz(e + 2.0f), x);
+    float large = fmaf(-2.0f, rcp_approx_ftz(ex2_approx_ftz(fabsf(x) * 2.88539008f) + 1.0f), 1.0f);
+    float z = x * x;
+    float p = fmaf(z, -5.905860569e-3f, 2.080537751e-2f); /* (tanh(x) / x - 1) / x^2 on [0, 0.6] */
+    p = fmaf(p, z, -5.378668010e-2f);
+    p = fmaf(p, z, 1.333195865e-1f);
+    p = fmaf(p, z, -3.333329856e-1f);
+    return fabsf(x) < 0.6f ? fmaf(x * z, p, x) : copysignf(large, x);
 }
 
 //! log1p_reduced_f32
@@ -77,6 +82,12 @@ DEVICE float log_special_f32(float x, float value) {
     return x > 0.0f && x < f32_infinity() ? value : special;
 }
 
+//! exponent_f32
+/* The exponent that stands in the upper nine bits, as a float: added to 1.5 * 2^23 it becomes the low bits of a mantissa. */
+DEVICE float exponent_f32(u32 e) {
+    return f32_from_bits(0x4b400000u + (u32)((int)e >> 23)) - 12582912.0f;
+}
+
 //! log_f32
 /* x = 2^e * (1 + f), 1 + f in [2/3, 4/3). */
 DEVICE float log_f32(float x) {
@@ -84,7 +95,7 @@ DEVICE float log_f32(float x) {
     float y = subnormal ? x * 8388608.0f : x;
     u32 e = (f32_bits(y) - 0x3f2aaaabu) & 0xff800000u;
     float f = f32_from_bits(f32_bits(y) - e) - 1.0f;
-    float exponent = fmaf((float)(int)e, 1.1920929e-7f, subnormal ? -23.0f : 0.0f);
+    float exponent = exponent_f32(e) - (subnormal ? 23.0f : 0.0f);
     float low = fmaf(exponent, -1.90465421e-9f, log1p_reduced_f32(f));
     return log_special_f32(x, fmaf(exponent, 0.693147182f, low));
 }
@@ -95,7 +106,7 @@ DEVICE float log2_f32(float x) {
     float y = subnormal ? x * 8388608.0f : x;
     u32 e = (f32_bits(y) - 0x3f2aaaabu) & 0xff800000u;
     float l = log1p_reduced_f32(f32_from_bits(f32_bits(y) - e) - 1.0f);
-    float exponent = fmaf((float)(int)e, 1.1920929e-7f, subnormal ? -23.0f : 0.0f);
+    float exponent = exponent_f32(e) - (subnormal ? 23.0f : 0.0f);
     return log_special_f32(x, fmaf(l, 1.44269502f, fmaf(l, 1.92596303e-8f, exponent)));
 }
 
@@ -107,7 +118,7 @@ DEVICE float log1p_f32(float x) {
     u32 e = (f32_bits(u) - 0x3f2aaaabu) & 0xff800000u;
     float scale = x < 16777216.0f ? f32_from_bits(0x3f800000u - e) : 0.0f;
     float f = fmaf(lost, scale, f32_from_bits(f32_bits(u) - e) - 1.0f);
-    float exponent = (float)(int)e * 1.1920929e-7f;
+    float exponent = exponent_f32(e);
     float low = fmaf(exponent, -1.90465421e-9f, log1p_reduced_f32(f));
     float value = log_special_f32(u, fmaf(exponent, 0.693147182f, low));
     return x == 0.0f ? x : value;
@@ -121,7 +132,7 @@ DEVICE float pow_f32(float a, float b) {
     float y = subnormal ? x * 8388608.0f : x;
     u32 e = (f32_bits(y) - 0x3f2aaaabu) & 0xff800000u;
     float f = f32_from_bits(f32_bits(y) - e) - 1.0f;
-    float exponent = fmaf((float)(int)e, 1.1920929e-7f, subnormal ? -23.0f : 0.0f);
+    float exponent = exponent_f32(e) - (subnormal ? 23.0f : 0.0f);
     float r = rcp_approx_ftz(2.0f + f);
     float s = f * r;
     float s_low = r * fmaf(-s, f, fmaf(-2.0f, s, f));
@@ -165,11 +176,12 @@ DEVICE float pow_f32(float a, float b) {
 /* r = x - n * pi/2 with n the nearest integer; answers n mod 4. Small arguments by Cody and Waite, large ones by Payne and Hanek:
  * only 96 bits of 2/pi, those that x's exponent selects, decide the product's fraction. */
 DEVICE int reduce_pi_f32(float x, float *r) {
-    float n = rintf(x * 0.636619747f);
+    float shifted = fmaf(x, 0.636619747f, 12582912.0f); /* 1.5 * 2^23: n in the low bits */
+    float n = shifted - 12582912.0f;
     float rest = fmaf(n, -1.57079637f, x);
     rest = fmaf(n, 4.37113883e-8f, rest);
     rest = fmaf(n, 1.71512451e-15f, rest);
-    int quadrant = f32_to_i32(n);
+    int quadrant = (int)f32_bits(shifted);
     if (fabsf(x) > 48000.0f) {
         u32 bits = f32_bits(x);
         u32 at = ((bits >> 23) & 0xff) - 150 + 62; /* of the first bit of 2/pi that counts, in two_over_pi() */
