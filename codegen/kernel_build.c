@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "ir/base/checked.h"
 
@@ -241,6 +242,22 @@ static const KVar *build_declare(Builder *b, const char *name, KType type, int c
     stmt->var = var;
     stmt->expr = value;
     return var;
+}
+
+const KVar *build_warp(Builder *b) {
+    if (b->warp)
+        return b->warp;
+    KExpr *special = ARENA_NEW(b->arena, KExpr);
+    *special = (KExpr){.kind = KX_SPECIAL, .type = K_I32, .i = SPECIAL_WARP};
+    KStmt *stmt = ARENA_NEW(b->arena, KStmt);
+    stmt->kind = KS_DECLARE;
+    stmt->var = b->warp = build_var(b, "warp", K_I32, 0, true);
+    stmt->expr = special;
+    KBlock *body = &b->kernel->body;
+    vec_push(b->arena, body, stmt);
+    memmove(body->at + 1, body->at, (body->n - 1) * sizeof *body->at);
+    body->at[0] = stmt;
+    return b->warp;
 }
 
 const KVar *k_let(Builder *b, const char *name, const KExpr *value) {

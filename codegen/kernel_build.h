@@ -16,6 +16,7 @@ typedef struct Builder {
     Diags *diags;
     struct BuildNames *names; /* that are taken */
     Span span;                /* the line of the graph that statements from now on come from */
+    const KVar *warp;         /* build_warp(); NULL: not asked for yet */
 } Builder;
 
 Builder builder_new(Arena *arena, const Region *region, const Graph *graph, const Target *target, Diags *diags);
@@ -39,6 +40,9 @@ const KExpr *k_var(Builder *b, const KVar *var);
 const KExpr *k_elem(Builder *b, const KVar *array, const KExpr *index);
 const KExpr *k_elem_at(Builder *b, const KVar *array, int index);
 const KExpr *k_special(Builder *b, KSpecial special);
+/* The variable that holds SPECIAL_WARP, declared before the kernel's first statement: its value passes through a shuffle of the
+ * whole warp, which may not stand where lanes have parted. k_special() gives it. */
+const KVar *build_warp(Builder *b);
 const KExpr *k_scalar(Builder *b, OpKind op, const KExpr *x, const KExpr *y, const KExpr *z); /* unused operands NULL */
 const KExpr *k_add(Builder *b, const KExpr *x, const KExpr *y);
 const KExpr *k_sub(Builder *b, const KExpr *x, const KExpr *y);

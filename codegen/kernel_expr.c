@@ -44,6 +44,8 @@ const KExpr *k_elem_at(Builder *b, const KVar *array, int index) {
 }
 
 const KExpr *k_special(Builder *b, KSpecial special) {
+    if (special == SPECIAL_WARP)
+        return k_var(b, build_warp(b));
     KExpr *expr = expr_new(b, KX_SPECIAL, K_I32);
     expr->i = special;
     return expr;

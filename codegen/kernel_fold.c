@@ -98,6 +98,7 @@ static FoldRange fold_range(const Builder *b, const KExpr *x, int depth) {
     switch (x->kind) {
     case KX_INT: return (FoldRange){x->i, x->i};
     case KX_SPECIAL: return fold_special_range(b, (KSpecial)x->i);
+    case KX_VAR: return x->var == b->warp ? fold_special_range(b, SPECIAL_WARP) : fold_unbounded;
     case KX_PARAM: {
         const Dim *dim = b->kernel->params.at[x->i].dim;
         return (FoldRange){dim_lower(b->kernel->graph->dims, dim), dim_upper(b->kernel->graph->dims, dim)};
