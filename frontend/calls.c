@@ -300,6 +300,18 @@ static Meaning call_primitive(Expand *expand, const Expr *syntax, OpKind op, con
 
 /* ---- the way in ---- */
 
+/* Operations that the language has names for and this version no row. */
+static const char *const call_planned[] = {
+    "conv",       "conv_backward_data", "conv_backward_weights", "max_pool", "avg_pool", "lstm", "gru",
+    "all_reduce", "all_gather",         "reduce_scatter"};
+
+bool call_is_planned(const char *name) {
+    for (size_t i = 0; i < sizeof call_planned / sizeof *call_planned; i++)
+        if (strcmp(call_planned[i], name) == 0)
+            return true;
+    return false;
+}
+
 bool call_is_builtin(const char *name) {
     OpKind op = op_find(name);
     return (op != OP_COUNT && op != OP_input) || dtype_find(name) != DTYPE_COUNT || query_is(name);

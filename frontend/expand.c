@@ -323,6 +323,9 @@ static Meaning expand_call(Expand *expand, const Expr *call) {
     const FunctionSyntax *function = names_find(expand->functions, call->callee.text);
     if (function)
         return expand_function(expand, call, function);
+    if (call_is_planned(call->callee.text))
+        return expand_fail(expand, DIAG_UNSUPPORTED, call->callee.span,
+                           "'%s' is not supported by this version", call->callee.text);
     if (!call_is_builtin(call->callee.text)) {
         Suggestion near = suggestion_new(call->callee.text);
         suggestion_offer_all(&near, expand->functions);

@@ -132,6 +132,7 @@ Meaning indexing_part(Expand *expand, Value *of, int axis, const Dim *start, con
 /* A call of what is no `fn`: arguments in order, names NULL for positional ones. */
 Meaning call_builtin(Expand *expand, const Expr *call, const Meaning *arguments);
 bool call_is_builtin(const char *name);
+bool call_is_planned(const char *name); /* named by the language, not supported yet */
 void call_suggest(Suggestion *suggestion);
 /* A number or a dim as an axis of a tensor of these dims; -1 after an error. */
 int call_axis(Expand *expand, Meaning meaning, int rank, const Dim *const *dims, Span span);
