@@ -277,13 +277,16 @@ static void matmul_cases(void) {
         if (type == DTYPE_BOOL)
             continue;
         const char *out = dtype_name(dtype_compute(type));
+        /* Tensor cores add fp8 products with about 14 bits of mantissa (Hopper; measured 1.4e-4 at K = 128).
+         */
+        const char *tolerance = type == DTYPE_E4M3 || type == DTYPE_E5M2 ? "; rtol = 1e-3" : "";
         for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
             printf("graph matmul_%s_%s (a: %s[%s], b: %s[%s]) -> (y: %s[%s])\n{   y = %s   }\n",
                    dtype_name(type), forms[f].name, dtype_name(type), forms[f].a, dtype_name(type),
                    forms[f].b, out, forms[f].result, forms[f].call);
             for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
-                printf("check matmul_%s_%s { M = %d; N = %d; K = %d }   # %s\n", dtype_name(type),
-                       forms[f].name, sizes[s].m, sizes[s].n, sizes[s].k, sizes[s].name);
+                printf("check matmul_%s_%s { M = %d; N = %d; K = %d%s }   # %s\n", dtype_name(type),
+                       forms[f].name, sizes[s].m, sizes[s].n, sizes[s].k, tolerance, sizes[s].name);
             printf("\n");
         }
     }
