@@ -68,6 +68,22 @@ static double cost_efficiency(const MatmulPlan *plan, const Schedule *s) {
     return 0.8 * sqrt(reuse < 1 ? reuse : 1);
 }
 
+/* Time in which the threads of a block compute a stage of operands that are not copied. */
+static double cost_computed(const MatmulPlan *plan, const Schedule *s) {
+    enum { SLOTS = 14 }; /* instructions an access */
+    if (s->path == MATMUL_WGMMA)
+        return 0;
+    double accesses = 0;
+    for (int i = 0; i < 1 + plan->n_cores; i++) {
+        const MatmulOperand *operand = i ? &plan->b[i - 1] : &plan->a;
+        int tile_mn = i ? s->tile_n : s->tile_m,
+            width = operand->copy_width ? operand->copy_width : operand->run_width;
+        if (matmul_loader_registers(plan, operand, s, tile_mn, 32))
+            accesses += (double)tile_mn * s->tile_k / width;
+    }
+    return accesses * SLOTS / 128 / cost_clock;
+}
+
 static double cost_seconds(const Cost *c, const Schedule *s) {
     const MatmulPlan *plan = c->plan;
     const Target *target = plan->target;
@@ -88,6 +104,7 @@ static double cost_seconds(const Cost *c, const Schedule *s) {
     double row_bytes = (double)s->tile_m / cluster_n * (s->swap_ab ? n_cols : 1);
     double col_bytes = (double)s->tile_n / cluster_m * (s->swap_ab ? 1 : n_cols);
     double stage_bytes = (row_bytes + col_bytes) * s->tile_k * elem;
+    product = fmax(product, cost_computed(plan, s) * crowd);
     double feed = stage_bytes * crowd / (cost_l2_per_clock * cost_clock);
     double step = fmax(fmax(product, feed), cost_latency / (s->stages > 1 ? s->stages - 1 : 1));
     double elements = (double)s->tile_m * s->tile_n * (1 + (double)plan->statistics.n);
@@ -161,11 +178,12 @@ static void cost_wgmma(const Cost *c, CostAccepts *accepts, Candidates *found) {
 
 static void cost_mma(const Cost *c, CostAccepts *accepts, Candidates *found) {
     static const int shapes[][4] = {/* tile_m, tile_n, warps_m, warps_n */
-                                    {128, 256, 2, 4}, {128, 128, 2, 4}, {128, 128, 2, 2}, {128, 64, 2, 2},
-                                    {64, 128, 2, 2},  {64, 64, 2, 2},   {32, 128, 1, 4},  {32, 64, 1, 2},
+                                    {128, 256, 2, 4}, {128, 128, 2, 4}, {128, 128, 2, 2}, {128, 128, 4, 2},
+                                    {128, 64, 2, 2},  {64, 128, 2, 2},  {64, 128, 2, 4},  {64, 64, 2, 2},
+                                    {64, 64, 4, 2},   {32, 128, 1, 4},  {32, 64, 1, 2},   {32, 64, 2, 2},
                                     {16, 128, 1, 4},  {16, 64, 1, 2},   {64, 256, 4, 1},  {64, 128, 4, 1},
-                                    {128, 128, 8, 1}, {64, 64, 4, 1},   {64, 32, 4, 1},   {64, 16, 4, 1},
-                                    {32, 256, 2, 1},  {16, 16, 1, 1}};
+                                    {128, 128, 8, 1}, {128, 256, 8, 1}, {64, 64, 4, 1},   {64, 32, 4, 1},
+                                    {64, 16, 4, 1},   {32, 256, 2, 1},  {16, 16, 1, 1}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int k_bytes = 64; k_bytes <= 128; k_bytes *= 2) {
             Schedule s = {.path = MATMUL_MMA_SYNC,

@@ -101,6 +101,26 @@ static void plan_kind(MatmulPlan *plan) {
     }
 }
 
+/* How an operand reaches shared memory where TMA does not bring it. */
+static void plan_access(const Graph *graph, const Region *region, MatmulOperand *operand) {
+    int whole = 128 / dtype_bits(operand->elem);
+    if (operand->is_memory && operand->is_contiguous && operand->narrow == operand->elem) {
+        int axis = operand->major == MAJOR_K ? operand->k_axis : operand->mn_axis;
+        int width = view_vector_width(graph, &operand->view, operand->value, axis, whole);
+        operand->copy_width = width * dtype_bits(operand->elem) >= 32 ? width : 0;
+    }
+    if (operand->copy_width)
+        return;
+    Region *space = matmul_operand_space(graph->arena, region, operand->value);
+    int along_k = lower_vector_width(graph, space, operand->k_axis);
+    int along_mn = lower_vector_width(graph, space, operand->mn_axis);
+    bool is_mn =
+        operand->is_memory && operand->is_contiguous ? operand->major == MAJOR_MN : along_mn > along_k;
+    operand->run_axis = is_mn ? operand->mn_axis : operand->k_axis;
+    operand->run_width = is_mn ? along_mn : along_k;
+    operand->run_width = operand->run_width > whole ? whole : operand->run_width;
+}
+
 bool matmul_is_row_value(const MatmulPlan *plan, const Value *value) {
     const Value *core = plan->core[0];
     if (value->rank == core->rank)
@@ -159,6 +179,9 @@ bool matmul_plan(const Graph *graph, const Region *region, const Target *target,
             return false;
     }
     plan_kind(plan);
+    plan_access(graph, region, &plan->a);
+    for (int i = 0; i < plan->n_cores; i++)
+        plan_access(graph, region, &plan->b[i]);
     *why = "the epilogue reduces the product otherwise than along its rows";
     bool *of_product = ARENA_ARRAY(graph->arena, bool, graph->values.n);
     matmul_mark_dependents(plan, plan->core, plan->n_cores, NULL, 0, of_product);

@@ -42,7 +42,10 @@ typedef struct MatmulOperand {
     OperandMajor major; /* the axis that tiles keep contiguous */
     DType narrow;       /* the narrowest type that is known to hold every element */
     DType elem;         /* in shared memory: what the matrix instruction takes */
-    int n_batch;        /* batch axes along which it varies */
+    int copy_width;     /* elements that cp.async can move at a time along the major axis; 0: none */
+    int run_axis;       /* else: along which it is computed, run_width elements at a time */
+    int run_width;
+    int n_batch; /* batch axes along which it varies */
     int batch[RANK_MAX];
 } MatmulOperand;
 
@@ -177,7 +180,7 @@ typedef struct MatmulLoader {
     int vector;
     int threads;
     /* computed operands */
-    Region *space; /* the operand's own, for its lowering */
+
     Lower *lower;
     LowerTarget target;
     /* the load that has been started */
@@ -194,6 +197,11 @@ MatmulLoader matmul_loader(Builder *b, const MatmulPlan *plan, const MatmulOpera
 void matmul_load_start(Builder *b, MatmulLoader *loader, const KExpr *stage, const KExpr *mn0,
                        const KExpr *k0, const KExpr *const *batch, const KExpr *valid);
 void matmul_load_finish(Builder *b, MatmulLoader *loader);
+/* Registers in which a thread holds a stage's part of a computed operand; 0 where it is copied. */
+int matmul_loader_registers(const MatmulPlan *plan, const MatmulOperand *operand, const Schedule *schedule,
+                            int tile_mn, int threads);
+/* The operand as a region of its own: its dims the space, itself the output. */
+Region *matmul_operand_space(Arena *arena, const Region *region, const Value *value);
 int64_t matmul_loader_bytes(const MatmulOperand *operand, int tile_mn, int tile_k); /* of one stage */
 
 /* Bytes of shared memory of a block. */
@@ -204,6 +212,8 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan);
 void matmul_build_mma(Builder *b, const MatmulPlan *plan);
 void matmul_build_simt(Builder *b, const MatmulPlan *plan);
 
+/* Registers of a thread, estimated; more than 255 spill. */
+int matmul_registers(const MatmulPlan *plan, const Schedule *schedule);
 /* Blocks that run on one SM at a time. */
 int matmul_blocks_per_sm(const MatmulPlan *plan, const Schedule *schedule);
 

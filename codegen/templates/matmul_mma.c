@@ -49,9 +49,8 @@ bool matmul_accepts_mma(const MatmulPlan *plan, const Schedule *schedule, const 
         "tiles that ldmatrix transposes have a power of two, or a multiple of 64, of elements along M and N";
     if (plan->kind == MATMUL_16BIT && (schedule->tile_m % 16 != 0 || schedule->tile_n % 16 != 0))
         return false;
-    *why = "the accumulators do not fit the registers";
-    int part = schedule->tile_m / schedule->warps_m * (schedule->tile_n / schedule->warps_n) / 32;
-    if (part * plan->n_cores > 128)
+    *why = "accumulators and computed operands do not fit the registers";
+    if (matmul_registers(plan, schedule) > 255)
         return false;
     *why = "2 to 8 stages that fit shared memory";
     if (schedule->stages < 2 || schedule->stages > 8 ||

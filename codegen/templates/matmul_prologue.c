@@ -10,33 +10,43 @@ int64_t matmul_loader_bytes(const MatmulOperand *operand, int tile_mn, int tile_
     return (int64_t)tile_mn * tile_k * dtype_bits(operand->elem) / 8;
 }
 
-/* The operand as a region of its own: its dims the space, itself the output. */
-static Region *loader_space(Builder *b, const MatmulPlan *plan, const Value *value) {
-    Region *space = ARENA_NEW(b->arena, Region);
-    *space = *plan->region;
+Region *matmul_operand_space(Arena *arena, const Region *region, const Value *value) {
+    Region *space = ARENA_NEW(arena, Region);
+    *space = *region;
     space->kind = TEMPLATE_POINTWISE;
     space->rank = value->rank;
     memcpy(space->dims, value->dims, sizeof space->dims);
     space->n_reduced = 0;
     memset(&space->cores, 0, sizeof space->cores);
     memset(&space->outputs, 0, sizeof space->outputs);
-    vec_push(b->arena, &space->outputs, (Value *)(uintptr_t)value);
+    vec_push(arena, &space->outputs, (Value *)(uintptr_t)value);
     return space;
 }
 
-static int loader_copy_width(const MatmulPlan *plan, const MatmulOperand *operand, OperandMajor tile_major) {
-    if (!operand->is_memory || !operand->is_contiguous || operand->narrow != operand->elem ||
-        operand->major != tile_major)
+/* The axis that tiles keep contiguous: what the path needs, else the one along which the operand comes. */
+static OperandMajor loader_major(const MatmulPlan *plan, const MatmulOperand *operand, bool is_mn_tile) {
+    int axis = operand->copy_width ? (operand->major == MAJOR_K ? operand->k_axis : operand->mn_axis)
+                                   : operand->run_axis;
+    bool reads_both = plan->kind == MATMUL_16BIT; /* ldmatrix transposes 16-bit elements alone */
+    return is_mn_tile || (reads_both && axis == operand->mn_axis) ? MAJOR_MN : MAJOR_K;
+}
+
+static bool loader_is_copy(const MatmulPlan *plan, const MatmulOperand *operand, bool is_mn_tile) {
+    return operand->copy_width && operand->major == loader_major(plan, operand, is_mn_tile);
+}
+
+int matmul_loader_registers(const MatmulPlan *plan, const MatmulOperand *operand, const Schedule *schedule,
+                            int tile_mn, int threads) {
+    bool is_mn_tile = schedule->path == MATMUL_SIMT;
+    if (loader_is_copy(plan, operand, is_mn_tile))
         return 0;
-    int axis = operand->major == MAJOR_K ? operand->k_axis : operand->mn_axis,
-        bits = dtype_bits(operand->elem);
-    int width = view_vector_width(plan->graph, &operand->view, operand->value, axis, 128 / bits);
-    return width * bits >= 32 ? width : 0;
+    int words = dtype_bits(operand->elem) == 64 ? 2 : 1;
+    return (tile_mn * schedule->tile_k + threads - 1) / threads * words;
 }
 
 static int loader_power_of_two(int width, int limit) {
-    while (width > limit)
-        width /= 2;
+    while (width > limit || (width & (width - 1)))
+        width = width > limit ? width / 2 : width & (width - 1);
     return width < 1 ? 1 : width;
 }
 
@@ -44,25 +54,19 @@ MatmulLoader matmul_loader(Builder *b, const MatmulPlan *plan, const MatmulOpera
                            int tile_mn, int tile_k, int stages, int threads, bool is_mn_tile) {
     MatmulLoader loader = {
         .plan = plan, .operand = operand, .tile_mn = tile_mn, .tile_k = tile_k, .threads = threads};
-    int whole = 128 / dtype_bits(operand->elem);
-    bool reads_both = plan->kind == MATMUL_16BIT;
-    loader.space = loader_space(b, plan, operand->value);
-    int along_k = lower_vector_width(plan->graph, loader.space, operand->k_axis);
-    int along_mn = lower_vector_width(plan->graph, loader.space, operand->mn_axis);
-    bool prefers_mn =
-        operand->is_memory && operand->is_contiguous ? operand->major == MAJOR_MN : along_mn > along_k;
-    loader.tile_major = is_mn_tile || (reads_both && prefers_mn) ? MAJOR_MN : MAJOR_K;
-    int copied = loader_copy_width(plan, operand, loader.tile_major);
-    loader.is_copy = copied > 0;
-    loader.run_axis = loader.is_copy ? (loader.tile_major == MAJOR_K ? operand->k_axis : operand->mn_axis)
-                      : prefers_mn   ? operand->mn_axis
-                                     : operand->k_axis;
-    loader.vector = loader.is_copy ? copied : loader_power_of_two(prefers_mn ? along_mn : along_k, whole);
+    loader.tile_major = loader_major(plan, operand, is_mn_tile);
+    loader.is_copy = loader_is_copy(plan, operand, is_mn_tile);
+    loader.run_axis = operand->run_axis;
+    loader.vector = operand->run_width;
+    if (operand->copy_width) {
+        loader.run_axis = operand->major == MAJOR_K ? operand->k_axis : operand->mn_axis;
+        loader.vector = operand->copy_width;
+    }
     loader.vector = loader_power_of_two(loader.vector, loader.run_axis == operand->k_axis ? tile_k : tile_mn);
     loader.tile = loader.tile_major == MAJOR_K ? tile_shared(b, name, operand->elem, tile_mn, tile_k, stages)
                                                : tile_shared(b, name, operand->elem, tile_k, tile_mn, stages);
     if (!loader.is_copy)
-        loader.lower = lower_new(b, loader.space);
+        loader.lower = lower_new(b, matmul_operand_space(b->arena, plan->region, operand->value));
     return loader;
 }
 

@@ -27,27 +27,47 @@ int64_t matmul_smem_tiles(const MatmulPlan *plan, const Schedule *schedule) {
     return stage * schedule->stages;
 }
 
-/* Accumulator registers of a thread. */
-static int tiles_accumulators(const MatmulPlan *plan, const Schedule *schedule) {
-    int threads = schedule->path == MATMUL_WGMMA      ? 128 * schedule->warps_m
-                  : schedule->path == MATMUL_MMA_SYNC ? 32 * schedule->warps_m * schedule->warps_n
-                                                      : 256;
+static int tiles_threads(const Schedule *schedule) {
+    switch (schedule->path) {
+    case MATMUL_WGMMA: return 128 * (1 + schedule->warps_m);
+    case MATMUL_MMA_SYNC: return 32 * schedule->warps_m * schedule->warps_n;
+    default: return 256;
+    }
+}
+
+/* An estimate of a thread's registers: accumulators, fragments, operands on their way, addresses and the
+ * epilogue. */
+int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
+    enum { ADDRESSES = 44, STATISTICS = 24 };
+    int threads = tiles_threads(schedule);
     int words = plan->accumulator == K_F64 || plan->accumulator == K_I64 ? 2 : 1;
-    return schedule->tile_m * schedule->tile_n * plan->n_cores * words / threads;
+    int own = schedule->path == MATMUL_WGMMA ? threads - 128 : threads;
+    if (schedule->ping_pong)
+        own = 128;
+    int registers = ADDRESSES + schedule->tile_m * schedule->tile_n * plan->n_cores * words / own;
+    if (plan->statistics.n)
+        registers += STATISTICS;
+    if (schedule->path == MATMUL_MMA_SYNC)
+        registers += schedule->tile_m / schedule->warps_m / 4 + schedule->tile_n / schedule->warps_n / 4;
+    if (schedule->path == MATMUL_SIMT)
+        registers += (schedule->tile_m + schedule->tile_n) / 16 * words;
+    if (schedule->path != MATMUL_WGMMA) {
+        registers += matmul_loader_registers(plan, &plan->a, schedule, schedule->tile_m, threads);
+        for (int i = 0; i < plan->n_cores; i++)
+            registers += matmul_loader_registers(plan, &plan->b[i], schedule, schedule->tile_n, threads);
+    }
+    return registers;
 }
 
 int matmul_blocks_per_sm(const MatmulPlan *plan, const Schedule *schedule) {
-    enum { OTHER_REGISTERS = 64, BLOCK_RESERVE = 1024 };
+    enum { BLOCK_RESERVE = 1024 };
     bool is_wgmma = schedule->path == MATMUL_WGMMA;
     if (is_wgmma && schedule->warps_m > 1)
         return 1; /* setmaxnreg deals out the registers of the whole SM */
-    int threads = is_wgmma                            ? 256
-                  : schedule->path == MATMUL_MMA_SYNC ? 32 * schedule->warps_m * schedule->warps_n
-                                                      : 256;
     int64_t smem = is_wgmma ? matmul_smem_wgmma(plan, schedule) : matmul_smem_tiles(plan, schedule);
     int64_t by_smem = plan->target->smem_per_sm / (smem + BLOCK_RESERVE);
     int64_t by_registers = plan->target->registers_per_sm /
-                           ((int64_t)threads * (OTHER_REGISTERS + tiles_accumulators(plan, schedule)));
+                           ((int64_t)tiles_threads(schedule) * matmul_registers(plan, schedule));
     int64_t blocks = by_smem < by_registers ? by_smem : by_registers;
     int most = is_wgmma ? 2 : 4;
     return blocks < 1 ? 1 : blocks > most ? most : (int)blocks;
