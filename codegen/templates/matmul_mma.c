@@ -12,7 +12,7 @@
  * parts; a warp's part is made of fragments of 16 x 8 (layout.h). */
 #include "codegen/templates/matmul.h"
 
-enum { MMA_M = 16, MMA_N = 8, MMA_K_BYTES = 32 };
+enum { MMA_M = 16, MMA_N = 8, MMA_K_BYTES = 32, MMA_COLS = 8 /* fragments of B in registers at a time */ };
 
 typedef struct Mma {
     Builder *b;
@@ -77,11 +77,11 @@ static void mma_load_words(Mma *m, const MatmulLoader *loader, bool is_a, const 
         tile_load_matrices(b, &loader->tile, stage, k, mn, !is_a, true, words, at);
 }
 
-static void mma_issue(Mma *m, int core, int i, int j) {
+static void mma_issue(Mma *m, int core, int i, int j, int b_word) {
     Builder *b = m->b;
     int at = 4 * (i * m->cols + j);
     KOperand operands[] = {k_regs(m->accumulator[core], at, 4), k_regs(m->a_words, 4 * i, 4),
-                           k_regs(m->b_words, 2 * j, 2)};
+                           k_regs(m->b_words, 2 * b_word, 2)};
     DType x = m->a.operand->elem, y = m->b_[core].operand->elem;
     switch (m->plan->kind) {
     case MATMUL_16BIT: k_atom(b, ATOM_mma_16bit, (int[]){(int)x}, operands, 3); return;
@@ -101,14 +101,16 @@ static void mma_multiply(Mma *m, const KExpr *stage) {
     for (int i = 0; i < m->rows; i++)
         mma_load_words(m, &m->a, true, stage, k_add(b, m->warp_row, k_i32(b, MMA_M * i)), k, m->a_words,
                        4 * i);
-    for (int core = 0; core < m->plan->n_cores; core++) {
-        for (int j = 0; j < m->cols; j += 2)
-            mma_load_words(m, &m->b_[core], false, stage, k_add(b, m->warp_col, k_i32(b, MMA_N * j)), k,
-                           m->b_words, 2 * j);
-        for (int i = 0; i < m->rows; i++)
-            for (int j = 0; j < m->cols; j++)
-                mma_issue(m, core, i, j);
-    }
+    for (int core = 0; core < m->plan->n_cores; core++)
+        for (int first = 0; first < m->cols; first += MMA_COLS) {
+            int last = first + MMA_COLS < m->cols ? first + MMA_COLS : m->cols;
+            for (int j = first; j < last; j += 2)
+                mma_load_words(m, &m->b_[core], false, stage, k_add(b, m->warp_col, k_i32(b, MMA_N * j)), k,
+                               m->b_words, 2 * (j - first));
+            for (int i = 0; i < m->rows; i++)
+                for (int j = first; j < last; j++)
+                    mma_issue(m, core, i, j, j - first);
+        }
     if (steps > 1)
         k_end(b);
 }
@@ -182,7 +184,7 @@ void matmul_build_mma(Builder *b, const MatmulPlan *plan) {
             k_array(b, plan->core[core]->name ? plan->core[core]->name : "acc", plan->accumulator,
                     4 * m.rows * m.cols, k_convert(b, k_i32(b, 0), plan->accumulator));
     m.a_words = k_array(b, "a", K_U32, 4 * m.rows, NULL);
-    m.b_words = k_array(b, "b", K_U32, 2 * m.cols, NULL);
+    m.b_words = k_array(b, "b", K_U32, 2 * (m.cols < MMA_COLS ? m.cols : MMA_COLS), NULL);
     mma_product(&m, &tile);
 
     const KExpr *row = k_add(b, tile.row, k_add(b, m.warp_row, k_div(b, lane, k_i32(b, 4))));

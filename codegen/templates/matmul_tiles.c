@@ -48,7 +48,7 @@ int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
     if (plan->statistics.n)
         registers += STATISTICS;
     if (schedule->path == MATMUL_MMA_SYNC)
-        registers += schedule->tile_m / schedule->warps_m / 4 + schedule->tile_n / schedule->warps_n / 4;
+        registers += schedule->tile_m / schedule->warps_m / 4 + 16;
     if (schedule->path == MATMUL_SIMT)
         registers += (schedule->tile_m + schedule->tile_n) / 16 * words;
     if (schedule->path != MATMUL_WGMMA) {
