@@ -58,13 +58,15 @@ bool lower_is_column(const Region *region, const Value *value) {
 }
 
 bool lower_is_space_reduction(const Region *region, const Value *value) {
-    if (op_info(value->op)->class_ != OPCLASS_REDUCTION || !lower_is_whole(region, value->in[0]) ||
-        value->attrs[0].axes.n != region->n_reduced)
+    if (op_info(value->op)->class_ != OPCLASS_REDUCTION || !lower_is_whole(region, value->in[0]))
         return false;
+    bool reduced[RANK_MAX] = {false};
+    for (int i = 0; i < value->attrs[0].axes.n; i++)
+        reduced[value->attrs[0].axes.at[i]] = true;
     int begin, end;
     place_reduced(region, &begin, &end);
-    for (int i = 0; i < region->n_reduced; i++)
-        if (value->attrs[0].axes.at[i] != begin + i)
+    for (int i = 0; i < region->rank; i++)
+        if (reduced[i] != (i >= begin && i < end) && !dim_is(region->dims[i], 1)) /* an axis of 1 is both */
             return false;
     return true;
 }

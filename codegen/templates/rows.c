@@ -16,9 +16,10 @@
 #include "codegen/templates/vectors.h"
 
 enum {
-    ROWS_THREADS = 128,     /* a block, where rows are short */
-    ROWS_RUNS_MAX = 64,     /* elements of a row that one thread keeps, of each value */
-    ROWS_REGISTERS = 96,    /* of all that it keeps */
+    ROWS_THREADS = 128,  /* a block, where rows are short */
+    ROWS_RUNS_MAX = 64,  /* elements of a row that one thread keeps, of each value */
+    ROWS_REGISTERS = 96, /* of all that it keeps */
+    ROWS_KEPT_OF_1024 = 40,
     ROWS_LOADED_WORDS = 40, /* registers of loads in flight before the first reduction */
     ROWS_TARGET = 32,       /* elements of a row for each thread, where there are rows enough */
     ROWS_STREAM_UNROLL = 8, /* runs in flight, where the row is read again */
@@ -533,8 +534,8 @@ static Schedule rows_schedule(const Graph *graph, const Region *region, const Di
     s.threads_per_row = rows_lanes(extent, vector, share);
     int streams = cost_streams(graph, region), kept = ROWS_REGISTERS / (streams > 0 ? streams : 1);
     kept = kept > ROWS_RUNS_MAX ? ROWS_RUNS_MAX : kept;
-    if (s.threads_per_row == 1024 && kept > ROWS_TARGET)
-        kept = ROWS_TARGET; /* 64 registers a thread are all there are */
+    if (s.threads_per_row == 1024 && kept > ROWS_KEPT_OF_1024)
+        kept = ROWS_KEPT_OF_1024; /* 64 registers a thread are all there are */
     s.resident = longest <= (int64_t)s.threads_per_row * kept;
     if (!s.resident && s.threads_per_row < 256)
         s.threads_per_row = 256;

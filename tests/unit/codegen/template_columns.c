@@ -94,6 +94,18 @@ static void pieces_of_tall_columns(void **state) {
     check_columns(&h, front, 1, 24);
 }
 
+/* The second kernel: the axis of 1 that the first left counts as reduced or not. */
+static void leading_axis_of_one(void **state) {
+    (void)state;
+    Harness h = harness_new();
+    h.scale = 10;
+    Value *x = make_input(&h, "x", DTYPE_F32, 3, (int64_t[]){1, 12, 40});
+    Value *sum = make_cast(&h, make_reduce1(&h, OP_sum, x, 1, true), DTYPE_BF16);
+    harness_output(&h, "y", make_reshape(&h, make_transpose(&h, sum, (int[]){1, 0, 2}), 1, (int64_t[]){40}));
+    harness_output(&h, "at", make_reduce1(&h, OP_argmin, x, 1, false));
+    check_columns(&h, x, 2, 12);
+}
+
 static void outputs_of_other_shapes(void **state) {
     (void)state;
     Harness h = harness_new();
@@ -145,10 +157,11 @@ static void symbolic_extents(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_reduction_and_type),     cmocka_unit_test(shapes),
-        cmocka_unit_test(positions_of_extremes),        cmocka_unit_test(results_applied_again),
-        cmocka_unit_test(pieces_of_tall_columns),       cmocka_unit_test(outputs_of_other_shapes),
-        cmocka_unit_test(schedules_that_are_asked_for), cmocka_unit_test(symbolic_extents),
+        cmocka_unit_test(every_reduction_and_type), cmocka_unit_test(shapes),
+        cmocka_unit_test(positions_of_extremes),    cmocka_unit_test(results_applied_again),
+        cmocka_unit_test(pieces_of_tall_columns),   cmocka_unit_test(outputs_of_other_shapes),
+        cmocka_unit_test(leading_axis_of_one),      cmocka_unit_test(schedules_that_are_asked_for),
+        cmocka_unit_test(symbolic_extents),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
