@@ -56,6 +56,9 @@ static const char *atom_shape_fault(AtomId atom, const int shape[4]) {
         return shape[0] >= 24 && shape[0] <= 256 && shape[0] % 8 == 0
                    ? NULL
                    : "the registers are not a multiple of 8 from 24 to 256";
+    case ATOM_settle_f32:
+    case ATOM_settle_i32:
+        return shape[0] >= 1 && shape[0] <= 128 ? NULL : "the registers are not 1 to 128";
     case ATOM_wgmma_wait:
         return shape[0] >= 0 && shape[0] <= 7 ? NULL : "the number of groups to leave is not from 0 to 7";
     case ATOM_cp_async_wait:

@@ -151,7 +151,9 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
     if (k_bytes != 32 && k_bytes != 64 && k_bytes != 128)
         return false;
     *why = "the accumulators do not fit the registers";
-    if (plan->n_cores * wgmma_blocks(schedule) * schedule->tile_n / 2 > (schedule->warps_m > 2 ? 96 : 192))
+    int most = target->registers_per_sm / (WARPGROUP * (1 + schedule->warps_m));
+    most = schedule->consumer_registers ? schedule->consumer_registers : most > 255 ? 255 : most;
+    if (matmul_registers(plan, schedule) > most)
         return false;
     *why = "2 to 12 stages";
     if (schedule->stages < 2 || schedule->stages > 12)
@@ -389,6 +391,20 @@ static void wgmma_turn(Wgmma *w, const KExpr *group, bool is_mine) {
     k_end(b);
 }
 
+/* All products have ended; nothing that reads an accumulator may move in front of this. */
+static void wgmma_settle(Wgmma *w) {
+    enum { AT_ONCE = 128 };
+    for (int core = 0; core < w->plan->n_cores; core++) {
+        const KVar *accumulator = w->accumulator[core];
+        for (int at = 0; at < accumulator->count; at += AT_ONCE) {
+            int n = accumulator->count - at < AT_ONCE ? accumulator->count - at : AT_ONCE;
+            KOperand registers = k_regs(accumulator, at, n);
+            k_atom(w->b, accumulator->type == K_F32 ? ATOM_settle_f32 : ATOM_settle_i32, (int[]){n},
+                   &registers, 1);
+        }
+    }
+}
+
 static void wgmma_tile_product(Wgmma *w, const KExpr *group, const PipelineState *state,
                                const KVar *previous) {
     Builder *b = w->b;
@@ -418,6 +434,7 @@ static void wgmma_tile_product(Wgmma *w, const KExpr *group, const PipelineState
     if (w->schedule->ping_pong)
         wgmma_turn(w, group, false);
     k_atom(b, ATOM_wgmma_wait, (int[]){0}, NULL, 0);
+    wgmma_settle(w);
     if (is_cleared)
         k_if_begin(b, k_ge(b, steps, k_i32(b, 1)));
     pipeline_release(b, &w->pipeline, k_var(b, previous), w->cluster);

@@ -64,7 +64,8 @@ static void test_rows(void **state) {
         for (int o = 0; o < n; o++) {
             char reference[16];
             snprintf(reference, sizeof reference, "$%d", o);
-            if (!strstr(info->text, reference))
+            if (info->text[0] &&
+                !strstr(info->text, reference)) /* a row without an instruction holds registers in place */
                 fail_msg("%s does not use operand %d", info->name, o);
             assert_non_null(strchr("rlfdn", operands[o].constraint));
             assert_true(operands[o].count >= 1);

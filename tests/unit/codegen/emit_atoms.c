@@ -12,6 +12,8 @@ static void atoms_shape(AtomId atom, int shape[4]) {
         {ATOM_wgmma_tf32, {32}},
         {ATOM_wgmma_fp8, {64, DTYPE_E4M3, DTYPE_E5M2}},
         {ATOM_wgmma_int8, {32, DTYPE_U8, DTYPE_U8}},
+        {ATOM_settle_f32, {64}},
+        {ATOM_settle_i32, {4}},
         {ATOM_setmaxnreg_inc, {232}},
         {ATOM_setmaxnreg_dec, {40}},
         {ATOM_cp_async, {8}},

@@ -43,7 +43,7 @@ static Kernel *scalars_all(Bench *bench, KType type, const char *target) {
         if (!kvalue_scalar_takes((OpKind)op, type))
             continue;
         k_comment(&b, "%s", op_info((OpKind)op)->name);
-        const KExpr *args[3];
+        const KExpr *args[3] = {NULL, NULL, NULL};
         int n = op_info((OpKind)op)->n_in;
         for (int i = 0; i < n; i++)
             args[i] = scalars_read(&b, x, type, tid, 3 * op + i);
