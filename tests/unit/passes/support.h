@@ -197,6 +197,28 @@ static inline void expect_graph(const char *text, const char *kernels, const Sup
     support_end(&support);
 }
 
+/* The graph afterwards holds each of `with` and none of `without` (lists end in NULL). */
+static inline void check_text(const char *text, const SupportDim *dims, const char *const *with,
+                              const char *const *without) {
+    Support support = {.text = text, .dims = dims};
+    support_run(&support);
+    assert_string_equal(support.messages, "");
+    for (; *with; with++)
+        if (!strstr(support.printed, *with))
+            fail_msg("'%s' is missing in\n%s", *with, support.printed);
+    for (; *without; without++)
+        if (strstr(support.printed, *without))
+            fail_msg("'%s' is left in\n%s", *without, support.printed);
+    assert_true(support.evaluated);
+    assert_true(support.worst < 1e-5);
+    support_end(&support);
+}
+
+#define LIST(...)                                                                                            \
+    (const char *const[]) {                                                                                  \
+        __VA_ARGS__, NULL                                                                                    \
+    }
+#define NONE ((const char *const[]){NULL})
 #define DIMS(...)                                                                                            \
     (const SupportDim[]) {                                                                                   \
         __VA_ARGS__, {                                                                                       \

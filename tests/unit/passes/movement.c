@@ -1,0 +1,113 @@
+/* Movement: what meets is joined, and what remains stands at inputs and outputs. */
+#include "support.h"
+
+static const SupportDim *sizes = (const SupportDim[]){{"M", 3}, {"N", 4}, {NULL, 0}};
+
+static void test_joined(void **state) {
+    (void)state;
+    check_text("graph g (x: f32[M, N]) -> (y: f32[M, N]) { y = exp(transpose(transpose(x, perm=[1, 0]), "
+               "perm=[1, 0])) }",
+               sizes, LIST("exp(x)"), LIST("transpose("));
+    check_text("graph g (x: f32[M, 6, N]) -> (y: f32[N, M, 6]) {\n"
+               "  y = transpose(transpose(x, perm=[1, 2, 0]), perm=[1, 2, 0]) }",
+               sizes, LIST("transpose(x, perm=[2, 0, 1])"), NONE);
+    check_text("graph g (x: f32[M, 6]) -> (y: f32[M, 3, 2]) { y = reshape(reshape(x, dims=[M, 2, 3]), "
+               "dims=[M, 3, 2]) }",
+               sizes, LIST("reshape(x, dims=[M, 3, 2])"), LIST("dims=[M, 2, 3]"));
+    check_text("graph g (x: f32[M, 6]) -> (y: f32[M, 6]) { y = exp(reshape(reshape(x, dims=[M, 2, 3]), "
+               "dims=[M, 6])) }",
+               sizes, LIST("exp(x)"), LIST("reshape("));
+    check_text("graph g (x: f32[M, 8]) -> (y: f32[M, 2]) { y = x[:, 2:6][:, 1:3] }", sizes,
+               LIST("start=[0, 3], limit=[M, 5]"), NONE);
+    check_text("graph g (x: f32[M, 8]) -> (y: f32[M, 8]) { y = exp(x[:, 0:8]) }", sizes, LIST("exp(x)"),
+               LIST("slice("));
+}
+
+static void test_transpose_of_single_axes_is_a_reshape(void **state) {
+    (void)state;
+    check_text("graph g (x: f32[M, 1, N]) -> (y: f32[M, N, 1]) { y = exp(transpose(x, perm=[0, 2, 1])) }",
+               sizes, LIST("reshape(x, dims=[M, N, 1])"), LIST("transpose("));
+}
+
+static void test_broadcasts_that_nobody_needs(void **state) {
+    (void)state;
+    check_text("graph g (x: f32[M, N], b: f32[N]) -> (y: f32[M, N]) { y = x + broadcast(b, dims=[M, N]) }",
+               sizes, LIST("add(x, b)"), LIST("broadcast("));
+    check_text("graph g (b: f32[N]) -> (y: f32[M, N]) { y = exp(broadcast(b, dims=[M, N])) }", sizes,
+               LIST("broadcast("), NONE);
+}
+
+static void test_slice_of_concat(void **state) {
+    (void)state;
+    check_text(
+        "graph g (x: f32[M, 3], z: f32[M, 5]) -> (y: f32[M, 5]) { y = exp(concat(x, z, axis=1)[:, 3:8]) }",
+        sizes, LIST("exp(z)"), LIST("concat(", "slice("));
+}
+
+static void test_slices_compute_what_is_used(void **state) {
+    (void)state;
+    check_text("graph g (x: f32[M, 8]) -> (y: f32[M, 2]) { y = sin(x)[:, 2:4] }", sizes,
+               LIST("slice(x", "sin(v0)"), NONE);
+    check_text("graph g (x: f32[M, 8], w: f32[8, 6]) -> (y: f32[M, 3]) { y = (x @ w)[:, 0:3] }", sizes,
+               LIST("slice(w"), NONE);
+    /* Overlapping parts: the whole product is less work. */
+    check_text("graph g (x: f32[M, 8], w: f32[8, 6]) -> (y: f32[M, 4], z: f32[M, 4]) { h = x @ w; y = h[:, "
+               "0:4]; z = h[:, 2:6] }",
+               sizes, LIST("matmul(x, w)"), NONE);
+}
+
+static void test_hoisted_to_inputs(void **state) {
+    (void)state;
+    check_text("graph g (x: f32[M, 8], b: f32[8]) -> (y: f32[M, 1, 1]) {\n"
+               "  y = sum(reshape(x * b, dims=[M, 2, 4]), over=[1, 2]) }",
+               sizes, LIST("reshape(x, dims=[M, 2, 4])", "reshape(b, dims=["), NONE);
+    /* A bias that splits axes unevenly cannot follow. */
+    check_text(
+        "graph g (x: f32[2, 3, N], b: f32[3, N]) -> (y: f32[6, N]) { y = exp(reshape(x + b, dims=[6, N])) }",
+        sizes, LIST("add(x, b)"), NONE);
+}
+
+static void test_sunk_to_outputs(void **state) {
+    (void)state;
+    check_text("graph g (x: f32[M, 8], w: f32[8, 6], r: bf16[M, 2, 3]) -> (y: bf16[M, 2, 3]) {\n"
+               "  y = cast(reshape(x @ w, dims=[M, 2, 3]) + r, dtype=bf16) }",
+               sizes, LIST("reshape(r, dims=[M, 6])", "y = reshape("), NONE);
+}
+
+static void test_reductions_take_their_two_forms(void **state) {
+    (void)state;
+    check_text("graph g (x: f32[M, N]) -> (y: f32[N]) { y = sum(x.T, over=1, keep=0) }", sizes,
+               LIST("sum(x, over=[0], keep=1)"), LIST("transpose(x"));
+    check_text("graph g (x: f32[M, 5, N, 6]) -> (y: f32[M, N]) { y = sum(x, over=[1, 3], keep=0) }", sizes,
+               LIST("transpose(x, perm=[0, 2, 1, 3])", "over=[2, 3]"), NONE);
+    check_text("graph g (x: f32[M, 16, N]) -> (y: f32[M, N]) { y = sum(x, over=1, keep=0) }", sizes,
+               LIST("transpose(x, perm=[1, 0, 2])", "over=[0]"), NONE);
+    /* argmax numbers the elements in their old order. */
+    check_text("graph g (x: f32[M, 5, N, 6]) -> (y: i64[M, N]) { y = argmax(x, over=[1, 3], keep=0) }", sizes,
+               LIST("transpose(x, perm=[0, 2, 1, 3])"), NONE);
+    check_text("graph g (x: f32[M, 5, 6]) -> (y: i64[M]) { y = argmax(transpose(x, perm=[0, 2, 1]), over=[1, "
+               "2], keep=0) }",
+               sizes, LIST("transpose(x, perm=[0, 2, 1])"), NONE);
+}
+
+static void test_tables_are_gathered_narrow(void **state) {
+    (void)state;
+    check_text("graph g (t: bf16[64, N], i: i32[M]) -> (y: f32[M, N]) { y = gather(cast(t, dtype=f32), i, "
+               "axis=0) * 2 }",
+               sizes, LIST("gather(t, i"), NONE);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_joined),
+        cmocka_unit_test(test_transpose_of_single_axes_is_a_reshape),
+        cmocka_unit_test(test_broadcasts_that_nobody_needs),
+        cmocka_unit_test(test_slice_of_concat),
+        cmocka_unit_test(test_slices_compute_what_is_used),
+        cmocka_unit_test(test_hoisted_to_inputs),
+        cmocka_unit_test(test_sunk_to_outputs),
+        cmocka_unit_test(test_reductions_take_their_two_forms),
+        cmocka_unit_test(test_tables_are_gathered_narrow),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
