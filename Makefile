@@ -196,10 +196,10 @@ check-size:
 asan:
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SANITIZE=address,undefined OPT="-O1 -g" LLVM_CONFIG= all check
 
-# libFuzzer targets: tests/fuzz/X.c, words in X.dict, seeds in seeds/X. Each runs for FUZZ_SECONDS.
+# libFuzzer targets: tests/fuzz/fuzz_X.c, words in fuzz_X.dict, seeds in seeds/fuzz_X. Each runs for FUZZ_SECONDS.
 FUZZ_SECONDS ?= 20
 FUZZ_CC ?= clang
-FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/*.c))
+FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 .PHONY: fuzz
 fuzz:
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz CC=$(FUZZ_CC) SANITIZE=address,undefined,fuzzer-no-link OPT="-O1 -g" LLVM_CONFIG= fuzzers
@@ -208,7 +208,7 @@ fuzz:
 	    dict=$$([ -e tests/fuzz/$$n.dict ] && echo -dict=tests/fuzz/$$n.dict || true); \
 	    $$t -max_total_time=$(FUZZ_SECONDS) $$dict -timeout=10 -rss_limit_mb=4096 -close_fd_mask=1 -print_final_stats=0 $(BUILD)/fuzz/found/$$n $$seeds; done
 .PHONY: fuzzers
-fuzzers: $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/*.c))
+fuzzers: $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 ifneq ($(findstring fuzzer-no-link,$(SANITIZE)),)
 $(BUILD)/%: tests/fuzz/%.c $(foreach r,runtime frontend passes codegen ir,$(BUILD)/lib/$(r).a)
 	@echo "cc $<"
