@@ -34,6 +34,7 @@ void fuse_unfused(Fuse *fuse) {
         else
             group_join(fuse, group, value);
     }
-    pass_decide(fuse->pass, "no_fusion", false, NULL, NULL, "fusion",
-                "every operation is a kernel of its own");
+    if (fuse->graph->outputs.n)
+        pass_decide(fuse->pass, "no_fusion", false, fuse->graph->outputs.at[0].value, NULL, "fusion",
+                    "every operation is a kernel of its own");
 }
