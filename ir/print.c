@@ -14,6 +14,7 @@ typedef struct Print {
     Text *out;
     const Graph *graph;
     bool for_hash;
+    bool for_people;    /* scalar constants in place of their names */
     const char **names; /* by id */
     /* Names taken, hashed with open addressing. */
     const char **taken;
@@ -188,13 +189,25 @@ static void print_attr(const Print *print, const Value *value, AttrKind kind, co
 
 /* ---- statements -------------------------------------------------------------------------------------- */
 
+/* For people, scalars known beforehand stand where they are used. */
+static void print_operand(const Print *print, const Value *operand, bool for_people) {
+    if (for_people && operand->op == OP_constant)
+        print_number(print->out, operand->attrs[0].number, operand->dtype);
+    else if (for_people && operand->op == OP_dim)
+        dim_print(print->out, print->graph->dims, operand->attrs[0].dim);
+    else
+        text_add(print->out, "%s", print_name(print, operand));
+}
+
 static void print_statement(const Print *print, const Value *value) {
     Text *out = print->out;
     const OpInfo *info = op_info(value->op);
     text_add(out, "%s = %s(", print_name(print, value), info->name);
     const char *comma = "";
-    for (int i = 0; i < value->n_in; i++, comma = ", ")
-        text_add(out, "%s%s", comma, print_name(print, value->in[i]));
+    for (int i = 0; i < value->n_in; i++, comma = ", ") {
+        text_add(out, "%s", comma);
+        print_operand(print, value->in[i], print->for_people);
+    }
     for (int i = 0; i < info->n_attrs; i++) {
         if (info->attrs[i].kind == ATTR_DTYPE && value->attrs[i].dtype == DTYPE_COUNT)
             continue; /* "auto" */
@@ -356,6 +369,24 @@ const char *const *graph_value_names(Arena *arena, const Graph *graph) {
     return print.names;
 }
 
+/* The operator that people write for an operation; NULL where they write its name. */
+static const char *print_infix(const Value *value) {
+    switch (value->op) {
+    case OP_add: return "+";
+    case OP_sub: return "-";
+    case OP_mul: return "*";
+    case OP_div: return "/";
+    case OP_matmul: return value->attrs[0].dtype == DTYPE_COUNT ? "@" : NULL;
+    case OP_eq: return "==";
+    case OP_ne: return "!=";
+    case OP_lt: return "<";
+    case OP_le: return "<=";
+    case OP_gt: return ">";
+    case OP_ge: return ">=";
+    default: return NULL;
+    }
+}
+
 void value_print(Text *out, const Graph *graph, const Value *value) {
     Print print = {.out = out, .graph = graph};
     if (value->op == OP_input) {
@@ -364,5 +395,14 @@ void value_print(Text *out, const Graph *graph, const Value *value) {
         return;
     }
     print_choose_names(&print);
-    print_statement(&print, value);
+    const char *infix = print_infix(value);
+    if (!infix) {
+        print.for_people = true;
+        print_statement(&print, value);
+        return;
+    }
+    text_add(out, "%s = ", print_name(&print, value));
+    print_operand(&print, value->in[0], true);
+    text_add(out, " %s ", infix);
+    print_operand(&print, value->in[1], true);
 }
