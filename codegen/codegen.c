@@ -20,6 +20,7 @@ static const HintField codegen_fields[] = {
     {"threads_per_row", 1, {FIELD(threads_per_row)}, false},
     {"rows_per_block", 1, {FIELD(rows_per_block)}, false},
     {"resident", 1, {FIELD(resident)}, true},
+    {"row_in_smem", 1, {FIELD(row_in_smem)}, true},
     {"tile_rows", 1, {FIELD(tile_rows)}, false},
     {"tile_cols", 1, {FIELD(tile_cols)}, false},
     {"tile", 3, {FIELD(tile_m), FIELD(tile_n), FIELD(tile_k)}, false},

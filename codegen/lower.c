@@ -74,9 +74,7 @@ bool lower_is_leaf(const Lower *lower, const Value *value) {
     return lower->is_input[value->id] || value->op == OP_input;
 }
 
-/* ---- what is bound
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- what is bound */
 
 void lower_bind_array(Lower *lower, const Value *value, const KVar *array, const KExpr *at) {
     lower->bindings[value->id] = (LowerBinding){.is_bound = true, .array = array, .at = at};
@@ -90,8 +88,7 @@ void lower_unbind(Lower *lower, const Value *value) {
     lower->bindings[value->id] = (LowerBinding){.is_bound = false};
 }
 
-/* ---- what is known in the open scopes
- * ------------------------------------------------------------------------------------------ */
+/* ---- what is known in the open scopes */
 
 LowerKey lower_key(const Value *value, const LaneCoord *coords, const KExpr *guard) {
     LowerKey key = {.value = value, .guard = guard};
@@ -145,9 +142,7 @@ void lower_close_scope(Lower *lower, size_t mark) {
     }
 }
 
-/* ---- runs
- * --------------------------------------------------------------------------------------------------------------------
- */
+/* ---- runs */
 
 enum { COMMENT_LINES_MAX = 12 };
 
@@ -346,9 +341,7 @@ const KExpr *lower_at(Lower *lower, const Value *value, const KExpr *const *coor
     return expr;
 }
 
-/* ---- for the templates
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- for the templates */
 
 int lower_value_coords(Builder *b, const Region *region, const Value *value, int rank,
                        const KExpr *const *space, const KExpr **coords) {

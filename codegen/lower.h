@@ -115,6 +115,9 @@ bool lower_is_whole(const Region *region, const Value *value);
 /* The Value that is computed for an output: below trailing transposes and reshapes, the one that has the
  * space's dims. */
 const Value *lower_root(const Region *region, const Value *output);
+/* The space's elements of inputs, each as the Value that work starts from: the input itself, or the last of
+ * the movements that bring its elements into the space's order. At most `room` into `out`; how many. */
+int lower_moved_inputs(const Region *region, const Value **out, int room);
 /* Whether an output has an element for each point of the space, rather than for each point of its axes that
  * are kept. */
 bool lower_output_is_whole(const Graph *graph, const Region *region, const Value *output);

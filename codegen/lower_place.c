@@ -93,6 +93,45 @@ const Value *lower_root(const Region *region, const Value *output) {
     return root ? root : output;
 }
 
+/* Whether a value is some input's elements in the space's order, nothing computed. */
+static bool place_is_moved_input(const Region *region, const Value *value) {
+    if (!lower_is_whole(region, value))
+        return false;
+    while (value->op == OP_transpose || value->op == OP_reshape || value->op == OP_slice)
+        value = value->in[0];
+    for (size_t i = 0; i < region->inputs.n; i++)
+        if (region->inputs.at[i] == value)
+            return true;
+    return false;
+}
+
+/* Whether work starts from a moved input: something else than a further movement of it uses it. */
+static bool place_is_start(const Region *region, const Value *value) {
+    if (!place_is_moved_input(region, value))
+        return false;
+    for (size_t i = 0; i < region->values.n; i++) {
+        const Value *user = region->values.at[i];
+        for (int k = 0; k < user->n_in; k++)
+            if (user->in[k] == value && !place_is_moved_input(region, user))
+                return true;
+    }
+    for (size_t i = 0; i < region->outputs.n; i++)
+        if (lower_root(region, region->outputs.at[i]) == value)
+            return true;
+    return false;
+}
+
+int lower_moved_inputs(const Region *region, const Value **out, int room) {
+    int n = 0;
+    for (size_t i = 0; i < region->inputs.n + region->values.n && n < room; i++) {
+        const Value *value =
+            i < region->inputs.n ? region->inputs.at[i] : region->values.at[i - region->inputs.n];
+        if (place_is_start(region, value))
+            out[n++] = value;
+    }
+    return n;
+}
+
 /* Elements of the space, or of its axes that are kept. */
 static const Dim *place_count(const Graph *graph, const Region *region, bool kept) {
     int begin, end;

@@ -22,6 +22,7 @@ typedef struct Schedule {
     int threads_per_row;
     int rows_per_block;
     bool resident; /* the row stays in registers between its passes; else it is read again */
+    bool row_in_smem; /* where not resident: from shared memory */
 
     /* transpose */
     int tile_rows, tile_cols;

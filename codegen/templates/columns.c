@@ -401,7 +401,7 @@ static int columns_schedules(const Graph *graph, const Region *region, const Tar
            (int64_t)s.threads_per_row * vector < columns)
         s.threads_per_row *= 2;
     while (s.threads_per_row > 1 && (s.threads_per_row / 2) * run_bytes >= COLUMNS_STRIP_BYTES_MIN &&
-           columns / ((int64_t)s.threads_per_row * vector) < 2 * target->sm_count)
+           2 * (columns / ((int64_t)s.threads_per_row * vector)) < 3 * (int64_t)target->sm_count)
         s.threads_per_row /= 2;
     /* Few strips: more threads for each. */
     int64_t strips = columns / ((int64_t)s.threads_per_row * vector) + 1;

@@ -12,7 +12,7 @@
 
 enum {
     POINTWISE_THREADS = 256,
-    POINTWISE_LOADS = 8, /* vector loads that a thread has in flight */
+    POINTWISE_WORDS = 64, /* registers of loads that a thread has in flight */
     POINTWISE_UNROLL_MAX = 8,
     POINTWISE_BLOCKS_PER_SM = 4 /* below this, blocks are worth more than unrolling */
 };
@@ -43,13 +43,31 @@ static bool pointwise_accepts(const Graph *graph, const Region *region, const Sc
     return true;
 }
 
+/* Registers that the loads of so many runs take, packed as they were read. What repeats from run to run of a
+ * thread, as a bias does where its row divides the distance of the runs, is held once. */
+static int64_t pointwise_words(const Graph *graph, const Region *region, const Schedule *schedule,
+                               int unroll) {
+    int64_t words = 0, distance = (int64_t)schedule->threads * schedule->vector;
+    const Dim *inner = region->rank > 0 ? region->dims[region->rank - 1] : dim_const(graph->dims, 1);
+    for (size_t i = 0; i < region->inputs.n; i++) {
+        const Value *input = region->inputs.at[i];
+        if (input->rank == 0 || dim_is(input->dims[input->rank - 1], 1))
+            continue;
+        bool is_row = input->dims[input->rank - 1] == value_count(graph, input);
+        bool repeats = is_row && dim_is_const(inner) && inner->value > 0 && distance % inner->value == 0;
+        words += (int64_t)schedule->vector * dtype_bits(input->dtype) / 32 * (repeats ? 1 : unroll);
+    }
+    return words;
+}
+
 static int pointwise_schedules(const Graph *graph, const Region *region, const Target *target,
                                const DimBindings *hint, Schedule *out, int room) {
     Schedule schedule = {.threads = POINTWISE_THREADS};
     schedule.vector = lower_vector_width(graph, region, region->rank - 1);
     int64_t runs = cost_space(graph, region, 0, region->rank, hint) / schedule.vector;
-    int streams = cost_streams(graph, region), limit = POINTWISE_LOADS / (streams > 0 ? streams : 1);
-    limit = limit < 1 ? 1 : limit > POINTWISE_UNROLL_MAX ? POINTWISE_UNROLL_MAX : limit;
+    int limit = POINTWISE_UNROLL_MAX;
+    while (limit > 1 && pointwise_words(graph, region, &schedule, limit) > POINTWISE_WORDS)
+        limit /= 2;
     int64_t enough = (int64_t)target->sm_count * POINTWISE_BLOCKS_PER_SM;
     schedule.unroll = cost_unroll(runs, schedule.threads, enough, limit);
     while (schedule.threads > 64 && schedule.unroll == 1 && runs / schedule.threads < target->sm_count)

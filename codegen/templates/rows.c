@@ -8,18 +8,20 @@
  *     for each level:  acc = identity;  for each run: acc = combine(acc, f(x_v));  combine over lanes, then
  * over warps for each run:    y = g(x_v, results)
  *
- * A row too long for registers is read again in each pass, from the L2 cache where it fits. Orders of
- * combination are fixed. */
+ * A row too long for registers stays in shared memory, or is read again in each pass, from the L2 cache where
+ * it fits. Orders of combination are fixed. */
 #include "codegen/cost.h"
 #include "codegen/lower.h"
 #include "codegen/template.h"
 #include "codegen/templates/vectors.h"
+#include "ir/base/checked.h"
 
 enum {
     ROWS_THREADS = 128,  /* a block, where rows are short */
     ROWS_RUNS_MAX = 64,  /* elements of a row that one thread keeps, of each value */
     ROWS_REGISTERS = 96, /* of all that it keeps */
-    ROWS_KEPT_OF_1024 = 40,
+    ROWS_KEPT_OF_1024 = 32,
+    ROWS_KEPT_MAX = 16,     /* inputs whose rows stay in shared memory */
     ROWS_LOADED_WORDS = 40, /* registers of loads in flight before the first reduction */
     ROWS_TARGET = 32,       /* elements of a row for each thread, where there are rows enough */
     ROWS_STREAM_UNROLL = 8, /* runs in flight, where the row is read again */
@@ -29,6 +31,13 @@ typedef struct RowsHeld {
     const Value *value; /* computed in one pass and used in later ones */
     const KVar *array;
 } RowsHeld;
+
+/* The row's elements of an input, which stay in shared memory. */
+typedef struct RowsKept {
+    const Value *value;
+    KBuffer *buffer;
+    const KVar *run; /* one run of it */
+} RowsKept;
 
 typedef struct Rows {
     Builder *b;
@@ -41,15 +50,14 @@ typedef struct Rows {
     const KExpr *row, *lane, *row_inside;
     ReduceLevels levels;
     VEC(RowsHeld) held;
+    RowsKept kept[ROWS_KEPT_MAX]; /* where the row stays in shared memory */
+    int n_kept;
     VEC(const Value *) whole, reduced; /* outputs: along the row, one a row */
 } Rows;
 
-/* ---- levels
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* ---- levels */
 
-/* ---- what is kept between passes
- * ----------------------------------------------------------------------------------------------- */
+/* ---- what is kept between passes */
 
 /* Marks what lies between `value` and what is read, reduced or kept. */
 static void rows_mark(const Rows *rows, const Value *value, bool *marks) {
@@ -138,9 +146,37 @@ static void rows_bind_held(Rows *rows, size_t n, const KExpr *slot) {
                          k_mul(rows->b, slot, k_i32(rows->b, rows->width)));
 }
 
-/* ---- runs
- * --------------------------------------------------------------------------------------------------------------------
- */
+static const Dim *rows_product(const Graph *graph, const Region *region, int begin, int end) {
+    const Dim *product = dim_const(graph->dims, 1);
+    for (int i = begin; i < end; i++)
+        product = dim_mul(graph->dims, product, region->dims[i]);
+    return product;
+}
+
+/* Elements of a row in shared memory. */
+static int64_t rows_kept_length(const Graph *graph, const Region *region, const Schedule *s) {
+    int64_t step = (int64_t)s->threads_per_row * s->vector * s->unroll;
+    int64_t longest =
+        dim_upper(graph->dims, rows_product(graph, region, region->rank - region->n_reduced, region->rank));
+    return longest > INT32_MAX ? INT32_MAX : round_up(longest, step);
+}
+
+/* Bytes of shared memory for rows of inputs and for what warps exchange; more than there is where a row has
+ * no known bound. */
+static int64_t rows_smem(const Graph *graph, const Region *region, const Schedule *s) {
+    const Value *moved[ROWS_KEPT_MAX];
+    int n = lower_moved_inputs(region, moved, ROWS_KEPT_MAX);
+    int64_t bytes = 0;
+    for (int i = 0; s->row_in_smem && i < n; i++)
+        bytes +=
+            rows_kept_length(graph, region, s) * s->rows_per_block * dtype_bits(moved[i]->dtype) / 8 + 16;
+    for (size_t i = 0; i < region->values.n; i++)
+        if (lower_is_space_reduction(region, region->values.at[i]))
+            bytes += (int64_t)(s->threads / 32) * 16 + 32;
+    return bytes;
+}
+
+/* ---- runs */
 
 /* The run that starts at element `at` of the row. */
 static Run rows_run(Rows *rows, const KExpr *at, bool exact) {
@@ -183,9 +219,7 @@ static void rows_slots_end(Rows *rows) {
         k_end(rows->b);
 }
 
-/* ---- passes
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* ---- passes */
 
 typedef struct RowsPass {
     LowerTarget *targets;
@@ -205,7 +239,7 @@ static RowsPass rows_pass(Rows *rows, int level) {
     if (!is_last && resident)
         rows_find_held(rows, level);
     size_t n_held = rows->held.n - pass.held;
-    pass.targets = ARENA_ARRAY(b->arena, LowerTarget, n + n_held + 1);
+    pass.targets = ARENA_ARRAY(b->arena, LowerTarget, n + n_held + ROWS_KEPT_MAX);
     pass.acc = ARENA_ARRAY(b->arena, PartialVars, n + 1);
     for (size_t i = 0; i < n_held; i++)
         pass.targets[pass.n++] = (LowerTarget){.value = rows->held.at[pass.held + i].value,
@@ -238,7 +272,7 @@ static void rows_pass_run(Rows *rows, RowsPass *pass, const Run *run, const KExp
         } else if (target->fold.reduction) {
             target->fold.number = run->inner;
             target->fold.inside = exact ? NULL : k_lt(b, run->inner, k_dim(b, rows->extent, rows->index));
-        } else {
+        } else if (rows->region->schedule.resident) {
             target->at = first;
         }
     }
@@ -347,28 +381,89 @@ static void rows_build_resident(Rows *rows) {
     lower_batch_end(rows->lower);
 }
 
+/* Where a run of the thread's row lies in shared memory: as in the row, whose length is rounded up to whole
+ * steps of the loop. */
+static const KExpr *rows_kept_at(Rows *rows, const Run *run) {
+    Builder *b = rows->b;
+    const KExpr *at = k_convert(b, run->inner, K_I32);
+    if (rows->region->schedule.rows_per_block == 1)
+        return at;
+    const KExpr *row = k_div(b, k_special(b, SPECIAL_TID), k_i32(b, rows->lanes));
+    int64_t length = rows_kept_length(b->kernel->graph, rows->region, &rows->region->schedule);
+    return k_add(b, k_mul(b, row, k_i32(b, length)), at);
+}
+
+static void rows_find_kept(Rows *rows) {
+    Builder *b = rows->b;
+    const Schedule *schedule = &rows->region->schedule;
+    const Value *moved[ROWS_KEPT_MAX];
+    rows->n_kept = lower_moved_inputs(rows->region, moved, ROWS_KEPT_MAX);
+    int64_t count = rows_kept_length(b->kernel->graph, rows->region, schedule) * schedule->rows_per_block;
+    for (int i = 0; i < rows->n_kept; i++) {
+        const char *name = text_format(b->arena, "%s_row", lower_value_name(rows->lower, moved[i]));
+        rows->kept[i] = (RowsKept){moved[i], k_shared(b, name, moved[i]->dtype, count, 16), NULL};
+    }
+}
+
+/* Passes behind the first read rows from shared memory, so that planning looks for no loads of them. */
+static void rows_kept_bind(Rows *rows, int level) {
+    Builder *b = rows->b;
+    for (int i = 0; level > 0 && i < rows->n_kept; i++) {
+        const Value *value = rows->kept[i].value;
+        lower_bind_expr(rows->lower, value, k_convert(b, k_i32(b, 0), ktype_of(value->dtype)));
+    }
+}
+
+/* The first pass fills shared memory while it computes; later ones read it instead of the inputs. Every
+ * thread reads what it has written itself, so that no barrier is needed. */
+static void rows_kept_before(Rows *rows, RowsPass *pass, const Run *run) {
+    Builder *b = rows->b;
+    for (int i = 0; i < rows->n_kept; i++) {
+        RowsKept *kept = &rows->kept[i];
+        const char *name = text_format(b->arena, "%s_v", lower_value_name(rows->lower, kept->value));
+        kept->run = k_array(b, name, ktype_of(kept->value->dtype), rows->width, NULL);
+        if (pass->level == 0) {
+            pass->targets[pass->n++] = (LowerTarget){.value = kept->value, .dst = kept->run};
+            continue;
+        }
+        vectors_load(b, kept->buffer, rows_kept_at(rows, run), kept->run, k_i32(b, 0), rows->width);
+        lower_bind_array(rows->lower, kept->value, kept->run, NULL);
+    }
+}
+
+static void rows_kept_after(Rows *rows, const RowsPass *pass, const Run *run) {
+    Builder *b = rows->b;
+    for (int i = 0; pass->level == 0 && i < rows->n_kept; i++)
+        vectors_store(b, rows->kept[i].buffer, rows_kept_at(rows, run), rows->kept[i].run, k_i32(b, 0),
+                      rows->width);
+}
+
 static void rows_build_streaming(Rows *rows) {
     Builder *b = rows->b;
     const KExpr *first = k_let_expr(b, "first", rows_first(rows));
     int64_t step = rows_stride(rows) * rows->runs;
     bool exact = dim_divisor(b->kernel->graph->dims, rows->extent) % step == 0;
     Run head = rows_run(rows, first, true);
+    if (rows->region->schedule.row_in_smem)
+        rows_find_kept(rows);
     lower_batch_begin(rows->lower, &head, NULL, 0, 1);
     for (int level = 0; level <= rows->levels.n; level++) {
         if (level == rows->levels.n && rows->whole.n == 0)
             break;
         RowsPass pass = rows_pass(rows, level);
+        rows_kept_bind(rows, level);
         lower_row_values(rows->lower, &head, pass.targets, pass.n);
         const KExpr *end = k_dim(b, rows->extent, rows->index);
         const KExpr *at = k_for_begin(b, "at", first, end, step, UNROLL_NONE);
         Run run = rows_run(rows, at, exact);
-        lower_batch_streams_only(rows->lower, false);
         lower_batch_begin(rows->lower, &run, pass.targets, pass.n, rows->runs);
         const KExpr *slot = rows_slots_begin(rows, at, exact, &run);
         lower_batch_load(rows->lower, &run, slot);
         rows_slots_end(rows);
         slot = rows_slots_begin(rows, at, exact, &run);
+        rows_kept_before(rows, &pass, &run);
         rows_pass_run(rows, &pass, &run, slot, exact);
+        rows_kept_after(rows, &pass, &run);
         rows_slots_end(rows);
         lower_batch_end(rows->lower);
         k_end(b);
@@ -403,13 +498,6 @@ static void rows_store_reduced(Rows *rows) {
     k_end(b);
 }
 
-static const Dim *rows_product(const Graph *graph, const Region *region, int begin, int end) {
-    const Dim *product = dim_const(graph->dims, 1);
-    for (int i = begin; i < end; i++)
-        product = dim_mul(graph->dims, product, region->dims[i]);
-    return product;
-}
-
 static void rows_build(Builder *b, const Region *region) {
     const Schedule *schedule = &region->schedule;
     Kernel *kernel = b->kernel;
@@ -440,7 +528,9 @@ static void rows_build(Builder *b, const Region *region) {
     rows.levels = lower_find_levels(rows.lower);
     kernel->summary = text_format(b->arena, "rows: %d threads a row, %d rows a block, %s",
                                   schedule->threads_per_row, schedule->rows_per_block,
-                                  schedule->resident ? "kept in registers" : "read again in each pass");
+                                  schedule->resident      ? "kept in registers"
+                                  : schedule->row_in_smem ? "kept in shared memory"
+                                                          : "read again in each pass");
     if (schedule->resident)
         lower_set_cache(rows.lower, cost_cache(kernel->graph, region, kernel->target, NULL));
 
@@ -458,9 +548,7 @@ static void rows_build(Builder *b, const Region *region) {
     rows_store_reduced(&rows);
 }
 
-/* ---- schedules
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- schedules */
 
 static bool rows_is_power(int x) {
     return x > 0 && (x & (x - 1)) == 0;
@@ -487,9 +575,18 @@ static bool rows_accepts_shape(const Graph *graph, const Region *region, const S
     return true;
 }
 
+/* Whether anything along the row needs the result of a reduction of it. */
+static bool rows_have_passes(const Graph *graph, const Region *region) {
+    bool reduces = false, whole = false;
+    for (size_t i = 0; i < region->values.n; i++)
+        reduces = reduces || lower_is_space_reduction(region, region->values.at[i]);
+    for (size_t i = 0; i < region->outputs.n; i++)
+        whole = whole || lower_output_is_whole(graph, region, region->outputs.at[i]);
+    return reduces && whole;
+}
+
 static bool rows_accepts(const Graph *graph, const Region *region, const Schedule *schedule,
                          const Target *target, const char **why) {
-    (void)target;
     if (!rows_accepts_shape(graph, region, schedule, why))
         return false;
     const Dim *extent = rows_product(graph, region, region->rank - region->n_reduced, region->rank);
@@ -500,6 +597,15 @@ static bool rows_accepts(const Graph *graph, const Region *region, const Schedul
     }
     if (!schedule->resident && (schedule->unroll < 1 || schedule->unroll > 16)) {
         *why = "unroll must lie between 1 and 16";
+        return false;
+    }
+    if (schedule->row_in_smem && (schedule->resident || !rows_have_passes(graph, region))) {
+        *why = "a row is kept in shared memory where it is not kept in registers and is needed in several "
+               "passes";
+        return false;
+    }
+    if (rows_smem(graph, region, schedule) > target->smem_per_block) {
+        *why = "the row does not fit into shared memory, or has no known upper bound";
         return false;
     }
     for (size_t i = 0; i < region->outputs.n; i++) {
@@ -525,8 +631,8 @@ static int rows_lanes(int64_t extent, int vector, int64_t share) {
     return lanes;
 }
 
-static Schedule rows_schedule(const Graph *graph, const Region *region, const DimBindings *hint, int vector,
-                              int64_t share) {
+static Schedule rows_schedule(const Graph *graph, const Region *region, const Target *target,
+                              const DimBindings *hint, int vector, int64_t share) {
     int split = region->rank - region->n_reduced;
     const Dim *extent_dim = rows_product(graph, region, split, region->rank);
     int64_t extent = cost_extent(graph, extent_dim, hint), longest = dim_upper(graph->dims, extent_dim);
@@ -541,6 +647,15 @@ static Schedule rows_schedule(const Graph *graph, const Region *region, const Di
         s.threads_per_row = 256;
     s.threads = s.threads_per_row > ROWS_THREADS ? s.threads_per_row : ROWS_THREADS;
     s.rows_per_block = s.threads / s.threads_per_row;
+    if (!s.resident && rows_have_passes(graph, region)) {
+        /* Two blocks an SM, so that one computes while the other loads. */
+        Schedule in_smem = s;
+        in_smem.row_in_smem = true;
+        in_smem.threads = in_smem.threads_per_row = s.threads > 512 ? 512 : s.threads;
+        in_smem.rows_per_block = 1;
+        if (rows_smem(graph, region, &in_smem) <= target->smem_per_block)
+            s = in_smem;
+    }
     return s;
 }
 
@@ -557,13 +672,13 @@ static int rows_schedules(const Graph *graph, const Region *region, const Target
         share /= 2;
     share = share < vector ? vector : share;
     int n = 0;
-    out[n++] = rows_schedule(graph, region, hint, vector, share);
+    out[n++] = rows_schedule(graph, region, target, hint, vector, share);
     if (n < room && 2 * share <= ROWS_RUNS_MAX)
-        out[n++] = rows_schedule(graph, region, hint, vector, 2 * share);
+        out[n++] = rows_schedule(graph, region, target, hint, vector, 2 * share);
     if (n < room && share / 2 >= vector)
-        out[n++] = rows_schedule(graph, region, hint, vector, share / 2);
+        out[n++] = rows_schedule(graph, region, target, hint, vector, share / 2);
     if (n < room && vector > 1)
-        out[n++] = rows_schedule(graph, region, hint, vector / 2, share);
+        out[n++] = rows_schedule(graph, region, target, hint, vector / 2, share);
     return n;
 }
 

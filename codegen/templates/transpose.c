@@ -12,7 +12,7 @@
 #include "codegen/template.h"
 #include "codegen/templates/vectors.h"
 
-enum { TRANSPOSE_THREADS = 256, TRANSPOSE_BANKS_BYTES = 128 };
+enum { TRANSPOSE_THREADS = 256, TRANSPOSE_BANKS_BYTES = 128, TRANSPOSE_INPUTS = 32 };
 
 typedef struct TransposeTile {
     const Value *value; /* read, or written */
@@ -32,30 +32,19 @@ typedef struct Transpose {
 
 /* ---- what is turned */
 
-/* Whether a value is some input's elements in another order, nothing computed. */
-static bool transpose_is_moved_input(const Region *region, const Value *value) {
-    if (!lower_is_whole(region, value))
-        return false;
-    while (value->op == OP_transpose || value->op == OP_reshape || value->op == OP_slice)
-        value = value->in[0];
-    for (size_t i = 0; i < region->inputs.n; i++)
-        if (region->inputs.at[i] == value)
-            return true;
-    return false;
-}
-
 /* The axis of the space, besides the innermost, along which the most inputs and outputs are contiguous; -1
  * where none is. */
 static int transpose_axis(const Graph *graph, const Region *region) {
     int votes[RANK_MAX] = {0}, best = -1;
     if (region->rank < 2 || dim_is(region->dims[region->rank - 1], 1))
         return -1;
-    for (size_t i = 0; i < region->values.n; i++)
-        if (transpose_is_moved_input(region, region->values.at[i])) {
-            int axis = lower_read_axis(graph, region, region->values.at[i]);
-            if (axis >= 0)
-                votes[axis]++;
-        }
+    const Value *moved[TRANSPOSE_INPUTS];
+    int n = lower_moved_inputs(region, moved, TRANSPOSE_INPUTS);
+    for (int i = 0; i < n; i++) {
+        int axis = lower_read_axis(graph, region, moved[i]);
+        if (axis >= 0)
+            votes[axis]++;
+    }
     for (size_t i = 0; i < region->outputs.n; i++) {
         int axis = lower_write_axis(graph, region, region->outputs.at[i]);
         if (axis >= 0)
@@ -69,21 +58,13 @@ static int transpose_axis(const Graph *graph, const Region *region) {
 
 static void transpose_find(Transpose *t, const Graph *graph) {
     const Region *region = t->region;
-    for (size_t i = 0; i < region->values.n; i++) {
-        const Value *value = region->values.at[i];
-        bool used = false; /* by something else than further movement of the same elements */
-        for (size_t k = 0; k < region->values.n; k++)
-            for (int o = 0; o < region->values.at[k]->n_in; o++)
-                used = used || (region->values.at[k]->in[o] == value &&
-                                !transpose_is_moved_input(region, region->values.at[k]));
-        for (size_t k = 0; k < region->outputs.n; k++)
-            used = used || lower_root(region, region->outputs.at[k]) == value;
-        if (used && transpose_is_moved_input(region, value) &&
-            lower_read_axis(graph, region, value) == t->axis) {
-            TransposeTile tile = {.value = value};
+    const Value *moved[TRANSPOSE_INPUTS];
+    int n = lower_moved_inputs(region, moved, TRANSPOSE_INPUTS);
+    for (int i = 0; i < n; i++)
+        if (lower_read_axis(graph, region, moved[i]) == t->axis) {
+            TransposeTile tile = {.value = moved[i]};
             vec_push(graph->arena, &t->reads, tile);
         }
-    }
     for (size_t i = 0; i < region->outputs.n; i++)
         if (lower_write_axis(graph, region, region->outputs.at[i]) == t->axis) {
             TransposeTile tile = {.value = region->outputs.at[i]};

@@ -177,6 +177,26 @@ static void rows_that_are_read_again(void **state) {
     }
 }
 
+static void rows_in_shared_memory(void **state) {
+    (void)state;
+    static const int64_t lengths[] = {5, 96, 1000, 1003};
+    for (int i = 0; i < 4; i++)
+        for (int rows_per_block = 1; rows_per_block <= 2; rows_per_block++) {
+            Harness h = harness_new();
+            Value *x = make_input(&h, "x", DTYPE_BF16, 3, (int64_t[]){3, lengths[i], 2});
+            Value *r = make_input(&h, "r", DTYPE_F32, 3, (int64_t[]){3, 2, lengths[i]});
+            Value *sum = make2(&h, OP_add, make_transpose(&h, x, (int[]){0, 2, 1}), r);
+            h.has_schedule = true;
+            h.schedule = (Schedule){
+                .threads = 64 * rows_per_block, .threads_per_row = 64, .rows_per_block = rows_per_block};
+            h.schedule.vector = lengths[i] % 8 ? 1 : 8;
+            h.schedule.unroll = 3;
+            h.schedule.row_in_smem = true;
+            harness_output(&h, "y", make_cast(&h, make_softmax(&h, sum), DTYPE_BF16));
+            check_rows(&h, sum, 1, 1000);
+        }
+}
+
 static void symbolic_length(void **state) {
     (void)state;
     static const int64_t values[] = {0, 1, 5, 300};
@@ -218,8 +238,8 @@ int main(void) {
         cmocka_unit_test(positions_of_extremes),    cmocka_unit_test(norms),
         cmocka_unit_test(outputs_of_other_shapes),  cmocka_unit_test(several_reduced_axes),
         cmocka_unit_test(everything_reduced),       cmocka_unit_test(schedules_that_are_asked_for),
-        cmocka_unit_test(rows_that_are_read_again), cmocka_unit_test(symbolic_length),
-        cmocka_unit_test(other_reductions_inside),
+        cmocka_unit_test(rows_that_are_read_again), cmocka_unit_test(rows_in_shared_memory),
+        cmocka_unit_test(symbolic_length),          cmocka_unit_test(other_reductions_inside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,6 +50,18 @@ static void images(void **state) {
     check_transpose(&h, out);
 }
 
+/* An input whose memory is turned, though nothing in the graph turns it. */
+static void strided_input(void **state) {
+    (void)state;
+    Harness h = harness_new();
+    const Dim *dims[] = {harness_dim(&h, 40), harness_dim(&h, 72)},
+              *strides[] = {harness_dim(&h, 1), harness_dim(&h, 48)};
+    Value *x = graph_add_input(h.graph, "x", DTYPE_BF16, 2, dims, strides, (Span){0});
+    Value *y = make_cast(&h, make1(&h, OP_exp, x), DTYPE_BF16);
+    harness_output(&h, "y", y);
+    check_transpose(&h, y);
+}
+
 static void turned_writes(void **state) {
     (void)state;
     for (int64_t n = 24; n <= 35; n += 11) {
@@ -101,11 +113,9 @@ static void symbolic_extents(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(turned_reads),
-        cmocka_unit_test(work_on_the_way),
-        cmocka_unit_test(images),
-        cmocka_unit_test(turned_writes),
-        cmocka_unit_test(schedules_that_are_asked_for),
+        cmocka_unit_test(turned_reads),     cmocka_unit_test(work_on_the_way),
+        cmocka_unit_test(images),           cmocka_unit_test(turned_writes),
+        cmocka_unit_test(strided_input),    cmocka_unit_test(schedules_that_are_asked_for),
         cmocka_unit_test(symbolic_extents),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
