@@ -40,6 +40,16 @@ static const Dim **graph_copy_dims(Arena *arena, const Dim *const *dims, int n) 
     return copy;
 }
 
+/* Declared strides; packed ones become NULL, so that one layout has one form. */
+static const Dim **graph_copy_strides(Graph *graph, const Value *value, const Dim *const *strides) {
+    const Dim *packed[RANK_MAX];
+    bool same = true;
+    dims_packed_strides(graph->dims, value->rank, value->dims, packed);
+    for (int i = 0; strides && i < value->rank; i++)
+        same &= strides[i] == packed[i];
+    return same ? NULL : graph_copy_dims(graph->arena, strides, value->rank);
+}
+
 static Attr graph_copy_attr(Arena *arena, AttrKind kind, const Attr *attr) {
     Attr copy = *attr;
     if (kind == ATTR_DIMS) {
@@ -90,7 +100,7 @@ Value *graph_add_input(Graph *graph, const char *name, DType dtype, int rank, co
     value->attrs[0].i = (int64_t)graph->inputs.n;
     value->name = arena_strdup(graph->arena, name);
     value->span = span;
-    value->strides = graph_copy_dims(graph->arena, strides, rank);
+    value->strides = graph_copy_strides(graph, value, strides);
     value->id = (uint32_t)graph->values.n;
     vec_push(graph->arena, &graph->values, value);
     vec_push(graph->arena, &graph->inputs, value);
@@ -100,7 +110,7 @@ Value *graph_add_input(Graph *graph, const char *name, DType dtype, int rank, co
 void graph_add_output(Graph *graph, const char *name, Value *value, const Dim *const *strides, Span span) {
     Output output = {.name = arena_strdup(graph->arena, name),
                      .value = value,
-                     .strides = graph_copy_dims(graph->arena, strides, value->rank),
+                     .strides = graph_copy_strides(graph, value, strides),
                      .span = span};
     vec_push(graph->arena, &graph->outputs, output);
 }

@@ -110,6 +110,7 @@ Graph *graph_new(Arena *arena, const char *name);
  * the operation's rules are broken. Operands must belong to the graph and stand before; a NULL among them is a failure already
  * reported and yields NULL. `in` and `attrs`, with the arrays they point to, are copied. `attrs` NULL: every attribute's default. */
 Value *graph_append(Graph *graph, OpKind op, Value **in, int n_in, const Attr *attrs, Span span, Diags *diags);
+/* The border. Strides in elements; NULL, or strides that are packed row-major, become NULL. */
 Value *graph_add_input(Graph *graph, const char *name, DType dtype, int rank, const Dim *const *dims, const Dim *const *strides, Span span);
 void graph_add_output(Graph *graph, const char *name, Value *value, const Dim *const *strides, Span span);
 

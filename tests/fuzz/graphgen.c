@@ -27,6 +27,7 @@ typedef struct Gen {
     DimBindings bindings;
     const Dim *pool[POOL_MAX]; /* the dims that shapes are made of */
     int n_pool;
+    int n_inputs; /* ever made, for names */
 } Gen;
 
 /* ---- random numbers ---------------------------------------------------------------------------------- */
@@ -139,7 +140,7 @@ static Value *gen_input(Gen *gen, DType dtype, int rank, const Dim *const *dims)
     *known = gen_of_type(gen, dtype);
     if (!gen_count(gen, &like, &known->count))
         return NULL;
-    const char *name = text_format(gen->arena, "in%zu", gen->graph->inputs.n);
+    const char *name = text_format(gen->arena, "in%d", gen->n_inputs++);
     bool nibbles = dtype_bits(dtype) < 8;
     Value *value = graph_add_input(gen->graph, name, dtype, rank, dims,
                                    nibbles ? NULL : gen_strides(gen, rank, dims), (Span){0});
@@ -730,6 +731,20 @@ static void gen_choose_outputs(Gen *gen) {
         graph_add_output(graph, "out0", graph->inputs.at[0], NULL, (Span){0});
 }
 
+/* Every symbol is a dim of some input, since that is how it gets its value at launch. */
+static void gen_declare_symbols(Gen *gen) {
+    Graph *graph = gen->graph;
+    for (int symbol = 0; symbol < dim_symbol_count(graph->dims); symbol++) {
+        const Dim *dim = dim_symbol_at(graph->dims, symbol);
+        bool declared = false;
+        for (size_t i = 0; i < graph->inputs.n; i++)
+            for (int axis = 0; axis < graph->inputs.at[i]->rank; axis++)
+                declared |= graph->inputs.at[i]->dims[axis] == dim;
+        if (!declared)
+            gen_input(gen, gen_dtype(gen), 1, &dim);
+    }
+}
+
 /* Inputs that the outputs do not need go, but for a few: a caller may well pass what is not used. */
 static void gen_drop_inputs(Gen *gen) {
     Graph *graph = gen->graph;
@@ -784,6 +799,7 @@ GraphGen graphgen(Arena *arena, uint64_t seed, const GraphGenOptions *options) {
     }
     gen_choose_outputs(&gen);
     gen_drop_inputs(&gen);
+    gen_declare_symbols(&gen);
     GraphGen out = {.graph = gen.graph,
                     .bindings = gen.bindings,
                     .ranges = ARENA_ARRAY(arena, GraphGenRange, gen.graph->inputs.n),
