@@ -122,6 +122,10 @@ install: all
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e "s|@VERSION@|$$(sed -n 's/^#define SINTER_VERSION "\(.*\)"/\1/p' runtime/sinter.h)|" runtime/sinter.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/sinter.pc
 
 # ---- tests -------------------------------------------------------------------------------------------------------------------
+.PHONY: bless
+bless: all
+	BUILD=$(abspath $(BUILD)) tests/golden/run --bless
+
 # What is missing on the machine is installed first; that may change what can be built, so make starts anew behind it.
 .PHONY: demo test check
 demo:
@@ -204,9 +208,9 @@ FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_
 fuzz:
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz CC=$(FUZZ_CC) SANITIZE=address,undefined,fuzzer-no-link OPT="-O1 -g" LLVM_CONFIG= fuzzers
 	@set -e; for t in $(FUZZERS); do n=$$(basename $$t); mkdir -p $(BUILD)/fuzz/found/$$n; echo "== fuzz $$n"; \
-	    seeds=$$([ -d tests/fuzz/seeds/$$n ] && echo tests/fuzz/seeds/$$n || true); \
-	    dict=$$([ -e tests/fuzz/$$n.dict ] && echo -dict=tests/fuzz/$$n.dict || true); \
-	    $$t -max_total_time=$(FUZZ_SECONDS) $$dict -timeout=10 -rss_limit_mb=4096 -close_fd_mask=1 -print_final_stats=0 $(BUILD)/fuzz/found/$$n $$seeds; done
+	    seeds=$$([ -d tests/fuzz/seeds/$$n ] && echo tests/fuzz/seeds/$$n || echo tests/diag samples); \
+	    dict=$$(ls tests/fuzz/$$n.dict tests/fuzz/$${n#fuzz_}.dict 2>/dev/null | head -n 1); dict=$${dict:+-dict=$$dict}; \
+	    $$t -max_total_time=$(FUZZ_SECONDS) $$dict -timeout=10 -rss_limit_mb=4096 -close_fd_mask=1 -artifact_prefix=$(BUILD)/fuzz/found/$$n- $(BUILD)/fuzz/found/$$n $$seeds; done
 .PHONY: fuzzers
 fuzzers: $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 ifneq ($(findstring fuzzer-no-link,$(SANITIZE)),)

@@ -9,7 +9,7 @@
 bool driver_open(Driver *driver, const char *library, char why[DRIVER_WHY_ROOM]) {
     memset(driver, 0, sizeof *driver);
     const char *name = library ? library : "libcuda.so.1";
-    driver->library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    driver->library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!driver->library) {
         snprintf(why, DRIVER_WHY_ROOM, "the CUDA driver is missing (%s)", dlerror());
         return false;

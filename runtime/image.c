@@ -133,9 +133,11 @@ bool image_decode(Arena *arena, const void *bytes, size_t n, Image *out) {
     image.ptx = image_get_block(arena, &r, &image.ptx_bytes);
     image.cubin = image_get_block(arena, &r, &image.cubin_bytes);
     image.log = image_get_block(arena, &r, &log_bytes);
+    bool texts = (!image.ptx || strlen(image.ptx) == image.ptx_bytes) &&
+                 (!image.log || strlen(image.log) == log_bytes);
     if (!image.log)
         image.log = "";
-    if (!r.ok || r.left || (!image.ptx && !image.cubin))
+    if (!r.ok || !texts || r.left || (!image.ptx && !image.cubin))
         return false;
     *out = image;
     return true;

@@ -15,7 +15,7 @@ static bool llvm_backend_try(LlvmBackend *llvm, const char *path) {
         snprintf(llvm->why, sizeof llvm->why, "the LLVM backend is missing (%s)", path);
         return false;
     }
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!library) {
         snprintf(llvm->why, sizeof llvm->why, "the LLVM backend does not load (%s)", dlerror());
         return false;

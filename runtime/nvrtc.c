@@ -24,7 +24,8 @@ bool nvrtc_open(Nvrtc *nvrtc, const char *path, const char *cuda_home) {
         }
     }
     for (int i = 0; i < n && !nvrtc->library; i++) {
-        nvrtc->library = dlopen(candidates[i], RTLD_NOW | RTLD_LOCAL);
+        /* Never unloaded: C++ libraries of this size leave thread-local and static state behind. */
+        nvrtc->library = dlopen(candidates[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
         if (nvrtc->library)
             snprintf(nvrtc->path, sizeof nvrtc->path, "%s", candidates[i]);
     }

@@ -9,6 +9,22 @@
 
 enum { SAFETENSORS_HEADER_MOST = 100 << 20 }; /* the format's own limit */
 
+/* The JSON document lies in the diagnostics' arena, so that giving up in the middle leaves nothing behind. */
+static void *safetensors_alloc(void *arena, size_t size) {
+    return arena_alloc(arena, size);
+}
+
+static void *safetensors_realloc(void *arena, void *old, size_t old_size, size_t size) {
+    void *fresh = arena_alloc(arena, size);
+    memcpy(fresh, old, old_size < size ? old_size : size);
+    return fresh;
+}
+
+static void safetensors_free(void *arena, void *old) {
+    (void)arena;
+    (void)old;
+}
+
 static bool safetensors_type(const char *word, RawArray *out) {
     static const struct {
         const char *word;
@@ -102,13 +118,13 @@ bool safetensors_find(const void *bytes, size_t n, const char *name, const char 
         diag_error(diags, DIAG_DATA, (Span){0}, "%s is not a .safetensors file", name);
         return false;
     }
-    yyjson_doc *doc = yyjson_read((const char *)at + 8, (size_t)length, 0);
+    const yyjson_alc memory = {safetensors_alloc, safetensors_realloc, safetensors_free, diags->arena};
+    yyjson_doc *doc = yyjson_read_opts((char *)(uintptr_t)(at + 8), (size_t)length, 0, &memory, NULL);
     yyjson_val *root = doc ? yyjson_doc_get_root(doc) : NULL;
     bool ok = false;
     if (yyjson_is_obj(root))
         ok = safetensors_search(root, tensor, at + 8 + length, n - 8 - (size_t)length, name, diags, out);
     else
         diag_error(diags, DIAG_DATA, (Span){0}, "%s: its header is not a JSON object", name);
-    yyjson_doc_free(doc);
     return ok;
 }

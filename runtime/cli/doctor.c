@@ -49,6 +49,14 @@ static void doctor_tools(Cli *cli) {
         doctor_line(cli, "ptxas", false,
                     ptxas.path ? text_format(cli->arena, "%s does not run", ptxas.path)
                                : "not on PATH nor below CUDA_HOME; the driver assembles PTX instead");
+    const char *nvdisasm =
+        context->cuda_home
+            ? file_find_program(cli->arena, text_format(cli->arena, "%s/bin", context->cuda_home), "nvdisasm")
+            : NULL;
+    if (!nvdisasm)
+        nvdisasm = file_find_program(cli->arena, context->search_path, "nvdisasm");
+    doctor_line(cli, "nvdisasm", nvdisasm != NULL,
+                nvdisasm ? nvdisasm : "not on PATH nor below CUDA_HOME; `sinter inspect` shows no SASS");
 }
 
 int verb_doctor(Cli *cli) {
