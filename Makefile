@@ -147,7 +147,7 @@ demo-run:
 
 # tests/X/run is a test of its own: `make check-X`. It finds what was built in $$BUILD.
 .PHONY: check-%
-check-%: tests/%/run
+check-%: tests/%/run all
 	@echo "== tests/$*"
 	$(Q)BUILD=$(abspath $(BUILD)) PATH="$(abspath $(BUILD))/venv:$$PATH" tests/$*/run
 
@@ -180,6 +180,9 @@ unit-$(1): $$(UNIT_$(1))
 	@set -e; for t in $$^; do echo "== $$$$t"; BUILD=$(abspath $(BUILD)) $$$$t; done
 endef
 $(foreach r,$(ROOMS),$(eval $(call unit_room,$(r))))
+# Tests that draw random graphs.
+GRAPHGEN := $(wildcard tests/fuzz/graphgen*.c)
+$(BUILD)/tests/ir/graphgen: $(GRAPHGEN)
 .PHONY: unit
 unit: $(addprefix unit-,$(ROOMS))
 

@@ -7,7 +7,7 @@
 
 #include "ir/print.h"
 #include "ir/verify.h"
-#include "tests/fuzz/graphgen.c"
+#include "tests/fuzz/graphgen.h"
 
 enum { SEEDS = 3000 };
 
