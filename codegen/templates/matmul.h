@@ -119,6 +119,9 @@ typedef struct MatmulStaging {
     int map[STAGING_OUTPUTS]; /* tensor map of each */
 } MatmulStaging;
 
+/* Nothing that reads the registers may move in front of this place, nor be known to be what was computed
+ * before it. */
+void matmul_settle(Builder *b, const KVar *array);
 /* staging NULL: every output is stored from registers. */
 void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
                      const KExpr *const *batch, const MatmulStaging *staging);

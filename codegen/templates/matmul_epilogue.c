@@ -15,6 +15,17 @@
 
 enum { EPILOGUE_BATCH = 4 };
 
+void matmul_settle(Builder *b, const KVar *array) {
+    enum { AT_ONCE = 128 };
+    if (array->type != K_F32 && array->type != K_I32)
+        return;
+    for (int at = 0; at < array->count; at += AT_ONCE) {
+        int n = array->count - at < AT_ONCE ? array->count - at : AT_ONCE;
+        KOperand registers = k_regs(array, at, n);
+        k_atom(b, array->type == K_F32 ? ATOM_settle_f32 : ATOM_settle_i32, (int[]){n}, &registers, 1);
+    }
+}
+
 const KExpr *epilogue_loop(Builder *b, const char *name, int count) {
     return count == 1 ? k_i32(b, 0) : k_for_begin(b, name, k_i32(b, 0), k_i32(b, count), 1, UNROLL_FULL);
 }
@@ -25,7 +36,9 @@ void epilogue_loop_end(Builder *b, int count) {
 }
 
 int epilogue_batch_groups(const Epilogue *e) {
-    int n = EPILOGUE_BATCH;
+    /* where accumulators and statistics fill the registers, loads go out in smaller numbers */
+    bool is_full = e->plan->statistics.n && e->fragment->accumulator[0]->count >= 128;
+    int n = is_full ? EPILOGUE_BATCH / 2 : EPILOGUE_BATCH;
     while (e->fragment->groups % n != 0)
         n /= 2;
     return n;

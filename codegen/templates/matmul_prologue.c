@@ -40,8 +40,10 @@ int matmul_loader_registers(const MatmulPlan *plan, const MatmulOperand *operand
     bool is_mn_tile = schedule->path == MATMUL_SIMT;
     if (loader_is_copy(plan, operand, is_mn_tile))
         return 0;
+    int width = operand->copy_width ? operand->copy_width : operand->run_width;
+    int accesses = (tile_mn * schedule->tile_k / width + threads - 1) / threads;
     int words = dtype_bits(operand->elem) == 64 ? 2 : 1;
-    return (tile_mn * schedule->tile_k + threads - 1) / threads * words;
+    return accesses * (width * words + 1) + 16; /* elements, an address for each access, coordinates */
 }
 
 static int loader_power_of_two(int width, int limit) {

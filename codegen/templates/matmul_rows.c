@@ -55,6 +55,26 @@ static void rows_hold(Epilogue *e, const EpilogueSlot *slot, const KVar *const *
     epilogue_loop_end(b, e->run);
 }
 
+/* Gives each row's earlier statistics as a shuffle of the lane's own value, which no compiler sees through.
+ * Otherwise what a pass computed of every element from them, exp(x - max), would be kept for the next pass,
+ * in as many registers as the accumulators have; computing it again is cheap. */
+static void rows_forget(Epilogue *e) {
+    Builder *b = e->b;
+    int n_rows = e->fragment->blocks * e->fragment->halves;
+    for (size_t i = 0; i < e->rows.n; i++) {
+        const KVar *array = e->rows.at[i].array;
+        if (ktype_bits(array->type) != 32)
+            continue;
+        const KExpr *row = epilogue_loop(b, "row", n_rows);
+        const KVar *same = k_variable(b, "same", K_U32, NULL);
+        KOperand operands[] = {k_reg(same), k_operand(k_bitcast(b, k_elem(b, array, row), K_U32)),
+                               k_operand(k_convert(b, k_special(b, SPECIAL_LANE), K_U32))};
+        k_atom(b, ATOM_shuffle_index, NULL, operands, 3);
+        k_set_elem(b, array, row, k_bitcast(b, k_var(b, same), array->type));
+        epilogue_loop_end(b, n_rows);
+    }
+}
+
 typedef struct RowPass {
     const Value *statistic;
     PartialVars partial;
@@ -80,7 +100,7 @@ static void rows_reduce(Epilogue *e, const EpilogueSlot *slot, const KVar *const
 static void rows_pass(Epilogue *e, const Value *value, EpilogueBody *body, void *context) {
     Builder *b = e->b;
     const MatmulFragment *f = e->fragment;
-    int n_groups = epilogue_batch_groups(e);
+    int n_groups = e->fragment->accumulator[0]->count >= 128 ? 1 : epilogue_batch_groups(e);
     const KExpr *block = epilogue_loop(b, "block", f->blocks);
     const KExpr *part = epilogue_loop(b, "part", f->groups / n_groups);
     epilogue_batch(e, block, k_mul(b, part, k_i32(b, n_groups)), n_groups, &value, 1, false, body, context);
@@ -115,6 +135,7 @@ void matmul_row_statistics(Epilogue *e) {
         reduce_lanes(b, statistic, pass.partial, row, f->row_lanes);
         epilogue_loop_end(b, n_rows);
         MatmulRow result = {statistic, pass.partial.number ? pass.partial.number : pass.partial.x};
+        rows_forget(e);
         vec_push(b->arena, &e->rows, result);
     }
 }

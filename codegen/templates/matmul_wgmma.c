@@ -391,20 +391,6 @@ static void wgmma_turn(Wgmma *w, const KExpr *group, bool is_mine) {
     k_end(b);
 }
 
-/* All products have ended; nothing that reads an accumulator may move in front of this. */
-static void wgmma_settle(Wgmma *w) {
-    enum { AT_ONCE = 128 };
-    for (int core = 0; core < w->plan->n_cores; core++) {
-        const KVar *accumulator = w->accumulator[core];
-        for (int at = 0; at < accumulator->count; at += AT_ONCE) {
-            int n = accumulator->count - at < AT_ONCE ? accumulator->count - at : AT_ONCE;
-            KOperand registers = k_regs(accumulator, at, n);
-            k_atom(w->b, accumulator->type == K_F32 ? ATOM_settle_f32 : ATOM_settle_i32, (int[]){n},
-                   &registers, 1);
-        }
-    }
-}
-
 static void wgmma_tile_product(Wgmma *w, const KExpr *group, const PipelineState *state,
                                const KVar *previous) {
     Builder *b = w->b;
@@ -434,7 +420,8 @@ static void wgmma_tile_product(Wgmma *w, const KExpr *group, const PipelineState
     if (w->schedule->ping_pong)
         wgmma_turn(w, group, false);
     k_atom(b, ATOM_wgmma_wait, (int[]){0}, NULL, 0);
-    wgmma_settle(w);
+    for (int core = 0; core < w->plan->n_cores; core++)
+        matmul_settle(b, w->accumulator[core]); /* all products have ended */
     if (is_cleared)
         k_if_begin(b, k_ge(b, steps, k_i32(b, 1)));
     pipeline_release(b, &w->pipeline, k_var(b, previous), w->cluster);

@@ -1,0 +1,183 @@
+/* The schedules that the cost model picks first, compiled by both backends: no spill, no stack, no serialized
+ * wgmma. Also that the choices are of the kind that the shapes ask for. */
+#include "emit_support.h"
+#include "matmul_support.h"
+
+typedef struct Shape {
+    const char *target;
+    int64_t m, n, k;
+    DType type;
+    bool b_is_kn;    /* the second operand lies [K, N] */
+    MatmulPath path; /* that the choice should take */
+} Shape;
+
+static void compile_choices(Case *c, int most, MatmulPath path) {
+    enum { ROOM = 16 };
+    Schedule choices[ROOM];
+    case_region(c);
+    int n = template_matmul.schedules(c->graph, &c->region, c->target, NULL, choices, ROOM);
+    assert_true(n > 1);
+    assert_int_equal(choices[0].path, path);
+    for (int i = 0; i < n; i++) {
+        const char *why = NULL;
+        assert_true(template_matmul.accepts(c->graph, &c->region, &choices[i], c->target, &why));
+    }
+    for (int i = 0; i < n && i < most; i++) {
+        c->region.schedule = choices[i];
+        Kernel *kernel = codegen_kernel(c->arena, c->graph, &c->region, c->target, &c->diags);
+        if (!kernel)
+            fail_msg("%s", case_message(c));
+        Bench bench = {.arena = c->arena, .diags = &c->diags, .graph = c->graph, .region = &c->region};
+        print_message("%s\n", kernel->summary);
+        bench_compile(&bench, kernel);
+    }
+}
+
+static Value *shape_product(Case *c, const Shape *s) {
+    case_open(c, s->target);
+    Value *x = INPUT(c, "x", s->type, s->m, s->k);
+    Value *w =
+        s->b_is_kn ? INPUT(c, "w", s->type, s->k, s->n) : case_t(c, INPUT(c, "w", s->type, s->n, s->k));
+    return case_matmul(c, x, w);
+}
+
+static void test_bias_gelu(void **state) {
+    (void)state;
+    static const Shape shapes[] = {
+        {"sm_90a", 8192, 16384, 4096, DTYPE_BF16, false, MATMUL_WGMMA},
+        {"sm_90a", 8192, 8192, 8192, DTYPE_F16, true, MATMUL_WGMMA},
+        {"sm_90a", 16, 14336, 4096, DTYPE_BF16, false, MATMUL_WGMMA},
+        {"sm_90a", 512, 3072, 768, DTYPE_BF16, false, MATMUL_WGMMA},
+        {"sm_90a", 4096, 4096, 4096, DTYPE_E4M3, false, MATMUL_WGMMA},
+        {"sm_90a", 4096, 4096, 4096, DTYPE_TF32, false, MATMUL_WGMMA},
+        {"sm_90a", 1000, 1000, 1001, DTYPE_BF16, false, MATMUL_MMA_SYNC},
+        {"sm_90a", 2048, 2048, 2048, DTYPE_F32, false, MATMUL_SIMT},
+        {"sm_80", 4096, 4096, 4096, DTYPE_BF16, false, MATMUL_MMA_SYNC},
+        {"sm_89", 4096, 4096, 4096, DTYPE_E4M3, false, MATMUL_MMA_SYNC},
+        {"sm_86", 1024, 1024, 1024, DTYPE_F64, true, MATMUL_SIMT},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        Case c;
+        Value *product = shape_product(&c, &shapes[i]);
+        Value *s = case_op(&c, OP_add, product, INPUT(&c, "bias", DTYPE_BF16, shapes[i].n), NULL, NULL);
+        Value *u =
+            case_op(&c, OP_mul, case_op(&c, OP_mul, case_op(&c, OP_mul, s, s, NULL, NULL), s, NULL, NULL),
+                    case_number(&c, 0.044715), NULL, NULL);
+        u = case_op(&c, OP_mul, case_op(&c, OP_add, s, u, NULL, NULL), case_number(&c, 1.5957691216), NULL,
+                    NULL);
+        case_output(
+            &c, "y",
+            case_cast(&c, case_op(&c, OP_mul, s, case_op(&c, OP_sigmoid, u, NULL, NULL, NULL), NULL, NULL),
+                      DTYPE_BF16));
+        compile_choices(&c, 1, shapes[i].path);
+        case_close(&c);
+    }
+}
+
+static void test_integers(void **state) {
+    (void)state;
+    static const Shape shapes[] = {{"sm_90a", 4096, 4096, 4096, DTYPE_I8, false, MATMUL_WGMMA},
+                                   {"sm_80", 4096, 4096, 4096, DTYPE_I8, true, MATMUL_MMA_SYNC},
+                                   {"sm_80", 512, 512, 512, DTYPE_I32, true, MATMUL_SIMT}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        Case c;
+        case_output(&c, "y", shape_product(&c, &shapes[i]));
+        compile_choices(&c, 1, shapes[i].path);
+        case_close(&c);
+    }
+}
+
+static void test_two_products(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        Case c;
+        case_open(&c, i ? "sm_80" : "sm_90a");
+        Value *x = INPUT(&c, "x", DTYPE_BF16, 4096, 4096), *wg = INPUT(&c, "wg", DTYPE_BF16, 14336, 4096),
+              *wu = INPUT(&c, "wu", DTYPE_BF16, 14336, 4096);
+        Value *g = case_matmul(&c, x, case_t(&c, wg)), *u = case_matmul(&c, x, case_t(&c, wu));
+        Value *y = case_op(&c, OP_mul,
+                           case_op(&c, OP_mul, g, case_op(&c, OP_sigmoid, g, NULL, NULL, NULL), NULL, NULL),
+                           u, NULL, NULL);
+        case_output(&c, "y", case_cast(&c, y, DTYPE_BF16));
+        compile_choices(&c, 1, i ? MATMUL_MMA_SYNC : MATMUL_WGMMA);
+        case_close(&c);
+    }
+}
+
+static void test_row_statistics(void **state) {
+    (void)state;
+    static const Shape shapes[] = {{"sm_90a", 8192, 192, 1024, DTYPE_BF16, false, MATMUL_WGMMA},
+                                   {"sm_90a", 8192, 72, 1024, DTYPE_BF16, false, MATMUL_WGMMA},
+                                   {"sm_80", 8192, 128, 1024, DTYPE_BF16, false, MATMUL_MMA_SYNC}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        Case c;
+        Value *s = shape_product(&c, &shapes[i]);
+        s = case_op(&c, OP_add, s, INPUT(&c, "r", DTYPE_BF16, shapes[i].m, shapes[i].n), NULL, NULL);
+        Value *e = case_op(&c, OP_exp, case_op(&c, OP_sub, s, case_row(&c, OP_reduce_max, s), NULL, NULL),
+                           NULL, NULL, NULL);
+        case_output(&c, "s", case_cast(&c, s, DTYPE_BF16));
+        case_output(&c, "y",
+                    case_cast(&c, case_op(&c, OP_div, e, case_row(&c, OP_sum, e), NULL, NULL), DTYPE_BF16));
+        compile_choices(&c, 1, shapes[i].path);
+        case_close(&c);
+    }
+}
+
+/* 256 columns: the accumulators take half of all registers. */
+static void test_wide_softmax(void **state) {
+    (void)state;
+    static const Shape shape = {"sm_90a", 8192, 256, 1024, DTYPE_BF16, false, MATMUL_WGMMA};
+    Case c;
+    Value *s = shape_product(&c, &shape);
+    Value *e = case_op(&c, OP_exp, case_op(&c, OP_sub, s, case_row(&c, OP_reduce_max, s), NULL, NULL), NULL,
+                       NULL, NULL);
+    case_output(&c, "y",
+                case_cast(&c, case_op(&c, OP_div, e, case_row(&c, OP_sum, e), NULL, NULL), DTYPE_BF16));
+    compile_choices(&c, 1, shape.path);
+    case_close(&c);
+}
+
+static void test_prologue(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        Case c;
+        case_open(&c, i ? "sm_80" : "sm_90a");
+        Value *x = INPUT(&c, "x", DTYPE_BF16, 4096, 4096), *w = INPUT(&c, "w", DTYPE_E4M3, 4096, 4096),
+              *g = INPUT(&c, "g", DTYPE_F32, 4096);
+        x = case_cast(&c, case_op(&c, OP_mul, x, g, NULL, NULL), DTYPE_BF16);
+        case_output(&c, "y", case_cast(&c, case_matmul(&c, x, case_t(&c, w)), DTYPE_BF16));
+        compile_choices(&c, 1, MATMUL_MMA_SYNC);
+        case_close(&c);
+    }
+}
+
+static void test_symbolic(void **state) {
+    (void)state;
+    Case c;
+    case_open(&c, "sm_90a");
+    DimTable *dims = c.graph->dims;
+    const Dim *m = dim_symbol(dims, "M"), *n = dim_symbol(dims, "N"), *k = dim_symbol(dims, "K"),
+              *eight = dim_const(dims, 8);
+    assert_true(
+        dim_constrain(dims, dim_mod(dims, k, eight), DIM_EQ, dim_const(dims, 0), (Span){0}, &c.diags));
+    assert_true(
+        dim_constrain(dims, dim_mod(dims, n, eight), DIM_EQ, dim_const(dims, 0), (Span){0}, &c.diags));
+    Value *x = graph_add_input(c.graph, "x", DTYPE_BF16, 2, (const Dim *[]){m, k}, NULL, (Span){0});
+    Value *w = graph_add_input(c.graph, "w", DTYPE_BF16, 2, (const Dim *[]){n, k}, NULL, (Span){0});
+    Value *b = graph_add_input(c.graph, "b", DTYPE_BF16, 1, (const Dim *[]){n}, NULL, (Span){0});
+    case_output(
+        &c, "y",
+        case_cast(&c, case_op(&c, OP_add, case_matmul(&c, x, case_t(&c, w)), b, NULL, NULL), DTYPE_BF16));
+    compile_choices(&c, 1, MATMUL_WGMMA);
+    case_close(&c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bias_gelu),    cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_two_products), cmocka_unit_test(test_row_statistics),
+        cmocka_unit_test(test_wide_softmax), cmocka_unit_test(test_prologue),
+        cmocka_unit_test(test_symbolic),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
