@@ -226,6 +226,14 @@ void lower_batch_streams_only(Lower *lower, bool streams_only) {
     lower->streams_only = streams_only;
 }
 
+/* Whether the runs of a batch, which agree along their axis, agree in this load. */
+static bool lower_is_shared(const Run *shape, const LowerEntry *entry) {
+    bool along = lower_expr_is_along(entry->key.guard, shape->axis);
+    for (int i = 0; along && i < entry->key.value->rank; i++)
+        along = lower_expr_is_along(entry->key.coords[i].at, shape->axis);
+    return along;
+}
+
 /* What planning has seen is forgotten, so that each run finds what it computes; the loads stay. */
 void lower_batch_begin(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots) {
     size_t mark = lower_open_scope(lower);
@@ -239,10 +247,23 @@ void lower_batch_begin(Lower *lower, const Run *shape, const LowerTarget *target
             continue;
         LowerEntry *held = lower_remember(lower, entry->kind, &entry->key);
         held->chunk = entry->chunk;
+        held->is_shared = shape->repeats && lower_is_shared(shape, entry);
         lower->loads.at[kept++] = held;
     }
     lower->loads.n = kept;
     lower_declare_loads(lower, slots);
+}
+
+void lower_batch_load_shared(Lower *lower, const Run *run) {
+    size_t mark = lower_open_scope(lower);
+    Run unguarded = *run;
+    unguarded.guard = NULL; /* coordinates along one axis are inside, whichever run has them */
+    lower->run = &unguarded;
+    lower->shape = run;
+    lower->slot = k_i32(lower->b, 0);
+    lower_emit_loads(lower, true);
+    lower_close_scope(lower, mark);
+    lower->run = run;
 }
 
 void lower_batch_load(Lower *lower, const Run *run, const KExpr *slot) {
@@ -250,7 +271,7 @@ void lower_batch_load(Lower *lower, const Run *run, const KExpr *slot) {
     lower->run = run;
     lower->shape = run;
     lower->slot = slot;
-    lower_emit_loads(lower);
+    lower_emit_loads(lower, false);
     lower_close_scope(lower, mark);
 }
 
@@ -261,7 +282,7 @@ void lower_batch_run(Lower *lower, const Run *run, const KExpr *slot, const Lowe
     lower->slot = slot;
     lower_plan(lower, run, targets, n);
     lower_declare_loads(lower, 1);
-    lower_emit_loads(lower);
+    lower_emit_loads(lower, false);
     lower_comment(lower, targets, n);
     lower_emit_hoisted(lower);
     size_t inner = lower_open_scope(lower);
@@ -311,7 +332,7 @@ void lower_row_values(Lower *lower, const Run *run, const LowerTarget *targets, 
     lower->loads.n = n_loads;
     lower->hoisted.n = n_hoisted;
     lower_declare_loads(lower, 1);
-    lower_emit_loads(lower);
+    lower_emit_loads(lower, false);
     lower_emit_hoisted(lower);
 }
 

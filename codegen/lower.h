@@ -26,6 +26,7 @@ typedef struct Run {
      * numbers apart. */
     const KExpr *outer, *inner;
     int split;
+    bool repeats;       /* all runs of a batch have the same coordinate along `axis` */
     const KExpr *guard; /* false: outside the space: nothing is read, results do not matter; NULL: inside */
 } Run;
 
@@ -75,6 +76,9 @@ void lower_run(Lower *lower, const Run *run, const LowerTarget *targets, int n);
  * A slot is any expression below `slots` that is constant once loops are unrolled. Batches nest. */
 void lower_batch_begin(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots);
 void lower_batch_load(Lower *lower, const Run *run, const KExpr *slot);
+/* The loads that all runs of the batch share, where shape->repeats: once, between begin and the first load.
+ */
+void lower_batch_load_shared(Lower *lower, const Run *run);
 void lower_batch_run(Lower *lower, const Run *run, const KExpr *slot, const LowerTarget *targets, int n);
 void lower_batch_end(Lower *lower);
 /* Which loads a batch holds from now on: all (at first), or only inputs with as many elements as the space.

@@ -45,6 +45,7 @@ struct LowerEntry {
     const KExpr *expr;
     const KVar *array; /* loads: elements of all slots; a scalar for one uniform slot */
     int chunk;         /* elements of one vector access */
+    bool is_shared;    /* by all runs of a batch */
     int slots;         /* of array */
     int index;         /* ENTRY_INDEX: which */
 };
@@ -127,6 +128,8 @@ int lower_space_placeholder(int axis);
 int lower_lane_placeholder(void);
 int lower_outer_placeholder(void);
 int lower_inner_placeholder(void);
+/* Whether an expression over placeholders depends, besides the lane, on the coordinate along `axis` alone. */
+bool lower_expr_is_along(const KExpr *expr, int axis);
 /* Whether an expression over placeholders depends on axes before `split` alone. */
 bool lower_expr_is_outer(const Lower *lower, const KExpr *expr, int split);
 int lower_index_placeholder(int index);
@@ -158,7 +161,7 @@ bool lower_is_leaf(const Lower *lower, const Value *value);
 void lower_plan(Lower *lower, const Run *shape, const LowerTarget *targets, int n);
 /* Registers for the planned loads of so many runs. */
 void lower_declare_loads(Lower *lower, int slots);
-void lower_emit_loads(Lower *lower);
+void lower_emit_loads(Lower *lower, bool shared);
 void lower_emit_hoisted(Lower *lower);
 /* Whether as many elements are read as the space has. */
 bool lower_is_stream(const Lower *lower, const Value *value);

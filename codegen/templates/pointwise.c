@@ -43,19 +43,25 @@ static bool pointwise_accepts(const Graph *graph, const Region *region, const Sc
     return true;
 }
 
+/* Whether all runs of a thread have the same column, because rows divide the distance of the runs. */
+static bool pointwise_repeats(const Region *region, const Schedule *schedule) {
+    const Dim *inner = region->rank > 0 ? region->dims[region->rank - 1] : NULL;
+    int64_t distance = (int64_t)schedule->threads * schedule->vector;
+    return dim_is_const(inner) && inner->value > 1 && distance % inner->value == 0;
+}
+
 /* Registers that the loads of so many runs take, packed as they were read. What repeats from run to run of a
  * thread, as a bias does where its row divides the distance of the runs, is held once. */
 static int64_t pointwise_words(const Graph *graph, const Region *region, const Schedule *schedule,
                                int unroll) {
-    int64_t words = 0, distance = (int64_t)schedule->threads * schedule->vector;
-    const Dim *inner = region->rank > 0 ? region->dims[region->rank - 1] : dim_const(graph->dims, 1);
+    int64_t words = 0;
+    bool repeats = pointwise_repeats(region, schedule);
     for (size_t i = 0; i < region->inputs.n; i++) {
         const Value *input = region->inputs.at[i];
         if (input->rank == 0 || dim_is(input->dims[input->rank - 1], 1))
             continue;
         bool is_row = input->dims[input->rank - 1] == value_count(graph, input);
-        bool repeats = is_row && dim_is_const(inner) && inner->value > 0 && distance % inner->value == 0;
-        words += (int64_t)schedule->vector * dtype_bits(input->dtype) / 32 * (repeats ? 1 : unroll);
+        words += (int64_t)schedule->vector * dtype_bits(input->dtype) / 32 * (is_row && repeats ? 1 : unroll);
     }
     return words;
 }
@@ -92,9 +98,12 @@ static int pointwise_schedules(const Graph *graph, const Region *region, const T
 /* Run number `number`, counted in runs. */
 static void pointwise_run_at(Builder *b, const Region *region, const KExpr *number, const KExpr *runs,
                              bool exact, Run *run) {
+    const KExpr *column = run->repeats ? run->coords[region->rank - 1] : NULL;
     run->outer = k_mul(b, number, k_int(b, number->type, run->width));
     run->guard = exact ? NULL : k_lt(b, number, runs);
     lower_delinearize(b, run->outer, region->rank, region->dims, run->coords);
+    if (column)
+        run->coords[region->rank - 1] = column;
 }
 
 static void pointwise_build(Builder *b, const Region *region) {
@@ -129,7 +138,14 @@ static void pointwise_build(Builder *b, const Region *region) {
     LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, (size_t)n + 1);
     for (int i = 0; i < n; i++)
         targets[i] = (LowerTarget){.value = region->outputs.at[i], .stored = true};
+    run.repeats = unroll > 1 && pointwise_repeats(region, schedule);
+    if (run.repeats) {
+        const KExpr *at = k_mul(b, first, k_int(b, type, run.width));
+        run.coords[run.axis] = k_let_expr(b, "col", k_mod(b, at, k_dim(b, region->dims[run.axis], type)));
+    }
     lower_batch_begin(lower, &run, targets, n, unroll);
+    if (run.repeats)
+        lower_batch_load_shared(lower, &run);
     const KExpr *slot = k_i32(b, 0), *end = k_i32(b, unroll), *number = first;
     if (unroll > 1) {
         slot = k_for_begin(b, "u", k_i32(b, 0), end, 1, UNROLL_FULL);

@@ -404,14 +404,19 @@ static int transpose_schedules(const Graph *graph, const Region *region, const T
     int other = axis < 0 ? 1 : lower_vector_width(graph, region, axis);
     vector = other < vector ? other : vector;
     vector = vector > 8 ? 8 : vector;
-    int tile = vector == 8 ? 128 : vector == 1 ? 32 : 64;
-    int blocks = (tile / vector) * (tile / vector);
+    /* Tiles that divide the extents need no conditions. */
+    int tile = vector == 8 ? 128 : vector == 1 ? 32 : 64, rows = tile, columns = tile;
+    if (axis >= 0 && vector == 8 && dim_divisor(graph->dims, region->dims[axis]) % rows != 0)
+        rows /= 2;
+    if (vector == 8 && dim_divisor(graph->dims, region->dims[last]) % columns != 0)
+        columns /= 2;
+    int blocks = (rows / vector) * (columns / vector);
     int n = 0;
     out[n++] = (Schedule){.threads = blocks < TRANSPOSE_THREADS ? blocks : TRANSPOSE_THREADS,
                           .vector = vector,
                           .unroll = 1,
-                          .tile_rows = tile,
-                          .tile_cols = tile};
+                          .tile_rows = rows,
+                          .tile_cols = columns};
     if (n < room && blocks >= 128 * 2) {
         out[n] = out[0];
         out[n].threads = out[0].threads / 2;

@@ -312,6 +312,23 @@ static void schedules_that_are_asked_for(void **state) {
         }
 }
 
+/* Runs of one thread that have the same column read what belongs to the column once. */
+static void columns_that_repeat(void **state) {
+    (void)state;
+    for (int64_t rows = 1; rows <= 50; rows += 7) {
+        Harness h = harness_new();
+        Value *x = make_input(&h, "x", DTYPE_F32, 2, (int64_t[]){rows, 16});
+        Value *bias = make_input(&h, "bias", DTYPE_BF16, 1, (int64_t[]){16});
+        Value *scale = make_input(&h, "scale", DTYPE_F32, 2, (int64_t[]){rows, 1});
+        Value *all = make_input(&h, "all", DTYPE_F32, 0, NULL);
+        h.has_schedule = true;
+        h.schedule = (Schedule){.threads = 32, .vector = 4, .unroll = 4};
+        h.scale = 4;
+        Value *y = make2(&h, OP_mul, make2(&h, OP_add, x, bias), make1(&h, OP_exp, scale));
+        check_pointwise(&h, make2(&h, OP_sub, make2(&h, OP_mul, y, make1(&h, OP_exp, bias)), all));
+    }
+}
+
 static void symbolic_dims(void **state) {
     (void)state;
     static const int64_t values[] = {0, 1, 5, 64};
@@ -354,6 +371,7 @@ int main(void) {
         cmocka_unit_test(odd_four_bit_rows),
         cmocka_unit_test(schedules_that_are_asked_for),
         cmocka_unit_test(symbolic_dims),
+        cmocka_unit_test(columns_that_repeat),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
