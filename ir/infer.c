@@ -343,8 +343,9 @@ bool infer_matmul(Infer *infer) {
         return infer_fail(infer, DIAG_SHAPE_MISMATCH, "inner dims of '@' differ: %s and %s",
                           infer_dim_text(infer, inner_a), infer_dim_text(infer, inner_b));
     DType promoted = dtype_promote(a->dtype, b->dtype), asked = value->attrs[0].dtype;
-    if (asked == DTYPE_BOOL || (asked != DTYPE_COUNT && dtype_is_float(promoted) && !dtype_is_float(asked)))
-        return infer_fail(infer, DIAG_TYPE_MISMATCH, "'@' of %s and %s has no %s result",
+    if (asked != DTYPE_COUNT &&
+        (dtype_compute(asked) != asked || (dtype_is_float(promoted) && !dtype_is_float(asked))))
+        return infer_fail(infer, DIAG_TYPE_MISMATCH, "'@' of %s and %s has no %s result; cast it instead",
                           dtype_name(a->dtype), dtype_name(b->dtype), dtype_name(asked));
     value->dtype = asked == DTYPE_COUNT ? promoted : asked;
     value->rank = a->rank > b->rank ? a->rank : b->rank;

@@ -331,7 +331,9 @@ BENCH_TEST(test_matmul) {
           *none = input(bench, "none", DTYPE_F16, 3, LIST(CONST(0), k, n));
     GOOD(OP_matmul, "f32[M, N]", automatic, x, y);
     GOOD(OP_matmul, "f32[M, N]", NULL, x, y); /* "auto" is the default */
-    GOOD(OP_matmul, "bf16[M, N]", ATTRS({.dtype = DTYPE_BF16}), x, y);
+    GOOD(OP_matmul, "f64[M, N]", ATTRS({.dtype = DTYPE_F64}), x, y);
+    BAD(OP_matmul, DIAG_TYPE_MISMATCH, "'@' of bf16 and bf16 has no bf16 result; cast it instead",
+        ATTRS({.dtype = DTYPE_BF16}), x, y);
     GOOD(OP_matmul, "f32[M, N]", automatic, x, i8);
     GOOD(OP_matmul, "f32[B, H, M, N]", automatic, batch, y);
     GOOD(OP_matmul, "f32[6, M, N]", automatic, six, two);
@@ -352,8 +354,8 @@ BENCH_TEST(test_matmul) {
         automatic, batch, group);
     assert_true(dim_constrain(bench->dims, dim_mod(bench->dims, h, j), DIM_EQ, CONST(0), (Span){0}, NULL));
     GOOD(OP_matmul, "f32[B, H, M, N]", automatic, batch, group);
-    BAD(OP_matmul, DIAG_TYPE_MISMATCH, "'@' of bf16 and bf16 has no i32 result", ATTRS({.dtype = DTYPE_I32}),
-        x, y);
+    BAD(OP_matmul, DIAG_TYPE_MISMATCH, "'@' of bf16 and bf16 has no i32 result; cast it instead",
+        ATTRS({.dtype = DTYPE_I32}), x, y);
     BAD(OP_matmul, DIAG_SHAPE_MISMATCH, "inner dims of '@' differ: 4096 and N", automatic, x, w);
     /* The notes show where the named operands are declared. */
     Diags diags = {.arena = bench->arena};
