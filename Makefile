@@ -84,7 +84,8 @@ math-ll:
 	$(CLANG) --target=nvptx64-nvidia-cuda -Xclang -target-cpu -Xclang sm_80 -Xclang -target-feature -Xclang +ptx70 -Xclang -opaque-pointers \
 	    -O2 -fno-inline-functions -fno-unroll-loops -ffp-contract=off -fno-math-errno -ffreestanding -S -emit-llvm \
 	    -o codegen/prelude/math.ll.tmp codegen/prelude/math_llvm.c
-	awk -f codegen/prelude/math_ll.awk codegen/prelude/math.ll.tmp > codegen/prelude/math.ll
+	awk -v sources=$$(cd codegen/prelude && cat math_llvm.c math_f64.cuh math_f32.cuh convert.cuh | sha256sum | cut -c1-64) \
+	    -f codegen/prelude/math_ll.awk codegen/prelude/math.ll.tmp > codegen/prelude/math.ll
 	rm codegen/prelude/math.ll.tmp
 
 # ---- products ----------------------------------------------------------------------------------------------------------------

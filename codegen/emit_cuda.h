@@ -64,4 +64,7 @@ void cuda_atom_call(EmitCuda *e, const KStmt *stmt);
 /* The functions of all atoms that were called. */
 void cuda_atom_functions(EmitCuda *e, Text *out);
 
+/* Appends lines of code, the long ones in pieces. */
+void cuda_lines(Text *out, const char *text);
+
 #endif

@@ -144,14 +144,15 @@ static LLVMTypeRef memory_type(const EmitLlvm *e, int bytes) {
                         : e->i8;
 }
 
-/* Whether a guarded load is one predicated instruction rather than a branch, so that loads of many rows are all on
- * their way before the first value is used. */
+/* Whether a guarded load is one predicated instruction rather than a branch, so that loads of many rows are
+ * all on their way before the first value is used. */
 static bool memory_is_predicated(const KStmt *stmt) {
     return stmt->guard && stmt->buffer->space == SPACE_GLOBAL && !stmt->buffer->written;
 }
 
 /* Zeros, and no access, where the guard does not hold. */
-static void memory_load_predicated(EmitLlvm *e, const KStmt *stmt, LLVMValueRef address, LLVMValueRef words[4]) {
+static void memory_load_predicated(EmitLlvm *e, const KStmt *stmt, LLVMValueRef address,
+                                   LLVMValueRef words[4]) {
     int bytes = memory_bytes(stmt), n = (bytes + 3) / 4;
     const char *qualifiers = memory_qualifiers(stmt);
     LLVMValueRef args[] = {LLVMBuildPtrToInt(e->builder, address, e->i64, ""),
@@ -161,7 +162,8 @@ static void memory_load_predicated(EmitLlvm *e, const KStmt *stmt, LLVMValueRef 
     for (int i = 0; i < n; i++)
         text_add(&text, "mov.u32 $%d, 0; ", i);
     const char *registers = n == 4 ? "{$0, $1, $2, $3}, [$4]" : n == 2 ? "{$0, $1}, [$2]" : "$0, [$1]";
-    text_add(&text, "@inside ld.global%s.%s %s; }", qualifiers ? qualifiers : ".nc", memory_ptx_type(bytes), registers);
+    text_add(&text, "@inside ld.global%s.%s %s; }", qualifiers ? qualifiers : ".nc", memory_ptx_type(bytes),
+             registers);
     LLVMTypeRef types[] = {e->i32, e->i32, e->i32, e->i32};
     LLVMTypeRef result = n == 1 ? e->i32 : LLVMStructTypeInContext(e->context, types, (unsigned)n, 0);
     const char *constraints = n == 4 ? "=&r,=&r,=&r,=&r,l,r" : n == 2 ? "=&r,=&r,l,r" : "=&r,l,r";

@@ -2,6 +2,7 @@
 # as LLVM 19 writes them. Functions that take pointers are left out: they are inlined into their callers.
 BEGIN {
     print "; Mathematical functions of the LLVM backend. Made from math_llvm.c by `make math-ll`; sections: emit_sections.h."
+    print "; sha256 of math_llvm.c, math_f64.cuh, math_f32.cuh, convert.cuh: " sources
 }
 function name_of(line) {
     match(line, /@[A-Za-z0-9_]+/)

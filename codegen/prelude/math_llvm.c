@@ -1,5 +1,6 @@
-/* The mathematical functions for the LLVM backend: the sections of math_f32.cuh, math_f64.cuh and convert.cuh compiled once by clang to
- * LLVM IR, math.ll, which is checked in so that building Sinter needs no clang. After a change in those files: make math-ll. */
+/* The mathematical functions for the LLVM backend: the sections of math_f32.cuh, math_f64.cuh and convert.cuh
+ * compiled once by clang to LLVM IR, math.ll, which is checked in so that building Sinter needs no clang.
+ * After a change in those files: make math-ll. */
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;
