@@ -100,26 +100,46 @@ static bool view_reshape(const Graph *graph, const Value *value, const View *in,
     return i == n_old && j == n_new;
 }
 
+/* Whether `value` may be its operand's memory under other strides. */
+static bool view_follows(const Value *value) {
+    if (value->op == OP_cast)
+        return dtype_widens(value->in[0]->dtype, value->dtype);
+    return value->op == OP_transpose || value->op == OP_slice || value->op == OP_broadcast ||
+           value->op == OP_reshape;
+}
+
+/* The view of a value, from that of its operand. */
+static View view_step(const Graph *graph, Value *value, const View *in) {
+    View out = *in;
+    bool said = true;
+    if (value->op == OP_transpose)
+        said = view_transpose(value, in, &out);
+    else if (value->op == OP_slice)
+        said = view_slice(graph, value, in, &out);
+    else if (value->op == OP_broadcast)
+        said = view_broadcast(graph, value, in, &out);
+    else if (value->op == OP_reshape)
+        said = view_reshape(graph, value, in, &out);
+    return said ? out : view_own(graph, value);
+}
+
 View view_of(const Graph *graph, Value *value, bool (*is_base)(void *context, const Value *v),
              void *context) {
-    if ((is_base && is_base(context, value)) || value->n_in == 0)
-        return view_own(graph, value);
-    bool moves = value->op == OP_transpose || value->op == OP_slice || value->op == OP_broadcast ||
-                 value->op == OP_reshape;
-    bool widens = value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype);
-    if (!moves && !widens)
-        return view_own(graph, value);
-    View in = view_of(graph, value->in[0], is_base, context), out = in;
-    bool said = widens;
-    if (value->op == OP_transpose)
-        said = view_transpose(value, &in, &out);
-    else if (value->op == OP_slice)
-        said = view_slice(graph, value, &in, &out);
-    else if (value->op == OP_broadcast)
-        said = view_broadcast(graph, value, &in, &out);
-    else if (value->op == OP_reshape)
-        said = view_reshape(graph, value, &in, &out);
-    return said ? out : view_own(graph, value);
+    enum { FEW = 16 };
+    Value *few[FEW], **chain = few, *base = value;
+    size_t n = 0;
+    while (!(is_base && is_base(context, base)) && view_follows(base)) {
+        base = base->in[0];
+        n++;
+    }
+    if (n > FEW)
+        chain = ARENA_ARRAY(graph->arena, Value *, n);
+    for (size_t i = n; i > 0; value = value->in[0])
+        chain[--i] = value;
+    View view = view_own(graph, base);
+    for (size_t i = 0; i < n; i++)
+        view = view_step(graph, chain[i], &view);
+    return view;
 }
 
 int view_vector_width(const Graph *graph, const View *view, const Value *value, int axis, int limit) {

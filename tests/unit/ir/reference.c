@@ -45,7 +45,7 @@ static Value *vector(Bench *bench, DType dtype, int n, const double *values) {
 }
 
 static Tensor evaluate(Bench *bench, Value *value) {
-    Tensor out;
+    Tensor out = {0};
     DimBindings none = {0};
     if (!value || !reference_value(bench->arena, bench->graph, &none, tensors, value, &out, &bench->diags))
         fail_msg("%s", bench->diags.list.n ? bench->diags.list.at[0].message : "no value");

@@ -162,6 +162,17 @@ BENCH_TEST(test_what_strides_cannot_say) {
     assert_ptr_equal(view_of(bench->graph, sum, NULL, NULL).base, sum);
 }
 
+/* A chain that is deeper than any stack. */
+BENCH_TEST(test_long_chains) {
+    const Dim *dims[] = {CONST(4), CONST(6), CONST(10)};
+    Value *x = places_input(bench, dims, NULL), *value = x;
+    for (int i = 0; i < 300000; i++)
+        value = move(bench, OP_transpose, value, (Attr[3]){{.ints = (int[]){2, 0, 1}, .n_ints = 3}});
+    View view = view_of(bench->graph, value, NULL, NULL);
+    assert_ptr_equal(view.base, x);
+    assert_true(dim_is(view.strides[0], 60) && dim_is(view.strides[1], 10) && dim_is(view.strides[2], 1));
+}
+
 static bool is_this(void *context, const Value *value) {
     return value == context;
 }
@@ -212,9 +223,8 @@ BENCH_TEST(test_vector_widths) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        BENCH_ENTRY(test_random_chains),
-        BENCH_ENTRY(test_what_strides_cannot_say),
-        BENCH_ENTRY(test_stops_where_asked_and_knows_outputs),
+        BENCH_ENTRY(test_random_chains), BENCH_ENTRY(test_what_strides_cannot_say),
+        BENCH_ENTRY(test_long_chains),   BENCH_ENTRY(test_stops_where_asked_and_knows_outputs),
         BENCH_ENTRY(test_vector_widths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
