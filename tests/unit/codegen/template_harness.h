@@ -43,7 +43,7 @@ static Harness harness_new(void) {
     return h;
 }
 
-static void harness_fail(Harness *h, const char *what) {
+static inline void harness_fail(Harness *h, const char *what) {
     Text text = text_new(h->arena);
     text_add(&text, "%s", what);
     for (size_t i = 0; i < h->diags.list.n; i++)
@@ -55,20 +55,20 @@ static void harness_fail(Harness *h, const char *what) {
     fail_msg("%s", text.at);
 }
 
-static const Dim *harness_dim(Harness *h, int64_t n) {
+static inline const Dim *harness_dim(Harness *h, int64_t n) {
     return dim_const(h->graph->dims, n);
 }
 
 /* ---- graphs */
 
-static Value *make_input(Harness *h, const char *name, DType dtype, int rank, const int64_t *dims) {
+static inline Value *make_input(Harness *h, const char *name, DType dtype, int rank, const int64_t *dims) {
     const Dim *d[RANK_MAX];
     for (int i = 0; i < rank; i++)
         d[i] = harness_dim(h, dims[i]);
     return graph_add_input(h->graph, name, dtype, rank, d, NULL, (Span){0});
 }
 
-static Value *make_named(Harness *h, const char *name, OpKind op, Value **in, int n, const Attr *attrs) {
+static inline Value *make_named(Harness *h, const char *name, OpKind op, Value **in, int n, const Attr *attrs) {
     Value *value = graph_append(h->graph, op, in, n, attrs, (Span){0}, &h->diags);
     if (!value)
         harness_fail(h, op_info(op)->name);
@@ -76,26 +76,26 @@ static Value *make_named(Harness *h, const char *name, OpKind op, Value **in, in
     return value;
 }
 
-static Value *make1(Harness *h, OpKind op, Value *x) {
+static inline Value *make1(Harness *h, OpKind op, Value *x) {
     return make_named(h, NULL, op, &x, 1, NULL);
 }
 
-static Value *make2(Harness *h, OpKind op, Value *x, Value *y) {
+static inline Value *make2(Harness *h, OpKind op, Value *x, Value *y) {
     Value *in[] = {x, y};
     return make_named(h, NULL, op, in, 2, NULL);
 }
 
-static Value *make3(Harness *h, OpKind op, Value *x, Value *y, Value *z) {
+static inline Value *make3(Harness *h, OpKind op, Value *x, Value *y, Value *z) {
     Value *in[] = {x, y, z};
     return make_named(h, NULL, op, in, 3, NULL);
 }
 
-static Value *make_cast(Harness *h, Value *x, DType dtype) {
+static inline Value *make_cast(Harness *h, Value *x, DType dtype) {
     Attr attrs[OP_MAX_ATTRS] = {{.dtype = dtype}};
     return make_named(h, NULL, OP_cast, &x, 1, attrs);
 }
 
-static Value *make_reduce(Harness *h, OpKind op, Value *x, const int *axes, int n, bool keep) {
+static inline Value *make_reduce(Harness *h, OpKind op, Value *x, const int *axes, int n, bool keep) {
     Attr attrs[OP_MAX_ATTRS] = {{.i = 0}};
     attrs[0].axes.n = n;
     for (int i = 0; i < n; i++)
@@ -104,29 +104,29 @@ static Value *make_reduce(Harness *h, OpKind op, Value *x, const int *axes, int 
     return make_named(h, NULL, op, &x, 1, attrs);
 }
 
-static Value *make_reduce1(Harness *h, OpKind op, Value *x, int axis, bool keep) {
+static inline Value *make_reduce1(Harness *h, OpKind op, Value *x, int axis, bool keep) {
     return make_reduce(h, op, x, &axis, 1, keep);
 }
 
-static const Dim **make_dims(Harness *h, int rank, const int64_t *dims) {
+static inline const Dim **make_dims(Harness *h, int rank, const int64_t *dims) {
     const Dim **d = ARENA_ARRAY(h->arena, const Dim *, (size_t)rank + 1);
     for (int i = 0; i < rank; i++)
         d[i] = harness_dim(h, dims[i]);
     return d;
 }
 
-static Value *make_shaped(Harness *h, OpKind op, Value *x, int rank, const int64_t *dims) {
+static inline Value *make_shaped(Harness *h, OpKind op, Value *x, int rank, const int64_t *dims) {
     Attr attrs[OP_MAX_ATTRS] = {{.i = 0}};
     attrs[0].dims = make_dims(h, rank, dims);
     attrs[0].n_dims = rank;
     return make_named(h, NULL, op, x ? &x : NULL, x ? 1 : 0, attrs);
 }
 
-static Value *make_reshape(Harness *h, Value *x, int rank, const int64_t *dims) {
+static inline Value *make_reshape(Harness *h, Value *x, int rank, const int64_t *dims) {
     return make_shaped(h, OP_reshape, x, rank, dims);
 }
 
-static Value *make_transpose(Harness *h, Value *x, const int *perm) {
+static inline Value *make_transpose(Harness *h, Value *x, const int *perm) {
     Attr attrs[OP_MAX_ATTRS] = {{.i = 0}};
     attrs[0].ints = ARENA_ARRAY(h->arena, int, RANK_MAX);
     attrs[0].n_ints = x->rank;
@@ -135,14 +135,14 @@ static Value *make_transpose(Harness *h, Value *x, const int *perm) {
     return make_named(h, NULL, OP_transpose, &x, 1, attrs);
 }
 
-static Value *make_constant(Harness *h, double value) {
+static inline Value *make_constant(Harness *h, double value) {
     return graph_constant_float(h->graph, value, (Span){0});
 }
 
 /* ---- regions */
 
 /* An output of the graph and of the region. */
-static void harness_output(Harness *h, const char *name, Value *value) {
+static inline void harness_output(Harness *h, const char *name, Value *value) {
     if (!value->name)
         value->name = name;
     graph_add_output(h->graph, name, value, NULL, (Span){0});
@@ -150,7 +150,7 @@ static void harness_output(Harness *h, const char *name, Value *value) {
 }
 
 /* The region of the whole graph, its space that of `like`. */
-static void harness_region(Harness *h, TemplateKind kind, const Value *like, int n_reduced) {
+static inline void harness_region(Harness *h, TemplateKind kind, const Value *like, int n_reduced) {
     Region *region = h->region;
     graph_renumber(h->graph);
     region->kind = kind;
@@ -190,14 +190,14 @@ static Number harness_number(Harness *h, DType dtype) {
     return (Number){.i = (int64_t)floor(low + unit * (high - low + 1))};
 }
 
-static int64_t harness_eval(Harness *h, const Dim *dim) {
+static inline int64_t harness_eval(Harness *h, const Dim *dim) {
     int64_t value = 0;
     if (!dim_eval(dim, &h->bindings, &value))
         harness_fail(h, "a dim has no value");
     return value;
 }
 
-static int64_t harness_dims(Harness *h, const Value *value, int64_t *dims) {
+static inline int64_t harness_dims(Harness *h, const Value *value, int64_t *dims) {
     int64_t count = 1;
     for (int i = 0; i < value->rank; i++)
         count *= dims[i] = harness_eval(h, value->dims[i]);
@@ -205,7 +205,7 @@ static int64_t harness_dims(Harness *h, const Value *value, int64_t *dims) {
 }
 
 /* Element offsets in memory, in row-major order of the elements, and how many elements the memory has. */
-static int64_t *harness_offsets(Harness *h, const Value *value, int64_t count, int64_t *span) {
+static inline int64_t *harness_offsets(Harness *h, const Value *value, int64_t count, int64_t *span) {
     int64_t dims[RANK_MAX], strides[RANK_MAX], *offsets = ARENA_ARRAY(h->arena, int64_t, (size_t)count + 1);
     const Dim *stride_dims[RANK_MAX];
     harness_dims(h, value, dims);
@@ -242,7 +242,7 @@ static SimBuffer harness_buffer(Harness *h, const Value *value, int64_t span) {
 
 /* How far a kernel's result may lie from the reference's: its own rounding and f32 arithmetic on `terms`
  * terms. */
-static double harness_tolerance(const Harness *h, DType dtype, double expected, double terms) {
+static inline double harness_tolerance(const Harness *h, DType dtype, double expected, double terms) {
     double unit = h->is_double          ? 1e-13
                   : dtype == DTYPE_BF16 ? 1.0 / 128
                   : dtype == DTYPE_F16  ? 1.0 / 1024
@@ -255,7 +255,7 @@ static double harness_tolerance(const Harness *h, DType dtype, double expected, 
            1e-30;
 }
 
-static void harness_compare(Harness *h, const Value *value, const SimBuffer *buffer, const int64_t *offsets,
+static inline void harness_compare(Harness *h, const Value *value, const SimBuffer *buffer, const int64_t *offsets,
                             const Tensor *expected, double terms) {
     for (int64_t k = 0; k < expected->count; k++) {
         Number got = dtype_load(value->dtype, buffer->at, offsets[k]), want = expected->at[k];
@@ -280,7 +280,7 @@ static void harness_compare(Harness *h, const Value *value, const SimBuffer *buf
 /* Schedules the region, builds its kernel for a target, runs it in the simulator on random inputs, and
  * compares every output with the reference; `terms` is the length of the longest sum. Then the harness is
  * gone. */
-static void harness_check_on(Harness *h, const char *target_name, double terms) {
+static inline void harness_check_on(Harness *h, const char *target_name, double terms) {
     const Target *target = target_find(target_name);
     if (!h->bindings.value)
         h->bindings = dim_bindings_new(h->arena, h->graph->dims);
@@ -331,7 +331,7 @@ static void harness_check_on(Harness *h, const char *target_name, double terms) 
     arena_free(h->arena);
 }
 
-static void harness_check(Harness *h, double terms) {
+static inline void harness_check(Harness *h, double terms) {
     harness_check_on(h, "sm_90a", terms);
 }
 
