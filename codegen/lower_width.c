@@ -4,15 +4,46 @@
 
 enum { WIDTH_PAIR = 2 }; /* neighbours, for a look at where they lie */
 
-/* A lowering that only plans. */
-static Lower *width_planner(const Graph *graph, const Region *region) {
-    Diags *diags = ARENA_NEW(graph->arena, Diags);
-    Builder *b = ARENA_NEW(graph->arena, Builder);
-    diags->arena = graph->arena;
-    *b = builder_new(graph->arena, region, graph, NULL, diags);
-    Lower *lower = lower_new(b, region);
+/* A question to a lowering that only plans, and that is gone, with its memory, once it has answered. */
+typedef struct WidthQuestion {
+    const Graph *graph;
+    const Region *region;
+    Arena *scratch;
+    bool (*ask)(Lower *lower, void *context);
+    void *context;
+    bool answer;
+} WidthQuestion;
+
+static void width_answer(void *context) {
+    WidthQuestion *question = context;
+    Diags *diags = ARENA_NEW(question->scratch, Diags);
+    Builder *b = ARENA_NEW(question->scratch, Builder);
+    diags->arena = question->scratch;
+    *b = builder_new(question->scratch, question->region, question->graph, NULL, diags);
+    Lower *lower = lower_new(b, question->region);
     lower->is_dry = true;
-    return lower;
+    question->answer = question->ask(lower, question->context);
+}
+
+static void width_free(void *object) {
+    Arena **scratch = object;
+    arena_free(*scratch);
+    *scratch = NULL;
+}
+
+static bool width_ask(const Graph *graph, const Region *region, bool (*ask)(Lower *, void *), void *context) {
+    Arena **scratch = ARENA_NEW(graph->arena, Arena *);
+    arena_defer(graph->arena, width_free, scratch); /* should the graph's arena give up in the midst of it */
+    *scratch = arena_new(0);
+    if (!*scratch)
+        arena_give_up(graph->arena);
+    WidthQuestion question = {
+        .graph = graph, .region = region, .scratch = *scratch, .ask = ask, .context = context};
+    bool is_answered = arena_run(*scratch, width_answer, &question);
+    width_free(scratch);
+    if (!is_answered)
+        arena_give_up(graph->arena);
+    return question.answer;
 }
 
 /* Where a run's elements of an output go in memory; false where the output does not fit the space. */
@@ -25,49 +56,66 @@ static bool width_output_offset(Lower *lower, const Value *output, const Run *ru
     return true;
 }
 
-bool lower_can_store(const Graph *graph, const Region *region, const Value *output, int axis, int width) {
-    if (!lower_output_is_whole(graph, region, output) && !lower_output_is_kept(graph, region, output))
-        return false;
-    Lower *lower = width_planner(graph, region);
-    Run run = {.rank = region->rank, .axis = axis, .width = width};
+/* What is asked about. */
+typedef struct WidthCase {
+    const Value *value;
+    int axis, width;
+} WidthCase;
+
+static bool width_can_store(Lower *lower, void *context) {
+    const WidthCase *asked = context;
+    Run run = {.rank = lower->region->rank, .axis = asked->axis, .width = asked->width};
     LaneCoord offset;
-    if (!width_output_offset(lower, output, &run, &offset))
+    if (!width_output_offset(lower, asked->value, &run, &offset))
         return false;
-    int bits = dtype_bits(output->dtype);
-    return bits >= 8 || (width * bits >= 8 && offset.step == 1 && offset.align * bits >= 8 &&
+    int bits = dtype_bits(asked->value->dtype);
+    return bits >= 8 || (asked->width * bits >= 8 && offset.step == 1 && offset.align * bits >= 8 &&
                          !lower_expr_varies(lower, offset.at));
 }
 
-int lower_write_axis(const Graph *graph, const Region *region, const Value *output) {
-    Lower *lower = width_planner(graph, region);
+bool lower_can_store(const Graph *graph, const Region *region, const Value *output, int axis, int width) {
+    WidthCase asked = {output, axis, width};
+    return (lower_output_is_whole(graph, region, output) || lower_output_is_kept(graph, region, output)) &&
+           width_ask(graph, region, width_can_store, &asked);
+}
+
+static bool width_writes_along(Lower *lower, void *context) {
+    const WidthCase *asked = context;
+    Run run = {.rank = lower->region->rank, .axis = asked->axis, .width = WIDTH_PAIR};
+    LaneCoord offset;
+    return width_output_offset(lower, asked->value, &run, &offset) && offset.step == 1 &&
+           !lower_expr_varies(lower, offset.at);
+}
+
+static bool width_reads_along(Lower *lower, void *context) {
+    const WidthCase *asked = context;
+    Run run = {.rank = lower->region->rank, .axis = asked->axis, .width = WIDTH_PAIR};
+    LowerTarget target = {.value = asked->value};
+    lower_plan(lower, &run, &target, 1);
+    if (lower->loads.n != 1)
+        return false;
+    const LowerKey *key = &lower->loads.at[0]->key;
+    LaneCoord offset = lane_memory(lower, key->value, key->coords);
+    return offset.step == 1 && !lower_expr_varies(lower, offset.at) && !lower_expr_varies(lower, key->guard);
+}
+
+/* The innermost axis for which the answer is yes; -1 where there is none. */
+static int width_axis(const Graph *graph, const Region *region, const Value *value,
+                      bool (*ask)(Lower *, void *)) {
     for (int axis = region->rank - 1; axis >= 0; axis--) {
-        Run run = {.rank = region->rank, .axis = axis, .width = WIDTH_PAIR};
-        LaneCoord offset;
-        if (!dim_is(region->dims[axis], 1) && width_output_offset(lower, output, &run, &offset) &&
-            offset.step == 1 && !lower_expr_varies(lower, offset.at))
+        WidthCase asked = {value, axis, WIDTH_PAIR};
+        if (!dim_is(region->dims[axis], 1) && width_ask(graph, region, ask, &asked))
             return axis;
     }
     return -1;
 }
 
+int lower_write_axis(const Graph *graph, const Region *region, const Value *output) {
+    return width_axis(graph, region, output, width_writes_along);
+}
+
 int lower_read_axis(const Graph *graph, const Region *region, const Value *value) {
-    Lower *lower = width_planner(graph, region);
-    for (int axis = region->rank - 1; axis >= 0; axis--) {
-        if (dim_is(region->dims[axis], 1))
-            continue;
-        Run run = {.rank = region->rank, .axis = axis, .width = WIDTH_PAIR};
-        LowerTarget target = {.value = value};
-        size_t mark = lower_open_scope(lower);
-        lower_plan(lower, &run, &target, 1);
-        lower_close_scope(lower, mark);
-        if (lower->loads.n != 1)
-            return -1;
-        const LowerKey *key = &lower->loads.at[0]->key;
-        LaneCoord offset = lane_memory(lower, key->value, key->coords);
-        if (offset.step == 1 && !lower_expr_varies(lower, offset.at) && !lower_expr_varies(lower, key->guard))
-            return axis;
-    }
-    return -1;
+    return width_axis(graph, region, value, width_reads_along);
 }
 
 /* Whether a run of this width reads and writes in whole vectors wherever elements lie side by side in memory;
@@ -131,6 +179,17 @@ static void width_bits(const Region *region, int *narrow, int *wide) {
     }
 }
 
+/* Lowers the width that is asked about to the widest that fits; false where none does, or none is of use. */
+static bool width_widest(Lower *lower, void *context) {
+    WidthCase *asked = context;
+    for (; asked->width > 1; asked->width /= 2) {
+        bool useful = false;
+        if (width_fits(lower, asked->axis, asked->width, &useful))
+            return useful;
+    }
+    return false;
+}
+
 int lower_vector_width(const Graph *graph, const Region *region, int axis) {
     if (axis < 0 || axis >= region->rank)
         return 1;
@@ -143,11 +202,6 @@ int lower_vector_width(const Graph *graph, const Region *region, int axis) {
     int64_t divisor = dim_divisor(graph->dims, region->dims[axis]);
     while (width > 1 && divisor % width != 0)
         width /= 2;
-    Lower *lower = width_planner(graph, region);
-    for (; width > 1; width /= 2) {
-        bool useful = false;
-        if (width_fits(lower, axis, width, &useful))
-            return useful ? width : 1;
-    }
-    return 1;
+    WidthCase asked = {NULL, axis, width};
+    return width_ask(graph, region, width_widest, &asked) ? asked.width : 1;
 }
