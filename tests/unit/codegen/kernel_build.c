@@ -196,6 +196,7 @@ static void test_prints(void **state) {
                         "param x: f32, align 16, written\n"
                         "shared tile: bf16[64] at 0, align 128\n"
                         "\n"
+                        "let warp: i32 = warp_index\n"
                         "var v: f32[4]\n"
                         "let i: i32 = tid*4\n"
                         "-- a load\n"
