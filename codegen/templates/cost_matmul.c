@@ -2,7 +2,8 @@
  * an estimate of its time, and the quickest come first. No tuning run is needed for that; a tuner may try the
  * rest of the list.
  *
- *     time = launch + max(bytes / memory rate, rounds * (steps of K * step + rest))
+ *     time = launch + max(memory, work) + a part of the smaller; memory = bytes / rate
+ *     work = rounds * (steps of K * step + rest)
  *     step = max(product / tensor rate, tile bytes / L2 rate, latency / stages)
  *     rest = epilogue, and the latency of the first step where the ring starts empty
  *
@@ -109,10 +110,19 @@ static double cost_seconds(const Cost *c, const Schedule *s) {
     double step = fmax(fmax(product, feed), cost_latency / (s->stages > 1 ? s->stages - 1 : 1));
     double elements = (double)s->tile_m * s->tile_n * (1 + (double)plan->statistics.n);
     double epilogue = elements * crowd * (cost_epilogue_slots + 4.0 * c->streams) / 128 / cost_clock;
+    if (s->path == MATMUL_WGMMA && s->warps_m == 1)
+        epilogue *= 1.7; /* four warps alone do not fill the schedulers */
     bool runs_ahead = s->path == MATMUL_WGMMA && rounds > 1;
+    if (s->ping_pong) { /* the other warpgroup multiplies meanwhile, but one alone is assumed to feed the
+                           matrix unit less well */
+        step = fmax(step, epilogue / steps) * 1.15;
+        epilogue /= rounds;
+    }
     double rest = (runs_ahead ? 0.75 : 1) * epilogue + (runs_ahead ? 0 : cost_latency);
-    return cost_launch +
-           fmax((double)c->bytes / target->memory_bytes_per_second, rounds * (steps * step + rest));
+    double work = rounds * (steps * step + rest), memory = (double)c->bytes / target->memory_bytes_per_second;
+    double seconds = cost_launch + fmax(work, memory) + 0.15 * fmin(work, memory);
+    /* loads by threads cost what TMA does not */
+    return s->path == MATMUL_MMA_SYNC && target->has_wgmma ? 1.1 * seconds : seconds;
 }
 
 /* Tiles that a round of blocks works on together should span equal bytes of both operands. */
@@ -149,10 +159,11 @@ static void cost_wgmma(const Cost *c, CostAccepts *accepts, Candidates *found) {
     static const int rows[][2] = {{128, 2}, {256, 2}, {64, 1}}; /* tile_m, consumer warpgroups */
     const MatmulPlan *plan = c->plan;
     int64_t cols_extent[2] = {c->n, c->m};
-    for (int swap = 0; swap < 2; swap++)
+    /* the transposed product stores with strides: for a small M alone */
+    for (int swap = 0; swap < (c->m <= 128 ? 2 : 1); swap++)
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
             for (int tile_n = 16; tile_n <= 256; tile_n += 16) {
-                bool is_round = tile_n % 64 == 0 || tile_n == 16 || tile_n == 32;
+                bool is_round = tile_n % 64 == 0 || tile_n == 16 || tile_n == 32 || tile_n == 96;
                 bool is_exact = cols_extent[swap] <= tile_n && cols_extent[swap] > tile_n - 16;
                 if (!is_round && !is_exact)
                     continue;
@@ -171,6 +182,13 @@ static void cost_wgmma(const Cost *c, CostAccepts *accepts, Candidates *found) {
                     s.consumer_registers = 232;
                 }
                 cost_add_deepest(c, accepts, found, s, 8, 1);
+                if (rows[i][0] == 128 && tile_n >= 96 && !swap) {
+                    Schedule turns = s;
+                    turns.ping_pong = true;
+                    turns.producer_registers = 24;
+                    turns.consumer_registers = 240;
+                    cost_add_deepest(c, accepts, found, turns, 8, 1);
+                }
                 if (rows[i][1] == 1)
                     cost_add_deepest(c, accepts, found, s, 12, 2);
             }
