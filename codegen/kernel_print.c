@@ -54,8 +54,8 @@ static const PrintInfix *print_find_infix(OpKind op) {
 }
 
 static const char *print_special(KSpecial special) {
-    static const char *const names[] = {"tid",   "lane",  "warp",   "cta_x",
-                                        "cta_y", "cta_z", "grid_x", "cta_rank"};
+    static const char *const names[] = {"tid",   "lane",  "warp_index", "cta_x",
+                                        "cta_y", "cta_z", "grid_x",     "cta_rank"};
     return names[special];
 }
 
