@@ -153,7 +153,9 @@ KBuffer *k_global(Builder *b, const Value *value, bool written) {
             return known;
         }
     }
-    const char *name = value->name ? value->name : text_format(b->arena, "v%u", value->id);
+    const char *name = kernel->graph && kernel->graph->names ? kernel->graph->names[value->id]
+                       : value->name                         ? value->name
+                                                             : text_format(b->arena, "v%u", value->id);
     KBuffer *buffer = build_buffer(b, name, value->dtype, SPACE_GLOBAL);
     buffer->written = written;
     buffer->align = 16;

@@ -4,8 +4,20 @@
 #include "codegen/lower_internal.h"
 #include "ir/print.h"
 
-static bool lower_belongs(const Lower *lower, const Value *value) {
-    return value->id < lower->graph->values.n && lower->graph->values.at[value->id] == value;
+const LowerNode *lower_known(const Lower *lower, const Value *value) {
+    static const LowerNode nothing;
+    int number = value_map_get(&lower->numbers, value);
+    return number ? lower->nodes.at[number - 1] : &nothing;
+}
+
+LowerNode *lower_node(Lower *lower, const Value *value) {
+    int number = value_map_get(&lower->numbers, value);
+    if (number)
+        return lower->nodes.at[number - 1];
+    LowerNode *node = ARENA_NEW(lower->arena, LowerNode);
+    vec_push(lower->arena, &lower->nodes, node);
+    value_map_set(&lower->numbers, value, (int)lower->nodes.n);
+    return node;
 }
 
 /* How often values are used by the values that the region computes. */
@@ -13,15 +25,14 @@ static void lower_count_uses(Lower *lower) {
     const Region *region = lower->region;
     for (size_t i = 0; i < region->values.n; i++)
         for (int k = 0; k < region->values.at[i]->n_in; k++)
-            lower->uses[region->values.at[i]->in[k]->id]++;
+            lower_node(lower, region->values.at[i]->in[k])->uses++;
     for (size_t i = 0; i < region->outputs.n; i++)
-        lower->uses[region->outputs.at[i]->id]++;
+        lower_node(lower, region->outputs.at[i])->uses++;
 }
 
 Lower *lower_new(Builder *b, const Region *region) {
     Lower *lower = ARENA_NEW(b->arena, Lower);
     const Graph *graph = b->kernel->graph;
-    size_t n = graph->values.n ? graph->values.n : 1;
     lower->b = b;
     lower->arena = b->arena;
     lower->region = region;
@@ -36,16 +47,11 @@ Lower *lower_new(Builder *b, const Region *region) {
         (KVar){.name = "outer", .type = lower->index, .is_let = true, .id = lower_outer_placeholder()};
     lower->inner_var =
         (KVar){.name = "inner", .type = lower->index, .is_let = true, .id = lower_inner_placeholder()};
-    lower->entries = ARENA_ARRAY(b->arena, LowerEntry *, n);
-    lower->bindings = ARENA_ARRAY(b->arena, LowerBinding, n);
-    lower->is_input = ARENA_ARRAY(b->arena, bool, n);
-    lower->is_commented = ARENA_ARRAY(b->arena, bool, n);
-    lower->uses = ARENA_ARRAY(b->arena, int, n);
+    lower->numbers.arena = b->arena;
     lower->cache = CACHE_DEFAULT;
-    lower->names = graph_value_names(b->arena, graph);
+    lower->names = graph->names ? graph->names : graph_value_names(b->arena, graph);
     for (size_t i = 0; i < region->inputs.n; i++)
-        if (lower_belongs(lower, region->inputs.at[i]))
-            lower->is_input[region->inputs.at[i]->id] = true;
+        lower_node(lower, region->inputs.at[i])->is_input = true;
     lower_count_uses(lower);
     return lower;
 }
@@ -71,21 +77,21 @@ void lower_set_cache(Lower *lower, KCache cache) {
 }
 
 bool lower_is_leaf(const Lower *lower, const Value *value) {
-    return lower->is_input[value->id] || value->op == OP_input;
+    return lower_known(lower, value)->is_input || value->op == OP_input;
 }
 
 /* ---- what is bound */
 
 void lower_bind_array(Lower *lower, const Value *value, const KVar *array, const KExpr *at) {
-    lower->bindings[value->id] = (LowerBinding){.is_bound = true, .array = array, .at = at};
+    lower_node(lower, value)->binding = (LowerBinding){.is_bound = true, .array = array, .at = at};
 }
 
 void lower_bind_expr(Lower *lower, const Value *value, const KExpr *expr) {
-    lower->bindings[value->id] = (LowerBinding){.is_bound = true, .expr = expr};
+    lower_node(lower, value)->binding = (LowerBinding){.is_bound = true, .expr = expr};
 }
 
 void lower_unbind(Lower *lower, const Value *value) {
-    lower->bindings[value->id] = (LowerBinding){.is_bound = false};
+    lower_node(lower, value)->binding = (LowerBinding){.is_bound = false};
 }
 
 /* ---- what is known in the open scopes */
@@ -98,7 +104,7 @@ LowerKey lower_key(const Value *value, const LaneCoord *coords, const KExpr *gua
 }
 
 LowerEntry *lower_find(Lower *lower, const LowerKey *key, EntryKind first, EntryKind last) {
-    for (LowerEntry *entry = lower->entries[key->value->id]; entry; entry = entry->older) {
+    for (LowerEntry *entry = lower_known(lower, key->value)->newest; entry; entry = entry->older) {
         bool same =
             entry->kind >= first && entry->kind <= last && lower_expr_equal(entry->key.guard, key->guard);
         for (int i = 0; same && i < key->value->rank; i++)
@@ -113,8 +119,9 @@ LowerEntry *lower_remember(Lower *lower, EntryKind kind, const LowerKey *key) {
     LowerEntry *entry = ARENA_NEW(lower->arena, LowerEntry);
     entry->kind = kind;
     entry->key = *key;
-    entry->older = lower->entries[key->value->id];
-    lower->entries[key->value->id] = entry;
+    LowerNode *node = lower_node(lower, key->value);
+    entry->older = node->newest;
+    node->newest = entry;
     vec_push(lower->arena, &lower->scope, entry);
     return entry;
 }
@@ -138,7 +145,7 @@ void lower_close_scope(Lower *lower, size_t mark) {
         else if (entry->kind == ENTRY_SPACE)
             lower->space_expr[entry->index] = NULL;
         else
-            lower->entries[entry->key.value->id] = entry->older;
+            lower_node(lower, entry->key.value)->newest = entry->older;
     }
 }
 
@@ -148,9 +155,10 @@ enum { COMMENT_LINES_MAX = 12 };
 
 /* The graph's statements that compute `value`, each once a kernel, a line each. */
 static void lower_statements(Lower *lower, const Value *value, Text *text, int *lines) {
-    if (lower_is_leaf(lower, value) || lower->is_commented[value->id] || lower->bindings[value->id].is_bound)
+    LowerNode *node = lower_node(lower, value);
+    if (lower_is_leaf(lower, value) || node->is_commented || node->binding.is_bound)
         return;
-    lower->is_commented[value->id] = true;
+    node->is_commented = true;
     for (int i = 0; i < value->n_in; i++)
         lower_statements(lower, value->in[i], text, lines);
     if (value->op == OP_constant || value->op == OP_dim || ++*lines > COMMENT_LINES_MAX)
@@ -169,9 +177,9 @@ static void lower_comment(Lower *lower, const LowerTarget *targets, int n) {
     for (int i = 0; i < n; i++) {
         const Value *reduction = targets[i].fold.reduction;
         lower_statements(lower, lower_root(lower->region, targets[i].value), &text, &lines);
-        if (!reduction || lower->is_commented[reduction->id] || ++lines > COMMENT_LINES_MAX)
+        if (!reduction || lower_node(lower, reduction)->is_commented || ++lines > COMMENT_LINES_MAX)
             continue;
-        lower->is_commented[reduction->id] = true;
+        lower_node(lower, reduction)->is_commented = true;
         text_add(&text, lines > 1 ? "\n" : "");
         value_print(&text, lower->graph, reduction);
     }
@@ -205,7 +213,8 @@ static void lower_set_target(Lower *lower, const LowerTarget *target) {
         return;
     }
     /* A store rounds by itself; what is computed further uses the rounded value. */
-    const Value *computed = target->stored && root->op == OP_cast && !lower->bindings[root->id].is_bound &&
+    const Value *computed = target->stored && root->op == OP_cast &&
+                                    !lower_known(lower, root)->binding.is_bound &&
                                     dtype_is_float(root->dtype) && dtype_is_float(root->in[0]->dtype)
                                 ? root->in[0]
                                 : root;

@@ -32,7 +32,7 @@ static const KExpr *eval_loaded(Lower *lower, const LowerEntry *entry) {
 
 /* A value that the template holds in registers; NULL where it does not, or not at these coordinates. */
 static const KExpr *eval_bound(Lower *lower, const Value *value, const LaneCoord *coords) {
-    const LowerBinding *binding = &lower->bindings[value->id];
+    const LowerBinding *binding = &lower_known(lower, value)->binding;
     if (!binding->is_bound || binding->expr)
         return binding->is_bound ? binding->expr : NULL;
     LaneCoord own[RANK_MAX];
@@ -140,7 +140,7 @@ static const KExpr *eval_op(Lower *lower, const Value *value, const LaneCoord *c
 static bool eval_is_named(const Lower *lower, const Value *value, const KExpr *expr) {
     if (lower_is_plain_movement(value->op) || value->op == OP_constant || value->op == OP_dim)
         return false;
-    return value->name || lower->uses[value->id] > 1 || eval_size(expr, EVAL_SIZE_MAX + 1) > EVAL_SIZE_MAX;
+    return value->name || lower_known(lower, value)->uses > 1 || eval_size(expr, EVAL_SIZE_MAX + 1) > EVAL_SIZE_MAX;
 }
 
 const KExpr *lower_eval(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard) {

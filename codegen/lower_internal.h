@@ -9,6 +9,7 @@
 #define SINTER_CODEGEN_LOWER_INTERNAL_H
 
 #include "codegen/lower.h"
+#include "ir/value_map.h"
 
 enum { LOWER_ALIGN_MAX = 64 }; /* the largest alignment that is kept track of */
 
@@ -65,6 +66,14 @@ typedef struct LowerBinding {
     const KExpr *at, *expr;
 } LowerBinding;
 
+/* What is known of one value. */
+typedef struct LowerNode {
+    LowerEntry *newest;
+    LowerBinding binding;
+    bool is_input, is_commented;
+    int uses; /* within the region */
+} LowerNode;
+
 struct Lower {
     Builder *b;
     Arena *arena;
@@ -75,14 +84,12 @@ struct Lower {
     KVar space[RANK_MAX], lane_var, outer_var, inner_var;
     const KExpr *space_expr[RANK_MAX]; /* of the present run, once named */
     VEC(LowerIndex *) indices;
-    LowerEntry **entries; /* newest by value id */
+    ValueMap numbers; /* of values in `nodes`, plus 1 */
+    VEC(LowerNode *) nodes;
     VEC(LowerEntry *) scope;
-    LowerBinding *bindings;   /* by value id */
     const char *const *names; /* by value id, as the canonical text of the graph gives them */
-    bool *is_input, *is_commented;
-    int *uses;    /* within the region */
-    KCache cache; /* of loads that the run reads once */
-    bool is_dry;  /* nothing is emitted: the plan alone is wanted */
+    KCache cache;             /* of loads that the run reads once */
+    bool is_dry;              /* nothing is emitted: the plan alone is wanted */
 
     /* the present plan */
     VEC(size_t) batches; /* scopes of the open ones */
@@ -149,6 +156,9 @@ void lower_gather_coords(Lower *lower, const Value *value, const LaneCoord *coor
                          LaneCoord *index_coords, LaneCoord *out, const KExpr **inside);
 
 /* lower.c */
+LowerNode *lower_node(Lower *lower, const Value *value);
+/* The same to read only: what nobody has told anything about reads as zeros. */
+const LowerNode *lower_known(const Lower *lower, const Value *value);
 LowerEntry *lower_find(Lower *lower, const LowerKey *key, EntryKind first, EntryKind last);
 LowerEntry *lower_remember(Lower *lower, EntryKind kind, const LowerKey *key);
 /* Has space_expr[number] or indices[number] forgotten when the scope closes. */

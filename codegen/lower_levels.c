@@ -1,29 +1,30 @@
 /* Levels of reductions: how many passes over its space a region takes. */
 #include "codegen/lower_internal.h"
 
-/* How many reductions of the space stand one behind the other below `value`, itself included; known[] holds
+/* How many reductions of the space stand one behind the other below `value`, itself included; known holds
  * answers plus 1. */
-static int levels_below(const Region *region, const Value *value, int *known) {
-    if (known[value->id])
-        return known[value->id] - 1;
-    int level = 0;
+static int levels_below(const Region *region, const Value *value, ValueMap *known) {
+    int level = value_map_get(known, value) - 1;
+    if (level >= 0)
+        return level;
+    level = 0;
     for (int i = 0; i < value->n_in; i++) {
         int below = levels_below(region, value->in[i], known);
         level = below > level ? below : level;
     }
     level += lower_is_space_reduction(region, value);
-    known[value->id] = level + 1;
+    value_map_set(known, value, level + 1);
     return level;
 }
 
 ReduceLevels lower_find_levels(Lower *lower) {
     const Region *region = lower->region;
     ReduceLevels levels = {.n = 0};
-    int *known = ARENA_ARRAY(lower->arena, int, lower->graph->values.n + 1);
+    ValueMap known = {.arena = lower->arena};
     for (size_t i = 0; i < region->inputs.n; i++) /* what is read was reduced by another kernel */
-        known[region->inputs.at[i]->id] = 1;
+        value_map_set(&known, region->inputs.at[i], 1);
     for (size_t i = 0; i < region->values.n; i++) {
-        int level = levels_below(region, region->values.at[i], known);
+        int level = levels_below(region, region->values.at[i], &known);
         levels.n = level > levels.n ? level : levels.n;
     }
     levels.at = ARENA_ARRAY(lower->arena, ReduceLevel, (size_t)levels.n + 1);
@@ -33,7 +34,7 @@ ReduceLevels lower_find_levels(Lower *lower) {
         const Value *value = region->values.at[i];
         if (!lower_is_space_reduction(region, value))
             continue;
-        ReduceLevel *level = &levels.at[levels_below(region, value, known) - 1];
+        ReduceLevel *level = &levels.at[levels_below(region, value, &known) - 1];
         level->at[level->n++] = value;
         lower_bind_expr(lower, value, k_convert(lower->b, k_i32(lower->b, 0), ktype_of(value->dtype)));
     }

@@ -104,7 +104,7 @@ static void plan_op(Lower *lower, const Value *value, const LaneCoord *coords, c
 /* Walks below `value`; in_uniform: below a value that is computed once for the run. */
 static void plan_value(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard,
                        bool in_uniform) {
-    if (lower->bindings[value->id].is_bound ||
+    if (lower_known(lower, value)->binding.is_bound ||
         (op_info(value->op)->class_ == OPCLASS_BORDER && value->op != OP_input))
         return;
     LowerKey key = lower_key(value, coords, guard);

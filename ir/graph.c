@@ -85,6 +85,7 @@ Value *graph_append(Graph *graph, OpKind op, Value **in, int n_in, const Attr *a
         return NULL;
     value->id = (uint32_t)graph->values.n;
     vec_push(graph->arena, &graph->values, value);
+    graph->names = NULL;
     return value;
 }
 
@@ -103,6 +104,7 @@ Value *graph_add_input(Graph *graph, const char *name, DType dtype, int rank, co
     value->strides = graph_copy_strides(graph, value, strides);
     value->id = (uint32_t)graph->values.n;
     vec_push(graph->arena, &graph->values, value);
+    graph->names = NULL;
     vec_push(graph->arena, &graph->inputs, value);
     return value;
 }
@@ -113,6 +115,7 @@ void graph_add_output(Graph *graph, const char *name, Value *value, const Dim *c
                      .strides = graph_copy_strides(graph, value, strides),
                      .span = span};
     vec_push(graph->arena, &graph->outputs, output);
+    graph->names = NULL;
 }
 
 Value *graph_constant_float(Graph *graph, double value, Span span) {
@@ -142,11 +145,13 @@ void graph_replace_uses(Graph *graph, Value *old, Value *fresh) {
     for (size_t i = 0; i < graph->hints.n; i++)
         if (graph->hints.at[i].value == old)
             graph->hints.at[i].value = fresh;
+    graph->names = NULL;
 }
 
 void graph_renumber(Graph *graph) {
     for (size_t i = 0; i < graph->values.n; i++)
         graph->values.at[i]->id = (uint32_t)i;
+    graph->names = NULL;
 }
 
 enum { GRAPH_UNSEEN, GRAPH_OPEN, GRAPH_NEEDED, GRAPH_PLACED };

@@ -103,6 +103,7 @@ struct Graph {
     VEC(Hint) hints;
     VEC(Check) checks;
     Span span;
+    const char *const *names; /* what graph_name_values() found, by id; NULL: nothing, or the graph has changed since */
 };
 
 Graph *graph_new(Arena *arena, const char *name);
@@ -119,6 +120,9 @@ void graph_replace_uses(Graph *graph, Value *old, Value *fresh);
 /* Restores topological order, stably, drops what no output and no input needs, and renumbers. True where something was dropped. */
 bool graph_sort(Graph *graph);
 void graph_renumber(Graph *graph);
+/* Keeps the names that the canonical text gives to values (print.h), for a graph that will not change any more and of which many
+ * single lines are printed: without it each of those lines costs a walk over the whole graph. */
+void graph_name_values(Graph *graph);
 /* How many operands in the graph refer to each value, plus one an output, indexed by id (after graph_renumber). */
 int *graph_use_counts(Arena *arena, const Graph *graph);
 /* A deep copy into another arena; where `bindings` knows a symbol, its value takes the symbol's place. NULL, with a diagnostic,

@@ -10,33 +10,38 @@
 
 /* ---- names ------------------------------------------------------------------------------------------- */
 
+typedef struct PrintTaken {
+    const char *name; /* NULL: free */
+    int next; /* from which number on a further `name` may find a free `name_2`; 0: none was asked for */
+} PrintTaken;
+
 typedef struct Print {
     Text *out;
     const Graph *graph;
     bool for_hash;
-    bool for_people;    /* scalar constants in place of their names */
-    const char **names; /* by id */
+    bool for_people;          /* scalar constants in place of their names */
+    const char *const *names; /* by id */
     /* Names taken, hashed with open addressing. */
-    const char **taken;
+    PrintTaken *taken;
     size_t n_taken, room;
 } Print;
 
-static const char **print_slot(const Print *print, const char *name) {
+static PrintTaken *print_slot(const Print *print, const char *name) {
     uint64_t hash = 5381;
     for (const char *c = name; *c; c++)
         hash = hash * 33 ^ (uint8_t)*c;
     size_t slot = (hash * 0x9e3779b97f4a7c15u >> 32) & (print->room - 1);
-    while (print->taken[slot] && strcmp(print->taken[slot], name) != 0)
+    while (print->taken[slot].name && strcmp(print->taken[slot].name, name) != 0)
         slot = (slot + 1) & (print->room - 1);
     return &print->taken[slot];
 }
 
 /* False where the name is taken already. */
 static bool print_take(Print *print, const char *name) {
-    const char **slot = print_slot(print, name);
-    if (*slot)
+    PrintTaken *slot = print_slot(print, name);
+    if (slot->name)
         return false;
-    *slot = name;
+    slot->name = name;
     return true;
 }
 
@@ -66,42 +71,48 @@ static const char *print_fresh_name(Print *print, const char *stem, int *next) {
     return name;
 }
 
+/* `mu_2` for the second `mu`, `mu_3` for the third. */
+static const char *print_further_name(Print *print, const char *name) {
+    PrintTaken *taken = print_slot(print, name);
+    if (!taken->next)
+        taken->next = 2;
+    return print_fresh_name(print, text_format(print->out->arena, "%s_", name), &taken->next);
+}
+
 static void print_choose_names(Print *print) {
     const Graph *graph = print->graph;
     Arena *arena = print->out->arena;
     size_t names = graph->values.n + graph->outputs.n + (size_t)dim_symbol_count(graph->dims);
-    print->names = ARENA_ARRAY(arena, const char *, graph->values.n);
+    const char **chosen = ARENA_ARRAY(arena, const char *, graph->values.n);
+    print->names = chosen;
     for (print->room = 16; print->room < 2 * names + 2;)
         print->room *= 2;
-    print->taken = ARENA_ARRAY(arena, const char *, print->room);
+    print->taken = ARENA_ARRAY(arena, PrintTaken, print->room);
     for (int i = 0; i < dim_symbol_count(graph->dims); i++)
         print_take(print, dim_symbol_name(graph->dims, i));
     for (size_t i = 0; i < graph->inputs.n; i++) {
         const Value *value = graph->inputs.at[i];
         print_take(print, value->name);
         if (print_belongs(print, value))
-            print->names[value->id] = value->name;
+            chosen[value->id] = value->name;
     }
     for (size_t i = 0; i < graph->outputs.n; i++) {
         const Output *output = &graph->outputs.at[i];
         print_take(print, output->name);
-        if (print_belongs(print, output->value) && !print->names[output->value->id])
-            print->names[output->value->id] = output->name;
+        if (print_belongs(print, output->value) && !chosen[output->value->id])
+            chosen[output->value->id] = output->name;
     }
     /* Names of the source before numbers, so that a `v0` of the source stays. */
     for (size_t i = 0; i < graph->values.n && !print->for_hash; i++) {
         const Value *value = graph->values.at[i];
-        if (print->names[i] || !value->name || !print_is_name(value->name))
+        if (chosen[i] || !value->name || !print_is_name(value->name))
             continue;
-        int next = 2;
-        print->names[i] = print_take(print, value->name)
-                              ? value->name
-                              : print_fresh_name(print, text_format(arena, "%s_", value->name), &next);
+        chosen[i] = print_take(print, value->name) ? value->name : print_further_name(print, value->name);
     }
     int next = 0;
     for (size_t i = 0; i < graph->values.n; i++)
-        if (!print->names[i])
-            print->names[i] = print_fresh_name(print, "v", &next);
+        if (!chosen[i])
+            chosen[i] = print_fresh_name(print, "v", &next);
 }
 
 static const char *print_name(const Print *print, const Value *value) {
@@ -369,6 +380,10 @@ const char *const *graph_value_names(Arena *arena, const Graph *graph) {
     return print.names;
 }
 
+void graph_name_values(Graph *graph) {
+    graph->names = graph_value_names(graph->arena, graph);
+}
+
 /* The operator that people write for an operation; NULL where they write its name. */
 static const char *print_infix(const Value *value) {
     switch (value->op) {
@@ -387,14 +402,26 @@ static const char *print_infix(const Value *value) {
     }
 }
 
+/* One line of a graph that may have its names already. */
+static Print print_line(Text *out, const Graph *graph) {
+    Print print = {.out = out, .graph = graph, .names = graph->names};
+    if (!print.names)
+        print_choose_names(&print);
+    return print;
+}
+
+void value_print_name(Text *out, const Graph *graph, const Value *value) {
+    Print print = print_line(out, graph);
+    text_add(out, "%s", print_name(&print, value));
+}
+
 void value_print(Text *out, const Graph *graph, const Value *value) {
-    Print print = {.out = out, .graph = graph};
     if (value->op == OP_input) {
         text_add(out, "%s: ", value->name);
         value_print_type(out, graph, value);
         return;
     }
-    print_choose_names(&print);
+    Print print = print_line(out, graph);
     const char *infix = print_infix(value);
     if (!infix) {
         print.for_people = true;

@@ -13,6 +13,8 @@ enum { GRAPH_HASH_BYTES = 32 };
 void graph_print(Text *out, const Graph *graph);
 /* One line, as graph_print() writes it, without indentation, hints and newline (an input: `x: bf16[M, K]`): for comments in generated code and for explain. */
 void value_print(Text *out, const Graph *graph, const Value *value);
+/* The name alone, as it stands in that line. */
+void value_print_name(Text *out, const Graph *graph, const Value *value);
 /* The names that these functions give to values, by Value.id (after graph_renumber). */
 const char *const *graph_value_names(Arena *arena, const Graph *graph);
 /* The type as the language writes it: `bf16[M, 4096]`, `f32` for a scalar. */

@@ -8,14 +8,12 @@ static const char *const region_kinds[TEMPLATE_COUNT] = {
     [TEMPLATE_TRANSPOSE] = "transpose", [TEMPLATE_MATMUL] = "matmul",
 };
 
-static void region_print_names(Text *out, const char *what, Value *const *values, size_t n) {
+static void region_print_names(Text *out, const Graph *graph, const char *what, Value *const *values,
+                               size_t n) {
     text_add(out, "%s", what);
     for (size_t i = 0; i < n; i++) {
         text_add(out, "%s", i ? ", " : " ");
-        if (values[i]->name)
-            text_add(out, "%s", values[i]->name);
-        else
-            text_add(out, "v%u", values[i]->id);
+        value_print_name(out, graph, values[i]);
     }
 }
 
@@ -29,8 +27,8 @@ static void region_print(Text *out, const Graph *graph, const Region *region) {
     if (region->n_reduced)
         text_add(out, ", the %s %d reduced", region->kind == TEMPLATE_COLUMNS ? "first" : "last",
                  region->n_reduced);
-    region_print_names(out, "\n    reads", region->inputs.at, region->inputs.n);
-    region_print_names(out, "\n    writes", region->outputs.at, region->outputs.n);
+    region_print_names(out, graph, "\n    reads", region->inputs.at, region->inputs.n);
+    region_print_names(out, graph, "\n    writes", region->outputs.at, region->outputs.n);
     text_add(out, "\n");
     for (size_t i = 0; i < region->values.n; i++) {
         text_add(out, "        ");
@@ -44,7 +42,7 @@ void partition_print(Text *out, const Partition *partition) {
         region_print(out, partition->graph, partition->regions.at[i]);
     for (size_t i = 0; i < partition->buffers.n; i++) {
         const Buffer *buffer = &partition->buffers.at[i];
-        region_print_names(out, i ? "            " : "workspace:  ", &buffer->value, 1);
+        region_print_names(out, partition->graph, i ? "            " : "workspace:  ", &buffer->value, 1);
         text_add(out, " at byte ");
         dim_print(out, partition->graph->dims, buffer->offset);
         text_add(out, ", ");

@@ -100,5 +100,6 @@ Partition *passes_run(Graph *graph, const PassOptions *options, Diags *diags) {
     for (int i = PASS_REPEATED; i < PASS_COUNT; i++)
         if (!pass_run_one(&pass, graph, &pass_rows[i], &number, &changed))
             return NULL;
+    graph_name_values(graph);
     return partition;
 }

@@ -14,6 +14,7 @@
 #include "codegen/lower.h"
 #include "codegen/template.h"
 #include "codegen/templates/vectors.h"
+#include "ir/value_map.h"
 
 enum {
     COLUMNS_THREADS = 256,
@@ -81,34 +82,36 @@ static void columns_hold(Columns *c, const Value *value, const KVar *array) {
     vec_push(c->b->arena, &c->held, held);
 }
 
+typedef VEC(LowerTarget) HeldTargets;
+
 /* Column values that a pass over the rows starts from: the last ones that vary along no row. */
-static void columns_find_held(Columns *c, const Value *value, bool *seen, LowerTarget *targets, int *n) {
-    if (seen[value->id])
+static void columns_find_held(Columns *c, const Value *value, ValueMap *seen, HeldTargets *held) {
+    if (value_map_get(seen, value))
         return;
-    seen[value->id] = true;
+    value_map_set(seen, value, true);
     for (size_t i = 0; i < c->held.n; i++)
         if (c->held.at[i].value == value)
             return;
     if (lower_is_column(c->region, value)) {
-        targets[(*n)++] = (LowerTarget){.value = value};
+        vec_push(c->b->arena, held, (LowerTarget){.value = value});
         return;
     }
     for (size_t i = 0; i < c->region->inputs.n; i++)
         if (c->region->inputs.at[i] == value)
             return;
     for (int i = 0; i < value->n_in; i++)
-        columns_find_held(c, value->in[i], seen, targets, n);
+        columns_find_held(c, value->in[i], seen, held);
 }
 
 /* Computes them, before the loop over the rows. */
 static void columns_prepare(Columns *c, const LowerTarget *pass, int n_pass) {
     Builder *b = c->b;
-    const Graph *graph = b->kernel->graph;
-    bool *seen = ARENA_ARRAY(b->arena, bool, graph->values.n + 1);
-    LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, graph->values.n + 1);
-    int n = 0;
+    ValueMap seen = {.arena = b->arena};
+    HeldTargets held = {NULL, 0, 0};
     for (int i = 0; i < n_pass; i++)
-        columns_find_held(c, lower_root(c->region, pass[i].value), seen, targets, &n);
+        columns_find_held(c, lower_root(c->region, pass[i].value), &seen, &held);
+    LowerTarget *targets = held.at;
+    int n = (int)held.n;
     if (n == 0)
         return;
     for (int i = 0; i < n; i++) {

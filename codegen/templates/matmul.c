@@ -141,18 +141,19 @@ static bool plan_is_row_reduction(const MatmulPlan *plan, const Value *value) {
 }
 
 void matmul_mark_dependents(const MatmulPlan *plan, const Value *const *from, int n_from,
-                            const Value *const *cut, int n_cut, bool *marks) {
+                            const Value *const *cut, int n_cut, ValueMap *marks) {
     const Region *region = plan->region;
-    memset(marks, 0, plan->graph->values.n * sizeof *marks);
+    value_map_clear(marks);
     for (int i = 0; i < n_from; i++)
-        marks[from[i]->id] = true;
+        value_map_set(marks, from[i], true);
     for (size_t i = 0; i < region->values.n; i++) { /* topological */
         const Value *value = region->values.at[i];
+        bool depends = value_map_get(marks, value);
         for (int k = 0; k < value->n_in; k++)
-            marks[value->id] |= marks[value->in[k]->id];
+            depends |= value_map_get(marks, value->in[k]);
         for (int k = 0; k < n_cut; k++)
-            if (cut[k] == value)
-                marks[value->id] = false;
+            depends &= cut[k] != value;
+        value_map_set(marks, value, depends);
     }
 }
 
@@ -183,11 +184,11 @@ bool matmul_plan(const Graph *graph, const Region *region, const Target *target,
     for (int i = 0; i < plan->n_cores; i++)
         plan_access(graph, region, &plan->b[i]);
     *why = "the epilogue reduces the product otherwise than along its rows";
-    bool *of_product = ARENA_ARRAY(graph->arena, bool, graph->values.n);
-    matmul_mark_dependents(plan, plan->core, plan->n_cores, NULL, 0, of_product);
+    ValueMap of_product = {.arena = graph->arena};
+    matmul_mark_dependents(plan, plan->core, plan->n_cores, NULL, 0, &of_product);
     for (size_t i = 0; i < region->values.n; i++) {
         const Value *value = region->values.at[i];
-        if (op_info(value->op)->class_ != OPCLASS_REDUCTION || !of_product[value->id])
+        if (op_info(value->op)->class_ != OPCLASS_REDUCTION || !value_map_get(&of_product, value))
             continue; /* reductions of the prologue and of other inputs are lowered in place */
         if (!plan_is_row_reduction(plan, value))
             return false;

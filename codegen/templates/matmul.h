@@ -19,6 +19,7 @@
 #include "codegen/pipeline.h"
 #include "codegen/template.h"
 #include "codegen/tile.h"
+#include "ir/value_map.h"
 #include "ir/view.h"
 
 enum { MATMUL_CORES = 2 };
@@ -165,10 +166,10 @@ void epilogue_loop_end(Builder *b, int count);
 
 /* Whether a value has one element a row of the product. */
 bool matmul_is_row_value(const MatmulPlan *plan, const Value *value);
-/* marks[id]: the value depends on one of `from` otherwise than through one of `cut`. marks has a place for
- * each value of the graph. */
+/* Marks the region's values that depend on one of `from` otherwise than through one of `cut`; old marks go.
+ */
 void matmul_mark_dependents(const MatmulPlan *plan, const Value *const *from, int n_from,
-                            const Value *const *cut, int n_cut, bool *marks);
+                            const Value *const *cut, int n_cut, ValueMap *marks);
 void matmul_row_statistics(Epilogue *e);
 
 /* matmul_prologue.c: tiles of an operand into a ring of stages, by all threads of the block. */

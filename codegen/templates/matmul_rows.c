@@ -12,14 +12,14 @@
 
 /* Whether `value`, held in place of what the accumulators hold now, serves every later pass. */
 static bool rows_serves(Epilogue *e, size_t pass, const Value *value, const Value *const *held, int n_held,
-                        bool *marks) {
+                        ValueMap *marks) {
     const MatmulPlan *plan = e->plan;
     matmul_mark_dependents(plan, held, n_held, &value, 1, marks);
     for (size_t i = pass; i < plan->statistics.n; i++)
-        if (marks[plan->statistics.at[i]->in[0]->id])
+        if (value_map_get(marks, plan->statistics.at[i]->in[0]))
             return false;
     for (size_t i = 0; i < plan->region->outputs.n; i++)
-        if (marks[plan->region->outputs.at[i]->id])
+        if (value_map_get(marks, plan->region->outputs.at[i]))
             return false;
     return true;
 }
@@ -29,18 +29,17 @@ static const Value *rows_cut(Epilogue *e, size_t pass) {
     const MatmulPlan *plan = e->plan;
     const Value *const *held = e->held ? &e->held : plan->core;
     int n_held = e->held ? 1 : plan->n_cores;
-    size_t n = plan->graph->values.n;
-    bool *marks = ARENA_ARRAY(e->b->arena, bool, n), *reached = ARENA_ARRAY(e->b->arena, bool, n),
-         *too_early = ARENA_ARRAY(e->b->arena, bool, n);
-    matmul_mark_dependents(plan, held, n_held, NULL, 0, reached);
+    Arena *arena = e->b->arena;
+    ValueMap marks = {.arena = arena}, reached = {.arena = arena}, too_early = {.arena = arena};
+    matmul_mark_dependents(plan, held, n_held, NULL, 0, &reached);
     matmul_mark_dependents(plan, plan->statistics.at + pass, (int)(plan->statistics.n - pass), NULL, 0,
-                           too_early);
+                           &too_early);
     for (size_t i = plan->region->values.n; i-- > 0;) {
         const Value *value = plan->region->values.at[i];
         bool is_pointwise = op_is_scalar(value->op) || value->op == OP_cast;
-        if (is_pointwise && reached[value->id] && !too_early[value->id] && value != e->held &&
-            value_same_dims(value, plan->core[0]) && ktype_of(value->dtype) == plan->accumulator &&
-            rows_serves(e, pass, value, held, n_held, marks))
+        if (is_pointwise && value_map_get(&reached, value) && !value_map_get(&too_early, value) &&
+            value != e->held && value_same_dims(value, plan->core[0]) &&
+            ktype_of(value->dtype) == plan->accumulator && rows_serves(e, pass, value, held, n_held, &marks))
             return value;
     }
     return NULL;

@@ -15,6 +15,7 @@
 #include "codegen/template.h"
 #include "codegen/templates/vectors.h"
 #include "ir/base/checked.h"
+#include "ir/value_map.h"
 
 enum {
     ROWS_THREADS = 128,  /* a block, where rows are short */
@@ -60,9 +61,9 @@ typedef struct Rows {
 /* ---- what is kept between passes */
 
 /* Marks what lies between `value` and what is read, reduced or kept. */
-static void rows_mark(const Rows *rows, const Value *value, bool *marks) {
+static void rows_mark(const Rows *rows, const Value *value, ValueMap *marks) {
     const Region *region = rows->region;
-    if (marks[value->id] || lower_is_space_reduction(region, value))
+    if (value_map_get(marks, value) || lower_is_space_reduction(region, value))
         return;
     for (size_t i = 0; i < region->inputs.n; i++)
         if (region->inputs.at[i] == value)
@@ -70,15 +71,15 @@ static void rows_mark(const Rows *rows, const Value *value, bool *marks) {
     for (size_t i = 0; i < rows->held.n; i++)
         if (rows->held.at[i].value == value)
             return;
-    marks[value->id] = true;
+    value_map_set(marks, value, true);
     for (int i = 0; i < value->n_in; i++)
         rows_mark(rows, value->in[i], marks);
 }
 
 /* Whether computing it again costs more than registers: exponentials and their like, random numbers, gathered
  * elements. */
-static bool rows_is_expensive(const Region *region, const Value *value, const bool *marks) {
-    if (!marks[value->id] ||
+static bool rows_is_expensive(const Region *region, const Value *value, const ValueMap *marks) {
+    if (!value_map_get(marks, value) ||
         !lower_is_whole(region, value)) /* what belongs to the whole row is computed once anyway */
         return false;
     const OpInfo *info = op_info(value->op);
@@ -92,13 +93,13 @@ static bool rows_is_expensive(const Region *region, const Value *value, const bo
     return false;
 }
 
-static bool rows_is_used_later(const Rows *rows, const Value *value, int level, const bool *now,
-                               const bool *later) {
+static bool rows_is_used_later(const Rows *rows, const Value *value, int level, const ValueMap *now,
+                               const ValueMap *later) {
     const Region *region = rows->region;
     for (size_t i = 0; i < region->values.n; i++) {
         const Value *user = region->values.at[i];
         for (int k = 0; k < user->n_in; k++)
-            if (user->in[k] == value && later[user->id] && !now[user->id])
+            if (user->in[k] == value && value_map_get(later, user) && !value_map_get(now, user))
                 return true;
     }
     for (int l = level + 1; l < rows->levels.n; l++)
@@ -115,23 +116,22 @@ static bool rows_is_used_later(const Rows *rows, const Value *value, int level, 
  * rows->held. */
 static void rows_find_held(Rows *rows, int level) {
     const Region *region = rows->region;
-    size_t n = rows->b->kernel->graph->values.n + 1;
     Arena *arena = rows->b->arena;
-    bool *now = ARENA_ARRAY(arena, bool, n), *later = ARENA_ARRAY(arena, bool, n);
+    ValueMap now = {.arena = arena}, later = {.arena = arena};
     for (size_t i = 0; i < rows->levels.at[level].n; i++)
-        rows_mark(rows, rows->levels.at[level].at[i]->in[0], now);
+        rows_mark(rows, rows->levels.at[level].at[i]->in[0], &now);
     for (int l = level + 1; l < rows->levels.n; l++)
         for (size_t i = 0; i < rows->levels.at[l].n; i++)
-            rows_mark(rows, rows->levels.at[l].at[i]->in[0], later);
+            rows_mark(rows, rows->levels.at[l].at[i]->in[0], &later);
     for (size_t i = 0; i < rows->whole.n; i++)
-        rows_mark(rows, lower_root(region, rows->whole.at[i]), later);
+        rows_mark(rows, lower_root(region, rows->whole.at[i]), &later);
     size_t before = rows->held.n;
     for (size_t i = 0; i < region->values.n; i++) {
         const Value *value = region->values.at[i];
         bool fits = (int)(rows->held.n + 1) * rows->runs * rows->width <= ROWS_REGISTERS;
-        if (fits && rows->held.n - before < 2 && now[value->id] && later[value->id] &&
-            lower_is_whole(region, value) && rows_is_expensive(region, value, now) &&
-            rows_is_used_later(rows, value, level, now, later)) {
+        if (fits && rows->held.n - before < 2 && value_map_get(&now, value) && value_map_get(&later, value) &&
+            lower_is_whole(region, value) && rows_is_expensive(region, value, &now) &&
+            rows_is_used_later(rows, value, level, &now, &later)) {
             const char *name = lower_value_name(rows->lower, value);
             RowsHeld held = {value,
                              k_array(rows->b, name, ktype_of(value->dtype), rows->runs * rows->width, NULL)};

@@ -248,7 +248,10 @@ static void compile_graph(Compile *c, const char *file, sinter_graph *graph) {
     options.n_dims = cli->o.symbolic ? 0 : n_dims;
     options.hints = dims;
     options.n_hints = n_dims;
-    options.dump = compile_dump;
+    bool dumps = cli->o.dump != NULL;
+    for (size_t i = 0; i < c->emits.n; i++)
+        dumps |= c->emits.at[i].kind == EMIT_AFTER;
+    options.dump = dumps ? compile_dump : NULL; /* each pass would print the graph for nothing */
     options.dump_context = c;
     cli_progress(cli, "compiling %s", graph->graph->name);
     sinter_plan *plan;
