@@ -40,7 +40,7 @@ bool device_run_begin(DeviceRun *run, Problem *problem, Arena *arena) {
     run->context = problem->cli->context;
     run->driver = &run->context->driver;
     run->arena = arena;
-    run->timeout_ms = (problem->cli->o.timeout.given ? problem->cli->o.timeout.value : 60) * 1000;
+    run->timeout_ms = (problem->cli->o.timeout.given ? problem->cli->o.timeout.value : 30) * 1000;
     CUresult error = device_enter(run->driver, &run->context->device, &run->pushed);
     if (!error)
         error = run->driver->stream_create(&run->stream, DRIVER_STREAM_NON_BLOCKING);

@@ -71,7 +71,8 @@ static void verify_flush(Verify *v) {
         cli->json = json_new(cli->arena);
     }
     fflush(stdout);
-    v->tally->reported = true;
+    if (cli->worst > v->tally->worst)
+        v->tally->worst = cli->worst;
 }
 
 static void verify_report(VerifyCase *c, Problem *problem, const VerifyResult *r) {
@@ -108,7 +109,6 @@ static void verify_report(VerifyCase *c, Problem *problem, const VerifyResult *r
         verify_flush(v);
         return;
     }
-    v->tally->reported = true;
     if (r->ok && cli->o.quiet)
         return;
     cli_progress_end(cli);
@@ -237,7 +237,6 @@ static void verify_case(VerifyCase *c) {
     if (v->number++ < v->skip || v->lost)
         return;
     tally->begun = v->number;
-    tally->reported = false;
     snprintf(tally->current, sizeof tally->current, "%s: %s", c->file, c->graph->graph->name);
     cli_progress(v->cli, "verifying %s, %lld passed, %lld failed", c->graph->graph->name,
                  (long long)tally->passed, (long long)tally->failed);
@@ -337,7 +336,7 @@ static void verify_all(Verify *v) {
         verify_file(v, cli->o.operands.at[f]);
 }
 
-/* A check whose child died before it could say what happened. */
+/* A check in whose course the child died. */
 static void verify_died(Verify *v, int status) {
     Cli *cli = v->cli;
     const char *why = WIFSIGNALED(status)
@@ -378,12 +377,12 @@ static void verify_isolated(Verify *v) {
         int status = 0;
         waitpid(child, &status, 0);
         bool died = !WIFEXITED(status) || WEXITSTATUS(status) != 0;
-        if (died && tally->begun > begun && !tally->reported)
-            verify_died(v, status);
-        else if (died && tally->begun == begun) {
+        if (died && tally->begun == begun) {
             cli_error(v->cli, EXIT_DEFECT, "verifying ended before its first check (status %d)", status);
             return;
         }
+        if (died)
+            verify_died(v, status);
     }
 }
 
