@@ -10,8 +10,8 @@ bool emit_is_data(const EmitFacts *facts, const KExpr *expr) {
     case KX_BITCAST:
     case KX_UNPACK: return ktype_is_int(expr->type);
     case KX_CONVERT:
-        if (ktype_is_int(expr->type) && ktype_is_float(expr->args[0]->type))
-            return true;
+        if (ktype_is_int(expr->type) && (ktype_is_float(expr->args[0]->type) || expr->args[0]->type == K_BOOL))
+            return true; /* no index is made from a condition */
         break;
     default: break;
     }
