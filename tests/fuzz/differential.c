@@ -1,0 +1,224 @@
+/* Random graphs (graphgen.h) through the whole compiler, every kernel run in the simulator, every output
+ * compared with the float64 reference; also that each graph means the same after the passes.
+ *
+ *     differential FIRST_SEED COUNT [TARGET]
+ *
+ * A failure prints its seed, the graph and what went wrong; the exit status is 1 then. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codegen/codegen.h"
+#include "codegen/simulate.h"
+#include "ir/print.h"
+#include "passes/pass.h"
+#include "tests/fuzz/graphgen.h"
+
+typedef struct Trial {
+    Arena *arena;
+    const Target *target;
+    uint64_t seed;
+    Diags diags;
+    GraphGen generated;
+    const char *text; /* the graph, before passes changed it */
+    Partition *partition;
+    SimBuffer *memory; /* by id of the partitioned graph's values; at is NULL for what crosses no border */
+    bool failed;
+} Trial;
+
+static void trial_fail(Trial *trial, const char *what, const char *detail) {
+    printf("seed %llu: %s: %s\n%s\n", (unsigned long long)trial->seed, what, detail, trial->text);
+    for (size_t i = 0; i < trial->diags.list.n && i < 6; i++)
+        printf("    %s\n", trial->diags.list.at[i].message);
+    trial->failed = true;
+}
+
+static int64_t trial_dim(const Trial *trial, const Dim *dim) {
+    int64_t value = 0;
+    if (!dim_eval(dim, &trial->generated.bindings, &value))
+        arena_give_up(trial->arena);
+    return value;
+}
+
+/* Elements of memory from the first to the last that a value with these strides has. */
+static int64_t trial_extent(const Trial *trial, const Value *value, const Dim *const *strides) {
+    int64_t last = 0;
+    for (int i = 0; i < value->rank; i++) {
+        int64_t dim = trial_dim(trial, value->dims[i]);
+        if (dim == 0)
+            return 0;
+        last += (dim - 1) * trial_dim(trial, strides[i]);
+    }
+    return last + 1;
+}
+
+static const Dim **trial_strides(const Trial *trial, const Value *value, const Dim **declared) {
+    if (declared)
+        return declared;
+    const Dim **strides = ARENA_ARRAY(trial->arena, const Dim *, RANK_MAX);
+    dims_packed_strides(trial->partition->graph->dims, value->rank, value->dims, strides);
+    return strides;
+}
+
+/* Memory of a value, every byte of it 0xa5, which no kernel should ever show. */
+static void trial_allocate(Trial *trial, const Value *value, const Dim *const *strides) {
+    SimBuffer *buffer = &trial->memory[value->id];
+    int64_t bytes = 0;
+    dtype_bytes(value->dtype, trial_extent(trial, value, strides), &bytes);
+    buffer->value = value;
+    buffer->bytes = bytes;
+    buffer->at = memset(arena_alloc(trial->arena, (size_t)bytes + 16), 0xa5, (size_t)bytes + 16);
+}
+
+/* Place in memory of the element with row-major number `element`. */
+static int64_t trial_place(const int64_t *dims, const int64_t *strides, int rank, int64_t element) {
+    int64_t place = 0;
+    for (int i = rank - 1; i >= 0; i--) {
+        place += element % dims[i] * strides[i];
+        element /= dims[i];
+    }
+    return place;
+}
+
+static void trial_fill(Trial *trial, const Value *value, const Tensor *tensor) {
+    const Dim **strides = trial_strides(trial, value, value->strides);
+    int64_t numbers[RANK_MAX];
+    trial_allocate(trial, value, strides);
+    for (int i = 0; i < value->rank; i++)
+        numbers[i] = trial_dim(trial, strides[i]);
+    for (int64_t e = 0; e < tensor->count; e++)
+        dtype_store(value->dtype, trial->memory[value->id].at,
+                    trial_place(tensor->dims, numbers, value->rank, e), tensor->at[e]);
+}
+
+static void trial_compare(Trial *trial, size_t output, const Tensor *want, const char *stage, bool in_memory,
+                          const Tensor *reference) {
+    const Output *declared = &trial->partition->graph->outputs.at[output];
+    const Value *value = declared->value;
+    const Dim **strides = trial_strides(trial, value, declared->strides);
+    int64_t numbers[RANK_MAX];
+    double tolerance = trial->generated.tolerance[output];
+    bool floats = dtype_is_float(want->dtype);
+    for (int i = 0; i < value->rank; i++)
+        numbers[i] = trial_dim(trial, strides[i]);
+    for (int64_t e = 0; e < want->count; e++) {
+        Number got = in_memory ? dtype_load(value->dtype, trial->memory[value->id].at,
+                                            trial_place(want->dims, numbers, value->rank, e))
+                               : reference->at[e];
+        double x = floats ? want->at[e].f : (double)want->at[e].i, y = floats ? got.f : (double)got.i;
+        if (fabs(x - y) <= tolerance)
+            continue;
+        Text detail = text_new(trial->arena);
+        text_add(&detail, "'%s', element %lld is %.9g, not %.9g (tolerance %.2g)", declared->name,
+                 (long long)e, y, x, tolerance);
+        trial_fail(trial, stage, detail.at);
+        return;
+    }
+}
+
+static bool trial_region(Trial *trial, Region *region) {
+    const Graph *graph = trial->partition->graph;
+    if (!codegen_schedule(graph, region, trial->target, NULL, &trial->diags))
+        return false;
+    Kernel *kernel = codegen_kernel(trial->arena, graph, region, trial->target, &trial->diags);
+    if (!kernel)
+        return false;
+    SimBuffer *buffers = ARENA_ARRAY(trial->arena, SimBuffer, region->inputs.n + region->outputs.n);
+    int n = 0;
+    for (size_t i = 0; i < region->inputs.n; i++)
+        buffers[n++] = trial->memory[region->inputs.at[i]->id];
+    for (size_t i = 0; i < region->outputs.n; i++)
+        buffers[n++] = trial->memory[region->outputs.at[i]->id];
+    return simulate(kernel, &trial->generated.bindings, buffers, n, &(SimOptions){.check_races = true},
+                    &trial->diags);
+}
+
+static void trial_memory(Trial *trial, const Tensor *inputs) {
+    Graph *graph = trial->partition->graph;
+    trial->memory = ARENA_ARRAY(trial->arena, SimBuffer, graph->values.n);
+    for (size_t i = 0; i < graph->inputs.n; i++)
+        trial_fill(trial, graph->inputs.at[i], &inputs[i]);
+    for (size_t i = 0; i < graph->outputs.n; i++)
+        if (graph->outputs.at[i].value->op != OP_input)
+            trial_allocate(trial, graph->outputs.at[i].value,
+                           trial_strides(trial, graph->outputs.at[i].value, graph->outputs.at[i].strides));
+    for (size_t r = 0; r < trial->partition->regions.n; r++) {
+        const Region *region = trial->partition->regions.at[r];
+        for (size_t i = 0; i < region->outputs.n; i++)
+            if (!trial->memory[region->outputs.at[i]->id].at)
+                trial_allocate(trial, region->outputs.at[i],
+                               trial_strides(trial, region->outputs.at[i], NULL));
+    }
+}
+
+/* Whether simplification has made two outputs one value: the caller of a plan then gets copies, which is not
+ * compared here. */
+static bool trial_is_copied(const Graph *graph, size_t output) {
+    const Value *value = graph->outputs.at[output].value;
+    for (size_t i = 0; i < output; i++)
+        if (graph->outputs.at[i].value == value)
+            return true;
+    return value->op == OP_input;
+}
+
+static void trial_body(void *context) {
+    Trial *trial = context;
+    trial->diags.arena = trial->arena;
+    trial->generated = graphgen(trial->arena, trial->seed, NULL);
+    Graph *graph = trial->generated.graph;
+    Text text = text_new(trial->arena);
+    graph_print(&text, graph);
+    trial->text = text.at;
+    size_t n = graph->outputs.n;
+    Tensor *inputs = graphgen_inputs(trial->arena, &trial->generated, trial->seed);
+    Tensor *want = ARENA_ARRAY(trial->arena, Tensor, n), *after = ARENA_ARRAY(trial->arena, Tensor, n);
+    if (!reference_run(trial->arena, graph, &trial->generated.bindings, inputs, want, &trial->diags)) {
+        trial_fail(trial, "reference", "it does not run");
+        return;
+    }
+    FuseLimits limits = target_fuse_limits(trial->target);
+    PassOptions options = {
+        .limits = &limits, .verify = true, .no_fusion = trial->seed % 8 == 0, .pass_limit = -1};
+    trial->partition = passes_run(graph, &options, &trial->diags);
+    if (!trial->partition || trial->diags.errors) {
+        trial_fail(trial, "passes", "they fail");
+        return;
+    }
+    graph = trial->partition->graph;
+    if (!reference_run(trial->arena, graph, &trial->generated.bindings, inputs, after, &trial->diags)) {
+        trial_fail(trial, "reference", "it does not run after the passes");
+        return;
+    }
+    trial_memory(trial, inputs);
+    for (size_t i = 0; i < n && !trial->failed; i++)
+        trial_compare(trial, i, &want[i], "after the passes", false, &after[i]);
+    for (size_t i = 0; i < trial->partition->regions.n && !trial->failed; i++)
+        if (!trial_region(trial, trial->partition->regions.at[i]))
+            trial_fail(trial, "kernel", trial->partition->regions.at[i]->name);
+    for (size_t i = 0; i < n && !trial->failed; i++)
+        if (!trial_is_copied(graph, i))
+            trial_compare(trial, i, &want[i], "in the simulator", true, NULL);
+}
+
+int main(int argc, char **argv) {
+    const Target *target = argc > 2 ? target_find(argc > 3 ? argv[3] : "sm_90a") : NULL;
+    if (!target) {
+        fprintf(stderr, "usage: differential FIRST_SEED COUNT [TARGET]\n");
+        return 2;
+    }
+    uint64_t first = strtoull(argv[1], NULL, 10), count = strtoull(argv[2], NULL, 10);
+    int failures = 0;
+    for (uint64_t seed = first; seed < first + count && failures < 10; seed++) {
+        Trial trial = {.arena = arena_new((size_t)4 << 30), .target = target, .seed = seed};
+        if (!arena_run(trial.arena, trial_body, &trial)) {
+            printf("seed %llu: memory ran out\n", (unsigned long long)seed);
+            trial.failed = true;
+        }
+        failures += trial.failed;
+        arena_free(trial.arena);
+    }
+    printf("%llu graphs from seed %llu on, %s: %d failed\n", (unsigned long long)count,
+           (unsigned long long)first, target->name, failures);
+    return failures > 0;
+}
