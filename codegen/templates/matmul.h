@@ -120,12 +120,28 @@ typedef struct MatmulStaging {
     int map[STAGING_OUTPUTS]; /* tensor map of each */
 } MatmulStaging;
 
+/* Inputs of the epilogue with one element a column (a bias), brought to shared memory while the products run,
+ * so that the epilogue does not wait for them: cp.async by the warpgroup that needs them, two copies in turn.
+ */
+enum { VECTORS_MAX = 4 };
+typedef struct MatmulVectors {
+    int n;
+    const Value *value[VECTORS_MAX];
+    const KBuffer *buffer[VECTORS_MAX];
+    const KExpr *base;     /* element of the buffers at which the present tile's copy begins */
+    const KExpr *lane_col; /* of the thread's first column within the tile */
+} MatmulVectors;
+/* Those that the epilogue reads and cp.async can copy in words of 4 bytes, as many as fit `bytes` with
+ * `copies` copies. */
+void matmul_find_vectors(const MatmulPlan *plan, int tile_cols, int copies, int64_t bytes,
+                         MatmulVectors *vectors);
+
 /* Nothing that reads the registers may move in front of this place, nor be known to be what was computed
  * before it. */
 void matmul_settle(Builder *b, const KVar *array);
 /* staging NULL: every output is stored from registers. */
 void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
-                     const KExpr *const *batch, const MatmulStaging *staging);
+                     const KExpr *const *batch, const MatmulStaging *staging, const MatmulVectors *vectors);
 
 /* What matmul_epilogue.c and matmul_rows.c share. */
 typedef struct MatmulRow {
@@ -138,6 +154,7 @@ typedef struct Epilogue {
     Lower *lower;
     const MatmulFragment *fragment;
     const KExpr *const *batch;
+    const MatmulVectors *vectors; /* NULL: none */
     int run;           /* elements of a run: fragment->width, or less where the extent is no multiple */
     const Value *held; /* what accumulator[0] holds by now instead of the product; NULL: the product */
     VEC(MatmulRow) rows;

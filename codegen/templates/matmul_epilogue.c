@@ -15,6 +15,45 @@
 
 enum { EPILOGUE_BATCH = 4 };
 
+/* Whether the epilogue reads an input otherwise than through the products. */
+static bool vectors_is_read(const MatmulPlan *plan, const Value *value) {
+    ValueMap marks = {.arena = plan->graph->arena};
+    matmul_mark_dependents(plan, &value, 1, plan->core, plan->n_cores, &marks);
+    for (size_t i = 0; i < plan->region->outputs.n; i++)
+        if (value_map_get(&marks, plan->region->outputs.at[i]))
+            return true;
+    return false;
+}
+
+static bool vectors_fits(const MatmulPlan *plan, const Value *value) {
+    const Dim *strides[RANK_MAX];
+    int bits = dtype_bits(value->dtype);
+    if (value->rank < 1 || value->dims[value->rank - 1] != plan->n || dim_is(plan->n, 1) || bits < 8 ||
+        bits > 32)
+        return false;
+    for (int i = 0; i < value->rank - 1; i++)
+        if (!dim_is(value->dims[i], 1))
+            return false;
+    view_base_strides(plan->graph, value, strides);
+    return dim_is(strides[value->rank - 1], 1) && dim_divisor(plan->graph->dims, plan->n) % (32 / bits) == 0;
+}
+
+void matmul_find_vectors(const MatmulPlan *plan, int tile_cols, int copies, int64_t bytes,
+                         MatmulVectors *vectors) {
+    *vectors = (MatmulVectors){0};
+    for (size_t i = 0; i < plan->region->inputs.n && vectors->n < VECTORS_MAX; i++) {
+        const Value *value = plan->region->inputs.at[i];
+        if (!vectors_fits(plan, value) || tile_cols * dtype_bits(value->dtype) % 128 != 0 ||
+            !vectors_is_read(plan, value))
+            continue;
+        int64_t size = (int64_t)tile_cols * dtype_bits(value->dtype) / 8 * copies;
+        if (size > bytes)
+            continue;
+        bytes -= size;
+        vectors->value[vectors->n++] = value;
+    }
+}
+
 void matmul_settle(Builder *b, const KVar *array) {
     enum { AT_ONCE = 128 };
     if (array->type != K_F32 && array->type != K_I32)
@@ -93,6 +132,22 @@ static void epilogue_bind(Epilogue *e, const EpilogueSlot *slot) {
     }
 }
 
+/* The run's elements of vectors in shared memory. */
+static void epilogue_load_vectors(Epilogue *e, const EpilogueSlot *slot) {
+    Builder *b = e->b;
+    for (int i = 0; e->vectors && i < e->vectors->n; i++) {
+        const Value *value = e->vectors->value[i];
+        const KVar *elements = k_array(b, text_format(b->arena, "%s_v", value->name ? value->name : "vector"),
+                                       ktype_of(value->dtype), e->run, NULL);
+        const KExpr *col =
+            k_add(b, e->vectors->lane_col, k_mul(b, slot->group, k_i32(b, e->fragment->group_cols)));
+        col = k_add(b, col, k_mul(b, slot->piece, k_i32(b, e->run)));
+        k_load(b, elements, NULL, e->vectors->buffer[i], k_add(b, e->vectors->base, col), e->run, NULL,
+               CACHE_DEFAULT);
+        lower_bind_array(e->lower, value, elements, NULL);
+    }
+}
+
 /* Loops over the runs of a batch; sets the slot and gives its number. */
 static const KExpr *epilogue_slots_begin(Epilogue *e, const KExpr *block, const KExpr *group, int n_groups,
                                          EpilogueSlot *slot) {
@@ -127,12 +182,15 @@ void epilogue_batch(Epilogue *e, const KExpr *block, const KExpr *group, int n_g
     EpilogueSlot slot = {.block = block, .group = group, .half = k_i32(b, 0), .piece = k_i32(b, 0)};
     epilogue_place(e, &slot);
     epilogue_bind(e, &slot);
+    for (int i = 0; e->vectors && i < e->vectors->n; i++) /* so that no load of them is planned */
+        lower_bind_array(e->lower, e->vectors->value[i], f->accumulator[0], NULL);
     lower_batch_begin(e->lower, &slot.run, targets, n, n_groups * f->halves * (f->width / e->run));
     const KExpr *number = epilogue_slots_begin(e, block, group, n_groups, &slot);
     lower_batch_load(e->lower, &slot.run, number);
     epilogue_slots_end(e, n_groups);
 
     number = epilogue_slots_begin(e, block, group, n_groups, &slot);
+    epilogue_load_vectors(e, &slot);
     for (int i = 0; i < n; i++) {
         const char *name = values[i]->name ? values[i]->name : "out";
         computed[i] = k_array(b, name, ktype_of(values[i]->dtype), e->run, NULL);
@@ -142,6 +200,8 @@ void epilogue_batch(Epilogue *e, const KExpr *block, const KExpr *group, int n_g
     body(e, &slot, computed, context);
     epilogue_slots_end(e, n_groups);
     lower_batch_end(e->lower);
+    for (int i = 0; e->vectors && i < e->vectors->n; i++)
+        lower_unbind(e->lower, e->vectors->value[i]);
 }
 
 /* ---- outputs */
@@ -301,9 +361,14 @@ static void epilogue_store_rows(Epilogue *e, const Value *const *outputs, int n)
 }
 
 void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
-                     const KExpr *const *batch, const MatmulStaging *staging) {
-    Epilogue e = {
-        .b = b, .plan = plan, .lower = lower, .fragment = fragment, .batch = batch, .run = fragment->width};
+                     const KExpr *const *batch, const MatmulStaging *staging, const MatmulVectors *vectors) {
+    Epilogue e = {.vectors = vectors,
+                  .b = b,
+                  .plan = plan,
+                  .lower = lower,
+                  .fragment = fragment,
+                  .batch = batch,
+                  .run = fragment->width};
     const Dim *along = fragment->is_swapped ? plan->m : plan->n;
     while (dim_divisor(plan->graph->dims, along) % e.run != 0)
         e.run /= 2;

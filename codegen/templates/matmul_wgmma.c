@@ -34,7 +34,8 @@ enum {
     WGMMA_M = 64,
     WGMMA_K_BYTES = 32,
     TMA_BOX_MAX = 256,
-    BARRIER_BYTES = 1024,
+    BARRIER_BYTES = 256,
+    VECTOR_BARRIER = 4 /* and the next two: a warpgroup's own */,
     TURN_BARRIER = 1 /* and the next: each warpgroup's turn */
 };
 
@@ -49,6 +50,8 @@ typedef struct WgmmaOperand {
 } WgmmaOperand;
 
 typedef struct Wgmma {
+    MatmulVectors vectors;
+    const KVar *side; /* which of a vector's two copies is the present tile's */
     Builder *b;
     const MatmulPlan *plan;
     const Schedule *schedule;
@@ -103,6 +106,16 @@ int64_t matmul_smem_wgmma(const MatmulPlan *plan, const Schedule *schedule) {
     int64_t box = STAGING_ROWS * wgmma_box_cols(schedule) * 2;
     return stage * schedule->stages + 4 * schedule->warps_m * 2 * box * wgmma_staged(plan, schedule, staged) +
            BARRIER_BYTES;
+}
+
+/* Column vectors that fit beside the stages without costing a block of the SM. */
+static void wgmma_find_vectors(const MatmulPlan *plan, const Schedule *schedule, MatmulVectors *vectors) {
+    int blocks = matmul_blocks_per_sm(plan, schedule);
+    int64_t room = blocks == 1 ? plan->target->smem_per_block : plan->target->smem_per_sm / blocks - 1024;
+    *vectors = (MatmulVectors){0};
+    if (!schedule->swap_ab)
+        matmul_find_vectors(plan, schedule->tile_n, 2 * schedule->warps_m,
+                            room - matmul_smem_wgmma(plan, schedule), vectors);
 }
 
 static bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedule,
@@ -429,6 +442,55 @@ static void wgmma_tile_product(Wgmma *w, const KExpr *group, const PipelineState
         k_end(b);
 }
 
+/* Starts the copies of the tile's columns of each vector; zeros behind the last column. */
+static void wgmma_start_vectors(Wgmma *w, const KExpr *group, const MatmulTile *tile) {
+    Builder *b = w->b;
+    int cols = w->schedule->tile_n;
+    if (!w->vectors.n)
+        return;
+    k_set(b, w->side, k_sub(b, k_i32(b, 1), k_var(b, w->side)));
+    const KExpr *copy = k_add(b, k_mul(b, k_var(b, w->side), k_i32(b, w->consumers)), group);
+    w->vectors.base = k_let_expr(b, "vector_base", k_mul(b, copy, k_i32(b, cols)));
+    for (int i = 0; i < w->vectors.n; i++) {
+        const Value *value = w->vectors.value[i];
+        int word = 32 / dtype_bits(value->dtype), words = cols / word, bytes = 4;
+        const KExpr *thread = k_mod(b, k_special(b, SPECIAL_TID), k_i32(b, WARPGROUP));
+        for (int first = 0; first < words; first += WARPGROUP) {
+            const KExpr *number = k_add(b, thread, k_i32(b, first)), *col = k_mul(b, number, k_i32(b, word));
+            const KExpr *at = k_add(b, tile->col, col), *read = k_int(b, K_U32, bytes);
+            if (dim_divisor(w->plan->graph->dims, w->plan->n) % cols != 0)
+                read = k_select(b, k_lt(b, at, k_dim(b, w->plan->n, K_I32)), read, k_int(b, K_U32, 0));
+            KOperand operands[] = {
+                k_operand(k_smem_addr(b, w->vectors.buffer[i], k_add(b, w->vectors.base, col))),
+                k_operand(k_global_addr(b, k_global(b, value, false), at)), k_operand(read)};
+            if (words - first < WARPGROUP)
+                k_if_begin(b, k_lt(b, number, k_i32(b, words)));
+            k_atom(b, ATOM_cp_async, &bytes, operands, 3);
+            if (words - first < WARPGROUP)
+                k_end(b);
+        }
+    }
+    k_atom(b, ATOM_cp_async_commit, NULL, NULL, 0);
+}
+
+/* The whole warpgroup's copies have come. A copy is not overwritten before the next but one tile, which no
+ * warp begins before all have been here for the next. */
+static void wgmma_finish_vectors(Wgmma *w, const KExpr *group) {
+    Builder *b = w->b;
+    if (!w->vectors.n)
+        return;
+    k_atom(b, ATOM_cp_async_wait, (int[]){0}, NULL, 0);
+    for (int g = 0; g < w->consumers; g++) {
+        if (g + 1 < w->consumers)
+            k_if_begin(b, k_eq(b, group, k_i32(b, g)));
+        k_named_barrier(b, VECTOR_BARRIER + g, WARPGROUP);
+        if (g + 1 < w->consumers)
+            k_else(b);
+    }
+    for (int g = 0; g + 1 < w->consumers; g++)
+        k_end(b);
+}
+
 static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     Builder *b = w->b;
     const Schedule *schedule = w->schedule;
@@ -473,8 +535,14 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
             k_let_expr(b, "matrix_col", k_mul(b, k_div(b, lane, k_i32(b, STAGING_ROWS)), k_i32(b, 8)));
     }
     MatmulTile tile;
+    if (w->vectors.n) {
+        w->side = k_variable(b, "side", K_I32, k_i32(b, 0));
+        w->vectors.lane_col = lane_col;
+    }
     wgmma_tiles_begin(w, group, ping_pong ? 2 : 1, &tile);
+    wgmma_start_vectors(w, group, &tile);
     wgmma_tile_product(w, group, &state, previous);
+    wgmma_finish_vectors(w, group);
     if (ping_pong) /* the other warpgroup's tile */
         pipeline_skip(b, &w->pipeline, &state, steps);
     MatmulFragment fragment = {.blocks = w->blocks,
@@ -497,7 +565,7 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
         staging->row = k_add(b, tile.row, warp_row);
         staging->col = tile.col;
     }
-    matmul_epilogue(b, w->plan, lower, &fragment, tile.batch, staging);
+    matmul_epilogue(b, w->plan, lower, &fragment, tile.batch, staging, w->vectors.n ? &w->vectors : NULL);
     k_end(b);
     if (staging) { /* shared memory must outlive the copies out of it */
         k_if_begin(b, k_eq(b, lane, k_i32(b, 0)));
@@ -579,6 +647,13 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         wgmma_add_map(&w, &w.operands[i]);
     MatmulStaging staging;
     bool is_staged = wgmma_staging(&w, &staging);
+    wgmma_find_vectors(plan, schedule, &w.vectors);
+    for (int i = 0; i < w.vectors.n; i++) {
+        const Value *value = w.vectors.value[i];
+        w.vectors.buffer[i] =
+            k_shared(b, text_format(b->arena, "%s_tile", value->name ? value->name : "vector"), value->dtype,
+                     (int64_t)2 * w.consumers * schedule->tile_n, 16);
+    }
     w.pipeline = pipeline_new(b, "stage", schedule->stages);
     Lower *lower = lower_new(b, plan->region);
 

@@ -143,6 +143,9 @@ static void test_epilogue(void **state) {
     (void)state;
     Case c;
     case_open(&c, "sm_90a");
+    Target few = *c.target; /* several tiles for each block */
+    few.sm_count = 2;
+    c.target = &few;
     Value *x = INPUT(&c, "x", DTYPE_BF16, 130, 72), *w = INPUT(&c, "w", DTYPE_BF16, 72, 72);
     Value *bias = INPUT(&c, "bias", DTYPE_BF16, 72), *scale = INPUT(&c, "scale", DTYPE_F32, 130, 1),
           *r = INPUT(&c, "r", DTYPE_BF16, 130, 72);
