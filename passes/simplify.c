@@ -236,6 +236,14 @@ static Value *simplify_build(SimplifyMatch *match, const char **at) {
         ++*at;
         return simplify_letter(match, c);
     }
+    if (isdigit((unsigned char)c) || c == '-') {
+        char *end;
+        double number = strtod(*at, &end);
+        *at = end;
+        DType dtype = match->root->dtype;
+        Number constant = dtype_is_float(dtype) ? (Number){.f = number} : (Number){.i = (int64_t)number};
+        return build_constant(match->rewrite, constant, dtype, match->root);
+    }
     OpKind op = simplify_op(at);
     Value *in[OP_MAX_ARITY] = {NULL};
     ++*at;

@@ -1,5 +1,5 @@
 ; Mathematical functions of the LLVM backend. Made from math_llvm.c by `make math-ll`; sections: emit_sections.h.
-; sha256 of math_llvm.c, math_f64.cuh, math_f32.cuh, convert.cuh: 0dddea29d1dc3beeae6fc4147d2867f62b64f1a5a0a4327706025c776f82af1d
+; sha256 of math_llvm.c, math_f64.cuh, math_f32.cuh, convert.cuh: 0682ef1c8e0de1e1120ec93c1495ea3d412afca4dc54c85053265ae536c51f3b
 ;! two_over_pi_words
 @two_over_pi_words = internal unnamed_addr constant [20 x i64] [i64 0, i64 -6703182060581546711, i64 -277156292786332224, i64 -2638381946312093631, i64 -121206125134887583, i64 -5249950069107600672, i64 452944820249399836, i64 -135693905287338178, i64 -1692731182770600828, i64 -1613291254968254911, i64 4148332274289687028, i64 -7168499653074671557, i64 2303758334597371919, i64 -1211730484530615009, i64 7869616827067468215, i64 5712322887342352941, i64 8441921394348257659, i64 4397547296490951402, i64 7780917995555872008, i64 6197850593633725355], align 8
 ;! f64_nan
@@ -1028,8 +1028,8 @@ define internal float @expm1_f32(float %0) alwaysinline nounwind {
 }
 ;! sigmoid_f32
 define internal float @sigmoid_f32(float %0) alwaysinline nounwind {
-  %2 = fneg float %0
-  %3 = tail call float @exp_f32(float %2)
+  %2 = fmul float %0, 0xBFF7154760000000
+  %3 = tail call float asm "ex2.approx.ftz.f32 $0, $1;", "=f,f"(float %2)
   %4 = fadd float %3, 1.000000e+00
   %5 = tail call float asm "rcp.approx.ftz.f32 $0, $1;", "=f,f"(float %4)
   ret float %5
