@@ -192,6 +192,11 @@ $(foreach r,$(ROOMS),$(eval $(call unit_room,$(r))))
 # Tests that draw random graphs.
 GRAPHGEN := $(wildcard tests/fuzz/graphgen*.c)
 $(BUILD)/tests/ir/graphgen: $(GRAPHGEN)
+check-fuzz: $(BUILD)/tests/differential
+$(BUILD)/tests/differential: tests/fuzz/differential.c $(GRAPHGEN) $(foreach l,passes codegen ir,$(BUILD)/lib/$(l).a)
+	@mkdir -p $(@D)
+	@echo "cc $<"
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -MF $@.d -o $@ $(filter %.c %.a,$^) $(LDLIBS)
 .PHONY: unit
 unit: $(addprefix unit-,$(ROOMS))
 
