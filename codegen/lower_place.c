@@ -71,7 +71,17 @@ bool lower_is_space_reduction(const Region *region, const Value *value) {
     return true;
 }
 
+static bool place_is_output(const Region *region, const Value *value) {
+    for (size_t i = 0; i < region->outputs.n; i++)
+        if (region->outputs.at[i] == value)
+            return true;
+    return false;
+}
+
 const Value *lower_root(const Region *region, const Value *output) {
+    if (!place_is_output(region, output))
+        return output; /* only a store undoes movement: what is computed from a transpose wants the transpose
+                        */
     bool deep = region->n_reduced > 0 || region->cores.n > 0;
     const Value *root = NULL, *at = output;
     for (;;) {

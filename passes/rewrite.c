@@ -185,6 +185,18 @@ Value *build_slice(Rewrite *rewrite, Value *value, const Dim *const *start, cons
     return build_append(rewrite, OP_slice, &value, 1, attrs, like);
 }
 
+Value *build_pad(Rewrite *rewrite, Value *value, Value *border, const Dim *const *low, const Dim *const *high,
+                 const Value *like) {
+    if (!value || !border)
+        return NULL;
+    Attr attrs[OP_MAX_ATTRS] = {0};
+    attrs[0].dims = build_dims(rewrite, value->rank, low);
+    attrs[0].n_dims = value->rank;
+    attrs[1].dims = build_dims(rewrite, value->rank, high);
+    attrs[1].n_dims = value->rank;
+    return build_append(rewrite, OP_pad, (Value *[]){value, border}, 2, attrs, like);
+}
+
 Value *build_reduce(Rewrite *rewrite, OpKind op, Value *value, int n_axes, const int *axes, bool keep,
                     const Value *like) {
     if (!value)

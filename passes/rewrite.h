@@ -43,6 +43,8 @@ Value *build_transpose(Rewrite *rewrite, Value *value, const int *perm, const Va
 Value *build_broadcast(Rewrite *rewrite, Value *value, int rank, const Dim *const *dims, const Value *like);
 Value *build_slice(Rewrite *rewrite, Value *value, const Dim *const *start, const Dim *const *limit,
                    const int *step, const Value *like);
+Value *build_pad(Rewrite *rewrite, Value *value, Value *border, const Dim *const *low, const Dim *const *high,
+                 const Value *like);
 Value *build_reduce(Rewrite *rewrite, OpKind op, Value *value, int n_axes, const int *axes, bool keep,
                     const Value *like);
 /* A scalar constant of exactly this type. */

@@ -157,6 +157,24 @@ void matmul_mark_dependents(const MatmulPlan *plan, const Value *const *from, in
     }
 }
 
+/* Whether a fragment's threads can write each output: elements of the product, two columns at a time, or one
+ * a row. */
+static bool plan_outputs(const MatmulPlan *plan, const char **why) {
+    const Graph *graph = plan->graph;
+    for (size_t i = 0; i < plan->region->outputs.n; i++) {
+        const Value *output = plan->region->outputs.at[i], *root = lower_root(plan->region, output);
+        bool is_row = matmul_is_row_value(plan, root);
+        *why = "an output is neither the product's shape nor one element a row";
+        if (!is_row && !value_same_dims(root, plan->core[0]))
+            return false;
+        *why = "two threads would write one byte of an output of 4-bit elements";
+        if (dtype_bits(output->dtype) < 8 && (is_row || dim_divisor(graph->dims, plan->n) % 2))
+            return false;
+    }
+    *why = NULL;
+    return true;
+}
+
 bool matmul_plan(const Graph *graph, const Region *region, const Target *target, MatmulPlan *plan,
                  const char **why) {
     *plan = (MatmulPlan){.graph = graph, .region = region, .target = target};
@@ -194,8 +212,7 @@ bool matmul_plan(const Graph *graph, const Region *region, const Target *target,
             return false;
         vec_push(graph->arena, &plan->statistics, value);
     }
-    *why = NULL;
-    return true;
+    return plan_outputs(plan, why);
 }
 
 static bool plan_is_step(const Graph *graph, const Dim *distance, DType elem) {

@@ -378,7 +378,7 @@ void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const Mat
     VEC(const Value *) rows = {0};
     for (size_t i = 0; i < plan->region->outputs.n; i++) {
         const Value *output = plan->region->outputs.at[i];
-        if (plan->statistics.n && matmul_is_row_value(plan, output))
+        if (plan->statistics.n && matmul_is_row_value(plan, lower_root(plan->region, output)))
             vec_push(b->arena, &rows, output);
         else
             vec_push(b->arena, &store.outputs, output);

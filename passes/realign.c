@@ -1,0 +1,92 @@
+/* An operand of a large product whose rows do not start at 16 bytes is copied once to rows that do, so that
+ * the product can be read by TMA and 16-byte copies:
+ *
+ *     y = x @ w                    x: bf16[1000, 1001]
+ * ->  p = pad(x, 0, high=[0, 7])   bf16[1000, 1008], a kernel of its own
+ *     y = p[:, 0:1001] @ w         a view
+ *
+ * The product's arithmetic stays the same. It pays where the time that the slow path would lose is more than
+ * the copy costs, which the figures below estimate from a Hopper GPU: unaligned products ran at a twelfth of
+ * the aligned rate. Extents must be known. The pass stands behind the fixpoint, since slicing what was padded
+ * is what `movement` would undo. */
+#include "passes/fuse.h"
+
+static const double realign_slow = 40e12, realign_fast = 500e12; /* operations a second */
+static const double realign_bytes = 3e12, realign_launch = 3e-6; /* bytes a second; seconds */
+enum { REALIGN_BYTES = 16 };
+
+static bool realign_is_tensor_type(DType type) {
+    return type == DTYPE_BF16 || type == DTYPE_F16 || type == DTYPE_TF32 || type == DTYPE_E4M3 ||
+           type == DTYPE_E5M2 || type == DTYPE_I8;
+}
+
+/* Elements of a value; 0 where an extent is not known. */
+static double realign_count(const Value *value) {
+    double count = 1;
+    for (int i = 0; i < value->rank; i++)
+        count *= dim_is_const(value->dims[i]) ? (double)value->dims[i]->value : 0;
+    return count;
+}
+
+/* Elements that a row lacks to a multiple of 16 bytes; 0 where it has them, or where this pass has nothing to
+ * say. */
+static int64_t realign_missing(const Value *base) {
+    int bits = dtype_bits(base->dtype);
+    bool is_packed = base->op != OP_input || !base->strides;
+    if (base->rank < 2 || !is_packed || bits < 8 || !dim_is_const(base->dims[base->rank - 1]))
+        return 0;
+    int64_t per_line = REALIGN_BYTES * 8 / bits, extent = base->dims[base->rank - 1]->value;
+    return extent > per_line ? (per_line - extent % per_line) % per_line : 0;
+}
+
+static Value *realign_pad(Rewrite *rewrite, Value *base, int64_t missing) {
+    DimTable *table = rewrite->graph->dims;
+    const Dim *zero[RANK_MAX], *high[RANK_MAX], *limit[RANK_MAX];
+    int step[RANK_MAX];
+    for (int i = 0; i < base->rank; i++) {
+        zero[i] = high[i] = dim_const(table, 0);
+        limit[i] = base->dims[i];
+        step[i] = 1;
+    }
+    high[base->rank - 1] = dim_const(table, missing);
+    Value *border = build_constant(rewrite, (Number){.i = 0}, base->dtype, base);
+    Value *padded = border ? build_pad(rewrite, base, border, zero, high, base) : NULL;
+    return padded ? build_slice(rewrite, padded, zero, limit, step, base) : NULL;
+}
+
+/* The operand itself, or a transpose of it, on aligned rows. */
+static Value *realign_operand(Rewrite *rewrite, Value *operand, double gain) {
+    Value *base = operand->op == OP_transpose ? operand->in[0] : operand;
+    int64_t missing = realign_missing(base);
+    bool is_memory = base->op == OP_input || value_is_heavy(base);
+    double copy = 2 * realign_count(base) * dtype_bits(base->dtype) / 8 / realign_bytes + realign_launch;
+    if (!missing || !is_memory || !realign_is_tensor_type(base->dtype) || gain < copy)
+        return operand;
+    Value *aligned = realign_pad(rewrite, base, missing);
+    if (!aligned)
+        return operand;
+    pass_decide(rewrite->pass, "realign", false, aligned, base, "rows that are a multiple of 16 bytes",
+                "rows of %s bytes cannot be read 16 bytes at a time, so it is copied to longer ones first",
+                text_format(rewrite->pass->arena, "%lld",
+                            (long long)(base->dims[base->rank - 1]->value * dtype_bits(base->dtype) / 8)));
+    return operand == base ? aligned : build_like(rewrite, operand, &aligned);
+}
+
+static Value *realign_rule(Rewrite *rewrite, Value *value) {
+    if (value->op != OP_matmul)
+        return value;
+    const Value *a = value->in[0];
+    const Dim *k = a->dims[a->rank - 1];
+    double operations = dim_is_const(k) ? 2 * realign_count(value) * (double)k->value : 0;
+    double gain = operations / realign_slow - operations / realign_fast;
+    Value *in[] = {realign_operand(rewrite, value->in[0], gain),
+                   realign_operand(rewrite, value->in[1], gain)};
+    bool changed = in[0] != value->in[0] || in[1] != value->in[1];
+    return changed ? build_like(rewrite, value, in) : value;
+}
+
+bool pass_realign(Pass *pass, Graph *graph) {
+    if (pass->options->no_fusion || !pass->options->limits || !pass->options->limits->has_tensor_cores)
+        return false;
+    return rewrite_graph(pass, graph, realign_rule);
+}
