@@ -106,7 +106,7 @@ static sinter_status launch_map(Launch *launch, const PlanParam *param, CUdevice
     }
     CUresult error = launch->plan->context->driver.tensor_map_tiled(
         out, type, (cuuint32_t)map->rank, (void *)(uintptr_t)(base + (CUdeviceptr)(offset * bytes)), dims,
-        strides, box, element_strides, 0 /* no interleave */, swizzles[map->swizzle], DRIVER_TMA_PROMOTE_128,
+        strides, box, element_strides, 0 /* no interleave */, swizzles[map->swizzle], DRIVER_TMA_PROMOTE_256,
         0 /* zeros outside */);
     return error ? launch_fail(launch, error, "a tensor map was refused") : SINTER_OK;
 }

@@ -651,7 +651,7 @@ static Schedule rows_schedule(const Graph *graph, const Region *region, const Ta
         /* Two blocks an SM, so that one computes while the other loads. */
         Schedule in_smem = s;
         in_smem.row_in_smem = true;
-        in_smem.threads = in_smem.threads_per_row = s.threads > 512 ? 512 : s.threads;
+        in_smem.threads = in_smem.threads_per_row = s.threads;
         in_smem.rows_per_block = 1;
         if (rows_smem(graph, region, &in_smem) <= target->smem_per_block)
             s = in_smem;
