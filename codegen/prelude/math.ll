@@ -1,5 +1,5 @@
 ; Mathematical functions of the LLVM backend. Made from math_llvm.c by `make math-ll`; sections: emit_sections.h.
-; sha256 of math_llvm.c, math_f64.cuh, math_f32.cuh, convert.cuh: 0682ef1c8e0de1e1120ec93c1495ea3d412afca4dc54c85053265ae536c51f3b
+; sha256 of math_llvm.c, math_f64.cuh, math_f32.cuh, convert.cuh: 5870fb139a6054b3ee627494e013f552f05aa0123c22a3b5e214ae712f59ce7f
 ;! two_over_pi_words
 @two_over_pi_words = internal unnamed_addr constant [20 x i64] [i64 0, i64 -6703182060581546711, i64 -277156292786332224, i64 -2638381946312093631, i64 -121206125134887583, i64 -5249950069107600672, i64 452944820249399836, i64 -135693905287338178, i64 -1692731182770600828, i64 -1613291254968254911, i64 4148332274289687028, i64 -7168499653074671557, i64 2303758334597371919, i64 -1211730484530615009, i64 7869616827067468215, i64 5712322887342352941, i64 8441921394348257659, i64 4397547296490951402, i64 7780917995555872008, i64 6197850593633725355], align 8
 ;! f64_nan
@@ -1041,27 +1041,18 @@ define internal float @tanh_f32(float %0) alwaysinline nounwind {
   %4 = tail call float asm "ex2.approx.ftz.f32 $0, $1;", "=f,f"(float %3)
   %5 = fadd float %4, 1.000000e+00
   %6 = tail call float asm "rcp.approx.ftz.f32 $0, $1;", "=f,f"(float %5)
-  %7 = fmul float %0, %0
-  %8 = fcmp olt float %2, 0x3FE3333340000000
-  br i1 %8, label %9, label %16
-
-9:
-  %10 = tail call float @llvm.fma.f32(float %7, float 0xBF7830BE60000000, float 0x3F954E0140000000)
-  %11 = tail call float @llvm.fma.f32(float %10, float %7, float 0xBFAB89ED80000000)
-  %12 = tail call float @llvm.fma.f32(float %11, float %7, float 0x3FC1109DC0000000)
-  %13 = tail call float @llvm.fma.f32(float %12, float %7, float 0xBFD55553E0000000)
-  %14 = fmul float %7, %0
-  %15 = tail call float @llvm.fma.f32(float %14, float %13, float %0)
-  br label %19
-
-16:
-  %17 = tail call float @llvm.fma.f32(float %6, float -2.000000e+00, float 1.000000e+00)
-  %18 = tail call float @llvm.copysign.f32(float %17, float %0)
-  br label %19
-
-19:
-  %20 = phi float [ %15, %9 ], [ %18, %16 ]
-  ret float %20
+  %7 = tail call float @llvm.fma.f32(float %6, float -2.000000e+00, float 1.000000e+00)
+  %8 = fmul float %0, %0
+  %9 = tail call float @llvm.fma.f32(float %8, float 0xBF7830BE60000000, float 0x3F954E0140000000)
+  %10 = tail call float @llvm.fma.f32(float %9, float %8, float 0xBFAB89ED80000000)
+  %11 = tail call float @llvm.fma.f32(float %10, float %8, float 0x3FC1109DC0000000)
+  %12 = tail call float @llvm.fma.f32(float %11, float %8, float 0xBFD55553E0000000)
+  %13 = fmul float %8, %0
+  %14 = tail call float @llvm.fma.f32(float %13, float %12, float %0)
+  %15 = tail call float @llvm.copysign.f32(float %7, float %0)
+  %16 = fcmp olt float %2, 0x3FE3333340000000
+  %17 = select i1 %16, float %14, float %15
+  ret float %17
 }
 ;! log1p_reduced_f32
 define internal float @log1p_reduced_f32(float %0) alwaysinline nounwind {
@@ -1079,38 +1070,18 @@ define internal float @log1p_reduced_f32(float %0) alwaysinline nounwind {
 }
 ;! log_special_f32
 define internal float @log_special_f32(float %0, float %1) alwaysinline nounwind {
-  %3 = fcmp oeq float %0, 0.000000e+00
-  br i1 %3, label %4, label %7
-
-4:
-  %5 = tail call float @f32_infinity()
-  %6 = fneg float %5
-  br label %11
-
-7:
-  %8 = fcmp olt float %0, 0.000000e+00
-  br i1 %8, label %9, label %11
-
-9:
-  %10 = tail call float @f32_nan()
-  br label %11
-
-11:
-  %12 = phi float [ %6, %4 ], [ %10, %9 ], [ %0, %7 ]
-  %13 = fcmp ogt float %0, 0.000000e+00
-  br i1 %13, label %14, label %17
-
-14:
-  %15 = tail call float @f32_infinity()
-  %16 = fcmp ogt float %15, %0
-  br i1 %16, label %18, label %17
-
-17:
-  br label %18
-
-18:
-  %19 = phi float [ %12, %17 ], [ %1, %14 ]
-  ret float %19
+  %3 = tail call float @f32_infinity()
+  %4 = tail call float @f32_nan()
+  %5 = fcmp olt float %0, 0.000000e+00
+  %6 = select i1 %5, float %4, float %0
+  %7 = fcmp oeq float %0, 0.000000e+00
+  %8 = fneg float %3
+  %9 = select i1 %7, float %8, float %6
+  %10 = fcmp ogt float %3, %0
+  %11 = select i1 %10, float %1, float %0
+  %12 = fcmp ogt float %0, 0.000000e+00
+  %13 = select i1 %12, float %11, float %9
+  ret float %13
 }
 ;! exponent_f32
 define internal float @exponent_f32(i32 %0) alwaysinline nounwind {
@@ -1193,128 +1164,114 @@ define internal float @log1p_f32(float %0) alwaysinline nounwind {
 ;! pow_f32
 define internal float @pow_f32(float %0, float %1) alwaysinline nounwind {
   %3 = tail call float @llvm.fabs.f32(float %0)
-  %4 = fcmp olt float %3, 0x3810000000000000
-  %5 = fmul float %3, 0x4160000000000000
-  %6 = select i1 %4, float %5, float %3
-  %7 = bitcast float %6 to i32
-  %8 = add i32 %7, -1059760811
-  %9 = and i32 %8, -8388608
-  %10 = sub i32 %7, %9
-  %11 = bitcast i32 %10 to float
-  %12 = fadd float %11, -1.000000e+00
-  %13 = tail call float @exponent_f32(i32 %9)
-  %14 = select i1 %4, float 2.300000e+01, float 0.000000e+00
-  %15 = fsub float %13, %14
-  %16 = fadd float %12, 2.000000e+00
-  %17 = tail call float asm "rcp.approx.ftz.f32 $0, $1;", "=f,f"(float %16)
-  %18 = fmul float %12, %17
-  %19 = fmul float %18, %18
-  %20 = tail call float @llvm.fma.f32(float %19, float 0x3FC3B13B20000000, float 0x3FC745D180000000)
-  %21 = tail call float @llvm.fma.f32(float %20, float %19, float 0x3FCC71C720000000)
-  %22 = tail call float @llvm.fma.f32(float %21, float %19, float 0x3FD24924A0000000)
-  %23 = tail call float @llvm.fma.f32(float %22, float %19, float 0x3FD99999A0000000)
-  %24 = tail call float @llvm.fma.f32(float %23, float %19, float 0x3FE5555560000000)
-  %25 = fmul float %15, 0x3FE62E4300000000
-  %26 = tail call float @llvm.fma.f32(float %18, float 2.000000e+00, float %25)
-  %27 = fmul float %18, %19
-  %28 = fmul float %27, %24
-  %29 = fadd float %26, %28
-  %30 = fmul float %29, %1
-  %31 = tail call float @llvm.fabs.f32(float %30)
-  %32 = fcmp olt float %31, 1.024000e+03
-  br i1 %32, label %33, label %53
+  %4 = tail call float @f32_infinity()
+  %5 = fcmp olt float %3, 0x3810000000000000
+  %6 = fmul float %3, 0x4160000000000000
+  %7 = select i1 %5, float %6, float %3
+  %8 = bitcast float %7 to i32
+  %9 = add i32 %8, -1059760811
+  %10 = and i32 %9, -8388608
+  %11 = sub i32 %8, %10
+  %12 = bitcast i32 %11 to float
+  %13 = fadd float %12, -1.000000e+00
+  %14 = tail call float @exponent_f32(i32 %10)
+  %15 = select i1 %5, float 2.300000e+01, float 0.000000e+00
+  %16 = fsub float %14, %15
+  %17 = fadd float %13, 2.000000e+00
+  %18 = tail call float asm "rcp.approx.ftz.f32 $0, $1;", "=f,f"(float %17)
+  %19 = fmul float %13, %18
+  %20 = fmul float %19, %19
+  %21 = tail call float @llvm.fma.f32(float %20, float 0x3FC3B13B20000000, float 0x3FC745D180000000)
+  %22 = tail call float @llvm.fma.f32(float %21, float %20, float 0x3FCC71C720000000)
+  %23 = tail call float @llvm.fma.f32(float %22, float %20, float 0x3FD24924A0000000)
+  %24 = tail call float @llvm.fma.f32(float %23, float %20, float 0x3FD99999A0000000)
+  %25 = tail call float @llvm.fma.f32(float %24, float %20, float 0x3FE5555560000000)
+  %26 = fmul float %16, 0x3FE62E4300000000
+  %27 = tail call float @llvm.fma.f32(float %19, float 2.000000e+00, float %26)
+  %28 = fmul float %19, %20
+  %29 = fmul float %28, %25
+  %30 = fadd float %27, %29
+  %31 = fmul float %30, %1
+  %32 = tail call float @llvm.fabs.f32(float %31)
+  %33 = fcmp olt float %32, 1.024000e+03
+  br i1 %33, label %34, label %54
 
-33:
-  %34 = fsub float %25, %26
-  %35 = tail call float @llvm.fma.f32(float %18, float 2.000000e+00, float %34)
-  %36 = fneg float %25
-  %37 = tail call float @llvm.fma.f32(float %15, float 0x3FE62E4300000000, float %36)
-  %38 = fadd float %37, %35
-  %39 = fneg float %18
-  %40 = tail call float @llvm.fma.f32(float %18, float -2.000000e+00, float %12)
-  %41 = tail call float @llvm.fma.f32(float %39, float %12, float %40)
-  %42 = fmul float %17, %41
-  %43 = fmul float %42, 2.000000e+00
-  %44 = tail call float @llvm.fma.f32(float %43, float %19, float %43)
-  %45 = tail call float @llvm.fma.f32(float %15, float 0xBE205C6100000000, float %44)
-  %46 = fadd float %38, %45
-  %47 = fsub float %26, %29
-  %48 = fadd float %28, %47
-  %49 = fadd float %46, %48
-  %50 = fneg float %30
-  %51 = tail call float @llvm.fma.f32(float %29, float %1, float %50)
-  %52 = tail call float @llvm.fma.f32(float %49, float %1, float %51)
-  br label %53
+34:
+  %35 = fsub float %26, %27
+  %36 = tail call float @llvm.fma.f32(float %19, float 2.000000e+00, float %35)
+  %37 = fneg float %26
+  %38 = tail call float @llvm.fma.f32(float %16, float 0x3FE62E4300000000, float %37)
+  %39 = fadd float %38, %36
+  %40 = fneg float %19
+  %41 = tail call float @llvm.fma.f32(float %19, float -2.000000e+00, float %13)
+  %42 = tail call float @llvm.fma.f32(float %40, float %13, float %41)
+  %43 = fmul float %18, %42
+  %44 = fmul float %43, 2.000000e+00
+  %45 = tail call float @llvm.fma.f32(float %44, float %20, float %44)
+  %46 = tail call float @llvm.fma.f32(float %16, float 0xBE205C6100000000, float %45)
+  %47 = fadd float %39, %46
+  %48 = fsub float %27, %30
+  %49 = fadd float %29, %48
+  %50 = fadd float %47, %49
+  %51 = fneg float %31
+  %52 = tail call float @llvm.fma.f32(float %30, float %1, float %51)
+  %53 = tail call float @llvm.fma.f32(float %50, float %1, float %52)
+  br label %54
 
-53:
-  %54 = phi float [ %52, %33 ], [ 0.000000e+00, %2 ]
-  %55 = fadd float %30, %54
-  %56 = fsub float %55, %30
-  %57 = fsub float %54, %56
-  %58 = select i1 %32, float %57, float 0.000000e+00
-  %59 = tail call float @exp_f32(float %55)
-  %60 = tail call float @f32_infinity()
-  %61 = fcmp olt float %59, %60
-  %62 = tail call float @llvm.fma.f32(float %59, float %58, float %59)
-  %63 = select i1 %61, float %62, float %59
-  %64 = fcmp oeq float %0, 0.000000e+00
-  %65 = fcmp oeq float %3, %60
-  %66 = select i1 %64, i1 true, i1 %65
-  %67 = fcmp uge float %1, 0.000000e+00
-  %68 = xor i1 %64, %67
-  %69 = select i1 %68, float %60, float 0.000000e+00
-  %70 = select i1 %66, float %69, float %63
-  %71 = tail call float @llvm.fabs.f32(float %1)
-  %72 = fcmp oeq float %71, %60
-  br i1 %72, label %73, label %80
-
-73:
+54:
+  %55 = phi float [ %53, %34 ], [ 0.000000e+00, %2 ]
+  %56 = tail call float @f32_nan()
+  %57 = fadd float %31, %55
+  %58 = fsub float %57, %31
+  %59 = fsub float %55, %58
+  %60 = select i1 %33, float %59, float 0.000000e+00
+  %61 = tail call float @exp_f32(float %57)
+  %62 = fcmp olt float %61, %4
+  %63 = tail call float @llvm.fma.f32(float %61, float %60, float %61)
+  %64 = select i1 %62, float %63, float %61
+  %65 = fcmp oeq float %0, 0.000000e+00
+  %66 = fcmp oeq float %3, %4
+  %67 = select i1 %65, i1 true, i1 %66
+  %68 = fcmp uge float %1, 0.000000e+00
+  %69 = xor i1 %65, %68
+  %70 = select i1 %69, float %4, float 0.000000e+00
+  %71 = select i1 %67, float %70, float %64
+  %72 = tail call float @llvm.fabs.f32(float %1)
+  %73 = fcmp oeq float %72, %4
   %74 = fcmp oeq float %3, 1.000000e+00
-  br i1 %74, label %80, label %75
-
-75:
-  %76 = fcmp ule float %3, 1.000000e+00
-  %77 = fcmp ogt float %1, 0.000000e+00
-  %78 = xor i1 %76, %77
-  %79 = select i1 %78, float %60, float 0.000000e+00
-  br label %80
-
-80:
-  %81 = phi float [ %70, %53 ], [ 1.000000e+00, %73 ], [ %79, %75 ]
-  %82 = tail call float @llvm.trunc.f32(float %1)
-  %83 = fcmp oeq float %82, %1
-  %84 = fcmp olt float %71, 0x4170000000000000
-  %85 = fmul float %1, 5.000000e-01
-  %86 = tail call float @llvm.trunc.f32(float %85)
-  %87 = fcmp une float %86, %85
-  %88 = bitcast float %0 to i32
-  %89 = icmp slt i32 %88, 0
+  %75 = fcmp ule float %3, 1.000000e+00
+  %76 = fcmp ogt float %1, 0.000000e+00
+  %77 = xor i1 %75, %76
+  %78 = select i1 %77, float %4, float 0.000000e+00
+  %79 = select i1 %74, float 1.000000e+00, float %78
+  %80 = select i1 %73, float %79, float %71
+  %81 = tail call float @llvm.trunc.f32(float %1)
+  %82 = fcmp oeq float %81, %1
+  %83 = fcmp olt float %72, 0x4170000000000000
+  %84 = fmul float %1, 5.000000e-01
+  %85 = tail call float @llvm.trunc.f32(float %84)
+  %86 = fcmp une float %85, %84
+  %87 = bitcast float %0 to i32
+  %88 = icmp slt i32 %87, 0
+  %89 = select i1 %88, i1 %82, i1 false
   %90 = select i1 %89, i1 %83, i1 false
-  %91 = select i1 %90, i1 %84, i1 false
-  %92 = select i1 %91, i1 %87, i1 false
-  %93 = fneg float %81
-  %94 = select i1 %92, float %93, float %81
-  %95 = fcmp uge float %0, 0.000000e+00
-  %96 = select i1 %95, i1 true, i1 %83
-  %97 = xor i1 %96, true
-  %98 = fcmp olt float %3, %60
-  %99 = select i1 %97, i1 %98, i1 false
-  br i1 %99, label %100, label %102
-
-100:
-  %101 = tail call float @f32_nan()
-  br label %102
-
-102:
-  %103 = phi float [ %94, %80 ], [ %101, %100 ]
-  %104 = fcmp uno float %0, %1
-  %105 = fadd float %0, %1
-  %106 = select i1 %104, float %105, float %103
-  %107 = fcmp oeq float %1, 0.000000e+00
-  %108 = fcmp oeq float %0, 1.000000e+00
-  %109 = or i1 %108, %107
-  %110 = select i1 %109, float 1.000000e+00, float %106
-  ret float %110
+  %91 = select i1 %90, i1 %86, i1 false
+  %92 = fneg float %80
+  %93 = select i1 %91, float %92, float %80
+  %94 = fcmp uge float %0, 0.000000e+00
+  %95 = select i1 %94, i1 true, i1 %82
+  %96 = xor i1 %95, true
+  %97 = fcmp olt float %3, %4
+  %98 = select i1 %96, i1 %97, i1 false
+  %99 = select i1 %98, float %56, float %93
+  %100 = fcmp uno float %0, %1
+  %101 = fadd float %0, %1
+  %102 = select i1 %100, float %101, float %99
+  %103 = fcmp oeq float %1, 0.000000e+00
+  %104 = fcmp oeq float %0, 1.000000e+00
+  %105 = or i1 %104, %103
+  %106 = select i1 %105, float 1.000000e+00, float %102
+  ret float %106
 }
 ;! sin_reduced_f32
 define internal float @sin_reduced_f32(float %0) alwaysinline nounwind {
@@ -1401,27 +1358,18 @@ define internal float @sin_f32(float %0) alwaysinline nounwind {
 60:
   %61 = phi i32 [ %55, %10 ], [ %7, %1 ]
   %62 = phi float [ %59, %10 ], [ %6, %1 ]
-  %63 = and i32 %61, 1
-  %64 = icmp eq i32 %63, 0
-  br i1 %64, label %67, label %65
-
-65:
-  %66 = tail call float @cos_reduced_f32(float %62)
-  br label %69
-
-67:
-  %68 = tail call float @sin_reduced_f32(float %62)
-  br label %69
-
-69:
-  %70 = phi float [ %66, %65 ], [ %68, %67 ]
-  %71 = and i32 %61, 2
-  %72 = icmp eq i32 %71, 0
-  %73 = fneg float %70
-  %74 = select i1 %72, float %70, float %73
-  %75 = fcmp oeq float %0, 0.000000e+00
-  %76 = select i1 %75, float %0, float %74
-  ret float %76
+  %63 = tail call float @sin_reduced_f32(float %62)
+  %64 = tail call float @cos_reduced_f32(float %62)
+  %65 = and i32 %61, 1
+  %66 = icmp eq i32 %65, 0
+  %67 = select i1 %66, float %63, float %64
+  %68 = and i32 %61, 2
+  %69 = icmp eq i32 %68, 0
+  %70 = fneg float %67
+  %71 = select i1 %69, float %67, float %70
+  %72 = fcmp oeq float %0, 0.000000e+00
+  %73 = select i1 %72, float %0, float %71
+  ret float %73
 }
 ;! cos_f32
 define internal float @cos_f32(float %0) alwaysinline nounwind {
@@ -1490,26 +1438,17 @@ define internal float @cos_f32(float %0) alwaysinline nounwind {
 60:
   %61 = phi i32 [ %55, %10 ], [ %7, %1 ]
   %62 = phi float [ %59, %10 ], [ %6, %1 ]
-  %63 = and i32 %61, 1
-  %64 = icmp eq i32 %63, 0
-  br i1 %64, label %67, label %65
-
-65:
-  %66 = tail call float @sin_reduced_f32(float %62)
-  br label %69
-
-67:
-  %68 = tail call float @cos_reduced_f32(float %62)
-  br label %69
-
-69:
-  %70 = phi float [ %66, %65 ], [ %68, %67 ]
-  %71 = add i32 %61, 1
-  %72 = and i32 %71, 2
-  %73 = icmp eq i32 %72, 0
-  %74 = fneg float %70
-  %75 = select i1 %73, float %70, float %74
-  ret float %75
+  %63 = tail call float @sin_reduced_f32(float %62)
+  %64 = tail call float @cos_reduced_f32(float %62)
+  %65 = and i32 %61, 1
+  %66 = icmp eq i32 %65, 0
+  %67 = select i1 %66, float %64, float %63
+  %68 = add i32 %61, 1
+  %69 = and i32 %68, 2
+  %70 = icmp eq i32 %69, 0
+  %71 = fneg float %67
+  %72 = select i1 %70, float %67, float %71
+  ret float %72
 }
 ;! tan_f32
 define internal float @tan_f32(float %0) alwaysinline nounwind {
@@ -1582,22 +1521,13 @@ define internal float @tan_f32(float %0) alwaysinline nounwind {
   %64 = tail call float @cos_reduced_f32(float %62)
   %65 = and i32 %61, 1
   %66 = icmp eq i32 %65, 0
-  br i1 %66, label %70, label %67
-
-67:
-  %68 = fneg float %64
-  %69 = tail call float asm "div.full.f32 $0, $1, $2;", "=f,f,f"(float %68, float %63)
-  br label %72
-
-70:
-  %71 = tail call float asm "div.full.f32 $0, $1, $2;", "=f,f,f"(float %63, float %64)
-  br label %72
-
-72:
-  %73 = phi float [ %69, %67 ], [ %71, %70 ]
-  %74 = fcmp oeq float %0, 0.000000e+00
-  %75 = select i1 %74, float %0, float %73
-  ret float %75
+  %67 = fneg float %64
+  %68 = select i1 %66, float %63, float %67
+  %69 = select i1 %66, float %64, float %63
+  %70 = tail call float asm "div.full.f32 $0, $1, $2;", "=f,f,f"(float %68, float %69)
+  %71 = fcmp oeq float %0, 0.000000e+00
+  %72 = select i1 %71, float %0, float %70
+  ret float %72
 }
 ;! erf_f32
 define internal float @erf_f32(float %0) alwaysinline nounwind {
@@ -1631,52 +1561,35 @@ define internal float @atan2_f32(float %0, float %1) alwaysinline nounwind {
   %4 = tail call float @llvm.fabs.f32(float %0)
   %5 = tail call float @llvm.maxnum.f32(float %3, float %4)
   %6 = tail call float @llvm.minnum.f32(float %3, float %4)
-  %7 = fcmp oeq float %5, 0.000000e+00
-  br i1 %7, label %13, label %8
-
-8:
-  %9 = tail call float @f32_infinity()
-  %10 = fcmp oeq float %6, %9
-  br i1 %10, label %13, label %11
-
-11:
-  %12 = tail call float asm "div.full.f32 $0, $1, $2;", "=f,f,f"(float %6, float %5)
-  br label %13
-
-13:
-  %14 = phi float [ 0.000000e+00, %2 ], [ %12, %11 ], [ 1.000000e+00, %8 ]
-  %15 = fmul float %14, %14
-  %16 = tail call float @llvm.fma.f32(float %15, float 0xBF5DEFC4A0000000, float 0x3F86A8E340000000)
-  %17 = tail call float @llvm.fma.f32(float %16, float %15, float 0xBFA01AEE60000000)
-  %18 = tail call float @llvm.fma.f32(float %17, float %15, float 0x3FADD0E380000000)
-  %19 = tail call float @llvm.fma.f32(float %18, float %15, float 0xBFB58DC4A0000000)
-  %20 = tail call float @llvm.fma.f32(float %19, float %15, float 0x3FBC0D2780000000)
-  %21 = tail call float @llvm.fma.f32(float %20, float %15, float 0xBFC2426F80000000)
-  %22 = tail call float @llvm.fma.f32(float %21, float %15, float 0x3FC9992760000000)
-  %23 = tail call float @llvm.fma.f32(float %22, float %15, float 0xBFD5555400000000)
-  %24 = fmul float %15, %23
-  %25 = tail call float @llvm.fma.f32(float %24, float %14, float %14)
-  %26 = fcmp ogt float %4, %3
-  %27 = fsub float 0x3FF921FB60000000, %25
-  %28 = select i1 %26, float %27, float %25
-  %29 = fcmp uno float %1, %0
-  br i1 %29, label %30, label %32
-
-30:
+  %7 = tail call float @f32_infinity()
+  %8 = tail call float asm "div.full.f32 $0, $1, $2;", "=f,f,f"(float %6, float %5)
+  %9 = fcmp oeq float %6, %7
+  %10 = select i1 %9, float 1.000000e+00, float %8
+  %11 = fcmp oeq float %5, 0.000000e+00
+  %12 = select i1 %11, float 0.000000e+00, float %10
+  %13 = fmul float %12, %12
+  %14 = tail call float @llvm.fma.f32(float %13, float 0xBF5DEFC4A0000000, float 0x3F86A8E340000000)
+  %15 = tail call float @llvm.fma.f32(float %14, float %13, float 0xBFA01AEE60000000)
+  %16 = tail call float @llvm.fma.f32(float %15, float %13, float 0x3FADD0E380000000)
+  %17 = tail call float @llvm.fma.f32(float %16, float %13, float 0xBFB58DC4A0000000)
+  %18 = tail call float @llvm.fma.f32(float %17, float %13, float 0x3FBC0D2780000000)
+  %19 = tail call float @llvm.fma.f32(float %18, float %13, float 0xBFC2426F80000000)
+  %20 = tail call float @llvm.fma.f32(float %19, float %13, float 0x3FC9992760000000)
+  %21 = tail call float @llvm.fma.f32(float %20, float %13, float 0xBFD5555400000000)
+  %22 = fmul float %13, %21
+  %23 = tail call float @llvm.fma.f32(float %22, float %12, float %12)
+  %24 = fcmp ogt float %4, %3
+  %25 = fsub float 0x3FF921FB60000000, %23
+  %26 = select i1 %24, float %25, float %23
+  %27 = bitcast float %1 to i32
+  %28 = fsub float 0x400921FB60000000, %26
+  %29 = icmp slt i32 %27, 0
+  %30 = select i1 %29, float %28, float %26
   %31 = fadd float %0, %1
-  br label %38
-
-32:
-  %33 = bitcast float %1 to i32
-  %34 = icmp slt i32 %33, 0
-  %35 = fsub float 0x400921FB60000000, %28
-  %36 = select i1 %34, float %35, float %28
-  %37 = tail call float @llvm.copysign.f32(float %36, float %0)
-  br label %38
-
-38:
-  %39 = phi float [ %31, %30 ], [ %37, %32 ]
-  ret float %39
+  %32 = tail call float @llvm.copysign.f32(float %30, float %0)
+  %33 = fcmp uno float %1, %0
+  %34 = select i1 %33, float %31, float %32
+  ret float %34
 }
 ;! mod_f32
 define internal float @mod_f32(float %0, float %1) alwaysinline nounwind {

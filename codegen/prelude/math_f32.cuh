@@ -3,7 +3,9 @@
  * CPU and measures it against float64.
  *
  * Coefficients that are no Taylor coefficients are minimax fits over the interval named beside them. Multiplications and additions
- * that must be one operation say fmaf; the others may be contracted. */
+ * that must be one operation say fmaf; the others may be contracted. Where a choice is between two things that are cheap, both are
+ * computed and named before it, so that no compiler makes a branch of it: the lanes of a warp would take both ways anyway, and a
+ * hundred elements of an epilogue would be a hundred branches. */
 
 //! f32_nan
 DEVICE float f32_nan(void) {
@@ -59,7 +61,9 @@ DEVICE float tanh_f32(float x) {
     p = fmaf(p, z, -5.378668010e-2f);
     p = fmaf(p, z, 1.333195865e-1f);
     p = fmaf(p, z, -3.333329856e-1f);
-    return fabsf(x) < 0.6f ? fmaf(x * z, p, x) : copysignf(large, x);
+    float small = fmaf(x * z, p, x);
+    large = copysignf(large, x);
+    return fabsf(x) < 0.6f ? small : large; /* both are at hand: no branch */
 }
 
 //! log1p_reduced_f32
@@ -79,8 +83,11 @@ DEVICE float log1p_reduced_f32(float f) {
 //! log_special_f32
 /* `value` where x is positive and finite; else what a logarithm gives. */
 DEVICE float log_special_f32(float x, float value) {
-    float special = x == 0.0f ? -f32_infinity() : x < 0.0f ? f32_nan() : x;
-    return x > 0.0f && x < f32_infinity() ? value : special;
+    float infinity = f32_infinity(), nan = f32_nan();
+    float special = x < 0.0f ? nan : x;
+    special = x == 0.0f ? -infinity : special;
+    value = x < infinity ? value : x;
+    return x > 0.0f ? value : special;
 }
 
 //! exponent_f32
@@ -128,7 +135,7 @@ DEVICE float log1p_f32(float x) {
 //! pow_f32
 /* exp(b * log(a)), the logarithm as a sum of two f32: log(m) = 2 atanh(s), s = f / (2 + f), m = 1 + f in [2/3, 4/3). */
 DEVICE float pow_f32(float a, float b) {
-    float x = fabsf(a);
+    float x = fabsf(a), infinity = f32_infinity(), nan = f32_nan();
     int subnormal = x < 1.17549435e-38f;
     float y = subnormal ? x * 8388608.0f : x;
     u32 e = (f32_bits(y) - 0x3f2aaaabu) & 0xff800000u;
@@ -157,17 +164,17 @@ DEVICE float pow_f32(float a, float b) {
     float total = product + product_low;
     float rest = fabsf(product) < 1024.0f ? product_low - (total - product) : 0.0f;
     float value = exp_f32(total);
-    value = value < f32_infinity() ? fmaf(value, rest, value) : value;
-    if (x == 0.0f || x == f32_infinity())
-        value = (x == 0.0f) == (b < 0.0f) ? f32_infinity() : 0.0f;
-    if (fabsf(b) == f32_infinity())
-        value = x == 1.0f ? 1.0f : (x > 1.0f) == (b > 0.0f) ? f32_infinity() : 0.0f;
+    value = value < infinity ? fmaf(value, rest, value) : value;
+    if (x == 0.0f || x == infinity)
+        value = (x == 0.0f) == (b < 0.0f) ? infinity : 0.0f;
+    if (fabsf(b) == infinity)
+        value = x == 1.0f ? 1.0f : (x > 1.0f) == (b > 0.0f) ? infinity : 0.0f;
     int is_integer = truncf(b) == b;
     int is_odd = is_integer && fabsf(b) < 16777216.0f && truncf(b * 0.5f) != b * 0.5f;
     if (f32_bits(a) >> 31 && is_odd)
         value = -value;
-    if (a < 0.0f && !is_integer && x < f32_infinity())
-        value = f32_nan();
+    if (a < 0.0f && !is_integer && x < infinity)
+        value = nan;
     if (a != a || b != b)
         value = a + b;
     return b == 0.0f || a == 1.0f ? 1.0f : value;
@@ -227,7 +234,8 @@ DEVICE float cos_reduced_f32(float r) {
 DEVICE float sin_f32(float x) {
     float r;
     int quadrant = reduce_pi_f32(x, &r);
-    float value = quadrant & 1 ? cos_reduced_f32(r) : sin_reduced_f32(r);
+    float s = sin_reduced_f32(r), c = cos_reduced_f32(r);
+    float value = quadrant & 1 ? c : s;
     value = quadrant & 2 ? -value : value;
     return x == 0.0f ? x : value;
 }
@@ -236,7 +244,8 @@ DEVICE float sin_f32(float x) {
 DEVICE float cos_f32(float x) {
     float r;
     int quadrant = reduce_pi_f32(x, &r);
-    float value = quadrant & 1 ? sin_reduced_f32(r) : cos_reduced_f32(r);
+    float s = sin_reduced_f32(r), c = cos_reduced_f32(r);
+    float value = quadrant & 1 ? s : c;
     return (quadrant + 1) & 2 ? -value : value;
 }
 
@@ -245,7 +254,8 @@ DEVICE float tan_f32(float x) {
     float r;
     int quadrant = reduce_pi_f32(x, &r);
     float s = sin_reduced_f32(r), c = cos_reduced_f32(r);
-    float value = quadrant & 1 ? div_full(-c, s) : div_full(s, c);
+    float above = quadrant & 1 ? -c : s, below = quadrant & 1 ? s : c;
+    float value = div_full(above, below);
     return x == 0.0f ? x : value;
 }
 
@@ -276,7 +286,9 @@ DEVICE float erf_f32(float x) {
 DEVICE float atan2_f32(float y, float x) {
     float ax = fabsf(x), ay = fabsf(y);
     float big = fmaxf(ax, ay), small = fminf(ax, ay);
-    float t = big == 0.0f ? 0.0f : small == f32_infinity() ? 1.0f : div_full(small, big);
+    float infinity = f32_infinity(), ratio = div_full(small, big);
+    float t = small == infinity ? 1.0f : ratio;
+    t = big == 0.0f ? 0.0f : t;
     float z = t * t;
     float p = fmaf(z, -1.827184693e-3f, 1.106431521e-2f); /* (atan(t) / t - 1) / t^2 on [0, 1] */
     p = fmaf(p, z, -3.145546839e-2f);
@@ -289,7 +301,9 @@ DEVICE float atan2_f32(float y, float x) {
     float angle = fmaf(p * z, t, t);
     angle = ay > ax ? 1.57079637f - angle : angle;
     angle = f32_bits(x) >> 31 ? 3.14159274f - angle : angle;
-    return x != x || y != y ? x + y : copysignf(angle, y);
+    float sum = x + y;
+    angle = copysignf(angle, y);
+    return x != x || y != y ? sum : angle;
 }
 
 //! mod_f32
