@@ -78,12 +78,11 @@ static bool place_is_output(const Region *region, const Value *value) {
     return false;
 }
 
-const Value *lower_root(const Region *region, const Value *output) {
-    if (!place_is_output(region, output))
-        return output; /* only a store undoes movement: what is computed from a transpose wants the transpose
-                        */
+/* The Value below transposes and reshapes, all computed here, that lies in the space; `value` itself where
+ * there is none. */
+static const Value *place_root(const Region *region, const Value *value) {
     bool deep = region->n_reduced > 0 || region->cores.n > 0;
-    const Value *root = NULL, *at = output;
+    const Value *root = NULL, *at = value;
     for (;;) {
         Fit fit = place_fit(region, at);
         if (fit == FIT_WHOLE || fit == FIT_KEPT || fit == FIT_DROPPED) {
@@ -100,7 +99,12 @@ const Value *lower_root(const Region *region, const Value *output) {
             break;
         at = at->in[0];
     }
-    return root ? root : output;
+    return root ? root : value;
+}
+
+const Value *lower_root(const Region *region, const Value *output) {
+    /* Only a store undoes movement: what is computed from a transpose wants the transpose. */
+    return place_is_output(region, output) ? place_root(region, output) : output;
 }
 
 /* Whether a value is some input's elements in the space's order, nothing computed. */
@@ -212,7 +216,7 @@ static bool place_linear(Lower *lower, const Value *value, const Run *shape, Lan
 }
 
 bool lower_output_coords(Lower *lower, const Value *output, const Run *shape, LaneCoord *coords) {
-    const Value *root = lower_root(lower->region, output);
+    const Value *root = place_root(lower->region, output);
     if (output == root)
         return lower_place(lower, output, shape, coords) || place_linear(lower, output, shape, coords);
     const Value *operand = output->in[0];

@@ -12,7 +12,7 @@
 
 enum {
     POINTWISE_THREADS = 256,
-    POINTWISE_WORDS = 12, /* registers of loads that a thread has in flight */
+    POINTWISE_WORDS = 16, /* registers of loads that a thread has in flight */
     POINTWISE_UNROLL_MAX = 8,
     POINTWISE_BLOCKS_PER_SM = 4 /* below this, blocks are worth more than unrolling */
 };
