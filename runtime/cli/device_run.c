@@ -7,9 +7,14 @@
 
 enum { GUARD_BYTES = 4096, GUARD_BYTE = 0xA5, CUDA_NOT_READY = 600 };
 
+/* Faults of a kernel: the context is gone. */
+static bool device_is_lost(CUresult error) {
+    return error >= 700 && error < 720;
+}
+
 static bool device_fail(DeviceRun *run, CUresult error, const char *what) {
     driver_explain(run->driver, error, what, run->why, sizeof run->why);
-    run->lost = error >= 700 && error < 720; /* faults of a kernel: the context is gone */
+    run->lost = device_is_lost(error);
     return false;
 }
 
@@ -126,7 +131,11 @@ bool device_run_launch(DeviceRun *run, const Problem *problem, const sinter_plan
                                   .message_room = sizeof run->why};
     sinter_status status = sinter_plan_execute(plan, &execution);
     arena_release(run->arena, mark);
-    return status == SINTER_OK;
+    if (status == SINTER_OK)
+        return true;
+    CUresult error = run->driver->stream_query(run->stream);
+    run->lost = device_is_lost(error); /* an earlier kernel of the plan has faulted already */
+    return false;
 }
 
 bool device_run_wait(DeviceRun *run) {

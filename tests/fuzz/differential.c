@@ -1,37 +1,58 @@
-/* Random graphs (graphgen.h) through the whole compiler, every kernel run in the simulator, every output
- * compared with the float64 reference; also that each graph means the same after the passes.
+/* Random graphs (graphgen.h) through the whole compiler, every output compared with the float64 reference.
  *
  *     differential FIRST_SEED COUNT [TARGET]
+ *     differential FIRST_SEED COUNT --device=cuda|sim [--backend=llvm|nvrtc|auto]
  *
- * A failure prints its seed, the graph and what went wrong; the exit status is 1 then. */
+ * The first runs every kernel in the simulator, looking for races, and checks that each graph means the same
+ * after the passes. The second makes plans and executes them on the GPU, or by the plans' own simulation.
+ *
+ * A failure prints its seed, what went wrong and the graph; the exit status is 1 then, and 5 where there is
+ * no GPU or no such backend. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "codegen/codegen.h"
-#include "codegen/simulate.h"
 #include "ir/print.h"
 #include "passes/pass.h"
-#include "tests/fuzz/graphgen.h"
+#include "tests/fuzz/differential.h"
 
-typedef struct Trial {
-    Arena *arena;
-    const Target *target;
-    uint64_t seed;
-    Diags diags;
-    GraphGen generated;
-    const char *text; /* the graph, before passes changed it */
-    Partition *partition;
-    SimBuffer *memory; /* by id of the partitioned graph's values; at is NULL for what crosses no border */
-    bool failed;
-} Trial;
-
-static void trial_fail(Trial *trial, const char *what, const char *detail) {
+void trial_fail(Trial *trial, const char *what, const char *detail) {
     printf("seed %llu: %s: %s\n%s\n", (unsigned long long)trial->seed, what, detail, trial->text);
     for (size_t i = 0; i < trial->diags.list.n && i < 6; i++)
         printf("    %s\n", trial->diags.list.at[i].message);
     trial->failed = true;
+}
+
+bool trial_begin(Trial *trial) {
+    trial->diags.arena = trial->arena;
+    trial->generated = graphgen(trial->arena, trial->seed, NULL);
+    Graph *graph = trial->generated.graph;
+    Text text = text_new(trial->arena);
+    graph_print(&text, graph);
+    trial->text = text.at;
+    trial->inputs = graphgen_inputs(trial->arena, &trial->generated, trial->seed);
+    trial->want = ARENA_ARRAY(trial->arena, Tensor, graph->outputs.n);
+    if (reference_run(trial->arena, graph, &trial->generated.bindings, trial->inputs, trial->want,
+                      &trial->diags))
+        return true;
+    trial_fail(trial, "reference", "it does not run");
+    return false;
+}
+
+bool trial_element(Trial *trial, const char *stage, size_t output, int64_t element, Number got) {
+    const Tensor *want = &trial->want[output];
+    double tolerance = trial->generated.tolerance[output];
+    bool floats = dtype_is_float(want->dtype);
+    double x = floats ? want->at[element].f : (double)want->at[element].i, y = floats ? got.f : (double)got.i;
+    if (fabs(x - y) <= tolerance)
+        return true;
+    Text detail = text_new(trial->arena);
+    text_add(&detail, "'out%zu', element %lld is %.9g, not %.9g (tolerance %.2g)", output, (long long)element,
+             y, x, tolerance);
+    trial_fail(trial, stage, detail.at);
+    return false;
 }
 
 static int64_t trial_dim(const Trial *trial, const Dim *dim) {
@@ -92,28 +113,21 @@ static void trial_fill(Trial *trial, const Value *value, const Tensor *tensor) {
                     trial_place(tensor->dims, numbers, value->rank, e), tensor->at[e]);
 }
 
-static void trial_compare(Trial *trial, size_t output, const Tensor *want, const char *stage, bool in_memory,
-                          const Tensor *reference) {
+/* An output in memory, or, where `reference` is given, in that. */
+static void trial_compare(Trial *trial, const char *stage, size_t output, const Tensor *reference) {
     const Output *declared = &trial->partition->graph->outputs.at[output];
     const Value *value = declared->value;
+    const Tensor *want = &trial->want[output];
     const Dim **strides = trial_strides(trial, value, declared->strides);
     int64_t numbers[RANK_MAX];
-    double tolerance = trial->generated.tolerance[output];
-    bool floats = dtype_is_float(want->dtype);
     for (int i = 0; i < value->rank; i++)
         numbers[i] = trial_dim(trial, strides[i]);
     for (int64_t e = 0; e < want->count; e++) {
-        Number got = in_memory ? dtype_load(value->dtype, trial->memory[value->id].at,
-                                            trial_place(want->dims, numbers, value->rank, e))
-                               : reference->at[e];
-        double x = floats ? want->at[e].f : (double)want->at[e].i, y = floats ? got.f : (double)got.i;
-        if (fabs(x - y) <= tolerance)
-            continue;
-        Text detail = text_new(trial->arena);
-        text_add(&detail, "'%s', element %lld is %.9g, not %.9g (tolerance %.2g)", declared->name,
-                 (long long)e, y, x, tolerance);
-        trial_fail(trial, stage, detail.at);
-        return;
+        Number got = reference ? reference->at[e]
+                               : dtype_load(value->dtype, trial->memory[value->id].at,
+                                            trial_place(want->dims, numbers, value->rank, e));
+        if (!trial_element(trial, stage, output, e, got))
+            return;
     }
 }
 
@@ -164,19 +178,11 @@ static bool trial_is_copied(const Graph *graph, size_t output) {
 
 static void trial_body(void *context) {
     Trial *trial = context;
-    trial->diags.arena = trial->arena;
-    trial->generated = graphgen(trial->arena, trial->seed, NULL);
-    Graph *graph = trial->generated.graph;
-    Text text = text_new(trial->arena);
-    graph_print(&text, graph);
-    trial->text = text.at;
-    size_t n = graph->outputs.n;
-    Tensor *inputs = graphgen_inputs(trial->arena, &trial->generated, trial->seed);
-    Tensor *want = ARENA_ARRAY(trial->arena, Tensor, n), *after = ARENA_ARRAY(trial->arena, Tensor, n);
-    if (!reference_run(trial->arena, graph, &trial->generated.bindings, inputs, want, &trial->diags)) {
-        trial_fail(trial, "reference", "it does not run");
+    if (!trial_begin(trial))
         return;
-    }
+    Graph *graph = trial->generated.graph;
+    size_t n = graph->outputs.n;
+    Tensor *after = ARENA_ARRAY(trial->arena, Tensor, n);
     FuseLimits limits = target_fuse_limits(trial->target);
     PassOptions options = {
         .limits = &limits, .verify = true, .no_fusion = trial->seed % 8 == 0, .pass_limit = -1};
@@ -186,39 +192,65 @@ static void trial_body(void *context) {
         return;
     }
     graph = trial->partition->graph;
-    if (!reference_run(trial->arena, graph, &trial->generated.bindings, inputs, after, &trial->diags)) {
+    if (!reference_run(trial->arena, graph, &trial->generated.bindings, trial->inputs, after,
+                       &trial->diags)) {
         trial_fail(trial, "reference", "it does not run after the passes");
         return;
     }
-    trial_memory(trial, inputs);
+    trial_memory(trial, trial->inputs);
     for (size_t i = 0; i < n && !trial->failed; i++)
-        trial_compare(trial, i, &want[i], "after the passes", false, &after[i]);
+        trial_compare(trial, "after the passes", i, &after[i]);
     for (size_t i = 0; i < trial->partition->regions.n && !trial->failed; i++)
         if (!trial_region(trial, trial->partition->regions.at[i]))
             trial_fail(trial, "kernel", trial->partition->regions.at[i]->name);
     for (size_t i = 0; i < n && !trial->failed; i++)
         if (!trial_is_copied(graph, i))
-            trial_compare(trial, i, &want[i], "in the simulator", true, NULL);
+            trial_compare(trial, "in the simulator", i, NULL);
 }
 
-int main(int argc, char **argv) {
-    const Target *target = argc > 2 ? target_find(argc > 3 ? argv[3] : "sm_90a") : NULL;
-    if (!target) {
-        fprintf(stderr, "usage: differential FIRST_SEED COUNT [TARGET]\n");
-        return 2;
-    }
-    uint64_t first = strtoull(argv[1], NULL, 10), count = strtoull(argv[2], NULL, 10);
+static int trial_all(uint64_t first, uint64_t count, const Target *target) {
     int failures = 0;
-    for (uint64_t seed = first; seed < first + count && failures < 10; seed++) {
+    for (uint64_t seed = first; seed < first + count; seed++) {
         Trial trial = {.arena = arena_new((size_t)4 << 30), .target = target, .seed = seed};
-        if (!arena_run(trial.arena, trial_body, &trial)) {
+        if (!trial.arena || !arena_run(trial.arena, trial_body, &trial)) {
             printf("seed %llu: memory ran out\n", (unsigned long long)seed);
             trial.failed = true;
         }
         failures += trial.failed;
         arena_free(trial.arena);
     }
-    printf("%llu graphs from seed %llu on, %s: %d failed\n", (unsigned long long)count,
-           (unsigned long long)first, target->name, failures);
+    return failures;
+}
+
+static int usage(void) {
+    fprintf(stderr, "usage: differential FIRST_SEED COUNT [TARGET]\n"
+                    "       differential FIRST_SEED COUNT --device=cuda|sim [--backend=llvm|nvrtc|auto]\n");
+    return 2;
+}
+
+int main(int argc, char **argv) {
+    const char *words[3] = {NULL, NULL, "sm_90a"}, *device = NULL, *backend = "auto";
+    int n = 0;
+    for (int i = 1; i < argc; i++) {
+        if (strncmp(argv[i], "--device=", 9) == 0)
+            device = argv[i] + 9;
+        else if (strncmp(argv[i], "--backend=", 10) == 0)
+            backend = argv[i] + 10;
+        else if (argv[i][0] == '-' || n == 3)
+            return usage();
+        else
+            words[n++] = argv[i];
+    }
+    const Target *target = target_find(words[2]);
+    if (n < 2 || !target ||
+        (device && (n == 3 || (strcmp(device, "cuda") != 0 && strcmp(device, "sim") != 0))))
+        return usage();
+    uint64_t first = strtoull(words[0], NULL, 10), count = strtoull(words[1], NULL, 10);
+    int failures = 0;
+    if (!device)
+        failures = trial_all(first, count, target);
+    else if (!device_trials(first, count, device, backend, &failures))
+        return 5;
+    printf("%llu graphs, %d failed\n", (unsigned long long)count, failures);
     return failures > 0;
 }
