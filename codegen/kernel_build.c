@@ -393,6 +393,13 @@ void k_else(Builder *b) {
     b->open.at[b->open.n - 1] = &stmt->other;
 }
 
+/* An unrolled loop just closed that nothing was put into says nothing: templates need not know beforehand. */
+static void build_drop_empty(KBlock *block) {
+    const KStmt *last = block->n ? block->at[block->n - 1] : NULL;
+    if (last && last->kind == KS_FOR && last->unroll == UNROLL_FULL && last->body.n == 0)
+        block->n--;
+}
+
 void k_end(Builder *b) {
     if (b->open.n < 2) {
         diag_error(b->diags, DIAG_INTERNAL, (Span){0}, "kernel '%s': end of a block that is not open",
@@ -400,6 +407,7 @@ void k_end(Builder *b) {
         return;
     }
     b->open.n--;
+    build_drop_empty(b->open.at[b->open.n - 1]);
 }
 
 void k_comment(Builder *b, const char *format, ...) {
