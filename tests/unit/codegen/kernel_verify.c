@@ -110,7 +110,9 @@ static void index_outside(Bench *bench, KBuffer *x, KBuffer *tile) {
 
 static void unrolled_bounds(Bench *bench, KBuffer *x, KBuffer *tile) {
     UNUSED(x), UNUSED(tile);
-    k_for_begin(B, "i", I(0), TID, 1, UNROLL_FULL);
+    const KVar *v = k_variable(B, "v", K_I32, I(0));
+    const KExpr *i = k_for_begin(B, "i", I(0), TID, 1, UNROLL_FULL);
+    k_set(B, v, i);
     k_end(B);
 }
 
