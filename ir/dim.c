@@ -159,8 +159,42 @@ void dim_term_sort(const DimTable *table, DimTerm *term) {
 
 /* ---- sums of products -------------------------------------------------------------------------------- */
 
-DimTerm dim_term_of(const Dim *d) {
-    DimTerm term = {.coefficient = 1};
+void dim_term_reduce(DimTerm *term) {
+    int64_t shared = dim_gcd(term->coefficient, term->divisor);
+    if (shared > 1) {
+        term->coefficient /= shared;
+        term->divisor /= shared;
+    }
+}
+
+bool dim_term_multiply(const DimTable *table, DimTerm *term, const DimTerm *by) {
+    if (term->n + by->n > DIM_DEGREE_MAX)
+        return false;
+    int64_t across = dim_gcd(term->coefficient, by->divisor), back = dim_gcd(by->coefficient, term->divisor);
+    across += across == 0, back += back == 0;
+    if (__builtin_mul_overflow(term->coefficient / across, by->coefficient / back, &term->coefficient) ||
+        __builtin_mul_overflow(term->divisor / back, by->divisor / across, &term->divisor))
+        return false;
+    memcpy(&term->atoms[term->n], by->atoms, (size_t)by->n * sizeof *by->atoms);
+    term->n += by->n;
+    dim_term_sort(table, term);
+    return true;
+}
+
+/* x/k of a product x that k is known to divide; as a term. */
+static bool dim_term_of_quotient(const DimTable *table, const Dim *d, DimTerm *term) {
+    if (d->kind != DIM_DIV || d->b->kind != DIM_CONST || d->a->kind == DIM_ADD || d->a->kind == DIM_CONST)
+        return false;
+    *term = dim_term_of(table, d->a);
+    if (dim_term_divisor(table, term) % d->b->value ||
+        __builtin_mul_overflow(term->divisor, d->b->value, &term->divisor))
+        return false;
+    dim_term_reduce(term);
+    return true;
+}
+
+DimTerm dim_term_of(const DimTable *table, const Dim *d) {
+    DimTerm term = {.coefficient = 1, .divisor = 1};
     if (d->kind == DIM_CONST) {
         term.coefficient = d->value;
         return term;
@@ -177,16 +211,28 @@ DimTerm dim_term_of(const Dim *d) {
     for (; n > 1; d = d->a)
         term.atoms[--n] = d->b;
     term.atoms[0] = d;
+    for (int i = 0; i < term.n; i++) {
+        DimTerm quotient;
+        if (!dim_term_of_quotient(table, term.atoms[i], &quotient))
+            continue;
+        DimTerm whole = term;
+        memmove(&whole.atoms[i], &whole.atoms[i + 1], (size_t)(whole.n - i - 1) * sizeof *whole.atoms);
+        whole.n--;
+        if (!dim_term_multiply(table, &whole, &quotient))
+            continue; /* beyond the limits it stays an atom */
+        term = whole;
+        i = -1; /* the atoms have moved; the quotient's own are none of these any more */
+    }
     return term;
 }
 
 void dim_poly_of(const DimTable *table, const Dim *d, DimPoly *poly) {
     poly->n = 0;
     for (; d->kind == DIM_ADD; d = d->a) {
-        DimTerm term = dim_term_of(d->b);
+        DimTerm term = dim_term_of(table, d->b);
         dim_poly_add(table, poly, &term);
     }
-    DimTerm term = dim_term_of(d);
+    DimTerm term = dim_term_of(table, d);
     dim_poly_add(table, poly, &term);
 }
 
@@ -197,11 +243,16 @@ bool dim_poly_add(const DimTable *table, DimPoly *poly, const DimTerm *term) {
     while (at < poly->n && (order = dim_term_compare(table, &poly->terms[at], term)) < 0)
         at++;
     if (at < poly->n && order == 0) {
-        int64_t sum;
-        if (__builtin_add_overflow(poly->terms[at].coefficient, term->coefficient, &sum) ||
-            sum <= -DIM_CONST_END || sum >= DIM_CONST_END)
+        DimTerm *known = &poly->terms[at];
+        int64_t shared = dim_gcd(known->divisor, term->divisor), a, b, sum, divisor;
+        if (__builtin_mul_overflow(known->coefficient, term->divisor / shared, &a) ||
+            __builtin_mul_overflow(term->coefficient, known->divisor / shared, &b) ||
+            __builtin_mul_overflow(known->divisor, term->divisor / shared, &divisor) ||
+            __builtin_add_overflow(a, b, &sum) || sum <= -DIM_CONST_END || sum >= DIM_CONST_END)
             return false;
-        poly->terms[at].coefficient = sum;
+        known->coefficient = sum;
+        known->divisor = divisor;
+        dim_term_reduce(known);
         if (sum == 0) {
             memmove(&poly->terms[at], &poly->terms[at + 1], (size_t)(poly->n - at - 1) * sizeof *poly->terms);
             poly->n--;
@@ -216,12 +267,28 @@ bool dim_poly_add(const DimTable *table, DimPoly *poly, const DimTerm *term) {
     return true;
 }
 
+int64_t dim_poly_clear(DimPoly *poly) {
+    int64_t all = 1;
+    for (int i = 0; i < poly->n; i++)
+        if (__builtin_mul_overflow(all, poly->terms[i].divisor / dim_gcd(all, poly->terms[i].divisor), &all))
+            return 0;
+    for (int i = 0; i < poly->n; i++) {
+        DimTerm *term = &poly->terms[i];
+        if (__builtin_mul_overflow(term->coefficient, all / term->divisor, &term->coefficient))
+            return 0;
+        term->divisor = 1;
+    }
+    return all;
+}
+
 /* A factor x/k of the term, where k divides x, that meets what cancels it: a number that shares a divisor
- * with k, or k itself. */
+ * with k, or k itself. With a sum for x that would give parts that are no whole numbers, if the term has a
+ * divisor. */
 static bool dim_term_cancels(const DimTable *table, const DimTerm *term, int *which, int *with) {
     for (int i = 0; i < term->n; i++) {
         const Dim *atom = term->atoms[i];
-        if (atom->kind != DIM_DIV || !dim_known_multiple(table, atom->a, atom->b))
+        if (atom->kind != DIM_DIV || (term->divisor > 1 && atom->a->kind == DIM_ADD) ||
+            !dim_known_multiple(table, atom->a, atom->b))
             continue;
         *which = i;
         *with = -1;
@@ -241,50 +308,67 @@ static void dim_term_drop(DimTerm *term, int i) {
     term->n--;
 }
 
+static const Dim *dim_term_build_cancelled(DimTable *table, const DimTerm *term, int which, int with) {
+    DimTerm rest = *term;
+    const Dim *atom = term->atoms[which], *quotient = atom->a;
+    if (with < 0) {
+        int64_t shared = dim_gcd(term->coefficient, atom->b->value);
+        rest.coefficient /= shared;
+        quotient = dim_div(table, atom->a, dim_const(table, atom->b->value / shared));
+        dim_term_drop(&rest, which);
+    } else {
+        dim_term_drop(&rest, which > with ? which : with);
+        dim_term_drop(&rest, which > with ? with : which);
+    }
+    if (!quotient || quotient->kind == DIM_ADD)
+        return dim_mul(table, dim_term_build(table, &rest), quotient);
+    DimTerm factor = dim_term_of(table, quotient);
+    return dim_term_multiply(table, &rest, &factor) ? dim_term_build(table, &rest) : NULL;
+}
+
 const Dim *dim_term_build(DimTable *table, const DimTerm *term) {
     if (term->coefficient <= -DIM_CONST_END || term->coefficient >= DIM_CONST_END)
         return NULL;
     int which, with;
-    if (dim_term_cancels(table, term, &which, &with)) {
-        DimTerm rest = *term;
-        const Dim *atom = term->atoms[which], *quotient = atom->a;
-        if (with < 0) {
-            int64_t shared = dim_gcd(term->coefficient, atom->b->value);
-            rest.coefficient /= shared;
-            quotient = dim_div(table, atom->a, dim_const(table, atom->b->value / shared));
-            dim_term_drop(&rest, which);
-        } else {
-            dim_term_drop(&rest, which > with ? which : with);
-            dim_term_drop(&rest, which > with ? with : which);
-        }
-        return dim_mul(table, dim_term_build(table, &rest), quotient);
-    }
+    if (dim_term_cancels(table, term, &which, &with))
+        return dim_term_build_cancelled(table, term, which, with);
     if (term->n == 0)
         return dim_const(table, term->coefficient);
-    const Dim *product = term->atoms[0];
+    const Dim *product = term->atoms[0], *divisor = dim_const(table, term->divisor);
     for (int i = 1; i < term->n && product; i++)
         product = dim_intern(table, DIM_MUL, 0, 0, product, term->atoms[i]);
+    if (product && term->divisor > 1) {
+        product = divisor ? dim_pinned(table, dim_intern(table, DIM_DIV, 0, 0, product, divisor)) : NULL;
+        if (product && product->kind == DIM_CONST)
+            return dim_mul(table, product, dim_const(table, term->coefficient));
+    }
     if (product && term->coefficient != 1)
         product = dim_intern(table, DIM_MUL, 0, 0, dim_const(table, term->coefficient), product);
     return product;
 }
 
-const Dim *dim_poly_build(DimTable *table, const DimPoly *poly) {
-    const Dim *sum = NULL;
-    bool cancelled = false;
+/* Whether the term is built as it stands, and so keeps its place in a sum. */
+static bool dim_term_is_plain(const DimTable *table, const DimTerm *term, const Dim *built) {
     int which, with;
-    for (int i = 0; i < poly->n && !cancelled; i++)
-        cancelled = dim_term_cancels(table, &poly->terms[i], &which, &with);
+    return !dim_term_cancels(table, term, &which, &with) && (term->n == 0 || built->kind != DIM_CONST);
+}
+
+const Dim *dim_poly_build(DimTable *table, const DimPoly *poly) {
+    const Dim *terms[DIM_TERMS_MAX], *sum = NULL;
+    bool plain = true;
     if (poly->n == 0)
         return dim_const(table, 0);
     for (int i = 0; i < poly->n; i++) {
-        const Dim *term = dim_term_build(table, &poly->terms[i]);
-        if (!term)
+        terms[i] = dim_term_build(table, &poly->terms[i]);
+        if (!terms[i])
             return NULL;
+        plain &= dim_term_is_plain(table, &poly->terms[i], terms[i]);
+    }
+    for (int i = 0; i < poly->n; i++) {
         /* A term that cancelled may be a sum, or meet another term, so it is added with all care. */
-        sum = !sum        ? term
-              : cancelled ? dim_add(table, sum, term)
-                          : dim_intern(table, DIM_ADD, 0, 0, sum, term);
+        sum = !sum    ? terms[i]
+              : plain ? dim_intern(table, DIM_ADD, 0, 0, sum, terms[i])
+                      : dim_add(table, sum, terms[i]);
         if (!sum)
             return NULL;
     }
@@ -331,14 +415,7 @@ const Dim *dim_mul(DimTable *table, const Dim *a, const Dim *b) {
     for (int i = 0; i < left.n; i++)
         for (int j = 0; j < right.n; j++) {
             DimTerm term = left.terms[i];
-            const DimTerm *by = &right.terms[j];
-            if (term.n + by->n > DIM_DEGREE_MAX ||
-                __builtin_mul_overflow(term.coefficient, by->coefficient, &term.coefficient))
-                return NULL;
-            memcpy(&term.atoms[term.n], by->atoms, (size_t)by->n * sizeof *by->atoms);
-            term.n += by->n;
-            dim_term_sort(table, &term);
-            if (!dim_poly_add(table, &product, &term))
+            if (!dim_term_multiply(table, &term, &right.terms[j]) || !dim_poly_add(table, &product, &term))
                 return NULL;
         }
     return dim_poly_build(table, &product);

@@ -2,8 +2,10 @@
  *
  * A Dim is immutable, canonical and interned in its DimTable: two equal expressions are one pointer, so `==` decides equality.
  * Canonical form: a sum of products with constant coefficients (terms sorted), over atoms that are symbols or floor_div, mod, min,
- * max of canonical Dims. Constants fold; (k*x) floor_div k folds to x; x floor_div k and x mod k fold where the constraints say
- * that k divides x. Values are nonnegative in use, but expressions (slice starts, differences) may be negative in between. */
+ * max of canonical Dims. Constants fold; (k*x) floor_div k folds to x; x mod k folds where the constraints say that k divides x, and
+ * there a product's quotient x/k is not an atom but the coefficient 1/k: D - D/2 is D/2, 2*(D/2) is D, and (M*D)/2 is one Dim whichever
+ * factor is even. Such coefficients stand in the tree as c*(x/k).
+ * Values are nonnegative in use, but expressions (slice starts, differences) may be negative in between. */
 #ifndef SINTER_IR_DIM_H
 #define SINTER_IR_DIM_H
 

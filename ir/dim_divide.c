@@ -17,44 +17,15 @@ int64_t dim_floor_div(int64_t a, int64_t b) {
     return a / b - (a % b < 0);
 }
 
-/* The value that a new division or remainder is pinned to by the constraints, else itself. */
-static const Dim *divide_pinned(DimTable *table, const Dim *d) {
+const Dim *dim_pinned(DimTable *table, const Dim *d) {
     if (d && dim_node(d)->lower == dim_node(d)->upper)
         return dim_const(table, dim_node(d)->lower);
     return d;
 }
 
-/* x/k as an atom, where k divides x: (y/m)/k is y/(m*k). */
-static const Dim *divide_atom(DimTable *table, const Dim *x, int64_t k) {
-    if (x->kind == DIM_DIV && x->b->kind == DIM_CONST) {
-        int64_t product;
-        if (__builtin_mul_overflow(x->b->value, k, &product))
-            return NULL;
-        return dim_intern(table, DIM_DIV, 0, 0, x->a, dim_const(table, product));
-    }
-    return dim_intern(table, DIM_DIV, 0, 0, x, dim_const(table, k));
-}
-
-/* term/k where k divides the term: the coefficient gives what it has, then the factors in order. */
-static bool divide_term_exact(DimTable *table, DimTerm *term, int64_t k) {
-    int64_t shared = dim_gcd(term->coefficient, k);
-    term->coefficient /= shared;
-    k /= shared;
-    for (int i = 0; i < term->n && k > 1; i++) {
-        shared = dim_gcd(dim_divisor(table, term->atoms[i]), k);
-        if (shared == 1)
-            continue;
-        term->atoms[i] = divide_atom(table, term->atoms[i], shared);
-        if (!term->atoms[i])
-            return false;
-        k /= shared;
-    }
-    dim_term_sort(table, term);
-    return true;
-}
-
-/* Splits a into what k divides, already divided, and the rest, whose coefficients are below k in magnitude
- * and whose constant lies in [0, k). a == k * quotient + rest. */
+/* Splits a into what k divides, already divided, and the rest, whose coefficients (as multiples of what the
+ * term's divisor leaves) are below k in magnitude and whose constant lies in [0, k). a == k * quotient +
+ * rest. */
 static bool divide_split(DimTable *table, const Dim *a, int64_t k, DimPoly *quotient, DimPoly *rest) {
     DimPoly whole;
     dim_poly_of(table, a, &whole);
@@ -62,13 +33,15 @@ static bool divide_split(DimTable *table, const Dim *a, int64_t k, DimPoly *quot
     for (int i = 0; i < whole.n; i++) {
         DimTerm part = whole.terms[i], left = whole.terms[i];
         if (part.n && dim_term_divisor(table, &part) % k == 0) {
-            if (!divide_term_exact(table, &part, k))
+            if (__builtin_mul_overflow(part.divisor, k, &part.divisor))
                 return false;
             left.coefficient = 0;
         } else {
             part.coefficient = part.n ? left.coefficient / k : dim_floor_div(left.coefficient, k);
             left.coefficient -= part.coefficient * k;
+            dim_term_reduce(&left);
         }
+        dim_term_reduce(&part);
         if (!dim_poly_add(table, quotient, &part) || !dim_poly_add(table, rest, &left))
             return false;
     }
@@ -105,6 +78,9 @@ static const Dim *divide_by_const(DimTable *table, const Dim *a, int64_t k) {
         if (*constant == 0)
             rest.n--;
     }
+    /* (x/m + y)/k is (x + m*y)/(m*k). */
+    if (__builtin_mul_overflow(k, dim_poly_clear(&rest), &k) || k == 0)
+        return NULL;
     k /= divide_reduce(&rest, k);
     const Dim *part = dim_poly_build(table, &rest);
     if (!whole || !part)
@@ -114,7 +90,7 @@ static const Dim *divide_by_const(DimTable *table, const Dim *a, int64_t k) {
     int64_t lower = dim_lower(table, part), upper = dim_upper(table, part);
     if (lower != INT64_MIN && upper != INT64_MAX && dim_floor_div(lower, k) == dim_floor_div(upper, k))
         return dim_add(table, whole, dim_const(table, dim_floor_div(lower, k)));
-    /* (x/m + c)/k is (x + m*c)/(m*k). */
+    /* So it is where m does not divide x, if y is a constant. */
     const Dim *inner = part->kind == DIM_ADD && part->b->kind == DIM_CONST ? part->a : part;
     if (inner->kind == DIM_DIV && inner->b->kind == DIM_CONST) {
         const Dim *m = inner->b, *c = inner == part ? dim_const(table, 0) : part->b;
@@ -123,14 +99,15 @@ static const Dim *divide_by_const(DimTable *table, const Dim *a, int64_t k) {
         return dim_add(table, whole, dim_div(table, numerator, divisor));
     }
     const Dim *atom = dim_intern(table, DIM_DIV, 0, 0, part, dim_const(table, k));
-    return dim_add(table, whole, divide_pinned(table, atom));
+    return dim_add(table, whole, dim_pinned(table, atom));
 }
 
-/* term / by, where by's factors and coefficient are among the term's. */
-static bool divide_term_by(DimTerm *term, const DimTerm *by) {
-    if (term->coefficient % by->coefficient)
-        return false;
-    DimTerm left = {.coefficient = term->coefficient / by->coefficient};
+/* term / by, where by's factors are among the term's and the quotient is known to be whole. */
+static bool divide_term_by(const DimTable *table, DimTerm *term, const DimTerm *by) {
+    DimTerm left = {.coefficient = term->coefficient, .divisor = term->divisor};
+    DimTerm inverse = {.coefficient = by->divisor, .divisor = by->coefficient};
+    if (by->coefficient < 0)
+        inverse = (DimTerm){.coefficient = -by->divisor, .divisor = -by->coefficient};
     int j = 0;
     for (int i = 0; i < term->n; i++) {
         if (j < by->n && term->atoms[i] == by->atoms[j])
@@ -138,7 +115,7 @@ static bool divide_term_by(DimTerm *term, const DimTerm *by) {
         else
             left.atoms[left.n++] = term->atoms[i];
     }
-    if (j < by->n)
+    if (j < by->n || !dim_term_multiply(table, &left, &inverse) || !dim_term_is_whole(table, &left))
         return false;
     *term = left;
     return true;
@@ -150,10 +127,10 @@ static void divide_split_symbolic(DimTable *table, const Dim *a, const Dim *b, D
     DimPoly whole;
     dim_poly_of(table, a, &whole);
     quotient->n = rest->n = 0;
-    DimTerm by = dim_term_of(b);
+    DimTerm by = dim_term_of(table, b);
     for (int i = 0; i < whole.n; i++) {
         DimTerm term = whole.terms[i];
-        bool divides = b->kind != DIM_ADD && divide_term_by(&term, &by);
+        bool divides = b->kind != DIM_ADD && divide_term_by(table, &term, &by);
         dim_poly_add(table, divides ? quotient : rest, &term);
     }
 }
@@ -167,7 +144,7 @@ static const Dim *divide_whole(DimTable *table, const Dim *a, const Dim *b) {
         if (dim_is(a, 0))
             return quotient;
         dim_poly_of(table, a, &rest);
-        if (!divide_term_by(&rest.terms[0], &divisor.terms[0]))
+        if (!divide_term_by(table, &rest.terms[0], &divisor.terms[0]))
             return NULL;
         const Dim *part = dim_term_build(table, &rest.terms[0]);
         quotient = dim_add(table, quotient, part);
@@ -196,7 +173,7 @@ const Dim *dim_div(DimTable *table, const Dim *a, const Dim *b) {
     if (dim_lower(table, part) >= 0 && dim_known_le(table, dim_add(table, part, dim_const(table, 1)), b))
         return whole;
     const Dim *atom = dim_intern(table, DIM_DIV, 0, 0, part, b);
-    return dim_add(table, whole, divide_pinned(table, atom));
+    return dim_add(table, whole, dim_pinned(table, atom));
 }
 
 static const Dim *divide_mod_const(DimTable *table, const Dim *a, int64_t k) {
@@ -206,8 +183,8 @@ static const Dim *divide_mod_const(DimTable *table, const Dim *a, int64_t k) {
     /* (x % m) % k is x % k where k divides m. */
     for (int i = 0; i < rest.n; i++) {
         DimTerm term = rest.terms[i];
-        if (term.n != 1 || term.atoms[0]->kind != DIM_MOD || term.atoms[0]->b->kind != DIM_CONST ||
-            term.atoms[0]->b->value % k)
+        if (term.n != 1 || term.divisor != 1 || term.atoms[0]->kind != DIM_MOD ||
+            term.atoms[0]->b->kind != DIM_CONST || term.atoms[0]->b->value % k)
             continue;
         memmove(&rest.terms[i], &rest.terms[i + 1], (size_t)(rest.n - i - 1) * sizeof *rest.terms);
         rest.n--;
@@ -228,7 +205,7 @@ static const Dim *divide_mod_const(DimTable *table, const Dim *a, int64_t k) {
         return dim_mul(table, factor, dim_sub(table, part, below));
     }
     const Dim *atom = dim_intern(table, DIM_MOD, 0, 0, part, dim_const(table, k));
-    return dim_mul(table, factor, divide_pinned(table, atom));
+    return dim_mul(table, factor, dim_pinned(table, atom));
 }
 
 const Dim *dim_mod(DimTable *table, const Dim *a, const Dim *b) {
@@ -247,7 +224,7 @@ const Dim *dim_mod(DimTable *table, const Dim *a, const Dim *b) {
         return part;
     if (dim_lower(table, part) >= 0 && dim_known_le(table, dim_add(table, part, dim_const(table, 1)), b))
         return part;
-    return divide_pinned(table, dim_intern(table, DIM_MOD, 0, 0, part, b));
+    return dim_pinned(table, dim_intern(table, DIM_MOD, 0, 0, part, b));
 }
 
 const Dim *dim_ceil_div(DimTable *table, const Dim *a, const Dim *b) {

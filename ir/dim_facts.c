@@ -52,7 +52,13 @@ int64_t dim_term_divisor(const DimTable *table, const DimTerm *term) {
     int64_t divisor = term->coefficient < 0 ? -term->coefficient : term->coefficient;
     for (int i = 0; i < term->n; i++)
         divisor = facts_product(divisor, dim_divisor(table, term->atoms[i]));
-    return divisor;
+    return divisor % term->divisor ? 1 : divisor / term->divisor;
+}
+
+bool dim_term_is_whole(const DimTable *table, const DimTerm *term) {
+    DimTerm cleared = *term;
+    cleared.divisor = 1;
+    return dim_term_divisor(table, &cleared) % term->divisor == 0;
 }
 
 bool dim_known_multiple(const DimTable *table, const Dim *a, const Dim *b) {
@@ -221,11 +227,22 @@ static bool facts_relax(DimTable *table, const Dim *rest, const Dim *factor, boo
     return false;
 }
 
+/* d times a positive number that leaves it without divisors: d <= 0 where that is. */
+static const Dim *facts_cleared(DimTable *table, const Dim *d) {
+    DimPoly poly;
+    dim_poly_of(table, d, &poly);
+    int64_t factor = dim_poly_clear(&poly);
+    return factor == 1 ? d : factor ? dim_poly_build(table, &poly) : NULL;
+}
+
 static bool facts_nonpositive(DimTable *table, const Dim *d, int depth) {
     if (!d)
         return false;
     if (facts_range(d).upper <= 0)
         return true;
+    d = facts_cleared(table, d);
+    if (!d || facts_range(d).upper <= 0)
+        return d != NULL;
     if (depth == 0)
         return false;
     /* d = (d - p) + p, and p <= 0 by a constraint. */
@@ -291,6 +308,28 @@ static bool facts_narrow(const Dim *x, int64_t lower, int64_t upper) {
     return all.lower <= all.upper;
 }
 
+/* Bounds of x from those of c * x / divisor; an overflow is no bound. */
+static int64_t facts_upper_of(int64_t upper, int64_t c, int64_t divisor) {
+    int64_t product;
+    if (upper == INT64_MAX || __builtin_mul_overflow(upper, divisor, &product))
+        return INT64_MAX;
+    return dim_floor_div(product, c);
+}
+
+static int64_t facts_lower_of(int64_t lower, int64_t c, int64_t divisor) {
+    int64_t product;
+    if (lower == INT64_MIN || __builtin_mul_overflow(lower, -divisor, &product))
+        return INT64_MIN;
+    return -dim_floor_div(product, c);
+}
+
+/* Takes in that p <= 0. */
+static void facts_keep(DimTable *table, const Dim *p) {
+    p = p ? facts_cleared(table, p) : NULL;
+    if (p)
+        vec_push(table->arena, &table->nonpositive, p);
+}
+
 /* Takes in lower <= p <= upper, p being the difference of a constraint's sides. */
 static bool facts_bound(DimTable *table, const Dim *p, int64_t lower, int64_t upper) {
     int64_t constant = p->kind == DIM_ADD && p->b->kind == DIM_CONST ? p->b->value : 0;
@@ -298,35 +337,41 @@ static bool facts_bound(DimTable *table, const Dim *p, int64_t lower, int64_t up
     lower = lower == INT64_MIN ? lower : lower - constant;
     upper = upper == INT64_MAX ? upper : upper - constant;
     if (upper != INT64_MAX)
-        vec_push(table->arena, &table->nonpositive, dim_sub(table, x, dim_const(table, upper)));
+        facts_keep(table, dim_sub(table, x, dim_const(table, upper)));
     if (lower != INT64_MIN)
-        vec_push(table->arena, &table->nonpositive, dim_sub(table, dim_const(table, lower), x));
+        facts_keep(table, dim_sub(table, dim_const(table, lower), x));
     if (x->kind == DIM_ADD) {
         const Dim *negated = dim_sub(table, dim_const(table, 0), x);
         int64_t low = upper == INT64_MAX ? INT64_MIN : -upper, high = lower == INT64_MIN ? INT64_MAX : -lower;
         return facts_narrow(x, lower, upper) && (!negated || facts_narrow(negated, low, high));
     }
-    DimTerm term = dim_term_of(x);
+    DimTerm term = dim_term_of(table, x);
     int64_t c = term.coefficient;
     if (c < 0) {
         int64_t low = upper == INT64_MAX ? INT64_MIN : -upper, high = lower == INT64_MIN ? INT64_MAX : -lower;
         lower = low, upper = high, c = -c;
     }
-    lower = lower == INT64_MIN ? lower : -dim_floor_div(-lower, c);
-    upper = upper == INT64_MAX ? upper : dim_floor_div(upper, c);
+    /* The quotient first: once it is pinned to one number nobody would build it. */
     term.coefficient = 1;
+    const Dim *quotient = dim_term_build(table, &term);
+    int64_t divisor = term.divisor;
+    term.divisor = 1;
     const Dim *product = dim_term_build(table, &term);
-    return product && facts_narrow(product, lower, upper);
+    lower = facts_lower_of(lower, c, 1);
+    upper = facts_upper_of(upper, c, 1);
+    return quotient && product &&
+           facts_narrow(product, facts_lower_of(lower, 1, divisor), facts_upper_of(upper, 1, divisor)) &&
+           facts_narrow(quotient, lower, upper);
 }
 
 /* Takes in that k divides x. */
-static void facts_divides(const Dim *x, int64_t k) {
-    DimTerm term = dim_term_of(x);
-    if (x->kind == DIM_MUL && x->a->kind == DIM_CONST) {
-        k /= dim_gcd(term.coefficient, k);
-        x = x->b;
-    }
-    dim_node(x)->divisor = facts_lcm(dim_node(x)->divisor, k);
+static void facts_divides(DimTable *table, const Dim *x, int64_t k) {
+    DimTerm term = dim_term_of(table, x);
+    k = facts_product(k / dim_gcd(term.coefficient, k), term.divisor);
+    term.coefficient = term.divisor = 1;
+    x = dim_term_build(table, &term);
+    if (x)
+        dim_node(x)->divisor = facts_lcm(dim_node(x)->divisor, k);
 }
 
 /* The difference p of the sides stands in `relation` to 0. */
@@ -337,7 +382,7 @@ static bool facts_take(DimTable *table, const Dim *p, DimRelation relation) {
         if (p->kind == DIM_MOD || (p->kind == DIM_MUL && p->a->kind == DIM_CONST && p->b->kind == DIM_MOD)) {
             const Dim *mod = p->kind == DIM_MOD ? p : p->b;
             if (mod->b->kind == DIM_CONST)
-                facts_divides(mod->a, mod->b->value);
+                facts_divides(table, mod->a, mod->b->value);
         }
         return facts_bound(table, p, 0, 0);
     case DIM_NE: {

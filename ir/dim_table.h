@@ -38,9 +38,12 @@ static inline DimNode *dim_node(const Dim *d) {
     return (DimNode *)d;
 }
 
-/* coefficient * atoms[0] * ... ; atoms sorted by dim_compare(). */
+/* coefficient * atoms[0] * ... / divisor, a whole number wherever the constraints hold. Atoms are sorted by
+ * dim_compare(); coefficient and divisor (>= 1) share no factor. No atom is a quotient of a product by a
+ * constant that is known to divide it: that constant is in the divisor. (Of a sum it may be one: S/2 + 1/2
+ * are no whole numbers where (S + 1)/2 is.) */
 typedef struct DimTerm {
-    int64_t coefficient;
+    int64_t coefficient, divisor;
     int n;
     const Dim *atoms[DIM_DEGREE_MAX];
 } DimTerm;
@@ -60,15 +63,27 @@ int dim_compare(const DimTable *table, const Dim *a, const Dim *b);
 
 /* Takes d apart; a canonical Dim always fits. */
 void dim_poly_of(const DimTable *table, const Dim *d, DimPoly *poly);
-DimTerm dim_term_of(const Dim *d);
+DimTerm dim_term_of(const DimTable *table, const Dim *d);
 void dim_term_sort(const DimTable *table, DimTerm *term);
+/* Divides coefficient and divisor by what they share. */
+void dim_term_reduce(DimTerm *term);
+/* term *= by. False where limits are passed. */
+bool dim_term_multiply(const DimTable *table, DimTerm *term, const DimTerm *by);
+/* Multiplies all terms by the least number that leaves none with a divisor; that number, 0 where limits are
+ * passed. */
+int64_t dim_poly_clear(DimPoly *poly);
 /* poly += term. False where limits are passed. */
 bool dim_poly_add(const DimTable *table, DimPoly *poly, const DimTerm *term);
 /* The canonical Dim; NULL where limits are passed. */
 const Dim *dim_poly_build(DimTable *table, const DimPoly *poly);
 const Dim *dim_term_build(DimTable *table, const DimTerm *term);
+/* The value that d is pinned to by the constraints, else d. */
+const Dim *dim_pinned(DimTable *table, const Dim *d);
 
-/* Largest number known to divide a term. */
+/* Whether the atoms are known to make up for the divisor: a product of them may be whole for other reasons.
+ */
+bool dim_term_is_whole(const DimTable *table, const DimTerm *term);
+/* Largest number known to divide a term, by what is known of its atoms. */
 int64_t dim_term_divisor(const DimTable *table, const DimTerm *term);
 int64_t dim_gcd(int64_t a, int64_t b);       /* of magnitudes; gcd(0, x) = x */
 int64_t dim_floor_div(int64_t a, int64_t b); /* b > 0 */

@@ -41,7 +41,8 @@ bool infer_reshape(Infer *infer) {
                infer_type_text(infer, x), infer_dim_text(infer, before), infer_type_text(infer, value),
                infer_dim_text(infer, after));
     for (int i = 0; infer->diags && i < value->rank; i++)
-        if (value->dims[i]->kind == DIM_DIV)
+        if (value->dims[i]->kind == DIM_DIV &&
+            !dim_known_multiple(infer->graph->dims, value->dims[i]->a, value->dims[i]->b))
             diag_note(infer->diags, value->span, "%s is known to be exact only under 'where %s %% %s == 0'",
                       infer_dim_text(infer, value->dims[i]), infer_dim_text(infer, value->dims[i]->a),
                       infer_dim_text(infer, value->dims[i]->b));

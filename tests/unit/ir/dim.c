@@ -66,6 +66,95 @@ BENCH_TEST(test_divisors_fold) {
     assert_ptr_equal(MUL(CONST(2), DIV(ADD(s, CONST(1)), CONST(2))), ADD(s, CONST(1)));
 }
 
+BENCH_TEST(test_exact_quotients_are_coefficients) {
+    const Dim *d = SYMBOL("D"), *m = SYMBOL("M"), *n = SYMBOL("N"), *s = SYMBOL("S"), *e = SYMBOL("E");
+    const Dim *p = SYMBOL("P"), *early = DIV(MUL(p, n), CONST(2)), *odd = ADD(s, CONST(1));
+    assert_ptr_not_equal(ADD(early, early), MUL(p, n));
+    WHERE(MOD(d, CONST(4)), DIM_EQ, CONST(0));
+    WHERE(MOD(m, CONST(2)), DIM_EQ, CONST(0));
+    WHERE(MOD(p, CONST(2)), DIM_EQ, CONST(0));
+    WHERE(MOD(odd, CONST(2)), DIM_EQ, CONST(0));
+    const Dim *half = DIV(d, CONST(2));
+    assert_ptr_equal(SUB(d, half), half);
+    assert_ptr_equal(ADD(half, half), d);
+    assert_ptr_equal(SUB(half, DIV(d, CONST(4))), DIV(d, CONST(4)));
+    assert_ptr_equal(SUB(d, DIV(d, CONST(4))), MUL(CONST(3), DIV(d, CONST(4))));
+    assert_string_equal(dim_text(bench, SUB(d, DIV(d, CONST(4)))), "3*(D/4)");
+    assert_ptr_equal(DIV(half, CONST(2)), DIV(d, CONST(4)));
+    assert_ptr_equal(DIV(d, half), CONST(2));
+    assert_ptr_equal(MOD(MUL(CONST(3), half), half), CONST(0));
+    /* Whichever factor is divided, it is the product that is. */
+    const Dim *area = DIV(MUL(m, d), CONST(2));
+    assert_ptr_equal(area, MUL(m, half));
+    assert_ptr_equal(area, MUL(DIV(m, CONST(2)), d));
+    assert_ptr_equal(MUL(area, CONST(2)), MUL(d, m));
+    assert_ptr_equal(MUL(half, DIV(m, CONST(2))), DIV(MUL(m, d), CONST(4)));
+    assert_ptr_equal(DIV(area, m), half);
+    assert_ptr_equal(SUB(MUL(n, d), MUL(n, half)), MUL(half, n));
+    assert_string_equal(dim_text(bench, area), "D*M/2");
+    /* N/2 rounds down, so that N*D/2 holds no N/2. */
+    assert_ptr_not_equal(SUB(n, DIV(n, CONST(2))), DIV(n, CONST(2)));
+    assert_ptr_not_equal(MUL(DIV(n, CONST(2)), d), DIV(MUL(n, d), CONST(2)));
+    assert_ptr_equal(DIV(ADD(half, n), CONST(2)), DIV(ADD(d, MUL(CONST(2), n)), CONST(4)));
+    assert_ptr_equal(DIV(ADD(half, CONST(1)), CONST(4)), DIV(ADD(d, CONST(2)), CONST(8)));
+    /* What was built before the constraint is not stale. */
+    assert_ptr_equal(DIV(MUL(p, n), CONST(2)), early);
+    assert_ptr_equal(ADD(early, early), MUL(p, n));
+    /* S/2 and 1/2 are no whole numbers. */
+    assert_ptr_equal(MUL(CONST(2), DIV(odd, CONST(2))), odd);
+    assert_ptr_equal(MUL(CONST(4), MUL(DIV(odd, CONST(2)), half)), MUL(d, odd));
+    assert_non_null(MUL(DIV(odd, CONST(2)), DIV(d, CONST(4))));
+    /* Comparison and facts see through them. */
+    assert_true(dim_known_le(bench->dims, half, d));
+    assert_true(dim_known_le(bench->dims, ADD(half, DIV(d, CONST(4))), d));
+    assert_false(dim_known_le(bench->dims, d, ADD(half, DIV(d, CONST(4)))));
+    assert_int_equal(dim_divisor(bench->dims, half), 2);
+    WHERE(MOD(e, CONST(2)), DIM_EQ, CONST(0));
+    WHERE(DIV(e, CONST(2)), DIM_LE, CONST(64));
+    WHERE(MUL(CONST(3), DIV(e, CONST(2))), DIM_GE, CONST(13));
+    WHERE(MOD(DIV(e, CONST(2)), CONST(8)), DIM_EQ, CONST(0));
+    assert_int_equal(dim_upper(bench->dims, e), 128);
+    assert_int_equal(dim_lower(bench->dims, e), 10);
+    assert_int_equal(dim_divisor(bench->dims, e), 16);
+    WHERE(DIV(m, CONST(2)), DIM_EQ, CONST(5));
+    assert_ptr_equal(DIV(m, CONST(2)), CONST(5));
+    assert_ptr_equal(ADD(DIV(m, CONST(2)), d), ADD(d, CONST(5)));
+}
+
+/* Sums of products of exact quotients, put together in two orders: one Dim, with the value of the sum. */
+BENCH_TEST(test_exact_quotients_in_any_order) {
+    enum { N_SUMS = 2000, N_TERMS = 4 };
+    static const int64_t divisors[] = {1, 2, 3, 4, 6, 8, 12, 24};
+    const Dim *a = SYMBOL("A"), *b = SYMBOL("B");
+    WHERE(MOD(a, CONST(24)), DIM_EQ, CONST(0));
+    WHERE(MOD(b, CONST(24)), DIM_EQ, CONST(0));
+    DimBindings bindings = dim_bindings_new(bench->arena, bench->dims);
+    bindings.known[0] = bindings.known[1] = true;
+    bindings.value[0] = 24 * 7;
+    bindings.value[1] = 24 * 11;
+    uint64_t seed = 5;
+    for (int i = 0; i < N_SUMS; i++) {
+        const Dim *forward = CONST(0), *backward = CONST(0), *terms[N_TERMS];
+        int64_t want = 0, got = 0;
+        for (int t = 0; t < N_TERMS; t++) {
+            int64_t k = divisors[draw_below(&seed, 8)], l = divisors[draw_below(&seed, 8)];
+            const Dim *c = CONST(draw_below(&seed, 19) - 9);
+            bool both = draw_below(&seed, 3);
+            forward = ADD(forward, MUL(MUL(DIV(a, CONST(k)), c), both ? DIV(b, CONST(l)) : CONST(1)));
+            terms[t] = MUL(c, both ? DIV(MUL(b, a), CONST(k * l)) : DIV(a, CONST(k)));
+            want += c->value * (bindings.value[0] / k) * (both ? bindings.value[1] / l : 1);
+        }
+        for (int t = N_TERMS; t-- > 0;)
+            backward = ADD(backward, terms[t]);
+        assert_ptr_equal(forward, backward);
+        assert_true(dim_eval(forward, &bindings, &got) && got == want);
+        assert_ptr_equal(SUB(forward, backward), CONST(0));
+        /* Half of what is even, twice, is the whole. */
+        const Dim *twice = MUL(CONST(2), forward);
+        assert_ptr_equal(SUB(twice, DIV(twice, CONST(2))), forward);
+    }
+}
+
 BENCH_TEST(test_bounds_and_comparison) {
     const Dim *m = SYMBOL("M"), *n = SYMBOL("N"), *s = SYMBOL("S"), *t = SYMBOL("T"), *d = SYMBOL("D");
     assert_int_equal(dim_lower(bench->dims, m), 0);
@@ -395,6 +484,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         BENCH_ENTRY(test_equal_expressions_are_one),
         BENCH_ENTRY(test_divisors_fold),
+        BENCH_ENTRY(test_exact_quotients_are_coefficients),
+        BENCH_ENTRY(test_exact_quotients_in_any_order),
         BENCH_ENTRY(test_bounds_and_comparison),
         BENCH_ENTRY(test_impossible_constraints),
         BENCH_ENTRY(test_check_at_launch),
