@@ -61,7 +61,7 @@ static int64_t pointwise_words(const Graph *graph, const Region *region, const S
         if (input->rank == 0 || dim_is(input->dims[input->rank - 1], 1))
             continue;
         bool is_row = input->dims[input->rank - 1] == value_count(graph, input);
-        words += (int64_t)schedule->vector * dtype_bits(input->dtype) / 32 * (is_row && repeats ? 1 : unroll);
+        words += (int64_t)schedule->vector * dtype_bits(input->dtype) / 32 * (is_row && repeats ? 0 : unroll);
     }
     return words;
 }
