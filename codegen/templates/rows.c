@@ -655,6 +655,9 @@ static Schedule rows_schedule(const Graph *graph, const Region *region, const Ta
         in_smem.rows_per_block = 1;
         if (rows_smem(graph, region, &in_smem) <= target->smem_per_block)
             s = in_smem;
+        else if (s.threads_per_row == 1024 && region->rank > 2)
+            s.threads = s.threads_per_row =
+                512; /* 64 registers a thread do not hold the coordinates of a longer space */
     }
     return s;
 }
