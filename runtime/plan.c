@@ -333,13 +333,15 @@ static bool plan_bind_graph(PlanMake *make) {
         const sinter_dim *dim = &make->options.dims[plan->n_bound];
         plan->bound[plan->n_bound] = (sinter_dim){arena_strdup(plan->arena, dim->name), dim->value};
     }
-    plan->graph = graph_clone(plan->arena, make->from->graph, &bindings, &plan->diags);
-    if (plan->graph && dim_symbol_count(plan->graph->dims) > PLAN_DIMS_MOST) {
-        diag_error(&plan->diags, DIAG_UNSUPPORTED, plan->graph->span,
-                   "the graph has %d symbolic dims; %d are the most", dim_symbol_count(plan->graph->dims),
-                   PLAN_DIMS_MOST);
+    if (bindings.n > PLAN_DIMS_MOST) {
+        diag_error(&plan->diags, DIAG_UNSUPPORTED, make->from->graph->span,
+                   "the graph has %d symbolic dims; %d are the most", bindings.n, PLAN_DIMS_MOST);
         return false;
     }
+    for (int i = 0; i < bindings.n; i++)
+        if (!bindings.known[i])
+            plan->free_dims[plan->n_free_dims++] = i; /* the copy numbers symbols as the graph does */
+    plan->graph = graph_clone(plan->arena, make->from->graph, &bindings, &plan->diags);
     return plan->graph != NULL;
 }
 

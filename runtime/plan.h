@@ -73,6 +73,8 @@ struct sinter_plan {
     bool no_fusion;
     sinter_dim *bound; /* what was compiled in */
     int n_bound;
+    int free_dims[PLAN_DIMS_MOST]; /* numbers of the symbols that were not: whose values execute is given */
+    int n_free_dims;
 };
 
 /* Values of a plan's dims, on the stack of whoever evaluates. */

@@ -10,11 +10,11 @@ const sinter_diagnostic *sinter_plan_diagnostic(const sinter_plan *plan, int i) 
 }
 
 int sinter_plan_dim_count(const sinter_plan *plan) {
-    return plan->graph ? dim_symbol_count(plan->graph->dims) : 0;
+    return plan->n_free_dims;
 }
 
 const char *sinter_plan_dim_name(const sinter_plan *plan, int i) {
-    return i >= 0 && i < sinter_plan_dim_count(plan) ? dim_symbol_name(plan->graph->dims, i) : NULL;
+    return i >= 0 && i < plan->n_free_dims ? dim_symbol_name(plan->graph->dims, plan->free_dims[i]) : NULL;
 }
 
 static bool plan_holds(const DimConstraint *c, const DimBindings *bindings) {
@@ -40,22 +40,23 @@ static bool plan_holds(const DimConstraint *c, const DimBindings *bindings) {
 
 sinter_status plan_bind(const sinter_plan *plan, const int64_t *dims, int n_dims, PlanBindings *out,
                         char *message, size_t room) {
-    int n = sinter_plan_dim_count(plan);
+    const DimTable *table = plan->graph->dims;
+    int n = plan->n_free_dims;
     if (n_dims != n || (n && !dims)) {
         plan_say(message, room, "the plan has %d symbolic dims, and %d values were given", n, n_dims);
         return SINTER_USAGE;
     }
-    out->bindings = (DimBindings){n, out->value, out->known};
+    out->bindings = (DimBindings){dim_symbol_count(table), out->value, out->known};
+    memset(out->known, 0, sizeof out->known);
     for (int i = 0; i < n; i++) {
         if (dims[i] < 0) {
             plan_say(message, room, "dim '%s' is %lld; a dim is at least 0", sinter_plan_dim_name(plan, i),
                      (long long)dims[i]);
             return SINTER_BAD_DIMS;
         }
-        out->value[i] = dims[i];
-        out->known[i] = true;
+        out->value[plan->free_dims[i]] = dims[i];
+        out->known[plan->free_dims[i]] = true;
     }
-    const DimTable *table = plan->graph->dims;
     for (int i = 0; i < dim_constraint_count(table); i++) {
         if (!plan_holds(dim_constraint_at(table, i), &out->bindings)) {
             plan_say(message, room, "constraint %d of the graph's 'where' does not hold for these dims",

@@ -30,11 +30,12 @@ static struct {
     size_t copied;
     CUresult launch_error, map_error;
     const PlanKernel *kernels; /* of the plan under test, to know the parameters' number */
-    int pushes;
+    int pushes, n_currents;
 } fake;
 
 static CUresult fake_current(CUcontext *context) {
     *context = NULL;
+    fake.n_currents++;
     return 0;
 }
 static CUresult fake_push(CUcontext context) {
@@ -162,7 +163,7 @@ static sinter_plan *make_plan(sinter_context *context, const char *text, const s
 static sinter_status execute(const sinter_plan *plan, uintptr_t *in, int n_in, uintptr_t *out, int n_out,
                              const int64_t *dims, int n_dims, uintptr_t workspace, size_t bytes,
                              char *message) {
-    fake.n_launches = fake.n_maps = fake.n_copies = 0;
+    fake.n_launches = fake.n_maps = fake.n_copies = fake.n_currents = 0;
     message[0] = 0;
     sinter_execution e = {.size = sizeof e,
                           .inputs = (void *const *)in,
@@ -289,6 +290,47 @@ static void test_tensor_maps(void **state) {
     free_context(context);
 }
 
+/* What is compiled in is neither asked for nor worked out again: a launch, its maps, and one question about
+ * the context. */
+static void test_bound_dims(void **state) {
+    (void)state;
+    sinter_context *context = make_context();
+    static const char text[] = "sinter 1\ngraph g (x: bf16[M, K], w: bf16[N, K]) -> (y: bf16[M, N])\n"
+                               "where K % 8 == 0, N % 8 == 0, M <= 1000\n{ y = x @ w.T }\n";
+    sinter_dim all[] = {{"N", 1024}, {"M", 300}, {"K", 512}};
+    sinter_plan *plan = make_plan(context, text, all, 3);
+    uintptr_t in[] = {0x10000, 0x20000}, out[] = {0x30000};
+    char message[256];
+    assert_int_equal(sinter_plan_dim_count(plan), 0);
+    assert_null(sinter_plan_dim_name(plan, 0));
+    assert_int_equal(dim_constraint_count(plan->graph->dims), 0); /* they hold, once and for all */
+    assert_int_equal(execute(plan, in, 2, out, 1, NULL, 0, 0, 0, message), SINTER_OK);
+    assert_int_equal(fake.n_launches, 1);
+    assert_int_equal(fake.n_currents, 1);
+    int maps = 0;
+    for (int i = 0; i < plan->kernels[0].n_params; i++)
+        maps += plan->kernels[0].params[i].kind == PARAM_TENSOR_MAP;
+    assert_true(maps >= 2);
+    assert_int_equal(fake.n_maps, maps);
+    for (int i = 0; i < plan->kernels[0].n_params; i++)
+        assert_true(plan->kernels[0].params[i].kind != PARAM_DIM);
+    sinter_plan_destroy(plan);
+    plan = make_plan(context, text, all, 1); /* M and K stay, in the graph's order */
+    int64_t dims[] = {300, 512};
+    assert_int_equal(sinter_plan_dim_count(plan), 2);
+    assert_string_equal(sinter_plan_dim_name(plan, 0), "M");
+    assert_string_equal(sinter_plan_dim_name(plan, 1), "K");
+    assert_int_equal(execute(plan, in, 2, out, 1, dims, 2, 0, 0, message), SINTER_OK);
+    for (int i = 0; i < fake.n_maps; i++)
+        if (fake.maps[i].address == in[0])
+            assert_true(fake.maps[i].dims[0] == 512 && fake.maps[i].dims[1] == 300);
+    assert_int_equal(execute(plan, in, 2, out, 1, dims, 1, 0, 0, message), SINTER_USAGE);
+    dims[1] = 513;
+    assert_int_equal(execute(plan, in, 2, out, 1, dims, 2, 0, 0, message), SINTER_BAD_DIMS);
+    sinter_plan_destroy(plan);
+    free_context(context);
+}
+
 static void test_workspace_and_copies(void **state) {
     (void)state;
     sinter_context *context = make_context();
@@ -321,6 +363,7 @@ static void test_workspace_and_copies(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_pointwise), cmocka_unit_test(test_tensor_maps),
+                                       cmocka_unit_test(test_bound_dims),
                                        cmocka_unit_test(test_workspace_and_copies)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
