@@ -227,6 +227,15 @@ bool parse_source(Arena *arena, SourceSet *sources, uint32_t file, const Fronten
                    parse.limits.max_bytes);
         return false;
     }
+    /* The scanner starts a token over at each NUL inside it, so that a long comment full of them would take
+     * forever. */
+    const char *nul = memchr(source->text, 0, source->n);
+    if (nul) {
+        uint32_t at = (uint32_t)(nul - source->text);
+        diag_error(diags, DIAG_SYNTAX, (Span){file, at, at + 1, at},
+                   "'\\x00' has no meaning here: this is not text");
+        return false;
+    }
     int result = sgparse(parse_start(&parse), &parse);
     return result == 0 && !parse.failed;
 }

@@ -219,6 +219,25 @@ static void test_given_limits(void **state) {
     }
 }
 
+/* A scanner that starts over at each NUL takes ten seconds for this. */
+static void test_comment_of_nuls(void **state) {
+    (void)state;
+    enum { LENGTH = 80000 };
+    char *text = calloc(LENGTH, 1);
+    assert_non_null(text);
+    memcpy(text, "# ", 2);
+    for (int i = 2; i < LENGTH; i += 3)
+        text[i] = '?';
+    double start = seconds();
+    Parsed p = parse_bytes("test.sg", text, LENGTH);
+    assert_true(seconds() - start < 1.0 * SLOW_BUILD);
+    assert_true(p.ran);
+    assert_false(p.good);
+    assert_int_equal(p.diags->list.at[0].id, DIAG_SYNTAX);
+    parsed_free(&p);
+    free(text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_deep_nesting),        cmocka_unit_test(test_many_parts),
@@ -226,7 +245,7 @@ int main(void) {
         cmocka_unit_test(test_deep_expansion),      cmocka_unit_test(test_growing_dims),
         cmocka_unit_test(test_lists_of_many_items), cmocka_unit_test(test_odd_bytes),
         cmocka_unit_test(test_every_prefix),        cmocka_unit_test(test_every_allocation_fails),
-        cmocka_unit_test(test_given_limits),
+        cmocka_unit_test(test_given_limits),        cmocka_unit_test(test_comment_of_nuls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
