@@ -71,13 +71,6 @@ bool lower_is_space_reduction(const Region *region, const Value *value) {
     return true;
 }
 
-static bool place_is_output(const Region *region, const Value *value) {
-    for (size_t i = 0; i < region->outputs.n; i++)
-        if (region->outputs.at[i] == value)
-            return true;
-    return false;
-}
-
 /* The Value below transposes and reshapes, all computed here, that lies in the space; `value` itself where
  * there is none. */
 static const Value *place_root(const Region *region, const Value *value) {
@@ -104,7 +97,7 @@ static const Value *place_root(const Region *region, const Value *value) {
 
 const Value *lower_root(const Region *region, const Value *output) {
     /* Only a store undoes movement: what is computed from a transpose wants the transpose. */
-    return place_is_output(region, output) ? place_root(region, output) : output;
+    return region_writes(region, output) ? place_root(region, output) : output;
 }
 
 /* Whether a value is some input's elements in the space's order, nothing computed. */
@@ -113,10 +106,7 @@ static bool place_is_moved_input(const Region *region, const Value *value) {
         return false;
     while (value->op == OP_transpose || value->op == OP_reshape || value->op == OP_slice)
         value = value->in[0];
-    for (size_t i = 0; i < region->inputs.n; i++)
-        if (region->inputs.at[i] == value)
-            return true;
-    return false;
+    return region_reads(region, value);
 }
 
 /* Whether work starts from a moved input: something else than a further movement of it uses it. */

@@ -1,7 +1,21 @@
-/* The text of a partition: what --emit=regions shows. */
+/* What a region borders on, and the text of a partition: what --emit=regions shows. */
 #include "ir/region.h"
 
 #include "ir/print.h"
+
+bool region_reads(const Region *region, const Value *value) {
+    for (size_t i = 0; i < region->inputs.n; i++)
+        if (region->inputs.at[i] == value)
+            return true;
+    return false;
+}
+
+bool region_writes(const Region *region, const Value *value) {
+    for (size_t i = 0; i < region->outputs.n; i++)
+        if (region->outputs.at[i] == value)
+            return true;
+    return false;
+}
 
 static const char *const region_kinds[TEMPLATE_COUNT] = {
     [TEMPLATE_POINTWISE] = "pointwise", [TEMPLATE_ROWS] = "rows",     [TEMPLATE_COLUMNS] = "columns",

@@ -43,6 +43,10 @@ typedef struct Region {
     Schedule schedule;
 } Region;
 
+/* Whether `value` is among the region's inputs, or among its outputs. */
+bool region_reads(const Region *region, const Value *value);
+bool region_writes(const Region *region, const Value *value);
+
 /* Where a Value that crosses a region's border lies in the workspace. */
 typedef struct Buffer {
     Value *value;

@@ -66,9 +66,8 @@ static Value *realign_operand(Rewrite *rewrite, Value *operand, double gain) {
     if (!aligned)
         return operand;
     pass_decide(rewrite->pass, "realign", false, aligned, base, "rows that are a multiple of 16 bytes",
-                "rows of %s bytes cannot be read 16 bytes at a time, so it is copied to longer ones first",
-                text_format(rewrite->pass->arena, "%lld",
-                            (long long)(base->dims[base->rank - 1]->value * dtype_bits(base->dtype) / 8)));
+                "rows of %lld bytes cannot be read 16 bytes at a time, so it is copied to longer ones first",
+                (long long)(base->dims[base->rank - 1]->value * dtype_bits(base->dtype) / 8));
     return operand == base ? aligned : build_like(rewrite, operand, &aligned);
 }
 

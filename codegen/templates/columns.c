@@ -96,9 +96,8 @@ static void columns_find_held(Columns *c, const Value *value, ValueMap *seen, He
         vec_push(c->b->arena, held, (LowerTarget){.value = value});
         return;
     }
-    for (size_t i = 0; i < c->region->inputs.n; i++)
-        if (c->region->inputs.at[i] == value)
-            return;
+    if (region_reads(c->region, value))
+        return;
     for (int i = 0; i < value->n_in; i++)
         columns_find_held(c, value->in[i], seen, held);
 }

@@ -2,11 +2,7 @@
 #include "codegen/templates/matmul.h"
 
 static bool plan_is_input(void *context, const Value *value) {
-    const Region *region = context;
-    for (size_t i = 0; i < region->inputs.n; i++)
-        if (region->inputs.at[i] == value)
-            return true;
-    return false;
+    return region_reads(context, value);
 }
 
 /* The widest type that an operand's elements need: exact widening on the way is undone. */
@@ -27,7 +23,7 @@ static void plan_operand(const Graph *graph, const Region *region, const Value *
     operand->k_axis = value->rank - (which == 0 ? 1 : 2);
     operand->mn = value->dims[operand->mn_axis];
     operand->view = view_of(graph, value, plan_is_input, (void *)(uintptr_t)region);
-    operand->is_memory = plan_is_input((void *)(uintptr_t)region, operand->view.base);
+    operand->is_memory = region_reads(region, operand->view.base);
     operand->narrow = plan_narrow(operand);
     operand->major = MAJOR_K;
     if (operand->is_memory) {

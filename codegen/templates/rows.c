@@ -63,11 +63,8 @@ typedef struct Rows {
 /* Marks what lies between `value` and what is read, reduced or kept. */
 static void rows_mark(const Rows *rows, const Value *value, ValueMap *marks) {
     const Region *region = rows->region;
-    if (value_map_get(marks, value) || lower_is_space_reduction(region, value))
+    if (value_map_get(marks, value) || lower_is_space_reduction(region, value) || region_reads(region, value))
         return;
-    for (size_t i = 0; i < region->inputs.n; i++)
-        if (region->inputs.at[i] == value)
-            return;
     for (size_t i = 0; i < rows->held.n; i++)
         if (rows->held.at[i].value == value)
             return;
