@@ -135,6 +135,7 @@ void atom_text(Text *out, AtomId atom, const int shape[4], char mark) {
 static const char *atom_matrix_stem(AtomId atom) {
     switch (atom) {
     case ATOM_wgmma_16bit: return "wgmma_m64n%dk16";
+    case ATOM_wgmma_16bit_rs: return "wgmma_rs_m64n%dk16";
     case ATOM_wgmma_tf32: return "wgmma_m64n%dk8_tf32";
     case ATOM_wgmma_fp8:
     case ATOM_wgmma_int8: return "wgmma_m64n%dk32";
@@ -166,7 +167,7 @@ void atom_name(Text *out, AtomId atom, const int shape[4]) {
         } else if (!stem) {
             text_add(out, "_%d", shape[i]);
         } else if (numbers++ > 0 && shape[i]) {
-            text_add(out, numbers == 2 ? "_transposed_a" : "_transposed_b");
+            text_add(out, numbers == 2 && atom != ATOM_wgmma_16bit_rs ? "_transposed_a" : "_transposed_b");
         }
     }
 }

@@ -23,6 +23,12 @@ static const char *atom_shape_fault(AtomId atom, const int shape[4]) {
         if ((shape[2] | shape[3]) & ~1)
             return "a transposition is 0 or 1";
         return atom_wgmma_n_is_valid(atom, shape[0]) ? NULL : "n is not a multiple of 8 from 8 to 256";
+    case ATOM_wgmma_16bit_rs:
+        if (!atom_type_is(shape[1], DTYPE_F16, DTYPE_BF16))
+            return "the element type is neither f16 nor bf16";
+        if (shape[2] & ~1)
+            return "a transposition is 0 or 1";
+        return atom_wgmma_n_is_valid(atom, shape[0]) ? NULL : "n is not a multiple of 8 from 8 to 256";
     case ATOM_wgmma_tf32:
         return atom_wgmma_n_is_valid(atom, shape[0]) ? NULL : "n is not a multiple of 8 from 8 to 256";
     case ATOM_wgmma_fp8:
@@ -57,8 +63,7 @@ static const char *atom_shape_fault(AtomId atom, const int shape[4]) {
                    ? NULL
                    : "the registers are not a multiple of 8 from 24 to 256";
     case ATOM_settle_f32:
-    case ATOM_settle_i32:
-        return shape[0] >= 1 && shape[0] <= 128 ? NULL : "the registers are not 1 to 128";
+    case ATOM_settle_i32: return shape[0] >= 1 && shape[0] <= 128 ? NULL : "the registers are not 1 to 128";
     case ATOM_wgmma_wait:
         return shape[0] >= 0 && shape[0] <= 7 ? NULL : "the number of groups to leave is not from 0 to 7";
     case ATOM_cp_async_wait:
@@ -72,6 +77,7 @@ static const char *atom_shape_fault(AtomId atom, const int shape[4]) {
 static const char *atom_target_fault(AtomId atom, const Target *target) {
     switch (atom) {
     case ATOM_wgmma_16bit:
+    case ATOM_wgmma_16bit_rs:
     case ATOM_wgmma_tf32:
     case ATOM_wgmma_fp8:
     case ATOM_wgmma_int8:

@@ -72,6 +72,7 @@ static SimAtom *const atom_functions[ATOM_COUNT] = {
     [ATOM_bulk_wait] = sim_bulk,
     [ATOM_tensor_map_prefetch] = sim_nothing,
     [ATOM_wgmma_16bit] = sim_wgmma,
+    [ATOM_wgmma_16bit_rs] = sim_wgmma,
     [ATOM_wgmma_tf32] = sim_wgmma,
     [ATOM_wgmma_fp8] = sim_wgmma,
     [ATOM_wgmma_int8] = sim_wgmma,

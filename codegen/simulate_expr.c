@@ -12,14 +12,14 @@ void sim_check_registers(Sim *sim, SimWarp *warp, int reg, int count, LaneMask m
             sim_fail(sim, warp, __builtin_ctz(unset), "a register is read that nobody set (element %d)",
                      i - reg);
         if (warp->in_flight[i])
-            sim_fail(sim, warp, -1, "an accumulator is read before its wgmma is waited for");
+            sim_fail(sim, warp, -1, "a register of a matrix product is read before its wgmma is waited for");
         warp->touched_at[i] = warp->matrix_fences;
     }
 }
 
 void sim_set_register(Sim *sim, SimWarp *warp, int reg, LaneMask mask) {
     if (warp->in_flight[reg])
-        sim_fail(sim, warp, -1, "an accumulator is written before its wgmma is waited for");
+        sim_fail(sim, warp, -1, "a register of a matrix product is written before its wgmma is waited for");
     warp->set[reg] |= mask;
     warp->touched_at[reg] = warp->matrix_fences;
 }

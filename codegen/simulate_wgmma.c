@@ -1,4 +1,4 @@
-/* wgmma: 64 x n matrix products of a warpgroup with both operands in shared memory (PTX ISA 9.7.15).
+/* wgmma: 64 x n matrix products of a warpgroup with B, and mostly A, in shared memory (PTX ISA 9.7.15).
  *
  * Each warp of the warpgroup is simulated alone: warp w has rows 16 w .. 16 w + 15 of the 64, and its
  * accumulators are those of n / 8 mma.sync tiles side by side. With g = lane / 4 and t = lane % 4, register
@@ -15,7 +15,10 @@
  *
  *     K-major:            mn % 8 * W + mn / 8 * S + k * size; the second 16 bytes at L where W is 16
  *     MN-major, swizzled: mn * size % W + mn * size / W * L + k % 8 * W + k / 8 * S
- *     MN-major, W = 16:   mn * size % 16 + mn * size / 16 * S + k % 8 * 16 + k / 8 * L */
+ *     MN-major, W = 16:   mn * size % 16 + mn * size / 16 * S + k % 8 * 16 + k / 8 * L
+ *
+ * A in registers: word 2 j + h of a lane has row 16 w + g + 8 h, columns 8 j + 2 t and the next: the layout
+ * of the accumulators of 16 columns, packed in pairs. */
 #include "codegen/simulate_internal.h"
 
 enum { WGMMA_ROWS = 16 /* a warp's */, WGMMA_N_MAX = 256, WGMMA_K_MAX = 32 };
@@ -32,6 +35,7 @@ typedef struct WgmmaShape {
     bool is_integer;
     DType a, b;
     bool a_mn_major, b_mn_major;
+    bool a_in_registers;
 } WgmmaShape;
 
 static WgmmaShape wgmma_shape(const KStmt *stmt) {
@@ -44,6 +48,13 @@ static WgmmaShape wgmma_shape(const KStmt *stmt) {
                             .b = (DType)shape[1],
                             .a_mn_major = shape[2] != 0,
                             .b_mn_major = shape[3] != 0};
+    case ATOM_wgmma_16bit_rs:
+        return (WgmmaShape){.n = shape[0],
+                            .k = 16,
+                            .a = (DType)shape[1],
+                            .b = (DType)shape[1],
+                            .b_mn_major = shape[2] != 0,
+                            .a_in_registers = true};
     case ATOM_wgmma_tf32: return (WgmmaShape){.n = shape[0], .k = 8, .a = DTYPE_TF32, .b = DTYPE_TF32};
     default:
         return (WgmmaShape){.n = shape[0],
@@ -140,21 +151,23 @@ static bool wgmma_each_operand(Sim *sim, SimWarp *warp, const SimProduct *produc
     WgmmaMatrix a = wgmma_matrix(product->desc_a, shape.a, shape.a_mn_major);
     WgmmaMatrix b = wgmma_matrix(product->desc_b, shape.b, shape.b_mn_major);
     WgmmaRead read = {.sim = sim, .warp = warp};
-    return wgmma_each_chunk(&a, warp->number % 4 * WGMMA_ROWS, WGMMA_ROWS, shape.k, visit, &read) &&
+    return (shape.a_in_registers ||
+            wgmma_each_chunk(&a, warp->number % 4 * WGMMA_ROWS, WGMMA_ROWS, shape.k, visit, &read)) &&
            wgmma_each_chunk(&b, 0, shape.n, shape.k, visit, &read);
 }
 
-/* The accumulators must be fenced from ordinary code (9.7.15.7.1), and belong to the product until it is
- * waited for. */
-static bool wgmma_take_registers(Sim *sim, SimWarp *warp, const SimOperand *operand, bool reads_them) {
+/* Registers of a product, accumulators or A, must be fenced from ordinary code (9.7.15.7.1), and belong to
+ * the product until it is waited for. */
+static bool wgmma_take_registers(Sim *sim, SimWarp *warp, const SimOperand *operand, const char *what,
+                                 bool reads_them) {
     for (int i = operand->reg; i < operand->reg + operand->count; i++) {
         if (reads_them && warp->set[i] != SIM_ALL_LANES) {
-            sim_fail(sim, warp, __builtin_ctz(~warp->set[i]), "accumulator %d is read, which nobody set",
+            sim_fail(sim, warp, __builtin_ctz(~warp->set[i]), "%s %d is read, which nobody set", what,
                      i - operand->reg);
             return false;
         }
         if (warp->touched_at[i] >= warp->matrix_fences) {
-            sim_fail(sim, warp, -1, "accumulator %d was touched and not fenced from wgmma (wgmma_fence)",
+            sim_fail(sim, warp, -1, "%s %d was touched and not fenced from wgmma (wgmma_fence)", what,
                      i - operand->reg);
             return false;
         }
@@ -202,6 +215,17 @@ static void wgmma_accumulate(const WgmmaShape *shape, Lanes *c, const double *a,
         }
 }
 
+/* A's elements from four registers of each lane. */
+static void wgmma_read_registers(const SimWarp *warp, const SimOperand *operand, DType type, double *to) {
+    for (int lane = 0; lane < SIM_LANES; lane++)
+        for (int word = 0; word < operand->count; word++) {
+            uint32_t bits = (uint32_t)warp->registers[operand->reg + word].at[lane].i;
+            double *row = to + (lane / 4 + 8 * (word % 2)) * WGMMA_K_MAX + word / 2 * 8 + 2 * (lane % 4);
+            for (int i = 0; i < 2; i++)
+                row[i] = dtype_load(type, &bits, i).f;
+        }
+}
+
 /* The four warps of a warpgroup execute the same wgmma instructions with the same descriptors (9.7.15.1). */
 static void wgmma_note(SimWarp *warp, uint64_t word) {
     warp->matrix_history = (warp->matrix_history ^ word) * 0x100000001b3u + 1;
@@ -227,11 +251,13 @@ void sim_wgmma(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     }
     WgmmaShape shape = wgmma_shape(stmt->source);
     SimProduct product = {.stmt = stmt, .group = warp->matrix_groups};
-    product.desc_a = (uint64_t)sim_operand_uniform(sim, warp, &stmt->operands[1], mask);
+    if (!shape.a_in_registers)
+        product.desc_a = (uint64_t)sim_operand_uniform(sim, warp, &stmt->operands[1], mask);
     product.desc_b = (uint64_t)sim_operand_uniform(sim, warp, &stmt->operands[2], mask);
     bool keeps = sim_operand_uniform(sim, warp, &stmt->operands[3], mask) != 0;
-    if (sim->failed || !wgmma_take_registers(sim, warp, &stmt->operands[0], keeps) ||
-        !wgmma_descriptor_is_valid(sim, warp, product.desc_a, "A") ||
+    if (sim->failed || !wgmma_take_registers(sim, warp, &stmt->operands[0], "accumulator", keeps) ||
+        (shape.a_in_registers ? !wgmma_take_registers(sim, warp, &stmt->operands[1], "register of A", true)
+                              : !wgmma_descriptor_is_valid(sim, warp, product.desc_a, "A")) ||
         !wgmma_descriptor_is_valid(sim, warp, product.desc_b, "B"))
         return;
     wgmma_note(warp, (uint64_t)(uintptr_t)stmt);
@@ -243,7 +269,10 @@ void sim_wgmma(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     int first = warp->number % 4 * WGMMA_ROWS;
     WgmmaRead read_a = {.sim = sim, .warp = warp, .matrix = &matrix_a, .first = first, .to = a};
     WgmmaRead read_b = {.sim = sim, .warp = warp, .matrix = &matrix_b, .first = 0, .to = b};
-    if (!wgmma_each_chunk(&matrix_a, first, WGMMA_ROWS, shape.k, wgmma_read_chunk, &read_a) ||
+    if (shape.a_in_registers)
+        wgmma_read_registers(warp, &stmt->operands[1], shape.a, a);
+    if ((!shape.a_in_registers &&
+         !wgmma_each_chunk(&matrix_a, first, WGMMA_ROWS, shape.k, wgmma_read_chunk, &read_a)) ||
         !wgmma_each_chunk(&matrix_b, 0, shape.n, shape.k, wgmma_read_chunk, &read_b))
         return;
     wgmma_accumulate(&shape, &warp->registers[stmt->operands[0].reg], a, b, keeps);
@@ -260,9 +289,12 @@ static void wgmma_wait(Sim *sim, SimWarp *warp, uint32_t left) {
             continue;
         }
         wgmma_each_operand(sim, warp, &product, wgmma_mark_chunk);
-        const SimOperand *accumulators = &product.stmt->operands[0];
-        for (int r = accumulators->reg; r < accumulators->reg + accumulators->count; r++)
-            warp->in_flight[r]--;
+        int held = wgmma_shape(product.stmt->source).a_in_registers ? 2 : 1; /* accumulators, then A */
+        for (int i = 0; i < held; i++) {
+            const SimOperand *registers = &product.stmt->operands[i];
+            for (int r = registers->reg; r < registers->reg + registers->count; r++)
+                warp->in_flight[r]--;
+        }
     }
     bool retired = kept < warp->products.n;
     warp->products.n = kept;

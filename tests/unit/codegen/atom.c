@@ -13,6 +13,7 @@ static void example_shape(AtomId atom, int shape[4]) {
         shape[i] = kinds[i] == 't' ? DTYPE_BF16 : 1;
     switch (atom) {
     case ATOM_wgmma_16bit:
+    case ATOM_wgmma_16bit_rs:
     case ATOM_wgmma_tf32: shape[0] = 64; break;
     case ATOM_wgmma_fp8:
         shape[0] = 64;

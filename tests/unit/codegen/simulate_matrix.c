@@ -176,6 +176,8 @@ typedef enum Defect {
     DEFECT_NO_EMPTY_WAIT, /* the producer does not wait for the stage */
     DEFECT_NO_FENCE,      /* accumulators are not fenced from wgmma */
     DEFECT_EARLY_READ,    /* accumulators are read before wgmma is waited for */
+    DEFECT_EARLY_FENCE,   /* A's registers are set behind the fence */
+    DEFECT_EARLY_WRITE,   /* A's registers are written before wgmma is waited for */
     DEFECT_WRONG_BYTES,   /* more bytes are expected than come */
     DEFECT_THREE_WARPS,   /* the fourth warp of the warpgroup stays away */
     DEFECT_NO_INIT_FENCE, /* mbarriers are not fenced for TMA */
@@ -273,6 +275,21 @@ static const KExpr *operand_descriptor(Bench *bench_, const Operand *o, const KE
     return result;
 }
 
+/* A's elements from k on, for 16 of k, packed into words 4 i and so on of `fragment` as m64k16 wants them. */
+static void fragment_load(Bench *bench_, const KVar *fragment, const KBuffer *memory, DType type,
+                          int row_length, const KExpr *k, int i) {
+    Bench bench = *bench_;
+    for (int word = 0; word < 4; word++) {
+        const KExpr *row = k_add(B, k_add(B, k_mul(B, WARP, I(16)), k_div(B, LANE, I(4))), I(word % 2 * 8));
+        const KExpr *at = k_add(B, k_mul(B, row, I(row_length)), k_mul(B, k_mod(B, LANE, I(4)), I(2)));
+        at = k_add(B, k_add(B, at, k), I(16 * i + word / 2 * 8));
+        const KExpr *pair[] = {k_load_scalar(B, "low", memory, at, NULL),
+                               k_load_scalar(B, "high", memory, k_add(B, at, I(1)), NULL)};
+        k_set_elem(B, fragment, I(4 * i + word), k_pack(B, type, pair));
+    }
+    *bench_ = bench;
+}
+
 static const KExpr *barrier_address(Bench *bench_, const KBuffer *bars, const KExpr *stage) {
     return k_smem_addr(&bench_->b, bars, stage);
 }
@@ -287,6 +304,9 @@ static void build_product(Bench *bench_, const Product *p, void *a, void *b, voi
         depth = 64 / size;
     Operand oa = operand_new(&bench, "a", p->a, a, M, p->k, depth, p->a_mn_major, p->swizzle);
     Operand ob = operand_new(&bench, "b", p->b, b, p->n, p->k, depth, p->b_mn_major, p->swizzle);
+    bool in_registers = p->atom == ATOM_wgmma_16bit_rs;
+    const KBuffer *rows =
+        in_registers ? bench_buffer(&bench, "rows", p->a, a, (int64_t)M * p->k, false) : NULL;
     KBuffer *bc = bench_buffer(&bench, "c", is_integer ? DTYPE_I32 : DTYPE_F32, c, (int64_t)M * p->n, true);
     KBuffer *full = k_shared(B, "full", DTYPE_I64, STAGES, 8),
             *empty = k_shared(B, "empty", DTYPE_I64, STAGES, 8);
@@ -322,21 +342,30 @@ static void build_product(Bench *bench_, const Product *p, void *a, void *b, voi
     if (p->defect == DEFECT_THREE_WARPS)
         k_if_begin(B, k_lt(B, WARP, I(3)));
     const KVar *acc = k_array(B, "acc", is_integer ? K_I32 : K_F32, p->n / 2, NULL);
+    const KVar *fragment = in_registers ? k_array(B, "fragment", K_U32, 4 * depth / k_step, NULL) : NULL;
     t = k_for_begin(B, "t", I(0), tiles, 1, UNROLL_NONE);
     stage = k_let_expr(B, "stage", k_mod(B, t, I(STAGES)));
     turn = k_convert(B, k_mod(B, k_div(B, t, I(STAGES)), I(2)), K_U32);
     if (p->defect != DEFECT_NO_FULL_WAIT)
         ATOM(mbar_wait, NULL, k_operand(barrier_address(&bench, full, stage)), k_operand(turn));
-    if (p->defect != DEFECT_NO_FENCE)
+    if (p->defect == DEFECT_EARLY_FENCE)
+        ATOM0(wgmma_fence, NULL);
+    for (int k = 0; in_registers && k < depth; k += k_step)
+        fragment_load(&bench, fragment, rows, p->a, p->k, k_mul(B, t, I(depth)), k / k_step);
+    if (p->defect != DEFECT_NO_FENCE && p->defect != DEFECT_EARLY_FENCE)
         ATOM0(wgmma_fence, NULL);
     int shape[4] = {p->n, p->a, p->b};
     if (p->atom == ATOM_wgmma_16bit) {
         shape[2] = p->a_mn_major;
         shape[3] = p->b_mn_major;
     }
+    if (in_registers)
+        shape[2] = p->b_mn_major;
     for (int k = 0; k < depth; k += k_step) {
         const KExpr *keeps = k ? U(1) : k_convert(B, k_lt(B, I(0), t), K_U32);
-        KOperand operands[] = {k_reg(acc), k_operand(operand_descriptor(&bench, &oa, stage, k)),
+        KOperand operands[] = {k_reg(acc),
+                               in_registers ? k_regs(fragment, 4 * k / k_step, 4)
+                                            : k_operand(operand_descriptor(&bench, &oa, stage, k)),
                                k_operand(operand_descriptor(&bench, &ob, stage, k)), k_operand(keeps)};
         k_atom(B, p->atom, shape, operands, 4);
     }
@@ -349,6 +378,8 @@ static void build_product(Bench *bench_, const Product *p, void *a, void *b, voi
     }
     if (p->defect == DEFECT_EARLY_READ)
         k_let(B, "early", k_elem_at(B, acc, 0));
+    if (p->defect == DEFECT_EARLY_WRITE)
+        k_set_elem(B, fragment, I(0), U(0));
     ATOM0(wgmma_wait, (int[]){0});
     if (p->defect != DEFECT_EARLY_RELEASE) {
         k_if_begin(B, k_eq(B, LANE, I(0)));
@@ -420,6 +451,12 @@ static void test_wgmma(void **state) {
     p = bf16;
     p.a = p.b = DTYPE_F16;
     check_product(p, NULL);
+    p = bf16;
+    p.atom = ATOM_wgmma_16bit_rs;
+    check_product(p, NULL);
+    p.a = p.b = DTYPE_F16;
+    p.b_mn_major = true;
+    check_product(p, NULL);
     check_product((Product){.atom = ATOM_wgmma_tf32,
                             .a = DTYPE_TF32,
                             .b = DTYPE_TF32,
@@ -465,6 +502,11 @@ static void test_wgmma_defects(void **state) {
         p.defect = cases[i].defect;
         check_product(p, cases[i].text);
     }
+    p.atom = ATOM_wgmma_16bit_rs;
+    p.defect = DEFECT_EARLY_FENCE;
+    check_product(p, "register of A 0 was touched and not fenced");
+    p.defect = DEFECT_EARLY_WRITE;
+    check_product(p, "written before its wgmma is waited for");
 }
 
 /* ---- TMA alone ----------------------------------------------------------------------------------------- */
