@@ -4,18 +4,24 @@ static int tile_chunk(DType elem) {
     return 128 / dtype_bits(elem); /* elements of 16 bytes */
 }
 
-Tile tile_shared(Builder *b, const char *name, DType elem, int rows, int cols, int stages) {
+Tile tile_over(const KBuffer *buffer, DType elem, int rows, int cols, int stages, int64_t pitch) {
     int row_bytes = cols * dtype_bits(elem) / 8;
     int span_bytes = row_bytes % 128 == 0 ? 128 : row_bytes % 64 == 0 ? 64 : row_bytes % 32 == 0 ? 32 : 16;
-    Tile tile = {
+    return (Tile){
+        .buffer = buffer,
         .elem = elem,
         .rows = rows,
         .cols = cols,
         .span = span_bytes * 8 / dtype_bits(elem),
         .swizzle = swizzle_for_span(span_bytes),
         .stages = stages,
+        .pitch = pitch,
     };
-    tile.buffer = k_shared(b, name, elem, tile_elements(&tile) * stages, swizzle_period(tile.swizzle));
+}
+
+Tile tile_shared(Builder *b, const char *name, DType elem, int rows, int cols, int stages) {
+    Tile tile = tile_over(NULL, elem, rows, cols, stages, (int64_t)rows * cols);
+    tile.buffer = k_shared(b, name, elem, tile.pitch * stages, swizzle_period(tile.swizzle));
     return tile;
 }
 
@@ -33,7 +39,7 @@ const KExpr *tile_index(Builder *b, const Tile *tile, const KExpr *stage, const 
     swizzle_row_bits(tile->swizzle, &shift, &mask);
     const KExpr *index = k_mul(b, row, k_i32(b, tile->span));
     if (stage)
-        index = k_add(b, k_mul(b, stage, k_i32(b, tile_elements(tile))), index);
+        index = k_add(b, k_mul(b, stage, k_i32(b, tile->pitch)), index);
     const KExpr *within = col;
     if (tile->cols > tile->span) {
         const KExpr *block = k_div(b, col, k_i32(b, tile->span));
@@ -56,7 +62,7 @@ const KExpr *tile_address(Builder *b, const Tile *tile, const KExpr *stage, cons
 const KExpr *tile_block_address(Builder *b, const Tile *tile, const KExpr *stage, int row, int block) {
     const KExpr *index = k_i32(b, ((int64_t)block * tile->rows + row) * tile->span);
     if (stage)
-        index = k_add(b, k_mul(b, stage, k_i32(b, tile_elements(tile))), index);
+        index = k_add(b, k_mul(b, stage, k_i32(b, tile->pitch)), index);
     return k_smem_addr(b, tile->buffer, index);
 }
 

@@ -15,11 +15,14 @@ typedef struct Tile {
     int span; /* elements of a row within a block; divides cols */
     KSwizzle swizzle;
     int stages;
+    int64_t pitch; /* elements from one stage to the next */
 } Tile;
 
 /* In shared memory, with the widest swizzle whose span divides a row. cols * bits must be a multiple of 16
  * bytes. */
 Tile tile_shared(Builder *b, const char *name, DType elem, int rows, int cols, int stages);
+/* Over memory that is there: stages `pitch` elements apart, which is a multiple of the swizzle's period. */
+Tile tile_over(const KBuffer *buffer, DType elem, int rows, int cols, int stages, int64_t pitch);
 int64_t tile_elements(const Tile *tile); /* of one stage */
 int64_t tile_bytes(const Tile *tile);    /* of one stage */
 /* Element number of (row, col) in a stage; row and col are i32. Where col is a multiple of a vector of at

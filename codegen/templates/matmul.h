@@ -7,6 +7,7 @@
  * row matmul_wgmma.c     TMA, mbarrier ring, wgmma, warp roles (sm_90a) matmul_mma.c       cp.async or
  * computed operands, ldmatrix, mma.sync (sm_80 and later) matmul_simt.c      fused multiply-adds from shared
  * tiles: exact f32, f64, i32, i64 matmul_prologue.c  operands into shared tiles, for the last two
+ *     matmul_tma.c       operands in and outputs out by TMA
  *     matmul_epilogue.c  accumulators to outputs, for all three
  *     matmul_rows.c      row statistics of the product (softmax, norms) within the epilogue
  *     matmul_tiles.c     the order in which tiles of the result are visited
@@ -119,6 +120,22 @@ typedef struct MatmulStaging {
     const Value *output[STAGING_OUTPUTS];
     int map[STAGING_OUTPUTS]; /* tensor map of each */
 } MatmulStaging;
+
+/* matmul_tma.c: shared memory for the outputs that TMA can write, and their maps; false where there are none. */
+bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule, MatmulStaging *staging);
+int64_t matmul_staging_bytes(const MatmulPlan *plan, const Schedule *schedule);
+
+/* An operand that TMA loads (matmul_is_tma). K-major: rows of the tile along M or N; MN-major: along K. */
+typedef struct MatmulTma {
+    const MatmulOperand *operand;
+    Tile tile;
+    int map;
+    int share; /* blocks of a cluster, each of which loads its part of the tile into all; 1: none */
+} MatmulTma;
+int matmul_tma_map(Builder *b, const MatmulTma *tma); /* the tensor map that loads take */
+/* Loads the tile at (mn0, k0) of a batch into a stage; the bytes count at mbarrier address `full`. */
+void matmul_tma_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const KExpr *stage, const KExpr *full,
+                     const KExpr *mn0, const KExpr *k0, const KExpr *const *batch);
 
 /* Inputs of the epilogue with one element a column (a bias), brought to shared memory while the products run,
  * so that the epilogue does not wait for them: cp.async by the warpgroup that needs them, two copies in turn.

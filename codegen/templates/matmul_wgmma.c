@@ -83,29 +83,11 @@ static int wgmma_releases(const Schedule *schedule) {
     return 4 * (schedule->ping_pong ? 1 : schedule->warps_m);
 }
 
-/* 16-bit outputs that leave through shared memory; how many. */
-static int wgmma_staged(const MatmulPlan *plan, const Schedule *schedule, const Value **staged) {
-    int n = 0;
-    if (!schedule->tma_store || schedule->swap_ab || schedule->tile_n % 16 != 0)
-        return 0;
-    for (size_t i = 0; i < plan->region->outputs.n && n < STAGING_OUTPUTS; i++)
-        if (matmul_is_tma_output(plan, plan->region->outputs.at[i]))
-            staged[n++] = plan->region->outputs.at[i];
-    return n;
-}
-
-static int wgmma_box_cols(const Schedule *schedule) {
-    return schedule->tile_n % 64 == 0 ? 64 : schedule->tile_n % 32 == 0 ? 32 : 16;
-}
-
 int64_t matmul_smem_wgmma(const MatmulPlan *plan, const Schedule *schedule) {
-    const Value *staged[STAGING_OUTPUTS];
     int n_rows = schedule->swap_ab ? plan->n_cores : 1, n_cols = schedule->swap_ab ? 1 : plan->n_cores;
     int64_t stage =
         (int64_t)wgmma_k_bytes(plan, schedule) * (n_rows * schedule->tile_m + n_cols * schedule->tile_n);
-    int64_t box = STAGING_ROWS * wgmma_box_cols(schedule) * 2;
-    return stage * schedule->stages + 4 * schedule->warps_m * 2 * box * wgmma_staged(plan, schedule, staged) +
-           BARRIER_BYTES;
+    return stage * schedule->stages + matmul_staging_bytes(plan, schedule) + BARRIER_BYTES;
 }
 
 /* Column vectors that fit beside the stages without costing a block of the SM. */
@@ -216,79 +198,11 @@ static bool wgmma_is_shared(const Wgmma *w, const WgmmaOperand *o) {
     return o->is_rows ? w->tiles.cluster_n > 1 : w->tiles.cluster_m > 1;
 }
 
-/* Rows of one box: what one block of a cluster loads. */
-static int wgmma_box_rows(const Wgmma *w, const WgmmaOperand *o) {
-    if (o->operand->major == MAJOR_MN)
-        return o->tile.rows;
-    return wgmma_is_shared(w, o) ? o->tile.rows / w->cluster : o->tile.rows;
-}
-
-static void wgmma_add_map(Wgmma *w, WgmmaOperand *o) {
-    const MatmulOperand *operand = o->operand;
-    const Value *value = operand->value;
-    int inner = operand->major == MAJOR_K ? operand->k_axis : operand->mn_axis;
-    int outer = operand->major == MAJOR_K ? operand->mn_axis : operand->k_axis;
-    KTensorMap map = {.buffer = k_global(w->b, operand->view.base, false),
-                      .elem = operand->elem,
-                      .rank = 2 + operand->n_batch,
-                      .dims = {value->dims[inner], value->dims[outer]},
-                      .strides = {operand->view.strides[inner], operand->view.strides[outer]},
-                      .offset = operand->view.offset,
-                      .box = {o->tile.span, wgmma_box_rows(w, o)},
-                      .swizzle = o->tile.swizzle};
-    for (int i = 0; i < operand->n_batch; i++) {
-        /* innermost batch axis first */
-        int axis = operand->batch[operand->n_batch - 1 - i];
-        map.dims[2 + i] = value->dims[axis];
-        map.strides[2 + i] = operand->view.strides[axis];
-        map.box[2 + i] = 1;
-    }
-    const char *name = operand->view.base->name ? operand->view.base->name : o->tile.buffer->name;
-    o->map = k_tensor_map(w->b, text_format(w->b->arena, "%s_map", name), map);
-}
-
-/* One TMA load of block `block` (a span of columns) of an operand's tile. */
-static void wgmma_load_box(Wgmma *w, const WgmmaOperand *o, const PipelineState *state, const KExpr *mn0,
-                           const KExpr *k0, const KExpr *const *batch, int block) {
-    Builder *b = w->b;
-    const MatmulOperand *operand = o->operand;
-    bool is_shared = wgmma_is_shared(w, o);
-    const KExpr *rank = k_special(b, SPECIAL_CTA_RANK), *stage = k_var(b, state->stage);
-    const KExpr *to, *inner, *outer;
-    if (operand->major == MAJOR_K) {
-        const KExpr *share = is_shared ? k_mul(b, rank, k_i32(b, o->tile.rows / w->cluster)) : k_i32(b, 0);
-        to = tile_address(b, &o->tile, stage, k_i32(b, 0), k_i32(b, 0));
-        if (is_shared) {
-            const KExpr *at =
-                k_mul(b, k_add(b, k_mul(b, stage, k_i32(b, o->tile.rows)), share), k_i32(b, o->tile.cols));
-            to = k_smem_addr(b, o->tile.buffer, at);
-        }
-        inner = k0;
-        outer = k_add(b, mn0, share);
-    } else {
-        /* with a cluster of two, block 2 i + rank is this block's to load */
-        const KExpr *number = is_shared ? k_add(b, k_i32(b, block * w->cluster), rank) : k_i32(b, block);
-        const KExpr *at = k_mul(b, number, k_i32(b, (int64_t)o->tile.rows * o->tile.span));
-        at = k_add(b, k_mul(b, stage, k_i32(b, tile_elements(&o->tile))), at);
-        to = k_smem_addr(b, o->tile.buffer, at);
-        inner = k_add(b, mn0, k_mul(b, number, k_i32(b, o->tile.span)));
-        outer = k0;
-    }
-    KOperand operands[8] = {k_operand(to), k_operand(k_tensor_map_addr(b, o->map)),
-                            k_operand(pipeline_full_address(b, &w->pipeline, state)), k_operand(inner),
-                            k_operand(outer)};
-    int n = 5;
-    for (int i = 0; i < operand->n_batch; i++)
-        operands[n++] = k_operand(
-            matmul_batch_coord(b, w->plan, operand, operand->batch[operand->n_batch - 1 - i], batch));
-    AtomId atom = operand->n_batch == 0   ? ATOM_tma_load_2d
-                  : operand->n_batch == 1 ? ATOM_tma_load_3d
-                                          : ATOM_tma_load_4d;
-    if (is_shared) {
-        atom = operand->n_batch == 0 ? ATOM_tma_load_2d_multicast : ATOM_tma_load_3d_multicast;
-        operands[n++] = k_operand(k_int(b, K_U32, (1 << w->cluster) - 1));
-    }
-    k_atom(b, atom, NULL, operands, n);
+static MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o) {
+    return (MatmulTma){.operand = o->operand,
+                       .tile = o->tile,
+                       .map = o->map,
+                       .share = wgmma_is_shared(w, o) ? w->cluster : 1};
 }
 
 /* ---- the two roles */
@@ -323,11 +237,10 @@ static void wgmma_produce(Wgmma *w) {
     const KExpr *k0 = k_let_expr(b, "k", k_mul(b, step, k_i32(b, w->schedule->tile_k)));
     for (int i = 0; i < w->n_operands; i++) {
         const WgmmaOperand *o = &w->operands[i];
-        int blocks = o->operand->major == MAJOR_K ? 1 : o->tile.cols / o->tile.span;
-        if (o->operand->major == MAJOR_MN && wgmma_is_shared(w, o))
-            blocks /= w->cluster;
-        for (int block = 0; block < blocks; block++)
-            wgmma_load_box(w, o, &state, o->is_rows ? tile.row : tile.col, k0, tile.batch, block);
+        MatmulTma tma = wgmma_tma(w, o);
+        matmul_tma_load(b, w->plan, &tma, k_var(b, state.stage),
+                        pipeline_full_address(b, &w->pipeline, &state), o->is_rows ? tile.row : tile.col, k0,
+                        tile.batch);
     }
     pipeline_advance(b, &w->pipeline, &state);
     k_end(b);
@@ -576,34 +489,6 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
 
 /* ---- the kernel */
 
-static bool wgmma_staging(Wgmma *w, MatmulStaging *staging) {
-    Builder *b = w->b;
-    const MatmulPlan *plan = w->plan;
-    *staging = (MatmulStaging){0};
-    staging->n_outputs = wgmma_staged(plan, w->schedule, staging->output);
-    if (!staging->n_outputs)
-        return false;
-    staging->tile = tile_shared(b, "staging", staging->output[0]->dtype, STAGING_ROWS,
-                                wgmma_box_cols(w->schedule), 4 * w->consumers * 2 * staging->n_outputs);
-    for (int i = 0; i < staging->n_outputs; i++) {
-        const Value *output = staging->output[i];
-        const Dim *strides[RANK_MAX];
-        view_base_strides(plan->graph, output, strides);
-        KTensorMap map = {.buffer = k_global(b, output, true),
-                          .elem = output->dtype,
-                          .rank = output->rank,
-                          .swizzle = staging->tile.swizzle};
-        for (int axis = 0; axis < output->rank; axis++) { /* innermost first */
-            map.dims[axis] = output->dims[output->rank - 1 - axis];
-            map.strides[axis] = strides[output->rank - 1 - axis];
-            map.box[axis] = axis == 0 ? staging->tile.cols : axis == 1 ? STAGING_ROWS : 1;
-        }
-        staging->map[i] =
-            k_tensor_map(b, text_format(b->arena, "%s_map", output->name ? output->name : "out"), map);
-    }
-    return true;
-}
-
 static void wgmma_init(Wgmma *w) {
     Builder *b = w->b;
     k_comment(b, "the ring of stages: %d arrivals fill one, %d free it", 1,
@@ -643,10 +528,12 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
                           : i                ? "b_tile_1"
                                              : "b_tile_0",
                           schedule->swap_ab);
-    for (int i = 0; i < w.n_operands; i++)
-        wgmma_add_map(&w, &w.operands[i]);
+    for (int i = 0; i < w.n_operands; i++) {
+        MatmulTma tma = wgmma_tma(&w, &w.operands[i]);
+        w.operands[i].map = matmul_tma_map(b, &tma);
+    }
     MatmulStaging staging;
-    bool is_staged = wgmma_staging(&w, &staging);
+    bool is_staged = matmul_staging(b, plan, schedule, &staging);
     wgmma_find_vectors(plan, schedule, &w.vectors);
     for (int i = 0; i < w.vectors.n; i++) {
         const Value *value = w.vectors.value[i];

@@ -1,0 +1,135 @@
+/* What TMA moves for matrix products: boxes of an operand into a ring of stages, and boxes of 16-bit outputs
+ * out of staging. */
+#include "codegen/templates/matmul.h"
+
+/* ---- operands */
+
+/* Rows of one box: what one block of a cluster loads. */
+static int tma_box_rows(const MatmulTma *tma) {
+    return tma->operand->major == MAJOR_MN ? tma->tile.rows : tma->tile.rows / tma->share;
+}
+
+int matmul_tma_map(Builder *b, const MatmulTma *tma) {
+    const MatmulOperand *operand = tma->operand;
+    const Value *value = operand->value;
+    int inner = operand->major == MAJOR_K ? operand->k_axis : operand->mn_axis;
+    int outer = operand->major == MAJOR_K ? operand->mn_axis : operand->k_axis;
+    KTensorMap map = {.buffer = k_global(b, operand->view.base, false),
+                      .elem = operand->elem,
+                      .rank = 2 + operand->n_batch,
+                      .dims = {value->dims[inner], value->dims[outer]},
+                      .strides = {operand->view.strides[inner], operand->view.strides[outer]},
+                      .offset = operand->view.offset,
+                      .box = {tma->tile.span, tma_box_rows(tma)},
+                      .swizzle = tma->tile.swizzle};
+    for (int i = 0; i < operand->n_batch; i++) {
+        /* innermost batch axis first */
+        int axis = operand->batch[operand->n_batch - 1 - i];
+        map.dims[2 + i] = value->dims[axis];
+        map.strides[2 + i] = operand->view.strides[axis];
+        map.box[2 + i] = 1;
+    }
+    const char *name = operand->view.base->name ? operand->view.base->name : tma->tile.buffer->name;
+    return k_tensor_map(b, text_format(b->arena, "%s_map", name), map);
+}
+
+/* One load, of block `block` (a span of columns) of the tile. */
+static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const KExpr *stage,
+                         const KExpr *full, const KExpr *mn0, const KExpr *k0, const KExpr *const *batch,
+                         int block) {
+    const MatmulOperand *operand = tma->operand;
+    const Tile *tile = &tma->tile;
+    bool is_shared = tma->share > 1;
+    const KExpr *rank = k_special(b, SPECIAL_CTA_RANK);
+    const KExpr *to, *inner, *outer;
+    if (operand->major == MAJOR_K) {
+        const KExpr *share = is_shared ? k_mul(b, rank, k_i32(b, tile->rows / tma->share)) : k_i32(b, 0);
+        to = tile_address(b, tile, stage, k_i32(b, 0), k_i32(b, 0));
+        if (is_shared) {
+            const KExpr *at =
+                k_add(b, k_mul(b, stage, k_i32(b, tile->pitch)), k_mul(b, share, k_i32(b, tile->cols)));
+            to = k_smem_addr(b, tile->buffer, at);
+        }
+        inner = k0;
+        outer = k_add(b, mn0, share);
+    } else {
+        /* with a cluster of two, block 2 i + rank is this block's to load */
+        const KExpr *number = is_shared ? k_add(b, k_i32(b, block * tma->share), rank) : k_i32(b, block);
+        const KExpr *at = k_mul(b, number, k_i32(b, (int64_t)tile->rows * tile->span));
+        at = k_add(b, k_mul(b, stage, k_i32(b, tile->pitch)), at);
+        to = k_smem_addr(b, tile->buffer, at);
+        inner = k_add(b, mn0, k_mul(b, number, k_i32(b, tile->span)));
+        outer = k0;
+    }
+    KOperand operands[8] = {k_operand(to), k_operand(k_tensor_map_addr(b, tma->map)), k_operand(full),
+                            k_operand(inner), k_operand(outer)};
+    int n = 5;
+    for (int i = 0; i < operand->n_batch; i++)
+        operands[n++] =
+            k_operand(matmul_batch_coord(b, plan, operand, operand->batch[operand->n_batch - 1 - i], batch));
+    AtomId atom = operand->n_batch == 0   ? ATOM_tma_load_2d
+                  : operand->n_batch == 1 ? ATOM_tma_load_3d
+                                          : ATOM_tma_load_4d;
+    if (is_shared) {
+        atom = operand->n_batch == 0 ? ATOM_tma_load_2d_multicast : ATOM_tma_load_3d_multicast;
+        operands[n++] = k_operand(k_int(b, K_U32, (1 << tma->share) - 1));
+    }
+    k_atom(b, atom, NULL, operands, n);
+}
+
+void matmul_tma_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const KExpr *stage,
+                     const KExpr *full, const KExpr *mn0, const KExpr *k0, const KExpr *const *batch) {
+    bool is_k = tma->operand->major == MAJOR_K;
+    int blocks = is_k ? 1 : tma->tile.cols / tma->tile.span / tma->share;
+    for (int block = 0; block < blocks; block++)
+        tma_load_box(b, plan, tma, stage, full, mn0, k0, batch, block);
+}
+
+/* ---- outputs */
+
+/* 16-bit outputs that leave through shared memory; how many. */
+static int tma_staged(const MatmulPlan *plan, const Schedule *schedule, const Value **staged) {
+    int n = 0;
+    if (!schedule->tma_store || schedule->swap_ab || schedule->tile_n % 16 != 0)
+        return 0;
+    for (size_t i = 0; i < plan->region->outputs.n && n < STAGING_OUTPUTS; i++)
+        if (matmul_is_tma_output(plan, plan->region->outputs.at[i]))
+            staged[n++] = plan->region->outputs.at[i];
+    return n;
+}
+
+static int tma_staging_cols(const Schedule *schedule) {
+    return schedule->tile_n % 64 == 0 ? 64 : schedule->tile_n % 32 == 0 ? 32 : 16;
+}
+
+int64_t matmul_staging_bytes(const MatmulPlan *plan, const Schedule *schedule) {
+    const Value *staged[STAGING_OUTPUTS];
+    int64_t box = STAGING_ROWS * tma_staging_cols(schedule) * 2;
+    return 4 * schedule->warps_m * 2 * box * tma_staged(plan, schedule, staged);
+}
+
+bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule, MatmulStaging *staging) {
+    *staging = (MatmulStaging){0};
+    staging->n_outputs = tma_staged(plan, schedule, staging->output);
+    if (!staging->n_outputs)
+        return false;
+    staging->tile = tile_shared(b, "staging", staging->output[0]->dtype, STAGING_ROWS,
+                                tma_staging_cols(schedule), 4 * schedule->warps_m * 2 * staging->n_outputs);
+    for (int i = 0; i < staging->n_outputs; i++) {
+        const Value *output = staging->output[i];
+        const Dim *strides[RANK_MAX];
+        view_base_strides(plan->graph, output, strides);
+        KTensorMap map = {.buffer = k_global(b, output, true),
+                          .elem = output->dtype,
+                          .rank = output->rank,
+                          .swizzle = staging->tile.swizzle};
+        for (int axis = 0; axis < output->rank; axis++) { /* innermost first */
+            map.dims[axis] = output->dims[output->rank - 1 - axis];
+            map.strides[axis] = strides[output->rank - 1 - axis];
+            map.box[axis] = axis == 0 ? staging->tile.cols : axis == 1 ? STAGING_ROWS : 1;
+        }
+        staging->map[i] =
+            k_tensor_map(b, text_format(b->arena, "%s_map", output->name ? output->name : "out"), map);
+    }
+    return true;
+}
