@@ -40,8 +40,11 @@ static const HintField codegen_fields[] = {
 static const struct {
     const char *name;
     MatmulPath path;
-} codegen_paths[] = {
-    {"loop", MATMUL_LOOP}, {"simt", MATMUL_SIMT}, {"mma", MATMUL_MMA_SYNC}, {"wgmma", MATMUL_WGMMA}};
+} codegen_paths[] = {{"loop", MATMUL_LOOP},
+                     {"simt", MATMUL_SIMT},
+                     {"gemv", MATMUL_GEMV},
+                     {"mma", MATMUL_MMA_SYNC},
+                     {"wgmma", MATMUL_WGMMA}};
 
 /* Sets a flag from true, false, 1 or 0. */
 static bool codegen_flag(const HintArg *arg, bool *out) {
@@ -60,7 +63,7 @@ static const char *codegen_apply_arg(const HintArg *arg, Schedule *schedule) {
                 schedule->path = codegen_paths[i].path;
                 return NULL;
             }
-        return "path is one of loop, simt, mma and wgmma";
+        return "path is one of loop, gemv, simt, mma and wgmma";
     }
     for (size_t i = 0; i < sizeof codegen_fields / sizeof *codegen_fields; i++) {
         const HintField *field = &codegen_fields[i];
@@ -70,14 +73,16 @@ static const char *codegen_apply_arg(const HintArg *arg, Schedule *schedule) {
             return codegen_flag(arg, (bool *)((char *)schedule + field->offset[0]))
                        ? NULL
                        : "a flag is true or false";
-        if (arg->word || arg->n != field->n)
+        bool is_off = !arg->word && arg->n == 1 && arg->values[0] == 0; /* 0 alone turns all of it off */
+        if (arg->word || (arg->n != field->n && !is_off))
             return field->n == 1   ? "it takes one number"
                    : field->n == 2 ? "it takes two numbers, as in 2x1"
                                    : "it takes three numbers, as in 128x256x64";
         for (int k = 0; k < field->n; k++) {
-            if (arg->values[k] < 0 || arg->values[k] > 1 << 20)
+            int64_t value = is_off ? 0 : arg->values[k];
+            if (value < 0 || value > 1 << 20)
                 return "the number is out of range";
-            *(int *)((char *)schedule + field->offset[k]) = (int)arg->values[k];
+            *(int *)((char *)schedule + field->offset[k]) = (int)value;
         }
         return NULL;
     }

@@ -86,10 +86,14 @@ static const char *atom_target_fault(AtomId atom, const Target *target) {
     case ATOM_wgmma_wait: return target->has_wgmma ? NULL : "the target has no wgmma";
     case ATOM_cluster_arrive:
     case ATOM_cluster_wait:
+    case ATOM_cluster_load:
     case ATOM_mbar_arrive_remote: return target->has_cluster ? NULL : "the target has no clusters";
     case ATOM_tma_load_2d:
     case ATOM_tma_load_3d:
     case ATOM_tma_load_4d:
+    case ATOM_tma_load_2d_once:
+    case ATOM_tma_load_3d_once:
+    case ATOM_tma_load_4d_once:
     case ATOM_tma_load_2d_multicast:
     case ATOM_tma_load_3d_multicast:
     case ATOM_tma_store_2d:

@@ -199,6 +199,8 @@ static void sim_reset_cluster(Sim *sim, const int64_t first[3]) {
         memset(cta->shadow, 0, shared * sizeof *cta->shadow);
         if (cta->reads)
             memset(cta->reads, 0, shared * (size_t)sim->n_warps * sizeof *cta->reads);
+        if (cta->remote_reads)
+            memset(cta->remote_reads, 0, shared * sizeof *cta->remote_reads);
         for (int w = 0; w < sim->n_warps; w++)
             sim_reset_warp(sim, cta, &cta->warps[w]);
     }
@@ -326,6 +328,8 @@ static void sim_new_cta(Sim *sim, SimCta *cta, int rank) {
     cta->shadow = ARENA_ARRAY(sim->arena, SimByte, shared);
     if (sim->options.check_races)
         cta->reads = ARENA_ARRAY(sim->arena, uint32_t, shared * (size_t)sim->n_warps);
+    if (sim->options.check_races && sim->n_ctas > 1)
+        cta->remote_reads = ARENA_ARRAY(sim->arena, SimRemoteRead, shared);
     for (int i = 0; i < SIM_NAMED_BARRIERS; i++)
         cta->barriers[i].clock = ARENA_ARRAY(sim->arena, uint32_t, agents);
     for (int i = 0; i < SIM_MBARRIERS; i++) {

@@ -174,8 +174,10 @@ void sim_tma_load(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     int rank = 2;
     bool is_multicast = false;
     switch (stmt->source->atom) {
-    case ATOM_tma_load_3d: rank = 3; break;
-    case ATOM_tma_load_4d: rank = 4; break;
+    case ATOM_tma_load_3d:
+    case ATOM_tma_load_3d_once: rank = 3; break;
+    case ATOM_tma_load_4d:
+    case ATOM_tma_load_4d_once: rank = 4; break;
     case ATOM_tma_load_2d_multicast: is_multicast = true; break;
     case ATOM_tma_load_3d_multicast:
         rank = 3;

@@ -208,12 +208,19 @@ struct SimWarp {
     uint32_t cluster_phase;
 };
 
+typedef struct SimRemoteRead {
+    uint32_t clock; /* 0: none */
+    uint16_t agent;
+    uint8_t lane;
+} SimRemoteRead;
+
 struct SimCta {
     int rank; /* in the cluster */
     int64_t x, y, z;
     uint8_t *shared;
     SimByte *shadow;
     uint32_t *reads; /* byte * warps + warp: clock << 8 | lane; NULL: races are not looked for */
+    SimRemoteRead *remote_reads; /* a byte: the latest by a warp of another block; NULL: not looked for */
     SimWarp *warps;
     int running;
     SimNamedBarrier barriers[SIM_NAMED_BARRIERS];
@@ -294,6 +301,8 @@ typedef struct SimWriter {
 } SimWriter;
 /* One access of a lane; each answers false after a report. `issuer` is the warp whose clock counts. */
 bool shadow_read(Sim *sim, SimWarp *issuer, int lane, int64_t offset, int64_t bytes);
+/* Of another block of the cluster. */
+bool shadow_read_remote(Sim *sim, SimWarp *issuer, int lane, SimCta *cta, int64_t offset, int64_t bytes);
 bool shadow_read_async(Sim *sim, SimWarp *issuer, int64_t offset, int64_t bytes);
 /* The reads of shadow_read_async() are over now; the caller lets the warp's time pass behind it. */
 void shadow_read_done(Sim *sim, SimWarp *issuer, int64_t offset, int64_t bytes);
@@ -321,6 +330,7 @@ void sim_check_warpgroup(Sim *sim, const SimWarp *warp);
 /* Atoms: one function a group of rows. */
 typedef void SimAtom(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask);
 SimAtom sim_barrier, sim_fence, sim_cluster, sim_mbarrier_atom;             /* simulate_sync.c */
+SimAtom sim_cluster_load;                                                   /* simulate_cluster.c */
 SimAtom sim_cp_async, sim_tma_load, sim_tma_store, sim_bulk;                /* simulate_copy.c */
 SimAtom sim_ldmatrix, sim_stmatrix, sim_mma;                                /* simulate_matrix.c */
 SimAtom sim_wgmma, sim_wgmma_order;                                         /* simulate_wgmma.c */

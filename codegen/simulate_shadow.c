@@ -92,6 +92,24 @@ bool shadow_read(Sim *sim, SimWarp *issuer, int lane, int64_t offset, int64_t by
     return true;
 }
 
+bool shadow_read_remote(Sim *sim, SimWarp *issuer, int lane, SimCta *cta, int64_t offset, int64_t bytes) {
+    for (int64_t at = offset; at < offset + bytes; at++) {
+        const SimByte *byte = &cta->shadow[at];
+        if ((byte->flags & (BYTE_WRITTEN | BYTE_MBARRIER)) != BYTE_WRITTEN)
+            return shadow_unwritten(sim, issuer, lane, at, byte);
+        if (!cta->remote_reads)
+            continue;
+        if (issuer->clock[byte->write_agent] < byte->write_clock) {
+            sim_fail(sim, issuer, lane, "race: %s of block %d of the cluster is read while %s writes it",
+                     shadow_name(sim, at), cta->rank, shadow_agent(sim, byte->write_agent));
+            return false;
+        }
+        cta->remote_reads[at] = (SimRemoteRead){
+            .clock = issuer->clock[issuer->agent], .agent = (uint16_t)issuer->agent, .lane = (uint8_t)lane};
+    }
+    return true;
+}
+
 bool shadow_read_async(Sim *sim, SimWarp *issuer, int64_t offset, int64_t bytes) {
     SimCta *cta = issuer->cta;
     int first = cta->rank * sim->n_warps, warps = sim->n_warps * sim->n_ctas;
@@ -149,6 +167,13 @@ static bool shadow_reads_are_over(Sim *sim, SimWarp *issuer, int lane, const Sim
                      w);
             return false;
         }
+    }
+    const SimRemoteRead *remote = cta->remote_reads ? &cta->remote_reads[at] : NULL;
+    if (remote && remote->clock &&
+        !shadow_is_before(issuer, lane, remote->agent, remote->clock, remote->lane)) {
+        sim_fail(sim, issuer, lane, "race: %s is written while %s reads it", shadow_name(sim, at),
+                 shadow_agent(sim, remote->agent));
+        return false;
     }
     return true;
 }

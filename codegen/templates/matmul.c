@@ -261,10 +261,11 @@ static bool accepts_planned(const MatmulPlan *plan, const Schedule *schedule, co
     case MATMUL_WGMMA: return matmul_accepts_wgmma(plan, schedule, why);
     case MATMUL_MMA_SYNC: return matmul_accepts_mma(plan, schedule, why);
     case MATMUL_SIMT: return matmul_accepts_simt(plan, schedule, why);
+    case MATMUL_GEMV: return matmul_accepts_gemv(plan, schedule, why);
     case MATMUL_LOOP: return true;
     case MATMUL_NONE: break;
     }
-    *why = "no path is named: wgmma, mma, simt or loop";
+    *why = "no path is named: wgmma, mma, simt, gemv or loop";
     return false;
 }
 
@@ -306,6 +307,7 @@ static void matmul_build(Builder *b, const Region *region) {
     case MATMUL_WGMMA: matmul_build_wgmma(b, &plan); return;
     case MATMUL_MMA_SYNC: matmul_build_mma(b, &plan); return;
     case MATMUL_SIMT: matmul_build_simt(b, &plan); return;
+    case MATMUL_GEMV: matmul_build_gemv(b, &plan); return;
     case MATMUL_LOOP:
     case MATMUL_NONE: return;
     }

@@ -8,8 +8,10 @@
  * computed operands, ldmatrix, mma.sync (sm_80 and later) matmul_simt.c      fused multiply-adds from shared
  * tiles: exact f32, f64, i32, i64 matmul_prologue.c  operands into shared tiles, for the last two
  *     matmul_tma.c       operands in and outputs out by TMA
+ *     matmul_gemv.c      few rows: weights streamed to registers, fused multiply-adds
  *     matmul_epilogue.c  accumulators to outputs, for all three
  *     matmul_rows.c      row statistics of the product (softmax, norms) within the epilogue
+ *     matmul_partials.c  parts of sums, held by warps or by the blocks of a cluster, to sums and the epilogue
  *     matmul_tiles.c     the order in which tiles of the result are visited
  *     cost_matmul.c      the schedule from shapes and target
  */
@@ -131,6 +133,7 @@ typedef struct MatmulTma {
     Tile tile;
     int map;
     int share; /* blocks of a cluster, each of which loads its part of the tile into all; 1: none */
+    bool is_once; /* nobody loads these elements again: L2 gives them up first */
 } MatmulTma;
 int matmul_tma_map(Builder *b, const MatmulTma *tma); /* the tensor map that loads take */
 /* Loads the tile at (mn0, k0) of a batch into a stage; the bytes count at mbarrier address `full`. */
@@ -242,13 +245,41 @@ int matmul_loader_registers(const MatmulPlan *plan, const MatmulOperand *operand
 Region *matmul_operand_space(Arena *arena, const Region *region, const Value *value);
 int64_t matmul_loader_bytes(const MatmulOperand *operand, int tile_mn, int tile_k); /* of one stage */
 
+/* matmul_partials.c: sums that several warps of a block, or the blocks of a cluster, hold parts of, as rows
+ * along M and columns along N of the tile: `parts` of each block, one after another. Rows, columns and
+ * threads are powers of two. */
+enum { PARTIALS_PAD = 4 /* elements between rows, against bank conflicts */ };
+typedef struct MatmulPartials {
+    const KBuffer *buffer[MATMUL_CORES];
+    int rows, cols;
+    int parts;
+    int cluster; /* blocks whose parts meet; 1: none */
+} MatmulPartials;
+MatmulPartials matmul_partials(Builder *b, const MatmulPlan *plan, int rows, int cols, int parts,
+                               int cluster);
+int64_t matmul_partials_bytes(const MatmulPlan *plan, int rows, int cols, int parts);
+/* Element of the buffers where a part keeps (row, col) of the tile. */
+const KExpr *matmul_partials_index(Builder *b, const MatmulPartials *p, const KExpr *part, const KExpr *row,
+                                   const KExpr *col);
+/* Part 0 from accumulators; the fragment's row and col count from the tile's corner. */
+void matmul_partials_put(Builder *b, const MatmulPlan *plan, const MatmulPartials *p,
+                         const MatmulFragment *fragment);
+/* Behind a barrier of all who put: adds the parts and runs the epilogue, the tile's corner at (row, col). */
+void matmul_partials_finish(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulPartials *p,
+                            const KExpr *thread, int threads, const KExpr *row, const KExpr *col,
+                            const KExpr *const *batch);
+
 /* Bytes of shared memory of a block. */
 int64_t matmul_smem_wgmma(const MatmulPlan *plan, const Schedule *schedule);
-int64_t matmul_smem_tiles(const MatmulPlan *plan, const Schedule *schedule); /* the other two */
+int64_t matmul_smem_tiles(const MatmulPlan *plan, const Schedule *schedule); /* mma.sync, multiply-adds */
+int64_t matmul_smem_gemv(const MatmulPlan *plan, const Schedule *schedule);
+/* Registers of a thread of the gemv path, estimated. */
+int matmul_gemv_registers(const MatmulPlan *plan, const Schedule *schedule);
 
 void matmul_build_wgmma(Builder *b, const MatmulPlan *plan);
 void matmul_build_mma(Builder *b, const MatmulPlan *plan);
 void matmul_build_simt(Builder *b, const MatmulPlan *plan);
+void matmul_build_gemv(Builder *b, const MatmulPlan *plan);
 
 /* Registers of a thread, estimated; more than 255 spill. */
 int matmul_registers(const MatmulPlan *plan, const Schedule *schedule);
@@ -258,6 +289,7 @@ int matmul_blocks_per_sm(const MatmulPlan *plan, const Schedule *schedule);
 bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, const char **why);
 bool matmul_accepts_mma(const MatmulPlan *plan, const Schedule *schedule, const char **why);
 bool matmul_accepts_simt(const MatmulPlan *plan, const Schedule *schedule, const char **why);
+bool matmul_accepts_gemv(const MatmulPlan *plan, const Schedule *schedule, const char **why);
 
 /* cost_matmul.c: schedules worth trying, best first, of those that accepts() takes; how many. */
 int matmul_schedules(const MatmulPlan *plan, const DimBindings *hint, Schedule *out, int room,

@@ -30,7 +30,8 @@ int64_t matmul_smem_tiles(const MatmulPlan *plan, const Schedule *schedule) {
 static int tiles_threads(const Schedule *schedule) {
     switch (schedule->path) {
     case MATMUL_WGMMA: return 128 * (1 + schedule->warps_m);
-    case MATMUL_MMA_SYNC: return 32 * schedule->warps_m * schedule->warps_n;
+    case MATMUL_MMA_SYNC:
+    case MATMUL_GEMV: return 32 * schedule->warps_m * schedule->warps_n;
     default: return 256;
     }
 }
@@ -39,6 +40,8 @@ static int tiles_threads(const Schedule *schedule) {
  * epilogue. */
 int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
     enum { ADDRESSES = 44, STATISTICS = 24 };
+    if (schedule->path == MATMUL_GEMV)
+        return matmul_gemv_registers(plan, schedule);
     int threads = tiles_threads(schedule);
     int words = plan->accumulator == K_F64 || plan->accumulator == K_I64 ? 2 : 1;
     int own = schedule->path == MATMUL_WGMMA ? threads - 128 : threads;
@@ -62,14 +65,18 @@ int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
 int matmul_blocks_per_sm(const MatmulPlan *plan, const Schedule *schedule) {
     enum { BLOCK_RESERVE = 1024 };
     bool is_wgmma = schedule->path == MATMUL_WGMMA;
-    if (is_wgmma && schedule->warps_m > 1)
+    if (is_wgmma && (schedule->consumer_registers || schedule->warps_m > 2))
         return 1; /* setmaxnreg deals out the registers of the whole SM */
-    int64_t smem = is_wgmma ? matmul_smem_wgmma(plan, schedule) : matmul_smem_tiles(plan, schedule);
+    int64_t smem = is_wgmma                        ? matmul_smem_wgmma(plan, schedule)
+                   : schedule->path == MATMUL_GEMV ? matmul_smem_gemv(plan, schedule)
+                                                   : matmul_smem_tiles(plan, schedule);
     int64_t by_smem = plan->target->smem_per_sm / (smem + BLOCK_RESERVE);
     int64_t by_registers = plan->target->registers_per_sm /
                            ((int64_t)tiles_threads(schedule) * matmul_registers(plan, schedule));
     int64_t blocks = by_smem < by_registers ? by_smem : by_registers;
-    int most = is_wgmma ? 2 : 4;
+    int most = schedule->path == MATMUL_GEMV ? plan->target->max_threads_per_sm / tiles_threads(schedule)
+               : is_wgmma && schedule->split_k <= 1 ? 2
+                                                    : 4;
     return blocks < 1 ? 1 : blocks > most ? most : (int)blocks;
 }
 

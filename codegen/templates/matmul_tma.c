@@ -67,9 +67,9 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
     for (int i = 0; i < operand->n_batch; i++)
         operands[n++] =
             k_operand(matmul_batch_coord(b, plan, operand, operand->batch[operand->n_batch - 1 - i], batch));
-    AtomId atom = operand->n_batch == 0   ? ATOM_tma_load_2d
-                  : operand->n_batch == 1 ? ATOM_tma_load_3d
-                                          : ATOM_tma_load_4d;
+    static const AtomId atoms[2][3] = {{ATOM_tma_load_2d, ATOM_tma_load_3d, ATOM_tma_load_4d},
+                                       {ATOM_tma_load_2d_once, ATOM_tma_load_3d_once, ATOM_tma_load_4d_once}};
+    AtomId atom = atoms[tma->is_once][operand->n_batch];
     if (is_shared) {
         atom = operand->n_batch == 0 ? ATOM_tma_load_2d_multicast : ATOM_tma_load_3d_multicast;
         operands[n++] = k_operand(k_int(b, K_U32, (1 << tma->share) - 1));
@@ -90,7 +90,7 @@ void matmul_tma_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, c
 /* 16-bit outputs that leave through shared memory; how many. */
 static int tma_staged(const MatmulPlan *plan, const Schedule *schedule, const Value **staged) {
     int n = 0;
-    if (!schedule->tma_store || schedule->swap_ab || schedule->tile_n % 16 != 0)
+    if (!schedule->tma_store || schedule->swap_ab || schedule->tile_n % 16 != 0 || schedule->split_k > 1)
         return 0;
     for (size_t i = 0; i < plan->region->outputs.n && n < STAGING_OUTPUTS; i++)
         if (matmul_is_tma_output(plan, plan->region->outputs.at[i]))

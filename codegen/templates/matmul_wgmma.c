@@ -61,6 +61,8 @@ typedef struct Wgmma {
     Pipeline pipeline;
     int consumers, blocks; /* warpgroups; m64 blocks of each */
     int cluster;
+    int split; /* blocks of a cluster that share a tile's K; 1: none */
+    MatmulPartials parts;
     const Dim *steps; /* of K */
     const KVar *accumulator[MATMUL_CORES];
 } Wgmma;
@@ -83,11 +85,27 @@ static int wgmma_releases(const Schedule *schedule) {
     return 4 * (schedule->ping_pong ? 1 : schedule->warps_m);
 }
 
+static int wgmma_split(const Schedule *schedule) {
+    return schedule->split_k > 1 ? schedule->split_k : 1;
+}
+
+/* The tile as the result has it. */
+static int wgmma_result_rows(const Schedule *schedule) {
+    return schedule->swap_ab ? schedule->tile_n : schedule->tile_m;
+}
+
+static int wgmma_result_cols(const Schedule *schedule) {
+    return schedule->swap_ab ? schedule->tile_m : schedule->tile_n;
+}
+
 int64_t matmul_smem_wgmma(const MatmulPlan *plan, const Schedule *schedule) {
     int n_rows = schedule->swap_ab ? plan->n_cores : 1, n_cols = schedule->swap_ab ? 1 : plan->n_cores;
     int64_t stage =
         (int64_t)wgmma_k_bytes(plan, schedule) * (n_rows * schedule->tile_m + n_cols * schedule->tile_n);
-    return stage * schedule->stages + matmul_staging_bytes(plan, schedule) + BARRIER_BYTES;
+    int64_t parts = wgmma_split(schedule) == 1 ? 0
+                                               : matmul_partials_bytes(plan, wgmma_result_rows(schedule),
+                                                                       wgmma_result_cols(schedule), 1);
+    return stage * schedule->stages + parts + matmul_staging_bytes(plan, schedule) + BARRIER_BYTES;
 }
 
 /* Column vectors that fit beside the stages without costing a block of the SM. */
@@ -95,7 +113,7 @@ static void wgmma_find_vectors(const MatmulPlan *plan, const Schedule *schedule,
     int blocks = matmul_blocks_per_sm(plan, schedule);
     int64_t room = blocks == 1 ? plan->target->smem_per_block : plan->target->smem_per_sm / blocks - 1024;
     *vectors = (MatmulVectors){0};
-    if (!schedule->swap_ab)
+    if (!schedule->swap_ab && wgmma_split(schedule) == 1)
         matmul_find_vectors(plan, schedule->tile_n, 2 * schedule->warps_m,
                             room - matmul_smem_wgmma(plan, schedule), vectors);
 }
@@ -110,6 +128,22 @@ static bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedu
     int tile_mn = is_rows ? schedule->tile_m : schedule->tile_n;
     *why = "wgmma reads an operand that is contiguous along N in tiles of a multiple of 16";
     return operand->major == MAJOR_K || tile_mn % 16 == 0;
+}
+
+static bool wgmma_accepts_split(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
+    int split = wgmma_split(schedule);
+    if (split == 1)
+        return true;
+    *why = "split_k takes a cluster of 2, 4 or 8 blocks of its own, whose tile has powers of two";
+    if (split > 8 || (split & (split - 1)) || schedule->cluster_m > 1 || schedule->cluster_n > 1 ||
+        schedule->ping_pong || (schedule->tile_m & (schedule->tile_m - 1)) ||
+        (schedule->tile_n & (schedule->tile_n - 1)) || schedule->warps_m == 3)
+        return false;
+    *why = "each block of a split has at least one step of K";
+    if (dim_lower(plan->graph->dims, plan->k) < (int64_t)split * schedule->tile_k)
+        return false;
+    *why = "row statistics need the sums of whole rows, which a split has in several blocks";
+    return plan->statistics.n == 0;
 }
 
 bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
@@ -168,6 +202,8 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
         if (shared->n_batch > 1 || (shared->major == MAJOR_MN && tile_mn % 128 != 0))
             return false;
     }
+    if (!wgmma_accepts_split(plan, schedule, why))
+        return false;
     *why = "row statistics need whole rows in one tile: N up to tile_n, without swap_ab";
     if (plan->statistics.n && (schedule->swap_ab || dim_upper(plan->graph->dims, plan->n) > schedule->tile_n))
         return false;
@@ -198,19 +234,32 @@ static bool wgmma_is_shared(const Wgmma *w, const WgmmaOperand *o) {
     return o->is_rows ? w->tiles.cluster_n > 1 : w->tiles.cluster_m > 1;
 }
 
+/* Whether each element is loaded by one block only: a streamed weight should leave L2 to what is read again.
+ */
+static bool wgmma_is_read_once(const Wgmma *w, const WgmmaOperand *o) {
+    const Dim *across = o->is_rows ? w->tiles.tiles_n : w->tiles.tiles_m;
+    return dim_is(across, 1) && o->operand->n_batch == w->plan->batch_rank;
+}
+
 static MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o) {
     return (MatmulTma){.operand = o->operand,
                        .tile = o->tile,
                        .map = o->map,
-                       .share = wgmma_is_shared(w, o) ? w->cluster : 1};
+                       .share = wgmma_is_shared(w, o) ? w->cluster : 1,
+                       .is_once = wgmma_is_read_once(w, o)};
 }
 
 /* ---- the two roles */
 
-/* Loop over the tiles of this block: those from `skip` on, every `turns`-th. */
+/* Loop over the tiles of this block: those from `skip` on, every `turns`-th. A split has one cluster a tile.
+ */
 static void wgmma_tiles_begin(Wgmma *w, const KExpr *skip, int turns, MatmulTile *tile) {
     Builder *b = w->b;
     const KExpr *first = k_special(b, SPECIAL_CTA_X), *step = k_special(b, SPECIAL_GRID_X);
+    if (w->split > 1) {
+        *tile = matmul_tile_at(b, w->plan, &w->tiles, k_div(b, first, k_i32(b, w->split)));
+        return;
+    }
     if (w->cluster > 1) {
         first = k_div(b, first, k_i32(b, w->cluster));
         step = k_div(b, step, k_i32(b, w->cluster));
@@ -222,19 +271,45 @@ static void wgmma_tiles_begin(Wgmma *w, const KExpr *skip, int turns, MatmulTile
     *tile = matmul_tile_at(b, w->plan, &w->tiles, number);
 }
 
+static void wgmma_tiles_end(Wgmma *w) {
+    if (w->split == 1)
+        k_end(w->b);
+}
+
+/* Steps of K that this block takes, and the first of them. */
+static const KExpr *wgmma_steps(Wgmma *w, const KExpr **first) {
+    Builder *b = w->b;
+    const KExpr *all = k_dim(b, w->steps, K_I32), *split = k_i32(b, w->split);
+    *first = k_i32(b, 0);
+    if (w->split == 1)
+        return all;
+    const KExpr *rank = k_convert(b, k_special(b, SPECIAL_CTA_RANK), K_I32);
+    *first = k_let_expr(b, "first_step", k_div(b, k_mul(b, rank, all), split));
+    if (dim_divisor(w->plan->graph->dims, w->steps) % w->split == 0)
+        return k_div(b, all, split);
+    const KExpr *end = k_div(b, k_mul(b, k_add(b, rank, k_i32(b, 1)), all), split);
+    return k_let_expr(b, "steps", k_sub(b, end, *first));
+}
+
+static void wgmma_meet(Builder *b) {
+    k_atom(b, ATOM_cluster_arrive, NULL, NULL, 0);
+    k_atom(b, ATOM_cluster_wait, NULL, NULL, 0);
+}
+
 static void wgmma_produce(Wgmma *w) {
     Builder *b = w->b;
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));
     PipelineState state = pipeline_start(b, &w->pipeline);
     MatmulTile tile;
+    const KExpr *first, *steps = wgmma_steps(w, &first);
     wgmma_tiles_begin(w, NULL, 1, &tile);
-    const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), k_dim(b, w->steps, K_I32), 1, UNROLL_NONE);
+    const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
     int64_t bytes = 0;
     for (int i = 0; i < w->n_operands; i++)
         bytes += tile_bytes(&w->operands[i].tile);
     pipeline_wait_empty(b, &w->pipeline, &state);
     pipeline_expect(b, &w->pipeline, &state, k_int(b, K_U32, bytes));
-    const KExpr *k0 = k_let_expr(b, "k", k_mul(b, step, k_i32(b, w->schedule->tile_k)));
+    const KExpr *k0 = k_let_expr(b, "k", k_mul(b, k_add(b, first, step), k_i32(b, w->schedule->tile_k)));
     for (int i = 0; i < w->n_operands; i++) {
         const WgmmaOperand *o = &w->operands[i];
         MatmulTma tma = wgmma_tma(w, o);
@@ -244,7 +319,7 @@ static void wgmma_produce(Wgmma *w) {
     }
     pipeline_advance(b, &w->pipeline, &state);
     k_end(b);
-    k_end(b);
+    wgmma_tiles_end(w);
     k_end(b);
 }
 
@@ -317,12 +392,11 @@ static void wgmma_turn(Wgmma *w, const KExpr *group, bool is_mine) {
     k_end(b);
 }
 
-static void wgmma_tile_product(Wgmma *w, const KExpr *group, const PipelineState *state,
+static void wgmma_tile_product(Wgmma *w, const KExpr *group, const KExpr *steps, const PipelineState *state,
                                const KVar *previous) {
     Builder *b = w->b;
     /* where K may be 0, no product clears the registers */
     bool is_cleared = dim_lower(w->plan->graph->dims, w->plan->k) < 1;
-    const KExpr *steps = k_dim(b, w->steps, K_I32);
     for (int core = 0; core < w->plan->n_cores && is_cleared; core++) {
         const KExpr *i =
             k_for_begin(b, "i", k_i32(b, 0), k_i32(b, w->accumulator[core]->count), 1, UNROLL_FULL);
@@ -404,6 +478,21 @@ static void wgmma_finish_vectors(Wgmma *w, const KExpr *group) {
         k_end(b);
 }
 
+/* The parts of the cluster's blocks meet; each finishes a share of the tile. */
+static void wgmma_finish_split(Wgmma *w, Lower *lower, MatmulFragment *fragment, const MatmulTile *tile,
+                               const KExpr *lane_row, const KExpr *lane_col) {
+    Builder *b = w->b;
+    bool is_swapped = w->schedule->swap_ab;
+    fragment->row = lane_row;
+    fragment->col = lane_col;
+    matmul_partials_put(b, w->plan, &w->parts, fragment);
+    wgmma_meet(b);
+    int threads = WARPGROUP * w->consumers;
+    const KExpr *thread = k_let_expr(b, "thread", k_sub(b, k_special(b, SPECIAL_TID), k_i32(b, WARPGROUP)));
+    matmul_partials_finish(b, w->plan, lower, &w->parts, thread, threads, is_swapped ? tile->col : tile->row,
+                           is_swapped ? tile->row : tile->col, tile->batch);
+}
+
 static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     Builder *b = w->b;
     const Schedule *schedule = w->schedule;
@@ -426,12 +515,12 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     }
     PipelineState state = pipeline_start(b, &w->pipeline);
     const KVar *previous = k_variable(b, "previous", K_I32, k_i32(b, 0));
-    const KExpr *steps = k_dim(b, w->steps, K_I32);
+    const KExpr *first, *steps = wgmma_steps(w, &first);
     if (ping_pong) { /* the second warpgroup begins behind the stages of the first tile */
         k_if_begin(b, k_eq(b, group, k_i32(b, 1)));
         pipeline_skip(b, &w->pipeline, &state, steps);
-        KOperand first[] = {k_operand(k_i32(b, TURN_BARRIER)), k_operand(k_i32(b, 2 * WARPGROUP))};
-        k_atom(b, ATOM_bar_arrive, NULL, first, 2); /* and gives the first turn away */
+        KOperand turn[] = {k_operand(k_i32(b, TURN_BARRIER)), k_operand(k_i32(b, 2 * WARPGROUP))};
+        k_atom(b, ATOM_bar_arrive, NULL, turn, 2); /* and gives the first turn away */
         k_end(b);
     }
     const KExpr *lane = k_special(b, SPECIAL_LANE);
@@ -454,7 +543,7 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     }
     wgmma_tiles_begin(w, group, ping_pong ? 2 : 1, &tile);
     wgmma_start_vectors(w, group, &tile);
-    wgmma_tile_product(w, group, &state, previous);
+    wgmma_tile_product(w, group, steps, &state, previous);
     wgmma_finish_vectors(w, group);
     if (ping_pong) /* the other warpgroup's tile */
         pipeline_skip(b, &w->pipeline, &state, steps);
@@ -473,13 +562,17 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
                                .is_swapped = schedule->swap_ab};
     for (int core = 0; core < w->plan->n_cores; core++)
         fragment.accumulator[core] = w->accumulator[core];
+    if (w->split > 1) {
+        wgmma_finish_split(w, lower, &fragment, &tile, lane_row, lane_col);
+        return;
+    }
     if (staging) {
         staging->warp = warp;
         staging->row = k_add(b, tile.row, warp_row);
         staging->col = tile.col;
     }
     matmul_epilogue(b, w->plan, lower, &fragment, tile.batch, staging, w->vectors.n ? &w->vectors : NULL);
-    k_end(b);
+    wgmma_tiles_end(w);
     if (staging) { /* shared memory must outlive the copies out of it */
         k_if_begin(b, k_eq(b, lane, k_i32(b, 0)));
         k_atom(b, ATOM_bulk_wait, (int[]){0}, NULL, 0);
@@ -515,11 +608,13 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
                .blocks = wgmma_blocks(schedule)};
     w.tiles = matmul_tiles(plan, schedule);
     w.cluster = w.tiles.cluster_m * w.tiles.cluster_n;
+    w.split = wgmma_split(schedule);
     w.steps = dim_ceil_div(dims, plan->k, dim_const(dims, schedule->tile_k));
     kernel->threads = WARPGROUP * (1 + w.consumers);
     kernel->min_blocks = matmul_blocks_per_sm(plan, schedule);
-    kernel->cluster[0] = w.cluster;
-    kernel->grid[0] = matmul_persistent_grid(plan, schedule);
+    kernel->cluster[0] = w.cluster * w.split;
+    kernel->grid[0] = w.split > 1 ? dim_mul(dims, w.tiles.count, dim_const(dims, w.split))
+                                  : matmul_persistent_grid(plan, schedule);
 
     wgmma_add_operand(&w, &plan->a, "a_tile", !schedule->swap_ab);
     for (int i = 0; i < plan->n_cores; i++)
@@ -541,6 +636,9 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
             k_shared(b, text_format(b->arena, "%s_tile", value->name ? value->name : "vector"), value->dtype,
                      (int64_t)2 * w.consumers * schedule->tile_n, 16);
     }
+    if (w.split > 1)
+        w.parts =
+            matmul_partials(b, plan, wgmma_result_rows(schedule), wgmma_result_cols(schedule), 1, w.split);
     w.pipeline = pipeline_new(b, "stage", schedule->stages);
     Lower *lower = lower_new(b, plan->region);
 
@@ -549,19 +647,20 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     if (schedule->consumer_registers)
         k_atom(b, ATOM_setmaxnreg_dec, &schedule->producer_registers, NULL, 0);
     wgmma_produce(&w);
+    if (w.split > 1)
+        wgmma_meet(b);
     k_else(b);
     if (schedule->consumer_registers)
         k_atom(b, ATOM_setmaxnreg_inc, &schedule->consumer_registers, NULL, 0);
     wgmma_consume(&w, lower, is_staged ? &staging : NULL);
     k_end(b);
-    if (w.cluster > 1) { /* neither block leaves while the other may still write to its memory or arrive at
-                            its barriers */
-        k_atom(b, ATOM_cluster_arrive, NULL, NULL, 0);
-        k_atom(b, ATOM_cluster_wait, NULL, NULL, 0);
-    }
+    if (w.cluster * w.split > 1) /* no block leaves while another may still use its memory or arrive at its
+                                    barriers */
+        wgmma_meet(b);
     kernel->summary = text_format(
-        b->arena, "matmul by wgmma: tile %dx%dx%d, %d stages, cluster %dx%d, %d consumer warpgroups%s%s%s",
+        b->arena, "matmul by wgmma: tile %dx%dx%d, %d stages, cluster %dx%d, %d consumer warpgroups%s%s%s%s",
         schedule->tile_m, schedule->tile_n, schedule->tile_k, schedule->stages, w.tiles.cluster_m,
         w.tiles.cluster_n, w.consumers, schedule->ping_pong ? " in turn" : "",
-        schedule->swap_ab ? ", transposed product" : "", is_staged ? ", outputs by TMA" : "");
+        schedule->swap_ab ? ", transposed product" : "", is_staged ? ", outputs by TMA" : "",
+        w.split > 1 ? text_format(b->arena, ", K split among %d blocks of a cluster", w.split) : "");
 }

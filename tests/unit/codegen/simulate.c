@@ -407,6 +407,53 @@ static void test_cluster(void **state) {
     }
 }
 
+/* Each block of a cluster reads what the other has put down: behind the cluster's barrier, in front of it,
+ * and with a second round of writes that does or does not wait for the readers. */
+static void test_cluster_load(void **state) {
+    (void)state;
+    enum { SYNCED, EARLY_READ, EARLY_WRITE, NO_BLOCK, WAYS };
+    for (int way = 0; way < WAYS; way++) {
+        int32_t out[64] = {0};
+        Bench bench;
+        bench_open(&bench, 32);
+        B->kernel->cluster[0] = 2;
+        KBuffer *bo = bench_buffer(&bench, "out", DTYPE_I32, out, 64, true);
+        KBuffer *own = k_shared(B, "own", DTYPE_I32, 128, 16);
+        const KExpr *rank = k_convert(B, k_special(B, SPECIAL_CTA_RANK), K_I32);
+        const KExpr *at = k_mul(B, LANE, I(4)), *other = k_sub(B, I(1), rank);
+        k_store_scalar(B, own, at, k_add(B, k_mul(B, rank, I(100)), LANE), NULL);
+        for (int i = 1; i < 4; i++)
+            k_store_scalar(B, own, k_add(B, at, I(i)), I(0), NULL);
+        if (way != EARLY_READ) {
+            ATOM0(cluster_arrive, NULL);
+            ATOM0(cluster_wait, NULL);
+        }
+        const KVar *words = k_array(B, "words", K_U32, 4, NULL);
+        ATOM(cluster_load, NULL, k_regs(words, 0, 4), k_operand(k_smem_addr(B, own, at)),
+             k_operand(k_convert(B, way == NO_BLOCK ? I(2) : other, K_U32)));
+        if (way == SYNCED) {
+            ATOM0(cluster_arrive, NULL);
+            ATOM0(cluster_wait, NULL);
+        }
+        if (way == SYNCED || way == EARLY_WRITE) /* the second block's turn comes when the first has read */
+            k_store_scalar(B, own, at, I(7), way == SYNCED ? NULL : k_eq(B, rank, I(1)));
+        k_store_scalar(B, bo, k_add(B, k_mul(B, rank, I(32)), LANE),
+                       k_convert(B, k_elem_at(B, words, 0), K_I32), NULL);
+        ATOM0(cluster_arrive, NULL);
+        ATOM0(cluster_wait, NULL);
+        static const char *const faults[WAYS] = {NULL, "which nobody wrote", "is written while",
+                                                 "block 2 of the cluster, which does not exist"};
+        if (way == SYNCED) {
+            bench_runs(&bench, 2);
+            for (int i = 0; i < 64; i++)
+                assert_int_equal(out[i], i < 32 ? 100 + i : i - 32);
+        } else {
+            bench_fails(&bench, 2, faults[way]);
+        }
+        bench_close(&bench);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vector_add),
@@ -429,6 +476,7 @@ int main(void) {
         cmocka_unit_test(test_step_limit),
         cmocka_unit_test(test_unbound),
         cmocka_unit_test(test_cluster),
+        cmocka_unit_test(test_cluster_load),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

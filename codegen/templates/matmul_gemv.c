@@ -1,0 +1,411 @@
+/* Products with few rows: the weights stream from memory to registers, 16 bytes a load and many loads under
+ * way, and meet the rows of the first operand, which L1 keeps, in fused multiply-adds. Nothing waits for a
+ * barrier before the end.
+ *
+ * Where the weights are contiguous along K, a thread holds a run of K of each of its columns; where they are
+ * contiguous along N, a run of columns at each of its K:
+ *
+ *     along K:  lanes and warps_m warps along K, warps_n warps along N, tile_n / warps_n columns a thread
+ *     along N:  as many lanes along N as a warp's columns need, the others and warps_m warps along K
+ *
+ * The parts of the sums meet first among lanes, by shuffles, then among warps, and with split_k among the
+ * blocks of a cluster (matmul_partials.c). Weights may be computed: dequantized, say. */
+#include "codegen/templates/matmul.h"
+
+enum { GEMV_LANES = 32, GEMV_WIDTH_MAX = 16, GEMV_ROWS_MAX = 16, GEMV_UNROLL_MAX = 8 };
+
+/* How a schedule divides the work. */
+typedef struct GemvShape {
+    bool along_k;
+    int width;            /* elements of a weight's run */
+    int x_width;          /* of the first operand's */
+    int cols;             /* columns of a thread */
+    int lanes_n, lanes_k; /* of a warp */
+    int unroll;           /* runs of each column (along N: of the thread) under way */
+} GemvShape;
+
+typedef struct Gemv {
+    Builder *b;
+    const MatmulPlan *plan;
+    const Schedule *schedule;
+    GemvShape shape;
+    int split;
+    Lower *x_lower, *w_lower[MATMUL_CORES];
+    LowerTarget x_target, w_target[MATMUL_CORES];
+    const KExpr *thread_k;         /* first of the thread's, within a step */
+    const KExpr *thread_n;         /* first column of the thread, within the tile */
+    const KVar *sum[MATMUL_CORES]; /* [column][row] */
+    MatmulTile tile;
+} Gemv;
+
+static int gemv_power_of_two(int width) {
+    while (width & (width - 1))
+        width &= width - 1;
+    return width < 1 ? 1 : width > GEMV_WIDTH_MAX ? GEMV_WIDTH_MAX : width;
+}
+
+static int gemv_width(const MatmulPlan *plan, const MatmulOperand *operand, int axis) {
+    Region *space = matmul_operand_space(plan->graph->arena, plan->region, operand->value);
+    return gemv_power_of_two(lower_vector_width(plan->graph, space, axis));
+}
+
+static bool gemv_is_power_of_two(int n) {
+    return n > 0 && (n & (n - 1)) == 0;
+}
+
+/* False where the schedule does not divide evenly. */
+static bool gemv_shape(const MatmulPlan *plan, const Schedule *schedule, GemvShape *shape) {
+    const MatmulOperand *w = &plan->b[0];
+    int along_k = gemv_width(plan, w, w->k_axis), along_n = gemv_width(plan, w, w->mn_axis);
+    *shape = (GemvShape){.along_k = along_k >= along_n};
+    shape->width = shape->along_k ? along_k : along_n;
+    for (int i = 1; i < plan->n_cores; i++) {
+        const MatmulOperand *other = &plan->b[i];
+        int width = gemv_width(plan, other, shape->along_k ? other->k_axis : other->mn_axis);
+        shape->width = width < shape->width ? width : shape->width;
+    }
+    int columns = schedule->tile_n / schedule->warps_n; /* of a warp */
+    if (shape->along_k) {
+        shape->cols = columns;
+        shape->lanes_n = 1;
+    } else {
+        shape->cols = shape->width;
+        shape->lanes_n = columns / shape->width;
+    }
+    if (!gemv_is_power_of_two(shape->cols) || !gemv_is_power_of_two(shape->lanes_n) ||
+        shape->lanes_n > GEMV_LANES)
+        return false;
+    shape->lanes_k = GEMV_LANES / shape->lanes_n;
+    int step = shape->lanes_k * schedule->warps_m * (shape->along_k ? shape->width : 1);
+    shape->unroll = schedule->tile_k / step;
+    int run = shape->along_k ? shape->width : shape->unroll; /* neighbours along K */
+    shape->x_width = gemv_width(plan, &plan->a, plan->a.k_axis);
+    shape->x_width = shape->x_width < run ? shape->x_width : run;
+    return shape->unroll * step == schedule->tile_k && gemv_is_power_of_two(shape->unroll) &&
+           shape->unroll <= GEMV_UNROLL_MAX;
+}
+
+int matmul_gemv_registers(const MatmulPlan *plan, const Schedule *schedule) {
+    enum { ADDRESSES = 32 };
+    GemvShape shape;
+    if (!gemv_shape(plan, schedule, &shape))
+        return 255;
+    int words = shape.width * dtype_bits(plan->b[0].narrow) / 32,
+        wide = dtype_bits(plan->core[0]->dtype) / 32;
+    int runs = shape.unroll * (shape.along_k ? shape.cols : 1) * plan->n_cores;
+    int x = schedule->tile_m * shape.unroll * (shape.along_k ? shape.width : 1) * dtype_bits(plan->a.narrow);
+    int at_once = schedule->tile_m * (shape.along_k ? shape.width : shape.unroll) * wide;
+    return ADDRESSES + runs * (words < 1 ? 1 : words) + x / 32 + at_once + shape.width * wide +
+           schedule->tile_m * shape.cols * plan->n_cores * wide;
+}
+
+int64_t matmul_smem_gemv(const MatmulPlan *plan, const Schedule *schedule) {
+    return matmul_partials_bytes(plan, schedule->tile_m, schedule->tile_n, schedule->warps_m);
+}
+
+bool matmul_accepts_gemv(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
+    DType type = plan->core[0]->dtype;
+    *why = "multiply-adds are in f32, f64, i32 or i64";
+    if (type != DTYPE_F32 && type != DTYPE_F64 && type != DTYPE_I32 && type != DTYPE_I64)
+        return false;
+    *why = "the first operand would be computed anew for every column: gemv reads it from memory";
+    if (!plan->a.is_memory)
+        return false;
+    *why = "tile_m is 1, 2, 4, 8 or 16 rows, tile_n and the warps are powers of two, at most 16 warps";
+    int warps = schedule->warps_m * schedule->warps_n;
+    if (schedule->swap_ab || !gemv_is_power_of_two(schedule->tile_m) || schedule->tile_m > GEMV_ROWS_MAX ||
+        !gemv_is_power_of_two(schedule->tile_n) || !gemv_is_power_of_two(warps) || warps > 16 ||
+        schedule->tile_n % schedule->warps_n)
+        return false;
+    GemvShape shape;
+    *why = "tile_k is 1, 2, 4 or 8 runs of each lane and warp along K";
+    if (!gemv_shape(plan, schedule, &shape))
+        return false;
+    *why = "a thread's sums and loads do not fit its registers";
+    if (matmul_gemv_registers(plan, schedule) > 255)
+        return false;
+    *why = "the parts of the sums do not fit shared memory";
+    if (matmul_smem_gemv(plan, schedule) > plan->target->smem_per_block - 1024)
+        return false;
+    int split = schedule->split_k > 1 ? schedule->split_k : 1;
+    *why = "split_k takes a cluster of 2, 4 or 8 blocks, each with 4 columns or more and a step of K";
+    if (split > 1 &&
+        (!plan->target->has_cluster || split > 8 || !gemv_is_power_of_two(split) || dtype_bits(type) != 32 ||
+         schedule->tile_n % 4 || schedule->tile_m * schedule->tile_n / 4 % split || schedule->cluster_m > 1 ||
+         schedule->cluster_n > 1 ||
+         dim_lower(plan->graph->dims, plan->k) < (int64_t)split * schedule->tile_k))
+        return false;
+    *why = "row statistics need whole rows in one block";
+    if (plan->statistics.n)
+        return false;
+    *why = NULL;
+    return true;
+}
+
+/* ---- runs */
+
+/* Coordinates of a run in an operand, guarded where the schedule does not divide M, N or K. */
+static void gemv_run(const Gemv *g, const MatmulOperand *operand, int axis, int width, const KExpr *mn,
+                     const KExpr *k, int tile_mn, Run *run) {
+    Builder *b = g->b;
+    DimTable *dims = g->plan->graph->dims;
+    const Value *value = operand->value;
+    *run = (Run){.rank = value->rank, .axis = axis, .width = width};
+    for (int i = 0; i < value->rank - 2; i++)
+        run->coords[i] = matmul_batch_coord(b, g->plan, operand, i, g->tile.batch);
+    run->coords[operand->mn_axis] = mn;
+    run->coords[operand->k_axis] = k;
+    if (dim_divisor(dims, operand->mn) % tile_mn != 0)
+        run->guard = k_lt(b, mn, k_dim(b, operand->mn, K_I32));
+    if (dim_divisor(dims, g->plan->k) % g->schedule->tile_k != 0)
+        run->guard = k_and(b, run->guard, k_lt(b, k, k_dim(b, g->plan->k, K_I32)));
+}
+
+/* The weight's run number `slot`: unroll runs of each column (along K), or one for each of unroll K. */
+static void gemv_weight_run(const Gemv *g, int core, const KExpr *k0, const KExpr *slot, Run *run) {
+    Builder *b = g->b;
+    const GemvShape *s = &g->shape;
+    const MatmulOperand *w = &g->plan->b[core];
+    const KExpr *u = slot, *n = k_add(b, g->tile.col, g->thread_n), *k;
+    if (s->along_k) {
+        u = k_div(b, slot, k_i32(b, s->cols));
+        n = k_add(b, n, k_mod(b, slot, k_i32(b, s->cols)));
+        int apart = GEMV_LANES * g->schedule->warps_m * s->width;
+        k = k_add(b, k_add(b, k0, g->thread_k), k_mul(b, u, k_i32(b, apart)));
+    } else {
+        k = k_add(b, k_add(b, k0, g->thread_k), u);
+    }
+    gemv_run(g, w, s->along_k ? w->k_axis : w->mn_axis, s->width, n, k, g->schedule->tile_n, run);
+}
+
+/* The first operand's elements that go with the runs `u` of all columns (along K), or with all of them. */
+static int gemv_x_pieces(const GemvShape *s) {
+    return (s->along_k ? s->width : s->unroll) / s->x_width;
+}
+
+static void gemv_x_run(const Gemv *g, const KExpr *k0, const KExpr *u, const KExpr *row, const KExpr *piece,
+                       Run *run) {
+    Builder *b = g->b;
+    const GemvShape *s = &g->shape;
+    const KExpr *k = k_add(b, k_add(b, k0, g->thread_k), k_mul(b, piece, k_i32(b, s->x_width)));
+    if (s->along_k)
+        k = k_add(b, k, k_mul(b, u, k_i32(b, GEMV_LANES * g->schedule->warps_m * s->width)));
+    gemv_run(g, &g->plan->a, g->plan->a.k_axis, s->x_width, k_add(b, g->tile.row, row), k,
+             g->schedule->tile_m, run);
+}
+
+static const KExpr *gemv_x_slot(const Gemv *g, const KExpr *u, const KExpr *row, const KExpr *piece) {
+    Builder *b = g->b;
+    const KExpr *at = k_add(b, k_mul(b, u, k_i32(b, g->schedule->tile_m)), row);
+    return k_add(b, k_mul(b, at, k_i32(b, gemv_x_pieces(&g->shape))), piece);
+}
+
+static int gemv_slots(const GemvShape *s) {
+    return s->along_k ? s->unroll * s->cols : s->unroll;
+}
+
+/* ---- one step of K */
+
+static void gemv_load(Gemv *g, const KExpr *k0) {
+    Builder *b = g->b;
+    const GemvShape *s = &g->shape;
+    const KExpr *zero = k_i32(b, 0);
+    Run run;
+    for (int core = 0; core < g->plan->n_cores; core++) {
+        g->w_target[core] = (LowerTarget){.value = g->plan->b[core].value};
+        gemv_weight_run(g, core, k0, zero, &run);
+        lower_batch_begin(g->w_lower[core], &run, &g->w_target[core], 1, gemv_slots(s));
+        const KExpr *slot = epilogue_loop(b, "i", gemv_slots(s));
+        gemv_weight_run(g, core, k0, slot, &run);
+        lower_batch_load(g->w_lower[core], &run, slot);
+        epilogue_loop_end(b, gemv_slots(s));
+    }
+    int times = s->along_k ? s->unroll : 1;
+    g->x_target = (LowerTarget){.value = g->plan->a.value};
+    gemv_x_run(g, k0, zero, zero, zero, &run);
+    lower_batch_begin(g->x_lower, &run, &g->x_target, 1, times * g->schedule->tile_m * gemv_x_pieces(s));
+    const KExpr *u = epilogue_loop(b, "u", times), *row = epilogue_loop(b, "m", g->schedule->tile_m);
+    const KExpr *piece = epilogue_loop(b, "p", gemv_x_pieces(s));
+    gemv_x_run(g, k0, u, row, piece, &run);
+    lower_batch_load(g->x_lower, &run, gemv_x_slot(g, u, row, piece));
+    epilogue_loop_end(b, gemv_x_pieces(s));
+    epilogue_loop_end(b, g->schedule->tile_m);
+    epilogue_loop_end(b, times);
+}
+
+/* Elements of the first operand to go with runs `u`: [row][along K]. */
+static const KVar *gemv_x(Gemv *g, const KExpr *k0, const KExpr *u) {
+    Builder *b = g->b;
+    const GemvShape *s = &g->shape;
+    const Value *value = g->plan->a.value;
+    int pieces = gemv_x_pieces(s), length = pieces * s->x_width;
+    const KVar *x = k_array(b, value->name ? value->name : "x", ktype_of(value->dtype),
+                            g->schedule->tile_m * length, NULL);
+    const KExpr *row = epilogue_loop(b, "m", g->schedule->tile_m), *piece = epilogue_loop(b, "p", pieces);
+    Run run;
+    gemv_x_run(g, k0, u, row, piece, &run);
+    g->x_target.dst = x;
+    g->x_target.at = k_add(b, k_mul(b, row, k_i32(b, length)), k_mul(b, piece, k_i32(b, s->x_width)));
+    lower_batch_run(g->x_lower, &run, gemv_x_slot(g, u, row, piece), &g->x_target, 1);
+    epilogue_loop_end(b, pieces);
+    epilogue_loop_end(b, g->schedule->tile_m);
+    return x;
+}
+
+/* sum[column][row] += w[e] x[row][e] (along K), or sum[e][row] += w[e] x[row][u] */
+static void gemv_multiply(Gemv *g, int core, const KVar *w, const KVar *x, const Run *run, const KExpr *u,
+                          const KExpr *col) {
+    Builder *b = g->b;
+    const GemvShape *s = &g->shape;
+    KType type = g->plan->accumulator;
+    int rows = g->schedule->tile_m;
+    const KExpr *e = epilogue_loop(b, "e", s->width);
+    const KExpr *weight = k_convert(b, k_elem(b, w, e), type);
+    if (run->guard && !g->plan->b[core].is_memory) /* what lies outside counts as zero */
+        weight = k_select(b, run->guard, weight, k_convert(b, k_i32(b, 0), type));
+    weight = k_let_expr(b, "weight", weight);
+    const KExpr *row = epilogue_loop(b, "m", rows);
+    const KExpr *from =
+        k_add(b, k_mul(b, row, k_i32(b, s->along_k ? s->width : s->unroll)), s->along_k ? e : u);
+    const KExpr *to = k_add(b, k_mul(b, s->along_k ? col : e, k_i32(b, rows)), row);
+    const KExpr *other = k_convert(b, k_elem(b, x, from), type), *sum = k_elem(b, g->sum[core], to);
+    bool is_float = type == K_F32 || type == K_F64;
+    k_set_elem(b, g->sum[core], to,
+               is_float ? k_scalar(b, OP_fma, weight, other, sum) : k_add(b, k_mul(b, weight, other), sum));
+    epilogue_loop_end(b, rows);
+    epilogue_loop_end(b, s->width);
+}
+
+static void gemv_step(Gemv *g, const KExpr *k0) {
+    Builder *b = g->b;
+    const GemvShape *s = &g->shape;
+    gemv_load(g, k0);
+    const KVar *x = s->along_k ? NULL : gemv_x(g, k0, k_i32(b, 0));
+    const KExpr *u = epilogue_loop(b, "u", s->unroll);
+    if (s->along_k)
+        x = gemv_x(g, k0, u);
+    int cols = s->along_k ? s->cols : 1;
+    const KExpr *col = epilogue_loop(b, "n", cols);
+    for (int core = 0; core < g->plan->n_cores; core++) {
+        const Value *value = g->plan->b[core].value;
+        const KExpr *slot = s->along_k ? k_add(b, k_mul(b, u, k_i32(b, cols)), col) : u;
+        Run run;
+        gemv_weight_run(g, core, k0, slot, &run);
+        const KVar *w = k_array(b, value->name ? value->name : "w", ktype_of(value->dtype), s->width, NULL);
+        g->w_target[core].dst = w;
+        lower_batch_run(g->w_lower[core], &run, slot, &g->w_target[core], 1);
+        gemv_multiply(g, core, w, x, &run, u, col);
+    }
+    epilogue_loop_end(b, cols);
+    epilogue_loop_end(b, s->unroll);
+    lower_batch_end(g->x_lower);
+    for (int core = 0; core < g->plan->n_cores; core++)
+        lower_batch_end(g->w_lower[core]);
+}
+
+/* ---- the sums */
+
+/* Lanes that hold parts of one sum add them; the first lane of each column has them all. */
+static void gemv_add_lanes(Gemv *g, const KVar *sum) {
+    Builder *b = g->b;
+    for (int mask = GEMV_LANES / 2; mask >= g->shape.lanes_n; mask /= 2) {
+        const KExpr *i = epilogue_loop(b, "i", sum->count);
+        const KExpr *mine = k_elem(b, sum, i);
+        k_set_elem(b, sum, i, k_add(b, mine, k_shuffle_xor(b, mine, mask)));
+        epilogue_loop_end(b, sum->count);
+    }
+}
+
+static void gemv_put(Gemv *g, const MatmulPartials *parts, const KExpr *warp_k) {
+    Builder *b = g->b;
+    int rows = g->schedule->tile_m;
+    const KExpr *lane = k_special(b, SPECIAL_LANE);
+    for (int core = 0; core < g->plan->n_cores; core++)
+        gemv_add_lanes(g, g->sum[core]);
+    k_if_begin(b, k_lt(b, lane, k_i32(b, g->shape.lanes_n)));
+    const KExpr *col = epilogue_loop(b, "n", g->shape.cols), *row = epilogue_loop(b, "m", rows);
+    for (int core = 0; core < g->plan->n_cores; core++)
+        k_store(b, parts->buffer[core],
+                matmul_partials_index(b, parts, warp_k, row, k_add(b, g->thread_n, col)), g->sum[core],
+                k_add(b, k_mul(b, col, k_i32(b, rows)), row), 1, NULL, CACHE_DEFAULT);
+    epilogue_loop_end(b, rows);
+    epilogue_loop_end(b, g->shape.cols);
+    k_end(b);
+}
+
+static void gemv_meet(const Gemv *g) {
+    if (g->split == 1) {
+        k_barrier(g->b);
+        return;
+    }
+    k_atom(g->b, ATOM_cluster_arrive, NULL, NULL, 0);
+    k_atom(g->b, ATOM_cluster_wait, NULL, NULL, 0);
+}
+
+static void gemv_product(Gemv *g) {
+    Builder *b = g->b;
+    DimTable *dims = g->plan->graph->dims;
+    const Dim *all = dim_ceil_div(dims, g->plan->k, dim_const(dims, g->schedule->tile_k));
+    const KExpr *first = k_i32(b, 0), *end = k_dim(b, all, K_I32);
+    if (g->split > 1) {
+        const KExpr *rank = k_convert(b, k_special(b, SPECIAL_CTA_RANK), K_I32), *split = k_i32(b, g->split);
+        first = k_let_expr(b, "first_step", k_div(b, k_mul(b, rank, end), split));
+        end = k_let_expr(b, "last_step", k_div(b, k_mul(b, k_add(b, rank, k_i32(b, 1)), end), split));
+    }
+    const KExpr *step = k_for_begin(b, "k_step", first, end, 1, UNROLL_NONE);
+    gemv_step(g, k_let_expr(b, "k", k_mul(b, step, k_i32(b, g->schedule->tile_k))));
+    k_end(b);
+}
+
+void matmul_build_gemv(Builder *b, const MatmulPlan *plan) {
+    const Schedule *schedule = &plan->region->schedule;
+    Kernel *kernel = b->kernel;
+    Gemv g = {.b = b, .plan = plan, .schedule = schedule};
+    gemv_shape(plan, schedule, &g.shape);
+    g.split = schedule->split_k > 1 ? schedule->split_k : 1;
+    MatmulTiles tiles = matmul_tiles(plan, schedule);
+    kernel->threads = GEMV_LANES * schedule->warps_m * schedule->warps_n;
+    kernel->min_blocks = matmul_blocks_per_sm(plan, schedule);
+    kernel->cluster[0] = g.split;
+    kernel->grid[0] = dim_mul(plan->graph->dims, tiles.count, dim_const(plan->graph->dims, g.split));
+    MatmulPartials parts =
+        matmul_partials(b, plan, schedule->tile_m, schedule->tile_n, schedule->warps_m, g.split);
+    Lower *lower = lower_new(b, plan->region);
+    g.x_lower = lower_new(b, matmul_operand_space(b->arena, plan->region, plan->a.value));
+    lower_set_cache(g.x_lower, CACHE_KEEP);
+    for (int core = 0; core < plan->n_cores; core++) {
+        g.w_lower[core] = lower_new(b, matmul_operand_space(b->arena, plan->region, plan->b[core].value));
+        lower_set_cache(g.w_lower[core], CACHE_STREAM);
+    }
+
+    const KExpr *lane = k_special(b, SPECIAL_LANE), *warp = k_special(b, SPECIAL_WARP);
+    const KExpr *warp_k = k_let_expr(b, "warp_k", k_mod(b, warp, k_i32(b, schedule->warps_m)));
+    const KExpr *warp_n = k_let_expr(b, "warp_n", k_div(b, warp, k_i32(b, schedule->warps_m)));
+    const KExpr *lane_n = k_mod(b, lane, k_i32(b, g.shape.lanes_n));
+    const KExpr *lane_k = k_div(b, lane, k_i32(b, g.shape.lanes_n));
+    const KExpr *own_k = k_add(b, k_mul(b, warp_k, k_i32(b, g.shape.lanes_k)), lane_k);
+    const KExpr *own_n = k_add(b, k_mul(b, warp_n, k_i32(b, g.shape.lanes_n)), lane_n);
+    g.thread_k = k_let_expr(b, "thread_k",
+                            k_mul(b, own_k, k_i32(b, g.shape.along_k ? g.shape.width : g.shape.unroll)));
+    g.thread_n = k_let_expr(b, "thread_n", k_mul(b, own_n, k_i32(b, g.shape.cols)));
+    const KExpr *number = k_special(b, SPECIAL_CTA_X);
+    if (g.split > 1)
+        number = k_div(b, number, k_i32(b, g.split));
+    g.tile = matmul_tile_at(b, plan, &tiles, number);
+    for (int core = 0; core < plan->n_cores; core++)
+        g.sum[core] = k_array(b, plan->core[core]->name ? plan->core[core]->name : "sum", plan->accumulator,
+                              schedule->tile_m * g.shape.cols, k_convert(b, k_i32(b, 0), plan->accumulator));
+    gemv_product(&g);
+    gemv_put(&g, &parts, warp_k);
+    gemv_meet(&g);
+    matmul_partials_finish(b, plan, lower, &parts, k_special(b, SPECIAL_TID), kernel->threads, g.tile.row,
+                           g.tile.col, g.tile.batch);
+    if (g.split > 1) /* no block leaves while another may still read its parts */
+        gemv_meet(&g);
+    kernel->summary = text_format(
+        b->arena,
+        "matmul by streaming: %d row%s, weights %d contiguous along %s in runs of %d, %d under way%s",
+        schedule->tile_m, schedule->tile_m == 1 ? "" : "s", schedule->tile_n, g.shape.along_k ? "K" : "N",
+        g.shape.width, gemv_slots(&g.shape),
+        g.split > 1 ? text_format(b->arena, ", K split among %d blocks of a cluster", g.split) : "");
+}
