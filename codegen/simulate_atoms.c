@@ -71,6 +71,7 @@ static SimAtom *const atom_functions[ATOM_COUNT] = {
     [ATOM_tma_load_3d_multicast] = sim_tma_load,
     [ATOM_tma_store_2d] = sim_tma_store,
     [ATOM_tma_store_3d] = sim_tma_store,
+    [ATOM_tma_store_4d] = sim_tma_store,
     [ATOM_bulk_commit] = sim_bulk,
     [ATOM_bulk_wait_read] = sim_bulk,
     [ATOM_bulk_wait] = sim_bulk,

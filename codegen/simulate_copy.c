@@ -205,7 +205,7 @@ void sim_tma_load(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
 }
 
 void sim_tma_store(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
-    int rank = stmt->source->atom == ATOM_tma_store_3d ? 3 : 2;
+    int rank = 2 + stmt->source->atom - ATOM_tma_store_2d; /* ORDER TMA_STORE */
     FOR_LANES(lane, mask) {
         CopyBox box;
         if (!copy_read_box(sim, warp, stmt, 1u << lane, 0, 1, 2, rank, &box))

@@ -65,6 +65,8 @@ FuseLimits target_fuse_limits(const Target *target) {
         /* Row statistics of a matmul need the whole row of a tile in one cluster: 256 columns a CTA, and 8
          * CTAs a portable cluster. */
         .matmul_row_max = target->has_cluster && target->has_wgmma ? 256 : 128,
+        /* Accumulators of 64 rows, in the registers of a warpgroup. */
+        .chain_columns_max = target->has_wgmma && target->has_tma ? 320 : 0,
         /* A block of 1,024 threads keeps up to 64 of its registers for the row. */
         .row_resident_max = 1024 * 64 * (int64_t)sizeof(float),
         .inline_cost_max = 32,

@@ -19,7 +19,7 @@ bool region_writes(const Region *region, const Value *value) {
 
 static const char *const region_kinds[TEMPLATE_COUNT] = {
     [TEMPLATE_POINTWISE] = "pointwise", [TEMPLATE_ROWS] = "rows",     [TEMPLATE_COLUMNS] = "columns",
-    [TEMPLATE_TRANSPOSE] = "transpose", [TEMPLATE_MATMUL] = "matmul",
+    [TEMPLATE_TRANSPOSE] = "transpose", [TEMPLATE_MATMUL] = "matmul", [TEMPLATE_CHAIN] = "chain",
 };
 
 static void region_print_names(Text *out, const Graph *graph, const char *what, Value *const *values,

@@ -17,6 +17,7 @@ typedef enum TemplateKind {
     TEMPLATE_COLUMNS,   /* reductions over leading axes, the innermost axis kept */
     TEMPLATE_TRANSPOSE, /* pointwise whose reads and writes are contiguous along different axes, through a shared tile */
     TEMPLATE_MATMUL,    /* one matmul, or two that share their first operand (SwiGLU), prologue and epilogue around it */
+    TEMPLATE_CHAIN,     /* matmuls, each the first operand of the next, epilogues between and behind them */
     TEMPLATE_COUNT
 } TemplateKind;
 
@@ -27,10 +28,10 @@ typedef struct Region {
     VEC(Value *) values;  /* computed here, topological */
     VEC(Value *) inputs;  /* read from memory: graph inputs and other regions' outputs; scalars constants excluded */
     VEC(Value *) outputs; /* written to memory */
-    VEC(Value *) cores;   /* OP_matmul Values, TEMPLATE_MATMUL only */
+    VEC(Value *) cores;   /* OP_matmul Values of MATMUL and CHAIN, topological */
 
     /* The iteration space. POINTWISE, TRANSPOSE: dims of the outputs. ROWS, COLUMNS: dims of what is reduced, before the reduction.
-     * MATMUL: batch dims, then M, then N of the cores. Every output has these dims, these dims with reduced axes 1 or dropped, or
+     * MATMUL: batch dims, then M, then N of the cores; CHAIN: of the last. Every output has these dims, these dims with reduced axes 1 or dropped, or
      * is a chain of reshapes and transposes over a Value that has: the chain is the order in which it is stored. COLUMNS write
      * only Values whose reduced axes are 1 or dropped. Reductions of ROWS and of COLUMNS may depend on one another. */
     int rank;
@@ -76,6 +77,7 @@ typedef struct Partition {
 typedef struct FuseLimits {
     bool has_tensor_cores;
     int64_t matmul_row_max;    /* longest N whose row statistics a matmul epilogue can take in one kernel */
+    int64_t chain_columns_max; /* longest rows that a chain of products hands on in registers; 0: no chains */
     int64_t row_resident_max;  /* bytes of a row that stay on chip in a rows kernel; longer rows are read twice */
     int64_t inline_cost_max;   /* scalar operations that may be computed again rather than stored */
     int max_inputs, max_outputs; /* of one kernel */

@@ -24,12 +24,13 @@ typedef struct GroupSet {
 /* What fusion knows of one Value. */
 struct FuseNode {
     Value *value;
-    Group *home;    /* NULL: input, constant, or floating */
-    bool stored;    /* lies in memory once its region has run */
-    bool barrier;   /* @fuse(never): nobody joins it */
-    bool free;      /* constant or dim: never in memory, costs nothing */
-    GroupSet reads; /* floating: groups that its computation reads results of */
-    int n_leaves;   /* floating: tensors that its computation reads, each counted once up to the limit */
+    Group *home;        /* NULL: input, constant, or floating */
+    bool stored;        /* lies in memory once its region has run */
+    bool barrier;       /* @fuse(never): nobody joins it */
+    bool is_read_whole; /* a kernel can only read it from memory */
+    bool free;          /* constant or dim: never in memory, costs nothing */
+    GroupSet reads;     /* floating: groups that its computation reads results of */
+    int n_leaves;       /* floating: tensors that its computation reads, each counted once up to the limit */
     Value **leaves;
     VEC(Group *) needs; /* groups that compute or read it: filled by the walk back from the outputs */
 };
@@ -42,6 +43,7 @@ struct Group {
     int rank;
     const Dim *dims[RANK_MAX];
     int n_reduced;
+    bool is_chain;  /* each core is the first operand of the next; dims are those of the last */
     GroupSet after; /* groups that must run before it, through others too */
     VEC(Value *) cores;
     VEC(Value *) members; /* Values at home here */
@@ -133,6 +135,11 @@ void fuse_light(Fuse *fuse, Value *value);
 bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b);
 /* Whether a matmul reads `operand` from memory rather than computing it. */
 bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand);
+
+/* fuse_chain.c: a product joins the kernel that computes its first operand, where that stays in registers */
+bool fuse_chain(Fuse *fuse, Value *matmul);
+/* Longest rows whose statistics the epilogue of a group's last product can take. */
+int64_t chain_row_max(Fuse *fuse, Group *group);
 
 /* fuse_store.c: the walk back from the outputs, which says what lies in memory */
 void fuse_store(Fuse *fuse);

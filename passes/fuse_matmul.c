@@ -19,6 +19,8 @@ static const Dim *matmul_extent(const Value *matmul, int from_end) {
 }
 
 void fuse_matmul(Fuse *fuse, Value *value) {
+    if (fuse_chain(fuse, value))
+        return;
     Group *group = group_new(fuse, TEMPLATE_MATMUL, value->rank, value->dims, 0);
     group_add_core(fuse, group, value);
     pass_decide(fuse->pass, "matmul", true, value, NULL, NULL, "it is the core of a kernel");
@@ -76,6 +78,8 @@ bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand) {
     int64_t k = fuse_extent(fuse, matmul->in[0]->dims[matmul->in[0]->rank - 1]);
     int64_t tiles = ((operand ? m : n) + MATMUL_TILE - 1) / MATMUL_TILE;
     int64_t cost = fuse_cone_cost(fuse, value, 1 << 20);
+    if (fuse_home(fuse, matmul)->is_chain)
+        return true;
     if (m < MATMUL_SMALL && n < MATMUL_SMALL && k < MATMUL_SMALL && m * n < MATMUL_SMALL &&
         m * n * k <= MATMUL_SMALL) {
         pass_decide(fuse->pass, "prologue", true, matmul, value, NULL,

@@ -124,10 +124,10 @@ static bool rows_join_matmul(Fuse *fuse, Value *value, ReductionLayout layout, i
         return false;
     }
     int64_t longest = dim_upper(fuse->graph->dims, operand->dims[operand->rank - 1]);
-    if (longest > fuse->limits->matmul_row_max) {
-        char *change =
-            text_format(fuse->graph->arena, "rows of at most %lld, known from the dims or a 'where'",
-                        (long long)fuse->limits->matmul_row_max);
+    int64_t most = chain_row_max(fuse, group);
+    if (longest > most) {
+        char *change = text_format(fuse->graph->arena,
+                                   "rows of at most %lld, known from the dims or a 'where'", (long long)most);
         if (longest == INT64_MAX)
             pass_decide(fuse->pass, "matmul_rows", false, value, core, change,
                         "the length of the product's rows is not bounded");

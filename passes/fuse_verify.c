@@ -3,7 +3,7 @@
  *   2  an operand of a Value computed in a region is computed there, an input, a constant or a dim
  *   3  Values are topological, and each is needed by an output
  *   4  each output of the graph is written, by one region; no Value is written twice
- *   5  a matmul stands in a matmul region, as one of its one or two cores
+ *   5  a matmul stands in a matmul region, as one of its one or two cores, or in a chain of two or three
  *   6  reduced axes lie inside the space; outputs have the space's elements, or its rows' */
 #include "passes/fuse.h"
 
@@ -45,8 +45,9 @@ static void verify_values(PartitionCheck *check, const Region *region, int mark)
         if (value->op == OP_matmul)
             cores++;
     }
-    if (region->kind == TEMPLATE_MATMUL ? (size_t)cores != region->cores.n || cores < 1 || cores > 2
-                                        : cores != 0)
+    bool is_chain = region->kind == TEMPLATE_CHAIN, is_product = is_chain || region->kind == TEMPLATE_MATMUL;
+    int fewest = is_chain ? 2 : is_product, most = is_chain ? 3 : is_product ? 2 : 0;
+    if ((is_product && (size_t)cores != region->cores.n) || cores < fewest || cores > most)
         verify_fail(check, region, region->values.at[0], "begins a region with the wrong number of matmuls");
 }
 

@@ -242,7 +242,7 @@ bool matmul_is_tma(const Graph *graph, const MatmulOperand *operand, const char 
 bool matmul_is_tma_output(const MatmulPlan *plan, const Value *output) {
     const Dim *strides[RANK_MAX];
     if (dtype_bits(output->dtype) != 16 || !dtype_is_float(output->dtype) ||
-        !value_same_dims(output, plan->core[0]) || plan->batch_rank > 1 ||
+        !value_same_dims(output, plan->core[0]) || plan->batch_rank > 2 ||
         dim_divisor(plan->graph->dims, plan->n) % 2 != 0)
         return false;
     view_base_strides(plan->graph, output, strides);

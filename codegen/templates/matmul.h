@@ -1,4 +1,5 @@
-/* Shared by the files of the matmul template; nobody else includes it.
+/* Shared by the files of the matmul template, and by those of the chain template (chain.h); nobody else
+ * includes it.
  *
  * A region of this kind is one matrix product, or two that share their first operand, with what is computed
  * on the operands before (prologue) and on the product after (epilogue):
@@ -91,6 +92,7 @@ typedef struct MatmulTile {
 MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule);
 /* Blocks of a persistent launch: no more than run at once, and no more than the number of rounds needs. */
 const Dim *matmul_persistent_grid(const MatmulPlan *plan, const Schedule *schedule);
+const Dim *matmul_grid(const MatmulPlan *plan, const MatmulTiles *tiles, int blocks_per_sm);
 MatmulTile matmul_tile_at(Builder *b, const MatmulPlan *plan, const MatmulTiles *tiles, const KExpr *number);
 /* Coordinates of a batch in an operand's batch axis i, aligned at the right; grouped axes repeat. */
 const KExpr *matmul_batch_coord(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, int axis,
@@ -123,7 +125,8 @@ typedef struct MatmulStaging {
     int map[STAGING_OUTPUTS]; /* tensor map of each */
 } MatmulStaging;
 
-/* matmul_tma.c: shared memory for the outputs that TMA can write, and their maps; false where there are none. */
+/* matmul_tma.c: shared memory for the outputs that TMA can write, and their maps; false where there are none.
+ */
 bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule, MatmulStaging *staging);
 int64_t matmul_staging_bytes(const MatmulPlan *plan, const Schedule *schedule);
 
@@ -137,8 +140,8 @@ typedef struct MatmulTma {
 } MatmulTma;
 int matmul_tma_map(Builder *b, const MatmulTma *tma); /* the tensor map that loads take */
 /* Loads the tile at (mn0, k0) of a batch into a stage; the bytes count at mbarrier address `full`. */
-void matmul_tma_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const KExpr *stage, const KExpr *full,
-                     const KExpr *mn0, const KExpr *k0, const KExpr *const *batch);
+void matmul_tma_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const KExpr *stage,
+                     const KExpr *full, const KExpr *mn0, const KExpr *k0, const KExpr *const *batch);
 
 /* Inputs of the epilogue with one element a column (a bias), brought to shared memory while the products run,
  * so that the epilogue does not wait for them: cp.async by the warpgroup that needs them, two copies in turn.
@@ -162,6 +165,10 @@ void matmul_settle(Builder *b, const KVar *array);
 /* staging NULL: every output is stored from registers. */
 void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
                      const KExpr *const *batch, const MatmulStaging *staging, const MatmulVectors *vectors);
+/* Stores nothing: `value`, of the product's shape, takes the product's place in accumulator[0], for another
+ * product; zero behind the last column. Fragments of one block of rows. */
+void matmul_epilogue_hold(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
+                          const KExpr *const *batch, const MatmulVectors *vectors, const Value *value);
 
 /* What matmul_epilogue.c and matmul_rows.c share. */
 typedef struct MatmulRow {

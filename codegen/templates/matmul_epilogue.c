@@ -56,7 +56,7 @@ void matmul_find_vectors(const MatmulPlan *plan, int tile_cols, int copies, int6
 
 void matmul_settle(Builder *b, const KVar *array) {
     enum { AT_ONCE = 128 };
-    if (array->type != K_F32 && array->type != K_I32)
+    if (ktype_bits(array->type) != 32)
         return;
     for (int at = 0; at < array->count; at += AT_ONCE) {
         int n = array->count - at < AT_ONCE ? array->count - at : AT_ONCE;
@@ -271,13 +271,13 @@ static void epilogue_send(Epilogue *e, const MatmulStaging *staging, const KExpr
         const KExpr *zero = k_i32(b, 0);
         const KExpr *col = k_add(b, staging->col, k_mul(b, box, k_i32(b, staging->tile.cols)));
         const KExpr *row = k_add(b, staging->row, k_mul(b, block, k_i32(b, e->fragment->block_rows)));
-        KOperand operands[5] = {k_operand(k_tensor_map_addr(b, staging->map[o])),
+        KOperand operands[6] = {k_operand(k_tensor_map_addr(b, staging->map[o])),
                                 k_operand(tile_address(b, &staging->tile, boxes[o], zero, zero)),
                                 k_operand(col), k_operand(row)};
-        if (e->plan->batch_rank == 1)
-            operands[4] = k_operand(e->batch[0]);
-        k_atom(b, e->plan->batch_rank == 1 ? ATOM_tma_store_3d : ATOM_tma_store_2d, NULL, operands,
-               4 + e->plan->batch_rank);
+        int batch = e->plan->batch_rank;
+        for (int i = 0; i < batch; i++) /* innermost first */
+            operands[4 + i] = k_operand(e->batch[batch - 1 - i]);
+        k_atom(b, (AtomId)(ATOM_tma_store_2d + batch), NULL, operands, 4 + batch); /* ORDER TMA_STORE */
         k_atom(b, ATOM_bulk_commit, NULL, NULL, 0);
     }
     k_end(b);
@@ -360,8 +360,9 @@ static void epilogue_store_rows(Epilogue *e, const Value *const *outputs, int n)
     e->run = run;
 }
 
-void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
-                     const KExpr *const *batch, const MatmulStaging *staging, const MatmulVectors *vectors) {
+static Epilogue epilogue_begin(Builder *b, const MatmulPlan *plan, Lower *lower,
+                               const MatmulFragment *fragment, const KExpr *const *batch,
+                               const MatmulVectors *vectors) {
     Epilogue e = {.vectors = vectors,
                   .b = b,
                   .plan = plan,
@@ -374,6 +375,48 @@ void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const Mat
         e.run /= 2;
     if (plan->statistics.n)
         matmul_row_statistics(&e);
+    return e;
+}
+
+static void epilogue_end(Epilogue *e) {
+    for (int c = 0; c < e->plan->n_cores; c++)
+        lower_unbind(e->lower, e->plan->core[c]);
+    if (e->held)
+        lower_unbind(e->lower, e->held);
+    for (size_t i = 0; i < e->rows.n; i++)
+        lower_unbind(e->lower, e->rows.at[i].value);
+}
+
+static void epilogue_hold_run(Epilogue *e, const EpilogueSlot *slot, const KVar *const *computed,
+                              void *context) {
+    (void)context;
+    Builder *b = e->b;
+    const MatmulPlan *plan = e->plan;
+    const KExpr *at = k_let_expr(b, "at", epilogue_at(e, slot));
+    const KExpr *j = epilogue_loop(b, "j", e->run);
+    const KExpr *element = k_elem(b, computed[0], j);
+    if (dim_divisor(plan->graph->dims, plan->n) % e->fragment->tile_cols != 0) {
+        const KExpr *col = slot->run.coords[slot->run.axis];
+        element = k_select(b, k_lt(b, col, k_dim(b, plan->n, K_I32)), element, k_float(b, K_F32, 0));
+    }
+    k_set_elem(b, e->fragment->accumulator[0], k_add(b, at, j), element);
+    epilogue_loop_end(b, e->run);
+}
+
+void matmul_epilogue_hold(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
+                          const KExpr *const *batch, const MatmulVectors *vectors, const Value *value) {
+    Epilogue e = epilogue_begin(b, plan, lower, fragment, batch, vectors);
+    int n_groups = epilogue_batch_groups(&e);
+    const KExpr *part = epilogue_loop(b, "part", fragment->groups / n_groups);
+    epilogue_batch(&e, k_i32(b, 0), k_mul(b, part, k_i32(b, n_groups)), n_groups, &value, 1, true,
+                   epilogue_hold_run, NULL);
+    epilogue_loop_end(b, fragment->groups / n_groups);
+    epilogue_end(&e);
+}
+
+void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
+                     const KExpr *const *batch, const MatmulStaging *staging, const MatmulVectors *vectors) {
+    Epilogue e = epilogue_begin(b, plan, lower, fragment, batch, vectors);
     EpilogueStore store = {.staging = staging};
     VEC(const Value *) rows = {0};
     for (size_t i = 0; i < plan->region->outputs.n; i++) {
@@ -389,10 +432,5 @@ void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const Mat
         epilogue_store_direct(&e, &store);
     if (rows.n)
         epilogue_store_rows(&e, rows.at, (int)rows.n);
-    for (int c = 0; c < plan->n_cores; c++)
-        lower_unbind(lower, plan->core[c]);
-    if (e.held)
-        lower_unbind(lower, e.held);
-    for (size_t i = 0; i < e.rows.n; i++)
-        lower_unbind(lower, e.rows.at[i].value);
+    epilogue_end(&e);
 }

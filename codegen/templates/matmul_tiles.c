@@ -80,17 +80,20 @@ int matmul_blocks_per_sm(const MatmulPlan *plan, const Schedule *schedule) {
     return blocks < 1 ? 1 : blocks > most ? most : (int)blocks;
 }
 
-const Dim *matmul_persistent_grid(const MatmulPlan *plan, const Schedule *schedule) {
+const Dim *matmul_grid(const MatmulPlan *plan, const MatmulTiles *tiles, int blocks_per_sm) {
     DimTable *dims = plan->graph->dims;
-    MatmulTiles tiles = matmul_tiles(plan, schedule);
-    const Dim *cluster = dim_const(dims, (int64_t)tiles.cluster_m * tiles.cluster_n);
-    int together =
-        plan->target->sm_count * matmul_blocks_per_sm(plan, schedule) / (tiles.cluster_m * tiles.cluster_n);
+    const Dim *cluster = dim_const(dims, (int64_t)tiles->cluster_m * tiles->cluster_n);
+    int together = plan->target->sm_count * blocks_per_sm / (tiles->cluster_m * tiles->cluster_n);
     const Dim *slots = dim_const(dims, together);
     /* 2048 tiles on 132 SMs are 16 rounds; 128 blocks do them in 16 rounds too, with less traffic and power.
      */
-    const Dim *rounds = dim_max(dims, dim_const(dims, 1), dim_ceil_div(dims, tiles.count, slots));
-    return dim_mul(dims, cluster, dim_ceil_div(dims, tiles.count, rounds));
+    const Dim *rounds = dim_max(dims, dim_const(dims, 1), dim_ceil_div(dims, tiles->count, slots));
+    return dim_mul(dims, cluster, dim_ceil_div(dims, tiles->count, rounds));
+}
+
+const Dim *matmul_persistent_grid(const MatmulPlan *plan, const Schedule *schedule) {
+    MatmulTiles tiles = matmul_tiles(plan, schedule);
+    return matmul_grid(plan, &tiles, matmul_blocks_per_sm(plan, schedule));
 }
 
 MatmulTile matmul_tile_at(Builder *b, const MatmulPlan *plan, const MatmulTiles *tiles, const KExpr *number) {

@@ -4,9 +4,15 @@
 
 /* ---- operands */
 
-/* Rows of one box: what one block of a cluster loads. */
+enum { TMA_BOX_MAX = 256 };
+
+/* Boxes one below the other of what one block of a cluster loads, and rows of each. */
+static int tma_boxes(const MatmulTma *tma) {
+    return tma->tile.rows / tma->share > TMA_BOX_MAX ? 2 : 1;
+}
+
 static int tma_box_rows(const MatmulTma *tma) {
-    return tma->operand->major == MAJOR_MN ? tma->tile.rows : tma->tile.rows / tma->share;
+    return tma->operand->major == MAJOR_MN ? tma->tile.rows : tma->tile.rows / tma->share / tma_boxes(tma);
 }
 
 int matmul_tma_map(Builder *b, const MatmulTma *tma) {
@@ -33,10 +39,10 @@ int matmul_tma_map(Builder *b, const MatmulTma *tma) {
     return k_tensor_map(b, text_format(b->arena, "%s_map", name), map);
 }
 
-/* One load, of block `block` (a span of columns) of the tile. */
+/* One load: of K-major tiles box `box` of this block's rows, of others block `box` (a span of columns). */
 static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const KExpr *stage,
                          const KExpr *full, const KExpr *mn0, const KExpr *k0, const KExpr *const *batch,
-                         int block) {
+                         int box) {
     const MatmulOperand *operand = tma->operand;
     const Tile *tile = &tma->tile;
     bool is_shared = tma->share > 1;
@@ -44,17 +50,15 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
     const KExpr *to, *inner, *outer;
     if (operand->major == MAJOR_K) {
         const KExpr *share = is_shared ? k_mul(b, rank, k_i32(b, tile->rows / tma->share)) : k_i32(b, 0);
-        to = tile_address(b, tile, stage, k_i32(b, 0), k_i32(b, 0));
-        if (is_shared) {
-            const KExpr *at =
-                k_add(b, k_mul(b, stage, k_i32(b, tile->pitch)), k_mul(b, share, k_i32(b, tile->cols)));
-            to = k_smem_addr(b, tile->buffer, at);
-        }
+        const KExpr *row = k_add(b, share, k_i32(b, (int64_t)box * tma_box_rows(tma)));
+        const KExpr *at =
+            k_add(b, k_mul(b, stage, k_i32(b, tile->pitch)), k_mul(b, row, k_i32(b, tile->cols)));
+        to = k_smem_addr(b, tile->buffer, at);
         inner = k0;
-        outer = k_add(b, mn0, share);
+        outer = k_add(b, mn0, row);
     } else {
         /* with a cluster of two, block 2 i + rank is this block's to load */
-        const KExpr *number = is_shared ? k_add(b, k_i32(b, block * tma->share), rank) : k_i32(b, block);
+        const KExpr *number = is_shared ? k_add(b, k_i32(b, box * tma->share), rank) : k_i32(b, box);
         const KExpr *at = k_mul(b, number, k_i32(b, (int64_t)tile->rows * tile->span));
         at = k_add(b, k_mul(b, stage, k_i32(b, tile->pitch)), at);
         to = k_smem_addr(b, tile->buffer, at);
@@ -80,9 +84,9 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
 void matmul_tma_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const KExpr *stage,
                      const KExpr *full, const KExpr *mn0, const KExpr *k0, const KExpr *const *batch) {
     bool is_k = tma->operand->major == MAJOR_K;
-    int blocks = is_k ? 1 : tma->tile.cols / tma->tile.span / tma->share;
-    for (int block = 0; block < blocks; block++)
-        tma_load_box(b, plan, tma, stage, full, mn0, k0, batch, block);
+    int boxes = is_k ? tma_boxes(tma) : tma->tile.cols / tma->tile.span / tma->share;
+    for (int box = 0; box < boxes; box++)
+        tma_load_box(b, plan, tma, stage, full, mn0, k0, batch, box);
 }
 
 /* ---- outputs */

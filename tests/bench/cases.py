@@ -54,6 +54,18 @@ def swiglu(x, wg, wu):
     return F.silu(F.linear(x, wg)) * F.linear(x, wu)
 
 
+def two_layers(x, w1, b1, w2, b2):
+    return F.relu(F.linear(F.relu(F.linear(x, w1, b1)), w2, b2))
+
+
+def attention(batch, heads, queries, keys, depth, bias=False):
+    shapes = [(batch, heads, queries, depth)] + 2 * [(batch, heads, keys, depth)] + bias * [(heads, queries, keys)]
+    return (lambda: [rand(*s) for s in shapes],
+            lambda q, k, v, b=None: F.scaled_dot_product_attention(q, k, v, attn_mask=b),
+            4.0 * batch * heads * queries * keys * depth,
+            2 * (2 * batch * heads * (queries + keys) * depth + bias * heads * queries * keys))
+
+
 def batch_norm_relu(x, g, b):
     return F.relu(F.batch_norm(x, None, None, g, b, True, 0.1, 1e-5))
 
@@ -92,6 +104,14 @@ CASES = {
                     2.0 * 64 * 1024 * 1024 * 128, 2 * 64 * (2 * 1024 * 128 + 1024 * 1024)),
     "fp8_tensor_scale": (lambda: [fp8(4096, 16384), fp8(7168, 16384), scalar(0.5), scalar(0.25)], scaled_mm,
                          2.0 * 4096 * 7168 * 16384, 4096 * 16384 + 7168 * 16384 + 2 * 4096 * 7168),
+    "b2b_mlp": (lambda: [rand(65536, 512), rand(256, 512), rand(256), rand(128, 256), rand(128)], two_layers,
+                2.0 * 65536 * (512 * 256 + 256 * 128), 2 * (65536 * (512 + 128) + 512 * 256 + 256 * 128)),
+    "ffn_decode128": (lambda: [rand(128, 4096), rand(14336, 4096), rand(14336, 4096), rand(4096, 14336)],
+                      lambda x, wg, wu, wd: F.linear(swiglu(x, wg, wu), wd), 6.0 * 128 * 4096 * 14336,
+                      2 * (2 * 128 * 4096 + 3 * 14336 * 4096)),
+    "vit_l_attn": attention(32, 16, 257, 257, 64),
+    "sdxl_cross": attention(8, 10, 4096, 77, 64),
+    "swin_windows": attention(4096, 3, 49, 49, 32, bias=True),
     "mm_res_rmsnorm_4096": linear(8192, 4096, 4096, norm_with_residual, (8192, 4096), (4096,)),
     "mm_res_layernorm_1024": linear(8192, 1024, 4096, layernorm_with_residual, (1024,), (8192, 1024), (1024,), (1024,)),
     "mm_softmax_n1024": linear(8192, 1024, 1024, lambda x, w: F.softmax(F.linear(x, w), -1)),

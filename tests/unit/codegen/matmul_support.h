@@ -27,6 +27,7 @@ typedef struct Case {
     Region region;
     const Target *target;
     DimBindings bindings;
+    bool is_chain; /* the products are links of a chain */
 } Case;
 
 static inline void case_open(Case *c, const char *target) {
@@ -114,7 +115,7 @@ static inline void case_region(Case *c) {
     graph_sort(graph);
     graph_renumber(graph);
     Region *r = &c->region;
-    *r = (Region){.kind = TEMPLATE_MATMUL, .name = "kernel_case"};
+    *r = (Region){.kind = c->is_chain ? TEMPLATE_CHAIN : TEMPLATE_MATMUL, .name = "kernel_case"};
     for (size_t i = 0; i < graph->values.n; i++) {
         Value *value = graph->values.at[i];
         if (value->op == OP_input)
@@ -128,7 +129,7 @@ static inline void case_region(Case *c) {
     }
     for (size_t i = 0; i < graph->outputs.n; i++)
         vec_push(c->arena, &r->outputs, graph->outputs.at[i].value);
-    const Value *core = r->cores.at[0];
+    const Value *core = r->cores.at[c->is_chain ? r->cores.n - 1 : 0];
     r->rank = core->rank;
     memcpy(r->dims, core->dims, sizeof r->dims);
 }
@@ -148,7 +149,7 @@ static inline Kernel *case_kernel(Case *c, const Schedule *schedule) {
     if (schedule) {
         const char *why = "";
         c->region.schedule = *schedule;
-        if (!template_matmul.accepts(c->graph, &c->region, schedule, c->target, &why))
+        if (!template_of(c->region.kind)->accepts(c->graph, &c->region, schedule, c->target, &why))
             fail_msg("refused: %s", why);
     } else if (!codegen_schedule(c->graph, &c->region, c->target, NULL, &c->diags)) {
         fail_msg("%s", case_message(c));

@@ -40,6 +40,67 @@ static void test_matmul_rows(void **state) {
                  "matmul/rows", DIMS({"N", 5}));
 }
 
+static void test_chains(void **state) {
+    (void)state;
+    const SupportDim *dims = DIMS({"M", 3});
+    const char *mlp =
+        "graph g (x: bf16[M, 64], w: bf16[256, 64], b: bf16[256], u: bf16[128, 256]) -> (y: bf16[M, 128]) {\n"
+        "  h = relu(x @ w.T + b)\n  y = relu(h @ u.T) }";
+    expect_graph(mlp, "chain2", dims);
+    expect_graph(
+        "graph g (x: bf16[M, 64], w: bf16[64, 64], u: bf16[64, 64], t: bf16[64, 64]) -> (y: bf16[M, 64]) {\n"
+        "  y = relu(relu(relu(x @ w.T) @ u.T) @ t.T) }",
+        "chain3", dims);
+    expect_graph(
+        "graph g (q: bf16[8, M, 64], k: bf16[8, 77, 64], v: bf16[8, 77, 64]) -> (y: bf16[8, M, 64]) {\n"
+        "  y = softmax(q @ k.T) @ v }",
+        "chain2", dims);
+    expect_graph(
+        "graph g (q: bf16[8, M, 64], k: bf16[8, 257, 64], v: bf16[8, 257, 64]) -> (y: bf16[8, M, 64]) {\n"
+        "  y = softmax(q @ k.T) @ v }",
+        "chain2", dims);
+    /* longer rows, and rows of that length that no chain ends */
+    expect_graph(
+        "graph g (q: bf16[8, M, 64], k: bf16[8, 336, 64], v: bf16[8, 336, 64]) -> (y: bf16[8, M, 64]) {\n"
+        "  y = softmax(q @ k.T) @ v }",
+        "matmul rows matmul", dims);
+    expect_graph(
+        "graph g (q: bf16[8, M, 64], k: bf16[8, 257, 64]) -> (y: bf16[8, M, 257]) { y = softmax(q @ k.T) }",
+        "matmul rows", dims);
+    /* what lies between is needed elsewhere */
+    expect_graph(
+        "graph g (x: bf16[M, 64], w: bf16[64, 64], u: bf16[64, 64]) -> (h: bf16[M, 64], y: bf16[M, 64]) {\n"
+        "  h = relu(x @ w.T)\n  y = relu(h @ u.T) }",
+        "matmul matmul", dims);
+    expect_graph("graph g (x: bf16[M, 64], w: bf16[64, 64], u: bf16[64, 64]) -> (y: bf16[M, 64]) {\n"
+                 "  h = relu(x @ w.T)\n  y = h @ u.T + h }",
+                 "matmul matmul", dims);
+    /* the second operand of the second product is computed from the first product */
+    expect_graph("graph g (x: bf16[64, 64], w: bf16[64, 64]) -> (y: bf16[64, 64]) {\n"
+                 "  h = relu(x @ w.T)\n  y = h @ h.T }",
+                 "matmul matmul", dims);
+    /* operands that TMA cannot read; types that tensor cores do not take */
+    expect_graph("graph g (x: bf16[M, 33], w: bf16[64, 33], u: bf16[64, 64]) -> (y: bf16[M, 64]) {\n"
+                 "  y = relu(relu(x @ w.T) @ u.T) }",
+                 "matmul matmul", dims);
+    expect_graph("graph g (x: f32[M, 64], w: f32[64, 64], u: f32[64, 64]) -> (y: f32[M, 64]) {\n"
+                 "  y = relu(relu(x @ w.T) @ u.T) }",
+                 "matmul matmul", dims);
+    expect_graph("graph g (x: bf16[M, 64], w: bf16[64, 64], u: bf16[64, 64]) -> (y: bf16[M, 64]) {\n"
+                 "  h = relu(x @ w.T) @fuse(never)\n  y = relu(h @ u.T) }",
+                 "matmul matmul", dims);
+    /* 256 columns in the middle leave no registers for what they are computed from */
+    expect_graph("graph g (x: bf16[M, 64], w: bf16[256, 64], u: bf16[256, 256], t: bf16[64, 256]) -> (y: "
+                 "bf16[M, 64]) {\n"
+                 "  y = relu(relu(relu(x @ w.T) @ u.T) @ t.T) }",
+                 "chain2 matmul", dims);
+    Support none = {.text = mlp, .limits = support_limits()};
+    none.limits.chain_columns_max = 0;
+    support_run(&none);
+    assert_string_equal(none.kernels, "matmul matmul");
+    support_end(&none);
+}
+
 static void test_rows(void **state) {
     (void)state;
     const SupportDim *dims = DIMS({"M", 3}, {"D", 16});
@@ -175,6 +236,7 @@ int main(void) {
         cmocka_unit_test(test_matmul_epilogues),
         cmocka_unit_test(test_packed_swiglu_is_dual),
         cmocka_unit_test(test_matmul_rows),
+        cmocka_unit_test(test_chains),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_group_and_instance_norm),
         cmocka_unit_test(test_columns),

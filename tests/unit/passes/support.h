@@ -48,6 +48,7 @@ typedef struct Support {
 static inline FuseLimits support_limits(void) {
     return (FuseLimits){.has_tensor_cores = true,
                         .matmul_row_max = 256,
+                        .chain_columns_max = 320,
                         .row_resident_max = 256 * 1024,
                         .inline_cost_max = 32,
                         .max_inputs = 24,
@@ -58,11 +59,11 @@ static inline void support_kernels(Support *support) {
     Text text = text_new(support->arena);
     for (size_t i = 0; support->partition && i < support->partition->regions.n; i++) {
         const Region *region = support->partition->regions.at[i];
-        static const char *const kinds[TEMPLATE_COUNT] = {"pointwise", "rows", "columns", "transpose",
-                                                          "matmul"};
+        static const char *const kinds[TEMPLATE_COUNT] = {"pointwise", "rows",   "columns",
+                                                          "transpose", "matmul", "chain"};
         text_add(&text, "%s%s", i ? " " : "", kinds[region->kind]);
-        if (region->cores.n == 2)
-            text_add(&text, "2");
+        if (region->cores.n > 1)
+            text_add(&text, "%zu", region->cores.n);
         if (region->kind == TEMPLATE_MATMUL && region->n_reduced)
             text_add(&text, "/rows");
         if (region->outputs.n > 1)

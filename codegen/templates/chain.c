@@ -1,0 +1,307 @@
+/* The chain template: takes a region apart into links, says what the kernel takes, chooses schedules. */
+#include "codegen/templates/chain.h"
+
+#include "codegen/cost.h"
+
+enum { WARPGROUP = 128, WGMMA_M = 64, WGMMA_N_MAX = 256, BARRIER_BYTES = 256, BLOCK_RESERVE = 1024 };
+
+/* ---- links */
+
+/* The part of the region that computes `outputs` from its inputs and from `held`. */
+static Region *chain_region(const ChainPlan *plan, Value *const *outputs, size_t n_outputs, const Value *held,
+                            Value *core) {
+    const Region *whole = plan->region;
+    Arena *arena = plan->graph->arena;
+    Region *part = ARENA_NEW(arena, Region);
+    *part = (Region){.id = whole->id, .kind = TEMPLATE_MATMUL, .name = whole->name, .rank = core->rank};
+    memcpy(part->dims, core->dims, sizeof part->dims);
+    vec_push(arena, &part->cores, core);
+    ValueMap needed = {.arena = arena};
+    for (size_t i = 0; i < n_outputs; i++) {
+        vec_push(arena, &part->outputs, outputs[i]);
+        value_map_set(&needed, outputs[i], true);
+    }
+    for (size_t i = whole->values.n; i-- > 0;) { /* users before what they use */
+        Value *value = whole->values.at[i];
+        if (!value_map_get(&needed, value))
+            continue;
+        if (value == held) {
+            vec_push(arena, &part->inputs, value);
+            continue;
+        }
+        vec_push(arena, &part->values, value);
+        for (int k = 0; k < value->n_in; k++)
+            value_map_set(&needed, value->in[k], true);
+    }
+    for (size_t i = 0, n = part->values.n; i < n / 2; i++) { /* topological again */
+        Value *value = part->values.at[i];
+        part->values.at[i] = part->values.at[n - 1 - i];
+        part->values.at[n - 1 - i] = value;
+    }
+    for (size_t i = 0; i < whole->inputs.n; i++)
+        if (value_map_get(&needed, whole->inputs.at[i]))
+            vec_push(arena, &part->inputs, whole->inputs.at[i]);
+    return part;
+}
+
+/* Products of a link's region; 0 where `core` is not among them. */
+static int chain_products(const Region *region, const Value *core) {
+    bool has_core = false;
+    int n = 0;
+    for (size_t i = 0; i < region->values.n; i++) {
+        n += region->values.at[i]->op == OP_matmul;
+        has_core |= region->values.at[i] == core;
+    }
+    return has_core ? n : 0;
+}
+
+/* Whether two products have the same batch and rows. */
+static bool chain_same_rows(const Value *a, const Value *b) {
+    if (a->rank != b->rank)
+        return false;
+    for (int i = 0; i < a->rank - 1; i++)
+        if (a->dims[i] != b->dims[i])
+            return false;
+    return true;
+}
+
+static bool chain_link(ChainPlan *plan, int i, Value *core, const char **why) {
+    const Region *whole = plan->region;
+    bool is_last = i == plan->n_links - 1;
+    const Value *before = i ? plan->held[i - 1] : NULL;
+    Value *held = is_last ? NULL : whole->cores.at[i + 1]->in[0];
+    plan->held[i] = held;
+    Region *part = is_last ? chain_region(plan, whole->outputs.at, whole->outputs.n, before, core)
+                           : chain_region(plan, &held, 1, before, core);
+    *why = "a link of the chain is one product, which only the next link needs";
+    if (chain_products(part, core) != 1)
+        return false;
+    MatmulPlan *link = &plan->link[i];
+    if (!matmul_plan(plan->graph, part, plan->target, link, why))
+        return false;
+    part->n_reduced = link->statistics.n > 0;
+    *why = "chained products have operands of one 16-bit type";
+    if (link->kind != MATMUL_16BIT || link->a.narrow != link->a.elem ||
+        (held && held->dtype != link->a.elem) || (i && link->a.elem != plan->link[0].a.elem))
+        return false;
+    *why = "chained products have the same rows";
+    if (!chain_same_rows(core, whole->cores.at[0]) || (held && !value_same_dims(held, core)))
+        return false;
+    if ((i == 0 && !matmul_is_tma(plan->graph, &link->a, why)) ||
+        !matmul_is_tma(plan->graph, &link->b[0], why))
+        return false;
+    *why = "the columns between chained products are known, and no more than the registers hold";
+    int64_t most = dim_upper(plan->graph->dims, link->n);
+    if (most < 1 || most > (is_last ? 1 << 20 : CHAIN_COLUMNS))
+        return false;
+    plan->columns[i] = (int)((most + 15) / 16 * 16);
+    *why = "more than 256 columns are read by two instructions, which takes an operand that is contiguous "
+           "along K";
+    if (!is_last && chain_parts(plan->columns[i]) > 1 && link->b[0].major != MAJOR_K)
+        return false;
+    *why = "the first product may have nothing to sum";
+    return dim_lower(plan->graph->dims, link->k) >= 1;
+}
+
+bool chain_plan(const Graph *graph, const Region *region, const Target *target, ChainPlan *plan,
+                const char **why) {
+    *plan = (ChainPlan){.graph = graph, .region = region, .target = target, .n_links = (int)region->cores.n};
+    *why = "a chain has two or three products";
+    if (region->kind != TEMPLATE_CHAIN || plan->n_links < 2 || plan->n_links > CHAIN_LINKS)
+        return false;
+    for (int i = 0; i < plan->n_links; i++)
+        if (!chain_link(plan, i, region->cores.at[i], why))
+            return false;
+    *why = NULL;
+    return true;
+}
+
+/* ---- sizes */
+
+int chain_tile_columns(const ChainPlan *plan, const Schedule *schedule, int link) {
+    return link == plan->n_links - 1 ? schedule->tile_n : plan->columns[link];
+}
+
+int chain_passes(const ChainPlan *plan, const Schedule *schedule) {
+    int all = plan->columns[plan->n_links - 1];
+    return (all + schedule->tile_n - 1) / schedule->tile_n;
+}
+
+int chain_parts(int columns) {
+    return columns > WGMMA_N_MAX ? 2 : 1;
+}
+
+int64_t chain_stage_columns(const ChainPlan *plan, const Schedule *schedule) {
+    int64_t most = 0;
+    for (int i = 0; i < plan->n_links; i++) {
+        int64_t n = (int64_t)chain_tile_columns(plan, schedule, i) * schedule->tile_k;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+int64_t chain_smem(const ChainPlan *plan, const Schedule *schedule) {
+    int64_t stage = 2 * ((int64_t)schedule->tile_m * schedule->tile_k + chain_stage_columns(plan, schedule));
+    return stage * schedule->stages + matmul_staging_bytes(&plan->link[plan->n_links - 1], schedule) +
+           BARRIER_BYTES;
+}
+
+/* Registers of a consumer thread: while a link multiplies, its accumulators and what it was handed. */
+static int chain_registers(const ChainPlan *plan, const Schedule *schedule) {
+    enum { ADDRESSES = 44, STATISTICS = 24 };
+    int most = 0;
+    for (int i = 0; i < plan->n_links; i++) {
+        int own = chain_tile_columns(plan, schedule, i) / 2 + (plan->link[i].statistics.n ? STATISTICS : 0);
+        own += i ? plan->columns[i - 1] / 4 : 0;
+        most = own > most ? own : most;
+    }
+    return ADDRESSES + most;
+}
+
+int chain_blocks_per_sm(const ChainPlan *plan, const Schedule *schedule) {
+    if (schedule->warps_m > 1)
+        return 1; /* setmaxnreg deals out the registers of the whole SM */
+    int64_t by_smem = plan->target->smem_per_sm / (chain_smem(plan, schedule) + BLOCK_RESERVE);
+    int64_t by_registers =
+        plan->target->registers_per_sm / (2 * WARPGROUP * (int64_t)chain_registers(plan, schedule));
+    int64_t blocks = by_smem < by_registers ? by_smem : by_registers;
+    return blocks >= 2 ? 2 : 1;
+}
+
+MatmulTiles chain_tiles(const ChainPlan *plan, const Schedule *schedule) {
+    Schedule rows = *schedule;
+    rows.tile_n = chain_passes(plan, schedule) * schedule->tile_n;
+    return matmul_tiles(&plan->link[plan->n_links - 1], &rows);
+}
+
+/* ---- the Template row */
+
+static bool chain_accepts_planned(const ChainPlan *plan, const Schedule *schedule, const char **why) {
+    const Target *target = plan->target;
+    const MatmulPlan *last = &plan->link[plan->n_links - 1];
+    *why = "the target has no wgmma";
+    if (!target->has_wgmma || !target->has_tma)
+        return false;
+    *why = "products are chained by wgmma alone";
+    if (schedule->path != MATMUL_WGMMA || schedule->swap_ab || schedule->ping_pong)
+        return false;
+    *why = "tile_m is 64 rows for each of 1 to 3 consumer warpgroups";
+    if (schedule->warps_m < 1 || schedule->warps_m > 3 || schedule->tile_m != schedule->warps_m * WGMMA_M)
+        return false;
+    *why = "tile_n is a multiple of 16 up to 256";
+    if (schedule->tile_n < 16 || schedule->tile_n > CHAIN_COLUMNS_LAST || schedule->tile_n % 16 != 0)
+        return false;
+    *why = "row statistics need whole rows in one tile: N up to tile_n";
+    if (last->statistics.n && chain_passes(plan, schedule) > 1)
+        return false;
+    *why = "tile_k is 32 or 64";
+    if (schedule->tile_k != 32 && schedule->tile_k != 64)
+        return false;
+    *why = "2 to 8 stages";
+    if (schedule->stages < 2 || schedule->stages > 8)
+        return false;
+    *why = "the accumulators do not fit the registers";
+    int most = target->registers_per_sm / (WARPGROUP * (1 + schedule->warps_m));
+    most = schedule->consumer_registers ? schedule->consumer_registers : most > 255 ? 255 : most;
+    if (chain_registers(plan, schedule) > most)
+        return false;
+    *why = "the stages do not fit shared memory";
+    if (chain_smem(plan, schedule) > target->smem_per_block)
+        return false;
+    *why = "a cluster has 2 blocks, along m, and shares tiles that divide between them";
+    for (int i = 0; i < plan->n_links && schedule->cluster_m > 1; i++) {
+        const MatmulOperand *shared = &plan->link[i].b[0];
+        int columns = chain_tile_columns(plan, schedule, i);
+        if (schedule->cluster_m > 2 || shared->n_batch > 1 ||
+            columns % (shared->major == MAJOR_MN ? 128 : 16) != 0)
+            return false;
+    }
+    if (schedule->cluster_n > 1)
+        return false;
+    *why = "setmaxnreg takes multiples of 8 from 24 to 256 that fit the SM";
+    int p = schedule->producer_registers, c = schedule->consumer_registers;
+    if (c && (p % 8 || c % 8 || p < 24 || c > 256 ||
+              WARPGROUP * (p + schedule->warps_m * c) > target->registers_per_sm))
+        return false;
+    *why = NULL;
+    return true;
+}
+
+static bool chain_accepts(const Graph *graph, const Region *region, const Schedule *schedule,
+                          const Target *target, const char **why) {
+    ChainPlan plan;
+    if (schedule->path == MATMUL_LOOP)
+        return true;
+    return chain_plan(graph, region, target, &plan, why) && chain_accepts_planned(&plan, schedule, why);
+}
+
+/* Two consumer warpgroups share what is loaded for both; where a matrix has few rows, one alone wastes less.
+ * Blocks that are neighbours along M load second operands for each other. */
+static int chain_candidates(const ChainPlan *plan, const DimBindings *hint, Schedule *out) {
+    int64_t rows = cost_extent(plan->graph, plan->link[0].m, hint),
+            depth = cost_extent(plan->graph, plan->link[0].k, hint);
+    int all = plan->columns[plan->n_links - 1], n = 0;
+    bool is_small = rows <= WGMMA_M;
+    for (int cluster = rows >= 8 * 2 * WGMMA_M ? 2 : 1; cluster >= 1; cluster--)
+        for (int narrow = 0; narrow < (all > 128 ? 2 : 1); narrow++) {
+            Schedule s = {.path = MATMUL_WGMMA,
+                          .warps_m = is_small ? 1 : 2,
+                          .warps_n = 1,
+                          .tile_n = !narrow && all <= CHAIN_COLUMNS_LAST ? all
+                                    : all < 128                          ? all
+                                                                         : 128,
+                          .tile_k = depth <= 32 ? 32 : 64,
+                          .cluster_m = cluster,
+                          .persistent = true,
+                          .tma_store = true};
+            s.tile_m = WGMMA_M * s.warps_m;
+            s.threads = WARPGROUP * (1 + s.warps_m);
+            if (!is_small) {
+                s.producer_registers = 40;
+                s.consumer_registers = 232;
+            }
+            out[n++] = s;
+        }
+    return n;
+}
+
+static int chain_schedules(const Graph *graph, const Region *region, const Target *target,
+                           const DimBindings *hint, Schedule *out, int room) {
+    enum { CANDIDATES = 4 };
+    ChainPlan plan;
+    Schedule candidates[CANDIDATES];
+    const char *why;
+    int n = 0, n_candidates = chain_plan(graph, region, target, &plan, &why)
+                                  ? chain_candidates(&plan, hint, candidates)
+                                  : 0;
+    for (int i = 0; i < n_candidates && n < room - 1; i++) {
+        Schedule s = candidates[i];
+        bool found = false;
+        for (int blocks = s.warps_m == 1 ? 2 : 1; blocks >= 1 && !found; blocks--) /* an SM */
+            for (s.stages = 8; s.stages >= 2 && !found; s.stages--)
+                if (chain_accepts_planned(&plan, &s, &why) && chain_blocks_per_sm(&plan, &s) >= blocks) {
+                    out[n++] = s;
+                    found = true;
+                }
+    }
+    if (n < room && template_any.schedules(graph, region, target, hint, &out[n], 1) == 1)
+        out[n++].path = MATMUL_LOOP; /* what always exists */
+    return n;
+}
+
+static void chain_build_region(Builder *b, const Region *region) {
+    ChainPlan plan;
+    const char *why;
+    if (region->schedule.path == MATMUL_LOOP) {
+        template_any.build(b, region);
+        return;
+    }
+    if (!chain_plan(b->kernel->graph, region, b->kernel->target, &plan, &why)) {
+        diag_error(b->diags, DIAG_INTERNAL, (Span){0}, "kernel '%s': %s", region->name, why);
+        return;
+    }
+    chain_build(b, &plan);
+}
+
+const Template template_chain = {
+    .name = "chain", .accepts = chain_accepts, .schedules = chain_schedules, .build = chain_build_region};

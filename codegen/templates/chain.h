@@ -1,0 +1,54 @@
+/* Shared by the files of the chain template; nobody else includes it.
+ *
+ * A chain is two or three matrix products, each the first operand of the next, in one kernel: a block keeps
+ * its rows of what lies between them in registers.
+ *
+ *     h = relu(x @ w1.T + b1)        link 0: x and w1 from memory; h stays in registers, 16 bits an element
+ *     y = relu(h @ w2.T + b2)        link 1: h from registers, w2 from memory; y is stored
+ *
+ *     chain.c         what the links are (ChainPlan), which schedules it can take, the Template row
+ *     chain_wgmma.c   the kernel
+ *
+ * A link is a matrix product with its epilogue, so each has a MatmulPlan, of a region of its own; everything
+ * that is known of products, epilogues and row statistics serves links as well. */
+#ifndef SINTER_CODEGEN_TEMPLATES_CHAIN_H
+#define SINTER_CODEGEN_TEMPLATES_CHAIN_H
+
+#include "codegen/templates/matmul.h"
+
+enum {
+    CHAIN_LINKS = 3,
+    CHAIN_COLUMNS = 320, /* of a link that hands its result on: 160 accumulators of a thread */
+    CHAIN_COLUMNS_LAST = 256
+};
+
+typedef struct ChainPlan {
+    const Graph *graph;
+    const Region *region;
+    const Target *target;
+    int n_links;
+    MatmulPlan link[CHAIN_LINKS];
+    const Value *held[CHAIN_LINKS]; /* what link i hands on in registers; NULL for the last */
+    int columns[CHAIN_LINKS];       /* of the result, rounded up to what wgmma takes; of the last: all */
+} ChainPlan;
+
+/* False, with a person's words in *why, where the region is no chain that the kernel takes. */
+bool chain_plan(const Graph *graph, const Region *region, const Target *target, ChainPlan *plan,
+                const char **why);
+
+/* Columns of a link's accumulators under a schedule: the last link may go through its columns in passes. */
+int chain_tile_columns(const ChainPlan *plan, const Schedule *schedule, int link);
+int chain_passes(const ChainPlan *plan, const Schedule *schedule);
+/* Matrix instructions side by side that a link's columns take. */
+int chain_parts(int columns);
+/* Elements of a stage's part for second operands. */
+int64_t chain_stage_columns(const ChainPlan *plan, const Schedule *schedule);
+/* Bytes of shared memory without the epilogues' vectors. */
+int64_t chain_smem(const ChainPlan *plan, const Schedule *schedule);
+int chain_blocks_per_sm(const ChainPlan *plan, const Schedule *schedule);
+/* Tiles of 64 rows and more; no tile beside another along the columns. */
+MatmulTiles chain_tiles(const ChainPlan *plan, const Schedule *schedule);
+
+void chain_build(Builder *b, const ChainPlan *plan);
+
+#endif

@@ -1,0 +1,241 @@
+/* Chains: a product whose first operand another product's kernel computes, for it alone, joins that kernel,
+ * where a block can keep whole rows of the operand in registers.
+ *
+ *     h = relu(x @ w1.T + b1)        chain "y": h is never in memory
+ *     y = relu(h @ w2.T + b2)
+ *
+ * Attention over few keys is such a chain: softmax(q @ k.T) @ v. The kernel takes operands from memory only
+ * by TMA, and no slower kernel could take its place, so all that it needs is asked for here
+ * (codegen/templates/chain.c asks again).
+ */
+#include "ir/view.h"
+#include "passes/fuse.h"
+
+enum {
+    CHAIN_LINKS = 3,
+    CHAIN_ROWS = 128,           /* of a tile */
+    CHAIN_COLUMNS_LAST = 65536, /* done in passes */
+    CHAIN_BLOCKS = 32,          /* tiles of rows that keep enough of a GPU busy */
+    CHAIN_SMALL = 512,      /* a first product of this depth takes less than the launch of another kernel */
+    CHAIN_TMA_ELEMENTS = 8, /* 16 bytes */
+    CHAIN_TMA_BATCH = 2,
+    CHAIN_INSTRUCTION = 256, /* columns of one matrix instruction */
+    CHAIN_REGISTERS = 164 /* of a thread, for accumulators and what a link is handed, with row statistics */
+};
+
+static bool chain_is_base(void *context, const Value *value) {
+    return value->op == OP_input || fuse_home(context, value);
+}
+
+/* Whether TMA can read an operand: memory under strides, 16-bit elements, rows at 16 bytes. */
+static bool chain_reads_by_tma(Fuse *fuse, Value *matmul, int operand, View *view) {
+    Value *value = matmul->in[operand];
+    int row = value->rank - 2, col = value->rank - 1, n_batch = 0;
+    *view = view_of(fuse->graph, value, chain_is_base, fuse);
+    if (view->base->dtype != value->dtype || fuse_node(fuse, view->base)->free)
+        return false;
+    for (int i = 0; i < row; i++)
+        n_batch += !dim_is(value->dims[i], 1) && !dim_is(view->strides[i], 0);
+    bool by_rows = dim_is(view->strides[col], 1);
+    int inner = by_rows ? col : row, outer = by_rows ? row : col;
+    return n_batch <= CHAIN_TMA_BATCH && !dim_is(view->strides[outer], 0) &&
+           view_vector_width(fuse->graph, view, value, inner, CHAIN_TMA_ELEMENTS) == CHAIN_TMA_ELEMENTS;
+}
+
+/* Whether the second operand of the group's last product is contiguous along K. */
+static bool chain_is_along_k(Fuse *fuse, const Group *group) {
+    Value *operand = group->cores.at[group->cores.n - 1]->in[1];
+    View view = view_of(fuse->graph, operand, chain_is_base, fuse);
+    return dim_is(view.strides[operand->rank - 2], 1);
+}
+
+/* Whether a Value outside of the group, but for `matmul`, needs what the group computes. */
+static bool chain_is_needed_elsewhere(const Fuse *fuse, const Group *group, const Value *matmul) {
+    for (size_t i = 0; i < group->members.n; i++)
+        if (value_is_output(fuse->graph, group->members.at[i]))
+            return true;
+    for (size_t i = 0; i < fuse->graph->values.n; i++) {
+        const Value *user = fuse->graph->values.at[i];
+        for (int k = 0; k < user->n_in && user != matmul && fuse_home(fuse, user) != group; k++)
+            if (fuse_home(fuse, user->in[k]) == group)
+                return true;
+    }
+    return matmul->in[0] == matmul->in[1];
+}
+
+static bool chain_same_rows(const Value *a, const Value *b) {
+    if (a->rank != b->rank)
+        return false;
+    for (int i = 0; i < a->rank - 1; i++)
+        if (a->dims[i] != b->dims[i])
+            return false;
+    return true;
+}
+
+/* The graph asks for another path of some product, and would not get it. */
+static bool chain_has_other_path(const Graph *graph) {
+    for (size_t i = 0; i < graph->hints.n; i++)
+        for (size_t k = 0; k < graph->hints.at[i].args.n; k++) {
+            const HintArg *arg = &graph->hints.at[i].args.at[k];
+            if (!strcmp(graph->hints.at[i].name, "schedule") && arg->name && !strcmp(arg->name, "path") &&
+                arg->word && strcmp(arg->word, "wgmma") != 0)
+                return true;
+        }
+    return false;
+}
+
+static bool chain_is_16bit(const Value *matmul) {
+    DType type = matmul->in[0]->dtype;
+    return (type == DTYPE_F16 || type == DTYPE_BF16) && matmul->in[1]->dtype == type &&
+           matmul->dtype == DTYPE_F32;
+}
+
+/* Tiles of rows that can be worked on side by side. */
+static int64_t chain_blocks(const Fuse *fuse, const Value *matmul) {
+    int64_t rows = fuse_extent(fuse, matmul->dims[matmul->rank - 2]);
+    return fuse_count(fuse, matmul->rank - 2, matmul->dims) * ((rows + CHAIN_ROWS - 1) / CHAIN_ROWS);
+}
+
+/* Columns of a product, rounded up to what instructions take. */
+static int64_t chain_columns(const Fuse *fuse, const Value *product) {
+    return (dim_upper(fuse->graph->dims, product->dims[product->rank - 1]) + 15) / 16 * 16;
+}
+
+/* Registers of a thread for what a link takes from the one before it: two elements each, of a share of the 64
+ * rows. */
+static int64_t chain_handed(const Fuse *fuse, const Value *matmul) {
+    return chain_columns(fuse, matmul->in[0]) / 4;
+}
+
+/* Whether accumulators, and what they are computed from, fit the registers for all columns at once. */
+static bool chain_fits_registers(const Fuse *fuse, const Group *group) {
+    const Value *link = group->cores.at[group->cores.n - 1];
+    int64_t handed = group->cores.n > 1 ? chain_handed(fuse, link) : 0;
+    return handed + chain_columns(fuse, link) / 2 <= CHAIN_REGISTERS;
+}
+
+/* Why the two do not become one kernel, and what would have to change; NULL: they do. `is_ahead`: what lies
+ * between them is not in the group yet, and has been looked at. */
+static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_ahead, const char **change) {
+    DimTable *dims = fuse->graph->dims;
+    Value *held = matmul->in[0], *first = group->cores.at[0];
+    View view;
+    *change = text_format(fuse->graph->arena, "at most %lld columns, known from the dims or a 'where'",
+                          (long long)fuse->limits->chain_columns_max);
+    if (dim_upper(dims, held->dims[held->rank - 1]) > fuse->limits->chain_columns_max)
+        return "a block cannot keep the rows of its first operand";
+    *change = "fewer columns, or a first product whose second operand is contiguous along the sum";
+    if (!chain_fits_registers(fuse, group) ||
+        (chain_columns(fuse, held) > CHAIN_INSTRUCTION && !chain_is_along_k(fuse, group)))
+        return "its first operand does not fit the registers";
+    *change = "an operand that only this product reads";
+    if (!is_ahead && chain_is_needed_elsewhere(fuse, group, matmul))
+        return "its first operand, or what that is computed from, is needed elsewhere too";
+    *change = "f16 or bf16 operands of one type";
+    if (!chain_is_16bit(matmul) || !chain_is_16bit(first) || first->in[0]->dtype != held->dtype)
+        return "its operands are not of one 16-bit type";
+    *change = "equal batches and rows";
+    if (!value_same_dims(held, group->cores.at[group->cores.n - 1]) || !chain_same_rows(matmul, first))
+        return "its rows are not those of the product before it";
+    *change = "operands in memory whose rows start at 16 bytes";
+    if ((group->cores.n == 1 &&
+         (!chain_reads_by_tma(fuse, first, 0, &view) || !chain_reads_by_tma(fuse, first, 1, &view))) ||
+        !chain_reads_by_tma(fuse, matmul, 1, &view))
+        return "TMA cannot read an operand";
+    *change = "a first product of at least one element a sum, and a second of a bounded number of columns";
+    if (dim_lower(dims, first->in[0]->dims[first->rank - 1]) < 1 ||
+        dim_upper(dims, matmul->dims[matmul->rank - 1]) > CHAIN_COLUMNS_LAST)
+        return "the extents are not bounded";
+    *change = "more rows, or a shorter first and a narrower second product";
+    if (chain_blocks(fuse, first) < CHAIN_BLOCKS &&
+        (fuse_extent(fuse, first->in[0]->dims[first->rank - 1]) > CHAIN_SMALL ||
+         fuse_extent(fuse, matmul->dims[matmul->rank - 1]) > CHAIN_SMALL))
+        return "too few blocks would do both products, which kernels of their own spread wider";
+    *change = "a second operand that does not depend on the first product";
+    if (!is_ahead && group_feeds(fuse, group, matmul->in[1]))
+        return "its second operand waits for the product before it";
+    *change = "fewer operands";
+    if (!group_has_room(fuse, group, matmul))
+        return "the kernel is as large as kernels get";
+    *change = "no @schedule for another path";
+    return chain_has_other_path(fuse->graph) ? "the graph asks for other ways to multiply" : NULL;
+}
+
+/* What the kernel reads has to lie in memory. */
+static void chain_read(Fuse *fuse, Value *matmul, int operand) {
+    View view;
+    chain_reads_by_tma(fuse, matmul, operand, &view);
+    fuse_node(fuse, view.base)->is_read_whole = true;
+}
+
+bool fuse_chain(Fuse *fuse, Value *matmul) {
+    Value *held = matmul->in[0];
+    Group *group = fuse_home(fuse, held);
+    const char *change;
+    if (!fuse->limits->chain_columns_max || !group || group->kind != TEMPLATE_MATMUL ||
+        fuse_node(fuse, held)->barrier || group->cores.n >= CHAIN_LINKS ||
+        (group->cores.n > 1 && !group->is_chain))
+        return false;
+    const char *fault = chain_fault(fuse, group, matmul, false, &change);
+    Value *before = group->cores.at[group->cores.n - 1];
+    if (fault) {
+        pass_decide(fuse->pass, "chain", false, matmul, before, change, "%s", fault);
+        return false;
+    }
+    if (group->cores.n == 1) {
+        chain_read(fuse, before, 0);
+        chain_read(fuse, before, 1);
+    }
+    chain_read(fuse, matmul, 1);
+    group_add_core(fuse, group, matmul);
+    group->is_chain = true;
+    group->n_reduced = 0;
+    for (int i = 0; i < matmul->rank; i++)
+        group->dims[i] = matmul->dims[i];
+    pass_decide(fuse->pass, "chain", true, matmul, before, NULL,
+                "its first operand stays in the registers of the kernel that computes it");
+    return true;
+}
+
+/* The product that alone needs what is computed from `core` element by element and row by row, as its first
+ * operand; NULL where there is none. */
+static Value *chain_only_user(Fuse *fuse, const Value *core) {
+    const Graph *graph = fuse->graph;
+    Value *user = NULL;
+    int *stamps = fuse->stamps, stamp = ++fuse->stamp;
+    stamps[core->id] = stamp;
+    for (size_t i = core->id + 1; i < graph->values.n; i++) { /* topological */
+        Value *value = graph->values.at[i];
+        bool follows = false;
+        for (int k = 0; k < value->n_in; k++)
+            follows |= stamps[value->in[k]->id] == stamp;
+        if (!follows)
+            continue;
+        bool is_first = value->op == OP_matmul && stamps[value->in[1]->id] != stamp;
+        if (is_first && !user) {
+            user = value;
+            continue;
+        }
+        bool stays =
+            value_is_pointwise(value) || value->op == OP_broadcast || value_class(value) == OPCLASS_REDUCTION;
+        if (!stays || value_is_output(graph, value))
+            return NULL;
+        stamps[value->id] = stamp;
+    }
+    return value_is_output(graph, core) ? NULL : user;
+}
+
+int64_t chain_row_max(Fuse *fuse, Group *group) {
+    int64_t most = fuse->limits->matmul_row_max;
+    const char *change;
+    if (!group->is_chain) {
+        bool may_chain = group->cores.n == 1 && fuse->limits->chain_columns_max > most;
+        Value *user = may_chain ? chain_only_user(fuse, group->cores.at[0]) : NULL;
+        return user && !chain_fault(fuse, group, user, true, &change) ? fuse->limits->chain_columns_max
+                                                                      : most;
+    }
+    const Value *last = group->cores.at[group->cores.n - 1];
+
+    int64_t left = 2 * (CHAIN_REGISTERS - chain_handed(fuse, last)) / 16 * 16;
+    return left < most ? left : most;
+}
