@@ -12,6 +12,33 @@ static DType scalar_compute_type(const Value *value, const OpInfo *info) {
     return info->int_ref || dtype_is_float(type) ? type : DTYPE_F32;
 }
 
+/* Whether a Value is x less the largest of x along some axes: what softmax takes the exponential of. */
+static bool scalar_is_below_max(const Value *value) {
+    const Value *most = value->op == OP_sub ? value->in[1] : NULL;
+    while (most && (most->op == OP_broadcast || most->op == OP_reshape))
+        most = most->in[0];
+    return most && most->op == OP_reduce_max && most->in[0] == value->in[0];
+}
+
+/* e to the power x for x that is 0 for the largest of a row: rounding x * log2(e) costs a relative error of
+ * |x| * 6e-8, which is less than 3e-8 of the largest, and what would be subnormal is 0. */
+static const KExpr *scalar_exp_below_max(Builder *b, const KExpr *x) {
+    static const double log2_e = 1.4426950408889634;
+    const KVar *power = k_variable(b, "power", K_F32, NULL);
+    KOperand operands[] = {k_reg(power), k_operand(k_mul(b, x, k_float(b, K_F32, log2_e)))};
+    k_atom(b, ATOM_ex2_ftz, NULL, operands, 2);
+    return k_var(b, power);
+}
+
+/* Whether a Value is a softmax's quotient, e / sum(e) of what the function above computes: the sum is at
+ * least 1. */
+static bool scalar_is_share(const Value *value) {
+    const Value *part = value->in[0], *sum = value->in[1];
+    while (sum->op == OP_broadcast || sum->op == OP_reshape)
+        sum = sum->in[0];
+    return sum->op == OP_sum && sum->in[0] == part && part->op == OP_exp && scalar_is_below_max(part->in[0]);
+}
+
 const KExpr *lower_scalar_op(Builder *b, const Value *value, const KExpr *const *operands) {
     const OpInfo *info = op_info(value->op);
     KType type = info->rule == RULE_LOGIC ? K_BOOL : ktype_of(scalar_compute_type(value, info));
@@ -22,6 +49,11 @@ const KExpr *lower_scalar_op(Builder *b, const Value *value, const KExpr *const 
         bool is_condition = info->rule == RULE_SELECT && i == 0;
         args[i] = k_convert(b, operands[i], is_condition ? K_BOOL : type);
     }
+    if (value->op == OP_exp && type == K_F32 && value->dtype == DTYPE_F32 &&
+        scalar_is_below_max(value->in[0]))
+        return scalar_exp_below_max(b, args[0]);
+    if (value->op == OP_div && type == K_F32 && scalar_is_share(value)) /* one division a row */
+        return k_mul(b, args[0], k_div(b, k_float(b, K_F32, 1), args[1]));
     return k_convert(b, k_scalar(b, value->op, args[0], args[1], args[2]), ktype_of(value->dtype));
 }
 

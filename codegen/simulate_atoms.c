@@ -1,6 +1,9 @@
 /* Which function gives each row of atoms.def its meaning, and the warp's shuffles. */
 #include "codegen/simulate_internal.h"
 
+#include <float.h>
+#include <math.h>
+
 const Lanes *sim_operand(Sim *sim, SimWarp *warp, const SimOperand *operand, LaneMask mask) {
     if (!operand->is_registers)
         return sim_eval(sim, warp, &operand->expr, mask);
@@ -35,6 +38,16 @@ static void sim_shuffle(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask m
             from ^= lane;
         uint32_t bits = (uint32_t)source.at[from].i;
         to->at[lane].i = var->type == K_I32 ? (int64_t)(int32_t)bits : (int64_t)bits;
+    }
+    sim_set_register(sim, warp, stmt->operands[0].reg, mask);
+}
+
+static void sim_ex2(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+    Lanes x = *sim_operand(sim, warp, &stmt->operands[1], mask);
+    Lanes *to = &warp->registers[stmt->operands[0].reg];
+    FOR_LANES(lane, mask) {
+        double y = dtype_round(exp2(x.at[lane].f), DTYPE_F32);
+        to->at[lane].f = y < FLT_MIN ? 0 : y; /* NaN stays */
     }
     sim_set_register(sim, warp, stmt->operands[0].reg, mask);
 }
@@ -104,6 +117,7 @@ static SimAtom *const atom_functions[ATOM_COUNT] = {
     [ATOM_mma_fp8] = sim_mma,
     [ATOM_shuffle_xor] = sim_shuffle,
     [ATOM_shuffle_index] = sim_shuffle,
+    [ATOM_ex2_ftz] = sim_ex2,
     [ATOM_grid_wait] = sim_nothing,
     [ATOM_grid_launch] = sim_nothing,
 };

@@ -15,7 +15,7 @@ enum {
     CHAIN_LINKS = 3,
     CHAIN_ROWS = 128,           /* of a tile */
     CHAIN_COLUMNS_LAST = 65536, /* done in passes */
-    CHAIN_BLOCKS = 32,          /* tiles of rows that keep enough of a GPU busy */
+    CHAIN_BLOCKS = 64,          /* tiles of rows that keep enough of a GPU busy */
     CHAIN_SMALL = 512,      /* a first product of this depth takes less than the launch of another kernel */
     CHAIN_TMA_ELEMENTS = 8, /* 16 bytes */
     CHAIN_TMA_BATCH = 2,

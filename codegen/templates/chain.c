@@ -235,14 +235,16 @@ static bool chain_accepts(const Graph *graph, const Region *region, const Schedu
     return chain_plan(graph, region, target, &plan, why) && chain_accepts_planned(&plan, schedule, why);
 }
 
-/* Two consumer warpgroups share what is loaded for both; where a matrix has few rows, one alone wastes less.
- * Blocks that are neighbours along M load second operands for each other. */
+/* Two consumer warpgroups share what is loaded for both; where a matrix has few rows, or all together have,
+ * one alone wastes less. Blocks that are neighbours along M load second operands for each other. */
 static int chain_candidates(const ChainPlan *plan, const DimBindings *hint, Schedule *out) {
     int64_t rows = cost_extent(plan->graph, plan->link[0].m, hint),
             depth = cost_extent(plan->graph, plan->link[0].k, hint);
     int all = plan->columns[plan->n_links - 1], n = 0;
-    bool is_small = rows <= WGMMA_M;
-    for (int cluster = rows >= 8 * 2 * WGMMA_M ? 2 : 1; cluster >= 1; cluster--)
+    int64_t batch = cost_space(plan->graph, plan->region, 0, plan->link[0].batch_rank, hint);
+    int64_t pairs = batch * ((rows + 2 * WGMMA_M - 1) / (2 * WGMMA_M)); /* of 64 rows */
+    bool is_small = rows <= WGMMA_M || 2 * pairs <= plan->target->sm_count;
+    for (int cluster = rows >= 8 * 2 * WGMMA_M && !is_small ? 2 : 1; cluster >= 1; cluster--)
         for (int narrow = 0; narrow < (all > 128 ? 2 : 1); narrow++) {
             Schedule s = {.path = MATMUL_WGMMA,
                           .warps_m = is_small ? 1 : 2,

@@ -316,7 +316,8 @@ static MatmulFragment chain_fragment(const Chain *c, int i, const KExpr *row, co
                             .col = col,
                             .tile_rows = c->schedule->tile_m,
                             .tile_cols = c->link[i].columns,
-                            .row_lanes = 4};
+                            .row_lanes = 4,
+                            .is_whole = i < c->n - 1 || c->passes == 1};
 }
 
 /* The link's result takes the place of its product, then is packed in pairs. */

@@ -111,6 +111,7 @@ typedef struct MatmulFragment {
     int tile_rows, tile_cols; /* of the whole tile: extents that it divides need no guard */
     int row_lanes;            /* neighbouring lanes that share each row, together all of the tile's columns */
     bool is_swapped;          /* rows lie along N, columns along M */
+    bool is_whole; /* the tile's first column is the result's, and group g has columns 8 g and on */
 } MatmulFragment;
 
 /* Shared memory through which 16-bit outputs leave by TMA: each warp its own ring of boxes of 16 rows. */
@@ -192,6 +193,7 @@ typedef struct EpilogueSlot {
     const KExpr *block, *half, *group, *piece;
     const KExpr *local; /* group within the batch */
     Run run;
+    const KExpr *inside; /* the run's columns lie in the result; NULL: all do */
 } EpilogueSlot;
 /* `stored`: the body only stores them, which rounds.
  * Computes `values` for `n_groups` column groups from `group` on, loads first, and calls body with the

@@ -114,8 +114,14 @@ static void epilogue_place(Epilogue *e, EpilogueSlot *slot) {
     slot->run.coords[rank - 1] = f->is_swapped ? row : col;
     if (dim_divisor(dims, rows) % f->tile_rows != 0)
         slot->run.guard = k_lt(b, row, k_dim(b, rows, K_I32));
+    slot->inside = NULL;
     if (dim_divisor(dims, cols) % f->tile_cols != 0)
-        slot->run.guard = k_and(b, slot->run.guard, k_lt(b, col, k_dim(b, cols, K_I32)));
+        slot->inside = k_lt(b, col, k_dim(b, cols, K_I32));
+    if (slot->inside && f->is_whole && dim_is_const(cols)) { /* known for all groups but the last */
+        const KExpr *end = k_mul(b, k_add(b, slot->group, k_i32(b, 1)), k_i32(b, f->group_cols));
+        slot->inside = k_scalar(b, OP_or, k_ge(b, k_i32(b, cols->value), end), slot->inside, NULL);
+    }
+    slot->run.guard = slot->inside ? k_and(b, slot->run.guard, slot->inside) : slot->run.guard;
 }
 
 static void epilogue_bind(Epilogue *e, const EpilogueSlot *slot) {
@@ -391,14 +397,11 @@ static void epilogue_hold_run(Epilogue *e, const EpilogueSlot *slot, const KVar 
                               void *context) {
     (void)context;
     Builder *b = e->b;
-    const MatmulPlan *plan = e->plan;
     const KExpr *at = k_let_expr(b, "at", epilogue_at(e, slot));
     const KExpr *j = epilogue_loop(b, "j", e->run);
     const KExpr *element = k_elem(b, computed[0], j);
-    if (dim_divisor(plan->graph->dims, plan->n) % e->fragment->tile_cols != 0) {
-        const KExpr *col = slot->run.coords[slot->run.axis];
-        element = k_select(b, k_lt(b, col, k_dim(b, plan->n, K_I32)), element, k_float(b, K_F32, 0));
-    }
+    if (slot->inside)
+        element = k_select(b, slot->inside, element, k_float(b, K_F32, 0));
     k_set_elem(b, e->fragment->accumulator[0], k_add(b, at, j), element);
     epilogue_loop_end(b, e->run);
 }

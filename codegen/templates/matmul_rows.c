@@ -86,10 +86,10 @@ static void rows_reduce(Epilogue *e, const EpilogueSlot *slot, const KVar *const
     const KExpr *j = epilogue_loop(b, "j", e->run);
     const KExpr *column = k_add(b, slot->run.coords[slot->run.axis], j);
     Partial element = reduce_element(b, pass->statistic, k_elem(b, computed[0], j), column);
-    if (slot->run.guard) {
-        element.x = k_select(b, slot->run.guard, element.x, identity.x);
+    if (slot->inside) { /* rows behind the last are not looked at */
+        element.x = k_select(b, slot->inside, element.x, identity.x);
         if (element.number)
-            element.number = k_select(b, slot->run.guard, element.number, identity.number);
+            element.number = k_select(b, slot->inside, element.number, identity.number);
     }
     reduce_into(b, pass->statistic, pass->partial, epilogue_row_at(e, slot->block, slot->half), element);
     epilogue_loop_end(b, e->run);
