@@ -218,7 +218,7 @@ static void lower_set_target(Lower *lower, const LowerTarget *target) {
                                     dtype_is_float(root->dtype) && dtype_is_float(root->in[0]->dtype)
                                 ? root->in[0]
                                 : root;
-    const KExpr *expr = lower_eval(lower, computed, coords, NULL);
+    const KExpr *expr = lower_eval(lower, computed, coords, lower_window(lower, root));
     if (target->fold.reduction && expr->kind != KX_VAR && expr->kind != KX_ELEM)
         expr = k_let_expr(b, lower_value_name(lower, computed), expr);
     if (target->dst) {
@@ -252,15 +252,43 @@ void lower_batch_begin(Lower *lower, const Run *shape, const LowerTarget *target
     lower_close_scope(lower, mark);
     for (size_t i = 0; i < n_loads; i++) {
         LowerEntry *entry = lower->loads.at[i];
-        if (lower->streams_only && !lower_is_stream(lower, entry->key.value))
+        if ((lower->streams_only && !lower_is_stream(lower, entry->key.value)) ||
+            (lower->tile_only && !entry->period))
             continue;
         LowerEntry *held = lower_remember(lower, entry->kind, &entry->key);
         held->chunk = entry->chunk;
+        held->period = entry->period;
+        held->is_of_tile = lower->tile_only;
         held->is_shared = shape->repeats && lower_is_shared(shape, entry);
         lower->loads.at[kept++] = held;
     }
     lower->loads.n = kept;
     lower_declare_loads(lower, slots);
+}
+
+int lower_tile_registers(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots,
+                         int *period) {
+    size_t mark = lower_open_scope(lower);
+    int registers = 0;
+    *period = 0;
+    lower_plan(lower, shape, targets, n);
+    for (size_t i = 0; i < lower->loads.n; i++) {
+        const LowerEntry *entry = lower->loads.at[i];
+        if (!entry->period)
+            continue;
+        registers += slots * (entry->kind == ENTRY_UNIFORM ? 1 : shape->width);
+        *period = entry->period > *period ? entry->period : *period;
+    }
+    lower_close_scope(lower, mark);
+    lower->loads.n = 0;
+    lower->shape = NULL;
+    return registers;
+}
+
+void lower_tile_begin(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots) {
+    lower->tile_only = true;
+    lower_batch_begin(lower, shape, targets, n, slots);
+    lower->tile_only = false;
 }
 
 void lower_batch_load_shared(Lower *lower, const Run *run) {

@@ -66,6 +66,24 @@ void lower_bind_array(Lower *lower, const Value *value, const KVar *array, const
 /* From now on `value` is `expr` wherever it is asked for (a row statistic while one row is handled). */
 void lower_bind_expr(Lower *lower, const Value *value, const KExpr *expr);
 void lower_unbind(Lower *lower, const Value *value);
+/* From now on bound arrays hold a product's columns as a fragment does (ir/columns.h): of each row, two of
+ * every group of eight. They can then be read at other columns of the same row, and conditions on the column
+ * that the group alone decides are known when loops are unrolled. NULL: no longer. */
+typedef struct LowerColumns {
+    const KExpr *group; /* of the run, within the tile: known when loops are unrolled */
+    const KExpr *first; /* element of the arrays where the run would be in group 0 */
+    int groups;         /* of the tile */
+    int group_stride;   /* elements of the arrays from one group to the next */
+    int64_t begin, end; /* columns that runs from now on may have */
+    const KExpr *slot;  /* of the run among those whose loads lower_tile_begin() has declared */
+} LowerColumns;
+void lower_set_columns(Lower *lower, const LowerColumns *columns);
+/* Loads of what only the place in the tile says, as a table of cosines for each head: how many registers they
+ * take for `slots` runs, and after how many groups they repeat (0: there are none). */
+int lower_tile_registers(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots,
+                         int *period);
+/* A batch of these loads alone, around those of the boxes that share them. */
+void lower_tile_begin(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots);
 
 void lower_run(Lower *lower, const Run *run, const LowerTarget *targets, int n);
 
@@ -94,6 +112,8 @@ const KExpr *lower_at(Lower *lower, const Value *value, const KExpr *const *coor
  * and alignment allow, rounding as stores do. Coordinates of reduced axes are dropped. */
 void lower_store(Lower *lower, const Run *run, const Value *output, const KVar *src, const KExpr *at);
 
+/* Computes and writes a bundle (region.h) for the run's row, where the run has one element. */
+void lower_store_bundle(Lower *lower, const Run *run, const Value *output);
 /* Writes one element of an output, at coordinates of the output itself. */
 void lower_store_at(Lower *lower, const Value *output, const KExpr *const *coords, const KExpr *element);
 

@@ -13,7 +13,7 @@ static int eval_size(const KExpr *expr, int limit) {
 const KExpr *lower_load_at(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard) {
     Builder *b = lower->b;
     LaneCoord offset = lane_concrete(lower, lane_memory(lower, value, coords));
-    const KExpr *condition = k_and(b, lower->run->guard, lower_concrete(lower, guard));
+    const KExpr *condition = k_and(b, lower->run->guard, lower_condition(lower, guard));
     const char *name = text_format(lower->arena, "%s_v", lower_value_name(lower, value));
     return k_load_scalar(b, name, k_global(b, value, false), offset.at, condition);
 }
@@ -23,7 +23,9 @@ static const KExpr *eval_loaded(Lower *lower, const LowerEntry *entry) {
     Builder *b = lower->b;
     if (entry->array->count == 0)
         return k_var(b, entry->array);
-    const KExpr *slot = entry->slots > 1 ? k_convert(b, lower->slot, K_I32) : k_i32(b, 0);
+    const KExpr *slot = entry->is_of_tile  ? lower->columns.slot
+                        : entry->slots > 1 ? k_convert(b, lower->slot, K_I32)
+                                           : k_i32(b, 0);
     if (entry->kind == ENTRY_UNIFORM)
         return k_elem(b, entry->array, slot);
     const KExpr *first = k_mul(b, slot, k_i32(b, lower->shape->width));
@@ -31,7 +33,8 @@ static const KExpr *eval_loaded(Lower *lower, const LowerEntry *entry) {
 }
 
 /* A value that the template holds in registers; NULL where it does not, or not at these coordinates. */
-static const KExpr *eval_bound(Lower *lower, const Value *value, const LaneCoord *coords) {
+static const KExpr *eval_bound(Lower *lower, const Value *value, const LaneCoord *coords,
+                               const KExpr *guard) {
     const LowerBinding *binding = &lower_known(lower, value)->binding;
     if (!binding->is_bound || binding->expr)
         return binding->is_bound ? binding->expr : NULL;
@@ -40,7 +43,7 @@ static const KExpr *eval_bound(Lower *lower, const Value *value, const LaneCoord
         return NULL;
     for (int i = 0; i < value->rank; i++)
         if (!lane_equal(own[i], coords[i]))
-            return NULL;
+            return lower->has_columns ? lower_moved(lower, binding, coords, value->rank, guard) : NULL;
     const KExpr *at = binding->at ? binding->at : k_i32(lower->b, 0);
     return k_elem(lower->b, binding->array, k_add(lower->b, k_convert(lower->b, at, K_I32), lower->lane));
 }
@@ -71,7 +74,7 @@ static const KExpr *eval_pad(Lower *lower, const Value *value, const LaneCoord *
     if (!inside)
         return x;
     const KExpr *fill = lower_eval(lower, value->in[1], NULL, guard);
-    return k_select(b, lower_concrete(lower, inside), x,
+    return k_select(b, lower_condition(lower, inside), x,
                     lower_cast(b, fill, value->in[1]->dtype, value->dtype));
 }
 
@@ -85,7 +88,7 @@ static const KExpr *eval_concat(Lower *lower, const Value *value, const LaneCoor
         lower_part_coords(lower, value, i, coords, at, &inside);
         const KExpr *x = lower_eval(lower, value->in[i], at, k_and(b, guard, inside));
         x = lower_cast(b, x, value->in[i]->dtype, value->dtype);
-        result = result ? k_select(b, lower_concrete(lower, inside), x, result) : x;
+        result = result ? k_select(b, lower_condition(lower, inside), x, result) : x;
     }
     return result;
 }
@@ -100,7 +103,7 @@ static const KExpr *eval_gather(Lower *lower, const Value *value, const LaneCoor
     if (lower_is_leaf(lower, value->in[0])) /* a load gives zero where its condition fails */
         return x;
     const KExpr *zero = k_convert(b, k_i32(b, 0), x->type);
-    return k_select(b, lower_concrete(lower, inside), x, zero);
+    return k_select(b, lower_condition(lower, inside), x, zero);
 }
 
 static const KExpr *eval_op(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard) {
@@ -140,14 +143,18 @@ static const KExpr *eval_op(Lower *lower, const Value *value, const LaneCoord *c
 static bool eval_is_named(const Lower *lower, const Value *value, const KExpr *expr) {
     if (lower_is_plain_movement(value->op) || value->op == OP_constant || value->op == OP_dim)
         return false;
-    return value->name || lower_known(lower, value)->uses > 1 || eval_size(expr, EVAL_SIZE_MAX + 1) > EVAL_SIZE_MAX;
+    return value->name || lower_known(lower, value)->uses > 1 ||
+           eval_size(expr, EVAL_SIZE_MAX + 1) > EVAL_SIZE_MAX;
 }
 
 const KExpr *lower_eval(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard) {
     LowerKey key = lower_key(value, coords, guard);
-    const KExpr *bound = eval_bound(lower, value, coords);
+    const KExpr *bound = eval_bound(lower, value, coords, guard);
     if (bound)
         return bound;
+    int period;
+    if (lower_is_leaf(lower, value) && lower->has_columns)
+        lower_key_of_tile(lower, &key, &period);
     LowerEntry *known = lower_find(lower, &key, ENTRY_EXPR, ENTRY_RANDOM);
     if (known)
         return known->kind == ENTRY_EXPR ? known->expr : eval_loaded(lower, known);
@@ -155,7 +162,7 @@ const KExpr *lower_eval(Lower *lower, const Value *value, const LaneCoord *coord
     lower->b->span = value->span;
     const KExpr *expr;
     if (lower_is_leaf(lower, value)) {
-        expr = lower_load_at(lower, value, coords, guard);
+        expr = lower_load_at(lower, value, key.coords, key.guard);
     } else {
         expr = eval_op(lower, value, coords, guard);
         if (eval_is_named(lower, value, expr))

@@ -1,5 +1,6 @@
 /* Coordinates of a run's elements: affine in the lane where that can be kept, with what is known of their
  * alignment. */
+#include "codegen/kernel_value.h"
 #include "codegen/lower_internal.h"
 #include "ir/base/checked.h"
 #include "ir/view.h"
@@ -352,6 +353,11 @@ const KExpr *lower_concrete(Lower *lower, const KExpr *expr) {
         return index_placeholder_value(lower, expr->var);
     const KExpr *args[3] = {NULL, NULL, NULL};
     bool changed = false;
+    if (lower->has_columns && expr->kind == KX_SCALAR && expr->op != OP_mul && ktype_is_int(expr->type)) {
+        const KExpr *of_tile = lower_column_of_tile(lower, expr);
+        if (of_tile)
+            return of_tile;
+    }
     for (int i = 0; i < expr->n_args && i < 3; i++) {
         args[i] = lower_concrete(lower, expr->args[i]);
         changed = changed || args[i] != expr->args[i];

@@ -47,6 +47,8 @@ struct LowerEntry {
     const KVar *array; /* loads: elements of all slots; a scalar for one uniform slot */
     int chunk;         /* elements of one vector access */
     bool is_shared;    /* by all runs of a batch */
+    bool is_of_tile;   /* of a batch of the tile's own: its slot is columns.slot */
+    int period;        /* not 0: columns so many groups apart read the same (lower_key_of_tile) */
     int slots;         /* of array */
     int index;         /* ENTRY_INDEX: which */
 };
@@ -89,11 +91,13 @@ struct Lower {
     VEC(LowerEntry *) scope;
     const char *const *names; /* by value id, as the canonical text of the graph gives them */
     KCache cache;             /* of loads that the run reads once */
-    bool is_dry;              /* nothing is emitted: the plan alone is wanted */
+    bool has_columns;
+    LowerColumns columns;
+    bool is_dry; /* nothing is emitted: the plan alone is wanted */
 
     /* the present plan */
     VEC(size_t) batches; /* scopes of the open ones */
-    bool streams_only;
+    bool streams_only, tile_only;
     const Run *shape;
     VEC(LowerEntry *) loads;
     VEC(LowerEntry *) hoisted;
@@ -141,6 +145,20 @@ bool lower_expr_is_along(const KExpr *expr, int axis);
 bool lower_expr_is_outer(const Lower *lower, const KExpr *expr, int split);
 int lower_index_placeholder(int index);
 KType lower_choose_index(const Graph *graph, const Region *region);
+
+/* lower_columns.c: another column of a fragment; NULL where the thread does not hold it */
+const KExpr *lower_moved(Lower *lower, const LowerBinding *binding, const LaneCoord *coords, int rank,
+                         const KExpr *guard);
+/* Arithmetic over placeholders that gives, in every tile, the lane's columns of some group: in terms of lane
+ * and group, for the run's first element; NULL where it is nothing of the kind. */
+const KExpr *lower_column_of_tile(Lower *lower, const KExpr *expr);
+/* Where a load, wherever its condition holds, reads a column that its place in the tile alone says (a table
+ * of cosines for each head): the same without condition, so that it is one load for all columns that are
+ * `period` groups apart, and for both halves of a rotation. False, and *key untouched, where it is no such
+ * load. */
+bool lower_key_of_tile(Lower *lower, LowerKey *key, int *period);
+/* A condition over placeholders, for the present run and lane. */
+const KExpr *lower_condition(Lower *lower, const KExpr *condition);
 
 /* lower_movement.c: where an operand is read for a coordinate of the result; *guard gains the condition that
  * it is read at all */
@@ -200,5 +218,7 @@ bool lower_place(Lower *lower, const Value *value, const Run *shape, LaneCoord *
 /* Whether an output has an element for each point of the axes that are kept. */
 bool lower_output_is_kept(const Graph *graph, const Region *region, const Value *output);
 bool lower_output_coords(Lower *lower, const Value *output, const Run *shape, LaneCoord *coords);
+/* The condition, over placeholders, that a run lies in an output's window of the columns; NULL: always. */
+const KExpr *lower_window(Lower *lower, const Value *output);
 
 #endif

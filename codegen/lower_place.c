@@ -74,6 +74,8 @@ bool lower_is_space_reduction(const Region *region, const Value *value) {
 /* The Value below transposes and reshapes, all computed here, that lies in the space; `value` itself where
  * there is none. */
 static const Value *place_root(const Region *region, const Value *value) {
+    if (region_window(region, value))
+        return value;
     bool deep = region->n_reduced > 0 || region->cores.n > 0;
     const Value *root = NULL, *at = value;
     for (;;) {
@@ -205,7 +207,43 @@ static bool place_linear(Lower *lower, const Value *value, const Run *shape, Lan
     return false;
 }
 
+const KExpr *lower_window(Lower *lower, const Value *output) {
+    Builder *b = lower->b;
+    const Region *region = lower->region;
+    const RegionWindow *window = region_window(region, output);
+    const Dim *columns = region->dims[region->rank - 1];
+    if (!window || window->is_bundle)
+        return NULL;
+    const KExpr *column = k_var(b, &lower->space[region->rank - 1]), *inside = NULL;
+    if (window->first > 0)
+        inside = k_ge(b, column, k_int(b, lower->index, window->first));
+    if (!dim_is(columns, window->first + window->width))
+        inside = k_and(b, inside, k_lt(b, column, k_int(b, lower->index, window->first + window->width)));
+    return inside;
+}
+
+/* A window of the columns, under the output's own dims. */
+static void place_window(Lower *lower, const RegionWindow *window, const Run *shape, LaneCoord *coords) {
+    const Region *region = lower->region;
+    DimTable *table = lower->graph->dims;
+    LaneCoord space[RANK_MAX];
+    const Dim *dims[RANK_MAX];
+    for (int i = 0; i < region->rank; i++) {
+        dims[i] = region->dims[i];
+        space[i] = place_axis(lower, shape, i);
+    }
+    int last = region->rank - 1;
+    dims[last] = dim_const(table, window->width);
+    space[last] = lane_add_dim(lower, space[last], dim_const(table, window->first), -1);
+    lane_reshape(lower, region->rank, dims, space, window->value->rank, window->value->dims, coords);
+}
+
 bool lower_output_coords(Lower *lower, const Value *output, const Run *shape, LaneCoord *coords) {
+    const RegionWindow *window = region_window(lower->region, output);
+    if (window) {
+        place_window(lower, window, shape, coords);
+        return true;
+    }
     const Value *root = place_root(lower->region, output);
     if (output == root)
         return lower_place(lower, output, shape, coords) || place_linear(lower, output, shape, coords);

@@ -17,8 +17,11 @@ static bool plan_is_uniform(const Lower *lower, const Value *value, const LaneCo
 }
 
 /* One load for each input and coordinates: in vectors as wide as its strides and alignment allow. */
-static void plan_load(Lower *lower, const LowerKey *key) {
+static void plan_load(Lower *lower, LowerKey *key) {
     const Value *value = key->value;
+    int period = 0;
+    if (lower_key_of_tile(lower, key, &period) && lower_find(lower, key, ENTRY_SEEN, ENTRY_RANDOM))
+        return;
     int width = lower->shape->width, bits = dtype_bits(value->dtype);
     LaneCoord offset = lane_memory(lower, value, key->coords);
     EntryKind kind = ENTRY_LANES;
@@ -33,6 +36,7 @@ static void plan_load(Lower *lower, const LowerKey *key) {
     }
     LowerEntry *entry = lower_remember(lower, kind, key);
     entry->chunk = chunk;
+    entry->period = period;
     vec_push(lower->arena, &lower->loads, entry);
 }
 
@@ -148,7 +152,7 @@ void lower_plan(Lower *lower, const Run *shape, const LowerTarget *targets, int 
         LaneCoord coords[RANK_MAX];
         const Value *root = lower_root(lower->region, targets[i].value);
         if (lower_place(lower, root, shape, coords) || lower_output_coords(lower, root, shape, coords))
-            plan_value(lower, root, coords, NULL, shape->width == 1 && !shape->inner);
+            plan_value(lower, root, coords, lower_window(lower, root), shape->width == 1 && !shape->inner);
     }
 }
 
@@ -174,14 +178,14 @@ static void plan_emit_load(Lower *lower, const LowerEntry *entry) {
         lower->lane = k_for_begin(b, "j", k_i32(b, 0), k_i32(b, width), 1, UNROLL_FULL);
         size_t mark = lower_open_scope(lower);
         const KExpr *at = lower_concrete(lower, lane_expr(lower, offset));
-        const KExpr *guard = k_and(b, lower->run->guard, lower_concrete(lower, entry->key.guard));
+        const KExpr *guard = k_and(b, lower->run->guard, lower_condition(lower, entry->key.guard));
         k_load(b, entry->array, k_add(b, first, lower->lane), buffer, at, 1, guard, cache);
         lower_close_scope(lower, mark);
         k_end(b);
         return;
     }
     lower->lane = k_i32(b, 0);
-    const KExpr *guard = k_and(b, lower->run->guard, lower_concrete(lower, entry->key.guard));
+    const KExpr *guard = k_and(b, lower->run->guard, lower_condition(lower, entry->key.guard));
     const KExpr *at = lower_concrete(lower, offset.at);
     if (entry->array->count == 0) {
         k_load(b, entry->array, NULL, buffer, at, 1, guard, cache);

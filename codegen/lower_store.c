@@ -18,6 +18,7 @@ void lower_store(Lower *lower, const Run *run, const Value *output, const KVar *
         return;
     }
     LaneCoord offset = lane_memory(lower, output, coords);
+    const KExpr *guard = k_and(b, run->guard, lower_condition(lower, lower_window(lower, output)));
     const KBuffer *buffer = k_global(b, output, true);
     const KExpr *first = at ? k_convert(b, at, K_I32) : k_i32(b, 0);
     int bits = dtype_bits(output->dtype), width = run->width, chunk = 1;
@@ -32,16 +33,29 @@ void lower_store(Lower *lower, const Run *run, const Value *output, const KVar *
             to = k_let_expr(b, text_format(lower->arena, "%s_at", lower_value_name(lower, output)), to);
         for (int i = 0; i < width; i += chunk)
             k_store(b, buffer, k_add(b, to, k_int(b, to->type, i)), src,
-                    src->count == 0 ? NULL : k_add(b, first, k_i32(b, i)), chunk, run->guard, lower->cache);
+                    src->count == 0 ? NULL : k_add(b, first, k_i32(b, i)), chunk, guard, lower->cache);
     } else {
         lower->lane = k_for_begin(b, "j", k_i32(b, 0), k_i32(b, width), 1, UNROLL_FULL);
         k_store(b, buffer, lower_concrete(lower, lane_expr(lower, offset)), src, k_add(b, first, lower->lane),
-                1, run->guard, lower->cache);
+                1, guard, lower->cache);
         k_end(b);
     }
     lower_close_scope(lower, mark);
     lower->run = outer_run;
     lower->shape = outer_shape;
+}
+
+void lower_store_bundle(Lower *lower, const Run *run, const Value *output) {
+    Builder *b = lower->b;
+    Run at = *run;
+    const char *name = text_format(lower->arena, "%s_v", lower_value_name(lower, output));
+    LowerTarget target = {.value = output, .stored = true};
+    for (int64_t j = 0; j < region_window(lower->region, output)->width; j++) {
+        at.coords[at.axis] = k_int(b, lower->index, j);
+        target.dst = k_variable(b, name, ktype_of(output->dtype), NULL);
+        lower_run(lower, &at, &target, 1);
+        lower_store(lower, &at, output, target.dst, NULL);
+    }
 }
 
 void lower_store_at(Lower *lower, const Value *output, const KExpr *const *coords, const KExpr *element) {

@@ -75,6 +75,8 @@ static bool width_can_store(Lower *lower, void *context) {
 
 bool lower_can_store(const Graph *graph, const Region *region, const Value *output, int axis, int width) {
     WidthCase asked = {output, axis, width};
+    if (region_window(region, output) && region_window(region, output)->is_bundle)
+        return dtype_bits(output->dtype) >= 8;
     return (lower_output_is_whole(graph, region, output) || lower_output_is_kept(graph, region, output)) &&
            width_ask(graph, region, width_can_store, &asked);
 }

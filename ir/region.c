@@ -17,6 +17,13 @@ bool region_writes(const Region *region, const Value *value) {
     return false;
 }
 
+const RegionWindow *region_window(const Region *region, const Value *value) {
+    for (size_t i = 0; i < region->windows.n; i++)
+        if (region->windows.at[i].value == value)
+            return &region->windows.at[i];
+    return NULL;
+}
+
 static const char *const region_kinds[TEMPLATE_COUNT] = {
     [TEMPLATE_POINTWISE] = "pointwise", [TEMPLATE_ROWS] = "rows",     [TEMPLATE_COLUMNS] = "columns",
     [TEMPLATE_TRANSPOSE] = "transpose", [TEMPLATE_MATMUL] = "matmul", [TEMPLATE_CHAIN] = "chain",
@@ -41,6 +48,8 @@ static void region_print(Text *out, const Graph *graph, const Region *region) {
     if (region->n_reduced)
         text_add(out, ", the %s %d reduced", region->kind == TEMPLATE_COLUMNS ? "first" : "last",
                  region->n_reduced);
+    if (region->column_block)
+        text_add(out, ", columns moved within blocks of %d", region->column_block);
     region_print_names(out, graph, "\n    reads", region->inputs.at, region->inputs.n);
     region_print_names(out, graph, "\n    writes", region->outputs.at, region->outputs.n);
     text_add(out, "\n");

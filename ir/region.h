@@ -21,6 +21,14 @@ typedef enum TemplateKind {
     TEMPLATE_COUNT
 } TemplateKind;
 
+/* An output that holds some columns of a product's space; or, as a bundle, a few elements for each row of the space that are made of
+ * the row's statistics alone: element j of a row is stored as the space's column j would be. */
+typedef struct RegionWindow {
+    const Value *value;
+    int64_t first, width;
+    bool is_bundle;
+} RegionWindow;
+
 typedef struct Region {
     int id;           /* position in the plan */
     TemplateKind kind;
@@ -40,6 +48,13 @@ typedef struct Region {
      * n_reduced for COLUMNS (MATMUL with column sums is not a region of this version). */
     int n_reduced;
 
+    /* Outputs that are bundles; and of MATMUL, those that are columns [first, first + width) of the space, row-major under dims of
+     * their own, and the aligned block
+     * of columns, a power of two, within which the epilogue reads the product at other columns of the same row (columns.h); 0: it
+     * reads every column where it stands. */
+    VEC(RegionWindow) windows;
+    int column_block;
+
     const Hint *schedule_hint; /* NULL: none */
     Schedule schedule;
 } Region;
@@ -47,6 +62,9 @@ typedef struct Region {
 /* Whether `value` is among the region's inputs, or among its outputs. */
 bool region_reads(const Region *region, const Value *value);
 bool region_writes(const Region *region, const Value *value);
+
+/* The window of an output; NULL: it has none. */
+const RegionWindow *region_window(const Region *region, const Value *value);
 
 /* Where a Value that crosses a region's border lies in the workspace. */
 typedef struct Buffer {

@@ -10,6 +10,7 @@
 #ifndef SINTER_PASSES_FUSE_H
 #define SINTER_PASSES_FUSE_H
 
+#include "ir/columns.h"
 #include "passes/rewrite.h"
 
 typedef struct Group Group;
@@ -43,6 +44,7 @@ struct Group {
     int rank;
     const Dim *dims[RANK_MAX];
     int n_reduced;
+    bool is_moved;  /* columns of its product move, or are cut apart (fuse_columns.c) */
     bool is_chain;  /* each core is the first operand of the next; dims are those of the last */
     GroupSet after; /* groups that must run before it, through others too */
     VEC(Value *) cores;
@@ -133,6 +135,8 @@ void fuse_reduction(Fuse *fuse, Value *value);
 void fuse_light(Fuse *fuse, Value *value);
 /* Two single products become one kernel with two cores where `value` is the first to need both. */
 bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b);
+/* Whether tensor cores multiply the operands as they are. */
+bool matmul_uses_tensor_cores(const Fuse *fuse, const Value *matmul);
 /* Whether a matmul reads `operand` from memory rather than computing it. */
 bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand);
 
@@ -140,6 +144,13 @@ bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand);
 bool fuse_chain(Fuse *fuse, Value *matmul);
 /* Longest rows whose statistics the epilogue of a group's last product can take. */
 int64_t chain_row_max(Fuse *fuse, Group *group);
+
+/* fuse_columns.c: columns of a product that trade places, or that are cut apart */
+/* Puts a Value into the kernel of a product whose columns it moves, where that can be; `decides`: says why not. */
+bool fuse_columns(Fuse *fuse, Value *value, bool decides);
+bool fuse_columns_place(Fuse *fuse, const Group *group, const Value *value, ColumnPlace *place, const char **why);
+/* Fills region->windows and region->column_block. */
+void fuse_columns_windows(Fuse *fuse, const Group *group, Region *region);
 
 /* fuse_store.c: the walk back from the outputs, which says what lies in memory */
 void fuse_store(Fuse *fuse);

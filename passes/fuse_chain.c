@@ -120,6 +120,9 @@ static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_
     DimTable *dims = fuse->graph->dims;
     Value *held = matmul->in[0], *first = group->cores.at[0];
     View view;
+    *change = "an operand whose columns stay where they are";
+    if (group->is_moved)
+        return "columns of its first operand trade places, or leave apart";
     *change = text_format(fuse->graph->arena, "at most %lld columns, known from the dims or a 'where'",
                           (long long)fuse->limits->chain_columns_max);
     if (dim_upper(dims, held->dims[held->rank - 1]) > fuse->limits->chain_columns_max)

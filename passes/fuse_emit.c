@@ -86,6 +86,8 @@ static void emit_region(Emit *emit, Group *group, Value *const *outputs, size_t 
     for (size_t i = 0; i < group->cores.n; i++)
         if (emit_holds(region, group->cores.at[i]))
             vec_push(arena, &region->cores, group->cores.at[i]);
+    if (region->kind == TEMPLATE_MATMUL)
+        fuse_columns_windows(fuse, group, region);
     region->schedule_hint = emit_schedule_hint(fuse->graph, region);
     EmitRegion entry = {.region = region, .group = group, .first = region->outputs.at[0]->id};
     for (size_t i = 0; i < n_outputs; i++)

@@ -166,6 +166,7 @@ void group_merge(Fuse *fuse, Group *into, Group *from) {
             vec_push(fuse->arena, &into->leaves, from->leaves.at[i]);
     for (size_t i = 0; i < from->outputs.n; i++)
         vec_push(fuse->arena, &into->outputs, from->outputs.at[i]);
+    into->is_moved |= from->is_moved;
     from->dead = true;
     group_wait_set(fuse, into, &from->after);
     for (size_t i = 0; i < fuse->groups.n; i++) {

@@ -64,7 +64,7 @@ bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b) {
 
 /* Types that tensor cores multiply as they are: both of 16 bits and alike, both fp8, or both 8-bit integers.
  */
-static bool matmul_uses_tensor_cores(const Fuse *fuse, const Value *matmul) {
+bool matmul_uses_tensor_cores(const Fuse *fuse, const Value *matmul) {
     DType a = matmul->in[0]->dtype, b = matmul->in[1]->dtype;
     bool fp8 = (a == DTYPE_E4M3 || a == DTYPE_E5M2) && (b == DTYPE_E4M3 || b == DTYPE_E5M2);
     bool int8 = (a == DTYPE_I8 || a == DTYPE_U8) && (b == DTYPE_I8 || b == DTYPE_U8);

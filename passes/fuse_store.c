@@ -197,6 +197,11 @@ static void store_floating(Fuse *fuse, FuseNode *node, bool forced) {
     bool output = value_is_output(fuse->graph, value);
     if (output && !forced && store_reordered(fuse, node))
         return;
+    if (output && !forced && fuse_columns(fuse, value, true)) {
+        store_output(fuse, node);
+        store_pass_on(fuse, value, node->home);
+        return;
+    }
     if (!node->needs.n && !output)
         return;
     bool dear = !output && !forced && store_is_dear(fuse, node);

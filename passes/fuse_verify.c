@@ -4,7 +4,8 @@
  *   3  Values are topological, and each is needed by an output
  *   4  each output of the graph is written, by one region; no Value is written twice
  *   5  a matmul stands in a matmul region, as one of its one or two cores, or in a chain of two or three
- *   6  reduced axes lie inside the space; outputs have the space's elements, or its rows' */
+ *   6  reduced axes lie inside the space; outputs have the space's elements, or its rows', or a window of its
+ * columns */
 #include "passes/fuse.h"
 
 typedef struct PartitionCheck {
@@ -55,11 +56,17 @@ static void verify_values(PartitionCheck *check, const Region *region, int mark)
 static bool verify_output_dims(const Partition *partition, const Region *region, const Value *output) {
     DimTable *table = partition->graph->dims;
     const Dim *full = dim_const(table, 1), *kept = full, *count = value_count(partition->graph, output);
+    const RegionWindow *window = region_window(region, output);
     for (int i = 0; i < region->rank; i++) {
         bool columns = region->kind == TEMPLATE_COLUMNS;
         bool reduced = columns ? i < region->n_reduced : i >= region->rank - region->n_reduced;
         full = dim_mul(table, full, region->dims[i]);
         kept = reduced ? kept : dim_mul(table, kept, region->dims[i]);
+    }
+    if (window) {
+        const Dim *columns = region->dims[region->rank - 1];
+        return window->is_bundle ||
+               (dim_is_const(columns) && window->first + window->width <= columns->value);
     }
     return !count || count == kept || (count == full && region->kind != TEMPLATE_COLUMNS) || !full;
 }

@@ -66,7 +66,9 @@ static Value *slice_of_pointwise(Rewrite *rewrite, Value *value) {
     return fresh && value_same_dims(fresh, value) ? fresh : value;
 }
 
-/* Rows or columns of a product, where the slices together are no more than the whole. */
+/* Rows or columns of a product, where the slices together are no more than the whole. Columns cut into more
+ * than two parts stay with the product, whose kernel stores each part where it belongs (fuse_columns.c); two
+ * may meet again as the cores of one kernel. */
 static Value *slice_of_matmul(Rewrite *rewrite, Value *value) {
     Value *matmul = value->in[0];
     DimTable *table = rewrite->graph->dims;
@@ -78,6 +80,8 @@ static Value *slice_of_matmul(Rewrite *rewrite, Value *value) {
     if (!rows && !columns)
         return value;
     int axis = rows ? m : n;
+    if (!rows && uses > 2)
+        return value;
     const Dim *together = dim_mul(table, dim_const(table, uses), value->dims[axis]);
     if (!slice_is_plain(value, axis) || (uses > 1 && together != matmul->dims[axis]))
         return value;

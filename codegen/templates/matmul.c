@@ -160,8 +160,8 @@ static bool plan_outputs(const MatmulPlan *plan, const char **why) {
     for (size_t i = 0; i < plan->region->outputs.n; i++) {
         const Value *output = plan->region->outputs.at[i], *root = lower_root(plan->region, output);
         bool is_row = matmul_is_row_value(plan, root);
-        *why = "an output is neither the product's shape nor one element a row";
-        if (!is_row && !value_same_dims(root, plan->core[0]))
+        *why = "an output is neither the product's shape, nor a window of its columns, nor one element a row";
+        if (!is_row && !value_same_dims(root, plan->core[0]) && !region_window(plan->region, output))
             return false;
         *why = "two threads would write one byte of an output of 4-bit elements";
         if (dtype_bits(output->dtype) < 8 && (is_row || dim_divisor(graph->dims, plan->n) % 2))
@@ -252,6 +252,12 @@ bool matmul_is_tma_output(const MatmulPlan *plan, const Value *output) {
         if (!plan_is_step(plan->graph, strides[i], output->dtype) || dim_is(strides[i], 0))
             return false;
     return true;
+}
+
+bool matmul_holds_blocks(const MatmulPlan *plan, int columns, const char **why) {
+    *why =
+        "the epilogue reads other columns: a warp's columns must be whole blocks of those that trade places";
+    return !plan->region->column_block || columns % plan->region->column_block == 0;
 }
 
 /* ---- the Template row */

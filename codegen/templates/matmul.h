@@ -115,7 +115,13 @@ typedef struct MatmulFragment {
 } MatmulFragment;
 
 /* Shared memory through which 16-bit outputs leave by TMA: each warp its own ring of boxes of 16 rows. */
-enum { STAGING_OUTPUTS = 2, STAGING_ROWS = 16 };
+enum { STAGING_OUTPUTS = 2, STAGING_ROWS = 16, STAGING_PARTS = 8 };
+/* An output that takes a window of the columns: whole boxes, each of which is one output's. */
+typedef struct MatmulPart {
+    const Value *output;
+    int64_t first, width;
+    int map;
+} MatmulPart;
 typedef struct MatmulStaging {
     Tile tile;                        /* of 16 rows; 2 * n_outputs stages a warp */
     const KExpr *warp;                /* number of the consumer warp */
@@ -124,6 +130,9 @@ typedef struct MatmulStaging {
     int n_outputs;                    /* those that leave this way */
     const Value *output[STAGING_OUTPUTS];
     int map[STAGING_OUTPUTS]; /* tensor map of each */
+    int n_parts; /* not 0: these, by their first columns, which leave no column out, share one ring of boxes
+                  */
+    MatmulPart parts[STAGING_PARTS];
 } MatmulStaging;
 
 /* matmul_tma.c: shared memory for the outputs that TMA can write, and their maps; false where there are none.
@@ -183,8 +192,10 @@ typedef struct Epilogue {
     const MatmulFragment *fragment;
     const KExpr *const *batch;
     const MatmulVectors *vectors; /* NULL: none */
-    int run;           /* elements of a run: fragment->width, or less where the extent is no multiple */
-    const Value *held; /* what accumulator[0] holds by now instead of the product; NULL: the product */
+    int run;            /* elements of a run: fragment->width, or less where the extent is no multiple */
+    int64_t begin, end; /* columns that are being stored, where the epilogue moves some */
+    int tile_slots;     /* runs of the batch around several boxes; 0: there is none */
+    const Value *held;  /* what accumulator[0] holds by now instead of the product; NULL: the product */
     VEC(MatmulRow) rows;
 } Epilogue;
 
@@ -299,6 +310,9 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
 bool matmul_accepts_mma(const MatmulPlan *plan, const Schedule *schedule, const char **why);
 bool matmul_accepts_simt(const MatmulPlan *plan, const Schedule *schedule, const char **why);
 bool matmul_accepts_gemv(const MatmulPlan *plan, const Schedule *schedule, const char **why);
+
+/* Whether a warp whose fragment spans so many columns has every column that its epilogue reads. */
+bool matmul_holds_blocks(const MatmulPlan *plan, int columns, const char **why);
 
 /* cost_matmul.c: schedules worth trying, best first, of those that accepts() takes; how many. */
 int matmul_schedules(const MatmulPlan *plan, const DimBindings *hint, Schedule *out, int room,

@@ -41,6 +41,11 @@ static bool vectors_fits(const MatmulPlan *plan, const Value *value) {
 void matmul_find_vectors(const MatmulPlan *plan, int tile_cols, int copies, int64_t bytes,
                          MatmulVectors *vectors) {
     *vectors = (MatmulVectors){0};
+    bool is_cut = plan->region->column_block > 0; /* then they may be wanted at other columns */
+    for (size_t i = 0; i < plan->region->windows.n; i++)
+        is_cut = is_cut || !plan->region->windows.at[i].is_bundle;
+    if (is_cut)
+        return;
     for (size_t i = 0; i < plan->region->inputs.n && vectors->n < VECTORS_MAX; i++) {
         const Value *value = plan->region->inputs.at[i];
         if (!vectors_fits(plan, value) || tile_cols * dtype_bits(value->dtype) % 128 != 0 ||
@@ -124,9 +129,27 @@ static void epilogue_place(Epilogue *e, EpilogueSlot *slot) {
     slot->run.guard = slot->inside ? k_and(b, slot->run.guard, slot->inside) : slot->run.guard;
 }
 
+static void epilogue_set_columns(Epilogue *e, const EpilogueSlot *slot) {
+    EpilogueSlot first = *slot;
+    first.group = k_i32(e->b, 0);
+    LowerColumns columns = {.group = slot->group,
+                            .first = epilogue_at(e, &first),
+                            .groups = e->fragment->groups,
+                            .group_stride = e->fragment->halves * e->fragment->width,
+                            .begin = e->begin,
+                            .end = e->end};
+    if (e->tile_slots) {
+        const KExpr *group = k_mod(e->b, slot->group, k_i32(e->b, e->tile_slots / e->fragment->halves));
+        columns.slot = k_add(e->b, k_mul(e->b, group, k_i32(e->b, e->fragment->halves)), slot->half);
+    }
+    lower_set_columns(e->lower, &columns);
+}
+
 static void epilogue_bind(Epilogue *e, const EpilogueSlot *slot) {
     Builder *b = e->b;
     const KExpr *at = epilogue_at(e, slot);
+    if (e->plan->region->column_block)
+        epilogue_set_columns(e, slot);
     if (e->held)
         lower_bind_array(e->lower, e->held, e->fragment->accumulator[0], at);
     for (int c = 0; c < e->plan->n_cores && !e->held; c++)
@@ -267,15 +290,19 @@ static void epilogue_store_batch(Epilogue *e, EpilogueStore *store, const KExpr 
         }
 }
 
+static const KExpr *epilogue_box_col(Epilogue *e, const MatmulStaging *staging, const KExpr *box) {
+    return k_add(e->b, staging->col, k_mul(e->b, box, k_i32(e->b, staging->tile.cols)));
+}
+
 static void epilogue_send(Epilogue *e, const MatmulStaging *staging, const KExpr *block, const KExpr *box,
-                          const KExpr *const *boxes) {
+                          const KExpr *const *boxes, int64_t first) {
     Builder *b = e->b;
     k_atom(b, ATOM_fence_async, NULL, NULL, 0);
     k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_LANE), k_i32(b, 0)));
     for (int o = 0; o < staging->n_outputs; o++) {
         const KExpr *zero = k_i32(b, 0);
-        const KExpr *col = k_add(b, staging->col, k_mul(b, box, k_i32(b, staging->tile.cols)));
+        const KExpr *col = k_sub(b, epilogue_box_col(e, staging, box), k_i32(b, first));
         const KExpr *row = k_add(b, staging->row, k_mul(b, block, k_i32(b, e->fragment->block_rows)));
         KOperand operands[6] = {k_operand(k_tensor_map_addr(b, staging->map[o])),
                                 k_operand(tile_address(b, &staging->tile, boxes[o], zero, zero)),
@@ -297,33 +324,124 @@ static void epilogue_wait_read(Builder *b, int but) {
     k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
 }
 
+/* Computes one box of each staged output and sends it off; `first`: the outputs' first column. */
+static void epilogue_store_box(Epilogue *e, EpilogueStore *store, const KExpr *block, const KExpr *box,
+                               const KExpr *const *boxes, int64_t first) {
+    Builder *b = e->b;
+    const MatmulFragment *f = e->fragment;
+    int n_groups = epilogue_batch_groups(e), box_groups = store->staging->tile.cols / f->group_cols;
+    n_groups = n_groups > box_groups ? box_groups : n_groups;
+    const KExpr *part = epilogue_loop(b, "part", box_groups / n_groups);
+    const KExpr *group = k_add(b, k_mul(b, box, k_i32(b, box_groups)), k_mul(b, part, k_i32(b, n_groups)));
+    epilogue_store_batch(e, store, block, group, n_groups, boxes,
+                         k_mul(b, part, k_i32(b, n_groups * f->group_cols)));
+    epilogue_loop_end(b, box_groups / n_groups);
+    epilogue_send(e, store->staging, block, box, boxes, first);
+}
+
+/* The same where a box is one output's alone, whichever has its columns. */
+static void epilogue_store_parts(Epilogue *e, EpilogueStore *store, const KExpr *block, const KExpr *box,
+                                 const KExpr *const *boxes) {
+    Builder *b = e->b;
+    const MatmulStaging *staging = store->staging;
+    int n = staging->n_parts;
+    for (int i = 0; i < n; i++) {
+        const MatmulPart *part = &staging->parts[i];
+        MatmulStaging own = *staging;
+        EpilogueStore one = {.staging = &own};
+        own.output[0] = part->output;
+        own.map[0] = part->map;
+        vec_push(b->arena, &one.outputs, part->output);
+        if (i + 1 < n)
+            k_if_begin(b, k_lt(b, epilogue_box_col(e, staging, box), k_i32(b, part->first + part->width)));
+        e->begin = part->first;
+        e->end = part->first + part->width;
+        epilogue_store_box(e, &one, block, box, boxes, part->first);
+        if (i + 1 < n)
+            k_else(b);
+    }
+    for (int i = 0; i + 1 < n; i++)
+        k_end(b);
+}
+
+/* Starts a batch of what every so many boxes read alike (tables of a rotation), with its loads; how many
+ * boxes there are until it is read again, 0 where nothing is. Its registers serve all of them: chunk c is
+ * boxes c, c + chunks, c + 2 chunks, ... */
+static int epilogue_tile_chunks(Epilogue *e, const EpilogueStore *store, int n_boxes, LowerTarget *targets) {
+    enum { REGISTERS_MAX = 64 }; /* that accumulators of half a tile leave, with room to compute */
+    Builder *b = e->b;
+    int box_groups = e->fragment->groups / n_boxes, period;
+    EpilogueSlot slot = {
+        .block = k_i32(b, 0), .half = k_i32(b, 0), .group = k_i32(b, 0), .piece = k_i32(b, 0)};
+    if (!e->plan->region->column_block || e->run != 2)
+        return 0;
+    for (size_t i = 0; i < store->outputs.n; i++)
+        targets[i] = (LowerTarget){.value = store->outputs.at[i], .stored = true};
+    epilogue_place(e, &slot);
+    epilogue_bind(e, &slot);
+    int slots = box_groups * e->fragment->halves;
+    int registers = lower_tile_registers(e->lower, &slot.run, targets, (int)store->outputs.n, slots, &period);
+    if (!period || registers > REGISTERS_MAX || e->fragment->blocks > 1)
+        return 0;
+    period = period > box_groups ? period : box_groups;
+    return period % box_groups == 0 && n_boxes % (period / box_groups) == 0 ? period / box_groups : n_boxes;
+}
+
+static void epilogue_tile_begin(Epilogue *e, const EpilogueStore *store, const KExpr *block,
+                                const KExpr *chunk, int box_groups, const LowerTarget *targets) {
+    Builder *b = e->b;
+    EpilogueSlot slot = {.block = block, .half = k_i32(b, 0), .piece = k_i32(b, 0)};
+    const KExpr *first = k_mul(b, chunk, k_i32(b, box_groups));
+    slot.group = first;
+    e->tile_slots = box_groups * e->fragment->halves;
+    epilogue_place(e, &slot);
+    epilogue_bind(e, &slot);
+    lower_tile_begin(e->lower, &slot.run, targets, (int)store->outputs.n, e->tile_slots);
+    const KExpr *g = epilogue_loop(b, "g", box_groups);
+    slot.group = k_add(b, first, g);
+    slot.half = epilogue_loop(b, "h", e->fragment->halves);
+    epilogue_place(e, &slot);
+    epilogue_bind(e, &slot);
+    lower_batch_load(e->lower, &slot.run, k_add(b, k_mul(b, g, k_i32(b, e->fragment->halves)), slot.half));
+    epilogue_loop_end(b, e->fragment->halves);
+    epilogue_loop_end(b, box_groups);
+}
+
 static void epilogue_store_staged(Epilogue *e, EpilogueStore *store) {
     Builder *b = e->b;
     const MatmulFragment *f = e->fragment;
     const MatmulStaging *staging = store->staging;
-    int n_groups = epilogue_batch_groups(e), box_groups = staging->tile.cols / f->group_cols;
-    int n_boxes = f->groups / box_groups;
-    n_groups = n_groups > box_groups ? box_groups : n_groups;
+    int box_groups = staging->tile.cols / f->group_cols, n_boxes = f->groups / box_groups;
+    LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, store->outputs.n + 1);
+    int chunks = epilogue_tile_chunks(e, store, n_boxes, targets);
+    int n_chunks = chunks ? chunks : 1, n_images = n_boxes / n_chunks;
     if (f->blocks * n_boxes % 2 != 0) /* the tile before ended on the side that this one begins with */
         epilogue_wait_read(b, 0);
     const KExpr *block = epilogue_loop(b, "block", f->blocks);
-    const KExpr *box = epilogue_loop(b, "box", n_boxes);
+    const KExpr *chunk = epilogue_loop(b, "chunk", n_chunks);
+    if (chunks)
+        epilogue_tile_begin(e, store, block, chunk, box_groups, targets);
+    const KExpr *image = epilogue_loop(b, "box", n_images);
     epilogue_wait_read(b, staging->n_outputs); /* the boxes of two rounds ago have been read */
-    const KExpr *round = k_add(b, k_mul(b, block, k_i32(b, n_boxes)), box);
+    const KExpr *number = k_add(b, k_mul(b, chunk, k_i32(b, n_images)), image);
+    const KExpr *round = k_add(b, k_mul(b, block, k_i32(b, n_boxes)), number);
+    const KExpr *box = k_add(b, k_mul(b, image, k_i32(b, n_chunks)), chunk);
     const KExpr *boxes[STAGING_OUTPUTS];
     for (int o = 0; o < staging->n_outputs; o++) {
         const KExpr *own = k_mul(b, staging->warp, k_i32(b, 2 * staging->n_outputs));
         const KExpr *side = k_mul(b, k_mod(b, round, k_i32(b, 2)), k_i32(b, staging->n_outputs));
         boxes[o] = k_add(b, own, k_add(b, side, k_i32(b, o)));
     }
-    const KExpr *part = epilogue_loop(b, "part", box_groups / n_groups);
-    const KExpr *group = k_add(b, k_mul(b, box, k_i32(b, box_groups)), k_mul(b, part, k_i32(b, n_groups)));
-    epilogue_store_batch(e, store, block, group, n_groups, boxes,
-                         k_mul(b, part, k_i32(b, n_groups * f->group_cols)));
-    epilogue_loop_end(b, box_groups / n_groups);
-    epilogue_send(e, staging, block, box, boxes);
-    epilogue_loop_end(b, n_boxes);
+    if (staging->n_parts)
+        epilogue_store_parts(e, store, block, box, boxes);
+    else
+        epilogue_store_box(e, store, block, box, boxes, 0);
+    epilogue_loop_end(b, n_images);
+    if (chunks)
+        lower_batch_end(e->lower);
+    epilogue_loop_end(b, n_chunks);
     epilogue_loop_end(b, f->blocks);
+    e->tile_slots = 0;
 }
 
 static void epilogue_store_direct(Epilogue *e, EpilogueStore *store) {
@@ -338,7 +456,8 @@ static void epilogue_store_direct(Epilogue *e, EpilogueStore *store) {
 }
 
 /* Outputs of one element a row, by one lane of those that share the row. */
-static void epilogue_store_rows(Epilogue *e, const Value *const *outputs, int n) {
+static void epilogue_store_rows(Epilogue *e, const Value *const *outputs, int n, const Value *const *bundles,
+                                int n_bundles) {
     Builder *b = e->b;
     const MatmulFragment *f = e->fragment;
     const KExpr *lane = k_mod(b, k_special(b, SPECIAL_LANE), k_i32(b, f->row_lanes));
@@ -351,7 +470,7 @@ static void epilogue_store_rows(Epilogue *e, const Value *const *outputs, int n)
     epilogue_bind(e, &slot);
     slot.run.coords[slot.run.axis] = k_i32(b, 0);
     slot.run.guard = k_and(b, slot.run.guard, k_eq(b, lane, k_i32(b, 0)));
-    LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, (size_t)n);
+    LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, (size_t)n + 1);
     for (int i = 0; i < n; i++) {
         const char *name = outputs[i]->name ? outputs[i]->name : "out";
         targets[i] = (LowerTarget){.value = outputs[i],
@@ -361,6 +480,8 @@ static void epilogue_store_rows(Epilogue *e, const Value *const *outputs, int n)
     lower_run(e->lower, &slot.run, targets, n);
     for (int i = 0; i < n; i++)
         lower_store(e->lower, &slot.run, outputs[i], targets[i].dst, NULL);
+    for (int i = 0; i < n_bundles; i++)
+        lower_store_bundle(e->lower, &slot.run, bundles[i]);
     epilogue_loop_end(b, f->halves);
     epilogue_loop_end(b, f->blocks);
     e->run = run;
@@ -379,12 +500,15 @@ static Epilogue epilogue_begin(Builder *b, const MatmulPlan *plan, Lower *lower,
     const Dim *along = fragment->is_swapped ? plan->m : plan->n;
     while (dim_divisor(plan->graph->dims, along) % e.run != 0)
         e.run /= 2;
+    if (plan->region->column_block)
+        e.end = plan->n->value;
     if (plan->statistics.n)
         matmul_row_statistics(&e);
     return e;
 }
 
 static void epilogue_end(Epilogue *e) {
+    lower_set_columns(e->lower, NULL);
     for (int c = 0; c < e->plan->n_cores; c++)
         lower_unbind(e->lower, e->plan->core[c]);
     if (e->held)
@@ -421,10 +545,13 @@ void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const Mat
                      const KExpr *const *batch, const MatmulStaging *staging, const MatmulVectors *vectors) {
     Epilogue e = epilogue_begin(b, plan, lower, fragment, batch, vectors);
     EpilogueStore store = {.staging = staging};
-    VEC(const Value *) rows = {0};
+    VEC(const Value *) rows = {0}, bundles = {0};
     for (size_t i = 0; i < plan->region->outputs.n; i++) {
         const Value *output = plan->region->outputs.at[i];
-        if (plan->statistics.n && matmul_is_row_value(plan, lower_root(plan->region, output)))
+        const RegionWindow *window = region_window(plan->region, output);
+        if (window && window->is_bundle)
+            vec_push(b->arena, &bundles, output);
+        else if (plan->statistics.n && matmul_is_row_value(plan, lower_root(plan->region, output)))
             vec_push(b->arena, &rows, output);
         else
             vec_push(b->arena, &store.outputs, output);
@@ -433,7 +560,7 @@ void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const Mat
         epilogue_store_staged(&e, &store);
     else if (store.outputs.n)
         epilogue_store_direct(&e, &store);
-    if (rows.n)
-        epilogue_store_rows(&e, rows.at, (int)rows.n);
+    if (rows.n + bundles.n)
+        epilogue_store_rows(&e, rows.at, (int)rows.n, bundles.at, (int)bundles.n);
     epilogue_end(&e);
 }

@@ -136,7 +136,7 @@ bool matmul_accepts_gemv(const MatmulPlan *plan, const Schedule *schedule, const
          dim_lower(plan->graph->dims, plan->k) < (int64_t)split * schedule->tile_k))
         return false;
     *why = "row statistics need whole rows in one block";
-    if (plan->statistics.n)
+    if (plan->statistics.n || !matmul_holds_blocks(plan, 1, why))
         return false;
     *why = NULL;
     return true;

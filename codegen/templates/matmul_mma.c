@@ -60,6 +60,8 @@ bool matmul_accepts_mma(const MatmulPlan *plan, const Schedule *schedule, const 
     if (plan->statistics.n &&
         (schedule->warps_n != 1 || dim_upper(plan->graph->dims, plan->n) > schedule->tile_n))
         return false;
+    if (!matmul_holds_blocks(plan, schedule->tile_n / schedule->warps_n, why))
+        return false;
     *why = NULL;
     return true;
 }

@@ -40,6 +40,8 @@ bool matmul_accepts_simt(const MatmulPlan *plan, const Schedule *schedule, const
         schedule->tile_m % vectors || schedule->tile_n % vectors || schedule->tile_m > 8 * SIMT_SIDE ||
         schedule->tile_n > 8 * SIMT_SIDE)
         return false;
+    if (!matmul_holds_blocks(plan, 1, why))
+        return false;
     *why = "a thread's 64-bit accumulators do not fit its registers";
     if (simt_width(plan) == 2 && schedule->tile_m * schedule->tile_n > 64 * 128)
         return false;

@@ -91,10 +91,14 @@ void matmul_tma_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, c
 
 /* ---- outputs */
 
+static bool tma_has_staging(const Schedule *schedule) {
+    return schedule->tma_store && !schedule->swap_ab && schedule->tile_n % 16 == 0 && schedule->split_k <= 1;
+}
+
 /* 16-bit outputs that leave through shared memory; how many. */
 static int tma_staged(const MatmulPlan *plan, const Schedule *schedule, const Value **staged) {
     int n = 0;
-    if (!schedule->tma_store || schedule->swap_ab || schedule->tile_n % 16 != 0 || schedule->split_k > 1)
+    if (!tma_has_staging(schedule))
         return 0;
     for (size_t i = 0; i < plan->region->outputs.n && n < STAGING_OUTPUTS; i++)
         if (matmul_is_tma_output(plan, plan->region->outputs.at[i]))
@@ -106,19 +110,76 @@ static int tma_staging_cols(const Schedule *schedule) {
     return schedule->tile_n % 64 == 0 ? 64 : schedule->tile_n % 32 == 0 ? 32 : 16;
 }
 
+/* Whether memory holds the output's elements one after the other. */
+static bool tma_is_packed(const MatmulPlan *plan, const Value *output) {
+    const Dim *strides[RANK_MAX], *packed[RANK_MAX];
+    view_base_strides(plan->graph, output, strides);
+    dims_packed_strides(plan->graph->dims, output->rank, output->dims, packed);
+    for (int i = 0; i < output->rank; i++)
+        if (strides[i] != packed[i] && !dim_is(output->dims[i], 1))
+            return false;
+    return true;
+}
+
+/* Outputs that are windows of the columns, where these are whole boxes and leave no column out; how many, in
+ * order. */
+static int tma_parts(const MatmulPlan *plan, const Schedule *schedule, MatmulPart *parts) {
+    const Region *region = plan->region;
+    int n = 0, cols = tma_staging_cols(schedule);
+    int64_t at = 0;
+    if (!tma_has_staging(schedule) || plan->batch_rank > 0 || region->windows.n > STAGING_PARTS ||
+        region->windows.n != region->outputs.n ||
+        dim_divisor(plan->graph->dims, plan->n) % schedule->tile_n != 0)
+        return 0;
+    for (size_t found = 0; found < region->windows.n; found++) {
+        const RegionWindow *next = NULL;
+        for (size_t i = 0; i < region->windows.n && !next; i++)
+            next = region->windows.at[i].first == at ? &region->windows.at[i] : NULL;
+        if (!next || next->is_bundle || next->width % cols != 0 || dtype_bits(next->value->dtype) != 16 ||
+            !dtype_is_float(next->value->dtype) || !tma_is_packed(plan, next->value))
+            return 0;
+        parts[n++] = (MatmulPart){.output = next->value, .first = at, .width = next->width};
+        at += next->width;
+    }
+    return dim_is(plan->n, at) ? n : 0;
+}
+
 int64_t matmul_staging_bytes(const MatmulPlan *plan, const Schedule *schedule) {
     const Value *staged[STAGING_OUTPUTS];
+    MatmulPart parts[STAGING_PARTS];
     int64_t box = STAGING_ROWS * tma_staging_cols(schedule) * 2;
-    return 4 * schedule->warps_m * 2 * box * tma_staged(plan, schedule, staged);
+    int n = tma_parts(plan, schedule, parts) ? 1 : tma_staged(plan, schedule, staged);
+    return 4 * schedule->warps_m * 2 * box * n;
+}
+
+static int tma_part_map(Builder *b, const MatmulPlan *plan, const MatmulStaging *staging,
+                        const MatmulPart *part) {
+    const Value *output = part->output;
+    DimTable *dims = plan->graph->dims;
+    const Dim *width = dim_const(dims, part->width);
+    KTensorMap map = {.buffer = k_global(b, output, true),
+                      .elem = output->dtype,
+                      .rank = 2,
+                      .dims = {width, plan->m},
+                      .strides = {dim_const(dims, 1), width},
+                      .box = {staging->tile.cols, STAGING_ROWS},
+                      .swizzle = staging->tile.swizzle};
+    return k_tensor_map(b, text_format(b->arena, "%s_map", output->name ? output->name : "out"), map);
 }
 
 bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule, MatmulStaging *staging) {
     *staging = (MatmulStaging){0};
-    staging->n_outputs = tma_staged(plan, schedule, staging->output);
+    staging->n_parts = tma_parts(plan, schedule, staging->parts);
+    staging->output[0] = staging->n_parts ? staging->parts[0].output : NULL;
+    staging->n_outputs = staging->n_parts ? 1 : tma_staged(plan, schedule, staging->output);
     if (!staging->n_outputs)
         return false;
     staging->tile = tile_shared(b, "staging", staging->output[0]->dtype, STAGING_ROWS,
                                 tma_staging_cols(schedule), 4 * schedule->warps_m * 2 * staging->n_outputs);
+    for (int i = 0; i < staging->n_parts; i++)
+        staging->parts[i].map = tma_part_map(b, plan, staging, &staging->parts[i]);
+    if (staging->n_parts)
+        return true;
     for (int i = 0; i < staging->n_outputs; i++) {
         const Value *output = staging->output[i];
         const Dim *strides[RANK_MAX];

@@ -207,6 +207,9 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
     *why = "row statistics need whole rows in one tile: N up to tile_n, without swap_ab";
     if (plan->statistics.n && (schedule->swap_ab || dim_upper(plan->graph->dims, plan->n) > schedule->tile_n))
         return false;
+    if (!matmul_holds_blocks(plan, schedule->swap_ab || wgmma_split(schedule) > 1 ? 1 : schedule->tile_n,
+                             why))
+        return false;
     *why = "setmaxnreg takes multiples of 8 from 24 to 256 that fit the SM";
     int p = schedule->producer_registers, c = schedule->consumer_registers;
     if (c && (p % 8 || c % 8 || p < 24 || c > 256 ||

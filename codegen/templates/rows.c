@@ -54,6 +54,7 @@ typedef struct Rows {
     RowsKept kept[ROWS_KEPT_MAX]; /* where the row stays in shared memory */
     int n_kept;
     VEC(const Value *) whole, reduced; /* outputs: along the row, one a row */
+    VEC(const Value *) bundles;        /* a few a row */
 } Rows;
 
 /* ---- levels */
@@ -473,7 +474,7 @@ static void rows_build_streaming(Rows *rows) {
 /* Outputs with one element a row: its first thread writes them. */
 static void rows_store_reduced(Rows *rows) {
     Builder *b = rows->b;
-    if (rows->reduced.n == 0)
+    if (rows->reduced.n + rows->bundles.n == 0)
         return;
     const KExpr *zero = k_int(b, rows->index, 0);
     Run run = {.rank = rows->region->rank, .axis = rows->region->rank - 1, .width = 1};
@@ -492,6 +493,8 @@ static void rows_store_reduced(Rows *rows) {
     lower_run(rows->lower, &run, targets, n);
     for (int i = 0; i < n; i++)
         lower_store(rows->lower, &run, targets[i].value, targets[i].dst, NULL);
+    for (size_t i = 0; i < rows->bundles.n; i++)
+        lower_store_bundle(rows->lower, &run, rows->bundles.at[i]);
     k_end(b);
 }
 
@@ -517,7 +520,9 @@ static void rows_build(Builder *b, const Region *region) {
         runs = longest <= rows_stride(&rows) ? 1 : (longest + rows_stride(&rows) - 1) / rows_stride(&rows);
     rows.runs = (int)runs;
     for (size_t i = 0; i < region->outputs.n; i++) {
-        if (lower_output_is_whole(kernel->graph, region, region->outputs.at[i]))
+        if (region_window(region, region->outputs.at[i]))
+            vec_push(b->arena, &rows.bundles, region->outputs.at[i]);
+        else if (lower_output_is_whole(kernel->graph, region, region->outputs.at[i]))
             vec_push(b->arena, &rows.whole, region->outputs.at[i]);
         else
             vec_push(b->arena, &rows.reduced, region->outputs.at[i]);

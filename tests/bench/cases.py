@@ -78,6 +78,32 @@ def scaled_mm(x, w, sx, sw):
     return torch._scaled_mm(x, w.t(), scale_a=sx, scale_b=sw, out_dtype=BF, use_fast_accum=True)
 
 
+def tables(rows, width):
+    """cos and sin of a rotary embedding, repeated to the width of a head where it is asked for whole."""
+    angle = torch.arange(rows, device="cuda", dtype=F32)[:, None] * 10000.0 ** (-torch.arange(64, device="cuda", dtype=F32) / 64)
+    angle = torch.cat([angle] * (width // 64), 1)
+    return [torch.cos(angle).contiguous(), torch.sin(angle).contiguous()]
+
+
+def rotate_halves(x, c, s):
+    a, b = x[..., :64], x[..., 64:]
+    return torch.cat([a * c - b * s, b * c + a * s], -1)
+
+
+def qkv_rope(x, w, c, s):
+    h = F.linear(x, w)
+    r = rotate_halves(h[:, :5120].view(-1, 40, 128), c[:, None], s[:, None])
+    return torch.cat([r.reshape(-1, 5120).to(h.dtype), h[:, 5120:]], 1)
+
+
+def qkv_rope_split(x, w, c, s):
+    h = F.linear(x, w)
+    q, k = h[:, :4096].view(-1, 32, 128), h[:, 4096:5120].view(-1, 8, 128)
+    turned = [torch.cat([-t[..., 64:], t[..., :64]], -1) for t in (q, k)]
+    q, k = ((t * c[:, None] + u * s[:, None]).to(h.dtype) for t, u in zip((q, k), turned))
+    return q, k, h[:, 5120:].reshape(-1, 8, 128)
+
+
 def rows(*shape, extra=(), out=2):
     n = torch.Size(shape).numel()
     return n * 2 + n * out + sum(extra)
@@ -112,6 +138,10 @@ CASES = {
     "vit_l_attn": attention(32, 16, 257, 257, 64),
     "sdxl_cross": attention(8, 10, 4096, 77, 64),
     "swin_windows": attention(4096, 3, 49, 49, 32, bias=True),
+    "qkv_rope_8b": (lambda: [rand(4096, 4096), rand(6144, 4096), *tables(4096, 64)], qkv_rope, 2.0 * 4096 * 6144 * 4096,
+                    2 * (4096 * 4096 + 6144 * 4096 + 4096 * 6144) + 8 * 4096 * 64),
+    "qkv_rope_split_8b": (lambda: [rand(4096, 4096), rand(6144, 4096), *tables(4096, 128)], qkv_rope_split,
+                          2.0 * 4096 * 6144 * 4096, 2 * (4096 * 4096 + 6144 * 4096 + 4096 * 6144) + 8 * 4096 * 128),
     "mm_res_rmsnorm_4096": linear(8192, 4096, 4096, norm_with_residual, (8192, 4096), (4096,)),
     "mm_res_layernorm_1024": linear(8192, 1024, 4096, layernorm_with_residual, (1024,), (8192, 1024), (1024,), (1024,)),
     "mm_softmax_n1024": linear(8192, 1024, 1024, lambda x, w: F.softmax(F.linear(x, w), -1)),

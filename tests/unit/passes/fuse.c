@@ -101,6 +101,34 @@ static void test_chains(void **state) {
     support_end(&none);
 }
 
+/* Columns of a product that trade places, or are cut apart, within what one thread holds. */
+static void test_columns_of_a_product(void **state) {
+    (void)state;
+    const char *half =
+        "graph g (x: bf16[M, 16], w: bf16[64, 16], c: f32[M, 8], s: f32[M, 8]) -> (y: bf16[M, 64]) {\n"
+        "  h = reshape(x @ w.T, dims=[M, 4, 16])\n"
+        "  r = rope(h, reshape(c, dims=[M, 1, 8]), reshape(s, dims=[M, 1, 8]))\n"
+        "  y = reshape(r, dims=[M, 64]) }";
+    expect_graph(half, "matmul", DIMS({"M", 3}));
+    expect_graph("graph g (x: bf16[M, 16], w: bf16[48, 16], c: f32[M, 4]) -> (q: bf16[M, 2, 8], k: bf16[M, "
+                 "16], v: f32[M, 16]) {\n"
+                 "  h = x @ w.T\n  q0 = reshape(h[:, 0:16], dims=[M, 2, 8])\n"
+                 "  q = rope(q0, reshape(c, dims=[M, 1, 4]), 0.5, interleaved=true)\n"
+                 "  k = relu(h[:, 16:32])\n  v = h[:, 32:48] }",
+                 "matmul>3", DIMS({"M", 3}));
+    /* halves of 512 columns lie in two tiles, a shift by one in two threads, and exact products in other
+     * fragments */
+    expect_graph("graph g (x: bf16[M, 16], w: bf16[1024, 16]) -> (y: bf16[M, 1024]) {\n"
+                 "  h = x @ w.T\n  y = h + concat(h[:, 512:1024], h[:, 0:512], axis=-1) }",
+                 "matmul pointwise", NULL);
+    expect_graph("graph g (x: bf16[M, 16], w: bf16[64, 16]) -> (y: bf16[M, 64]) {\n"
+                 "  h = x @ w.T\n  y = h + concat(h[:, 1:64], h[:, 0:1], axis=-1) }",
+                 "matmul pointwise", DIMS({"M", 3}));
+    expect_graph("graph g (x: f32[M, 16], w: f32[64, 16]) -> (y: f32[M, 64]) {\n"
+                 "  h = x @ w.T\n  y = h + concat(h[:, 32:64], h[:, 0:32], axis=-1) }",
+                 "matmul pointwise", DIMS({"M", 3}));
+}
+
 static void test_rows(void **state) {
     (void)state;
     const SupportDim *dims = DIMS({"M", 3}, {"D", 16});
@@ -237,6 +265,7 @@ int main(void) {
         cmocka_unit_test(test_packed_swiglu_is_dual),
         cmocka_unit_test(test_matmul_rows),
         cmocka_unit_test(test_chains),
+        cmocka_unit_test(test_columns_of_a_product),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_group_and_instance_norm),
         cmocka_unit_test(test_columns),
