@@ -133,6 +133,8 @@ static const char *cuda_access(const KStmt *stmt) {
         return stmt->cache == CACHE_STREAM ? "WRITE_ONCE" : NULL;
     if (buffer->written)
         return NULL;
+    if (buffer->late)
+        return "READ_LATE";
     return stmt->cache == CACHE_STREAM ? "READ_ONCE" : stmt->cache == CACHE_KEEP ? "READ_KEEP" : "READ_ONLY";
 }
 

@@ -122,13 +122,20 @@ static int memory_bytes(const KStmt *stmt) {
 
 /* Qualifiers of an access that LLVM has no instruction for; NULL: an ordinary one. */
 static const char *memory_qualifiers(const KStmt *stmt) {
-    if (stmt->buffer->space != SPACE_GLOBAL || stmt->cache == CACHE_DEFAULT)
+    if (stmt->buffer->space != SPACE_GLOBAL || (stmt->cache == CACHE_DEFAULT && !stmt->buffer->late))
         return NULL;
     if (stmt->kind == KS_STORE)
         return stmt->cache == CACHE_STREAM ? ".cs" : NULL;
     if (stmt->buffer->written)
         return NULL;
+    if (stmt->buffer->late)
+        return "";
     return stmt->cache == CACHE_STREAM ? ".nc.L1::no_allocate" : ".nc.L1::evict_last";
+}
+
+/* What the kernel before may write is not loaded before grid_wait. */
+static LlvmAsm memory_load_effect(const KStmt *stmt) {
+    return stmt->buffer->late ? LLVM_ASM_ORDERED : LLVM_ASM_PURE;
 }
 
 /* "v4.u32" and the like, for so many bytes. */
@@ -167,7 +174,7 @@ static void memory_load_predicated(EmitLlvm *e, const KStmt *stmt, LLVMValueRef 
     LLVMTypeRef types[] = {e->i32, e->i32, e->i32, e->i32};
     LLVMTypeRef result = n == 1 ? e->i32 : LLVMStructTypeInContext(e->context, types, (unsigned)n, 0);
     const char *constraints = n == 4 ? "=&r,=&r,=&r,=&r,l,r" : n == 2 ? "=&r,=&r,l,r" : "=&r,l,r";
-    LLVMValueRef value = llvm_asm(e, text.at, constraints, result, args, 2, LLVM_ASM_PURE);
+    LLVMValueRef value = llvm_asm(e, text.at, constraints, result, args, 2, memory_load_effect(stmt));
     for (int i = 0; i < n; i++)
         words[i] = n == 1 ? value : LLVMBuildExtractValue(e->builder, value, (unsigned)i, "");
 }
@@ -190,7 +197,7 @@ static void memory_load_words(EmitLlvm *e, const KStmt *stmt, LLVMValueRef addre
                                       n == 4   ? "=r,=r,=r,=r,l"
                                       : n == 2 ? "=r,=r,l"
                                                : "=r,l",
-                                      result, &address, 1, LLVM_ASM_PURE);
+                                      result, &address, 1, memory_load_effect(stmt));
         for (int i = 0; i < n; i++)
             words[i] = n == 1 ? value : LLVMBuildExtractValue(e->builder, value, (unsigned)i, "");
         return;

@@ -33,6 +33,7 @@ typedef struct KBuffer {
     DType elem;
     KSpace space;
     bool written;     /* global: false promises that no thread writes it, so that read-only loads may be used */
+    bool late;        /* global: the kernel before may still write it when this one starts; loads keep behind grid_wait */
     int align;        /* bytes that the base address is a multiple of */
     int64_t offset;   /* shared: byte offset of the allocation */
     int64_t count;    /* shared: elements */
@@ -173,6 +174,7 @@ typedef struct Kernel {
     int threads;              /* a block, a multiple of 32 */
     int min_blocks;           /* __launch_bounds__'s second argument; 0: none */
     int cluster[3];           /* 1, 1, 1: none */
+    bool waits;               /* starts before the kernel before it has ended, and begins with grid_wait */
     const Dim *grid[3];
     int64_t smem_bytes;       /* dynamic shared memory */
     int smem_align;           /* of its base: 16, 128 or 1024 */

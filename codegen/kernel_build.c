@@ -158,6 +158,7 @@ KBuffer *k_global(Builder *b, const Value *value, bool written) {
                                                              : text_format(b->arena, "v%u", value->id);
     KBuffer *buffer = build_buffer(b, name, value->dtype, SPACE_GLOBAL);
     buffer->written = written;
+    buffer->late = kernel->waits && !written && value->op != OP_input;
     buffer->align = 16;
     buffer->value = value;
     KParam param = {.kind = PARAM_BUFFER, .name = buffer->name, .buffer = buffer};

@@ -319,8 +319,8 @@ static void print_param(Text *out, const Kernel *kernel, const KParam *param) {
     text_add(out, "param %s: ", param->name);
     switch (param->kind) {
     case PARAM_BUFFER:
-        text_add(out, "%s, align %d%s", dtype_name(param->buffer->elem), param->buffer->align,
-                 param->buffer->written ? ", written" : "");
+        text_add(out, "%s, align %d%s%s", dtype_name(param->buffer->elem), param->buffer->align,
+                 param->buffer->written ? ", written" : "", param->buffer->late ? ", late" : "");
         break;
     case PARAM_DIM:
         text_add(out, "dim ");

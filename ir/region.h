@@ -31,6 +31,8 @@ typedef struct RegionWindow {
 
 typedef struct Region {
     int id;           /* position in the plan */
+    bool follows;     /* another kernel of the plan runs before */
+    bool leads;       /* another kernel of the plan runs after */
     TemplateKind kind;
     const char *name; /* the kernel's: a C identifier */
     VEC(Value *) values;  /* computed here, topological */

@@ -173,6 +173,8 @@ static bool emit_order(Emit *emit, Partition *partition) {
             emit->list.at[later[next].at[k]].waits--;
         Region *region = emit->list.at[next].region;
         region->id = (int)partition->regions.n;
+        region->follows = done > 0;
+        region->leads = done + 1 < n;
         emit_name(emit, region);
         vec_push(fuse->graph->arena, &partition->regions, region);
     }

@@ -32,6 +32,7 @@ typedef union CUlaunchAttributeValue_union {
     struct {
         unsigned int x, y, z;
     } clusterDim;
+    int programmaticStreamSerializationAllowed;
 } CUlaunchAttributeValue;
 
 typedef struct CUlaunchAttribute_st {
@@ -66,6 +67,7 @@ typedef struct CUlaunchConfig_st {
     DRIVER_CONSTANT(DRIVER_JIT_ERROR_LOG, CU_JIT_ERROR_LOG_BUFFER, 5)                                        \
     DRIVER_CONSTANT(DRIVER_JIT_ERROR_LOG_BYTES, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, 6)                       \
     DRIVER_CONSTANT(DRIVER_LAUNCH_CLUSTER, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, 4)                         \
+    DRIVER_CONSTANT(DRIVER_LAUNCH_PROGRAMMATIC, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, 6)    \
     DRIVER_CONSTANT(DRIVER_STREAM_NON_BLOCKING, CU_STREAM_NON_BLOCKING, 1)                                   \
     DRIVER_CONSTANT(DRIVER_EVENT_DEFAULT, CU_EVENT_DEFAULT, 0)                                               \
     DRIVER_CONSTANT(DRIVER_TMA_U8, CU_TENSOR_MAP_DATA_TYPE_UINT8, 0)                                         \

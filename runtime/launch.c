@@ -111,6 +111,25 @@ static sinter_status launch_map(Launch *launch, const PlanParam *param, CUdevice
     return error ? launch_fail(launch, error, "a tensor map was refused") : SINTER_OK;
 }
 
+enum { LAUNCH_ATTRIBUTES = 2 };
+
+/* What the launch of a kernel needs besides its grid; how many. */
+static int launch_attributes(const Kernel *kernel, CUlaunchAttribute out[LAUNCH_ATTRIBUTES]) {
+    const int *c = kernel->cluster;
+    int n = 0;
+    if (c[0] > 1 || c[1] > 1 || c[2] > 1) {
+        out[n] = (CUlaunchAttribute){.id = DRIVER_LAUNCH_CLUSTER};
+        out[n].value.clusterDim.x = (unsigned)(c[0] > 0 ? c[0] : 1);
+        out[n].value.clusterDim.y = (unsigned)(c[1] > 0 ? c[1] : 1);
+        out[n++].value.clusterDim.z = (unsigned)(c[2] > 0 ? c[2] : 1);
+    }
+    if (kernel->waits) { /* it may start while the kernel before still runs */
+        out[n] = (CUlaunchAttribute){.id = DRIVER_LAUNCH_PROGRAMMATIC};
+        out[n++].value.programmaticStreamSerializationAllowed = 1;
+    }
+    return n;
+}
+
 static sinter_status launch_kernel(Launch *launch, const PlanKernel *entry) {
     const Kernel *kernel = entry->kernel;
     const Driver *driver = &launch->plan->context->driver;
@@ -158,12 +177,8 @@ static sinter_status launch_kernel(Launch *launch, const PlanKernel *entry) {
         if (status)
             return status;
     }
-    CUlaunchAttribute cluster = {.id = DRIVER_LAUNCH_CLUSTER};
-    const int *c = kernel->cluster;
-    bool has_cluster = c[0] > 1 || c[1] > 1 || c[2] > 1;
-    cluster.value.clusterDim.x = (unsigned)(c[0] > 0 ? c[0] : 1);
-    cluster.value.clusterDim.y = (unsigned)(c[1] > 0 ? c[1] : 1);
-    cluster.value.clusterDim.z = (unsigned)(c[2] > 0 ? c[2] : 1);
+    CUlaunchAttribute attributes[LAUNCH_ATTRIBUTES];
+    int n_attributes = launch_attributes(kernel, attributes);
     CUlaunchConfig config = {
         .gridDimX = (unsigned)grid[0],
         .gridDimY = (unsigned)grid[1],
@@ -173,8 +188,8 @@ static sinter_status launch_kernel(Launch *launch, const PlanKernel *entry) {
         .blockDimZ = 1,
         .sharedMemBytes = (unsigned)kernel->smem_bytes,
         .hStream = launch->e.stream,
-        .attrs = has_cluster ? &cluster : NULL,
-        .numAttrs = has_cluster,
+        .attrs = attributes,
+        .numAttrs = (unsigned)n_attributes,
     };
     CUresult error = driver->launch(&config, entry->function, params, NULL);
     return error ? launch_fail(launch, error, kernel->name) : SINTER_OK;

@@ -2,36 +2,40 @@
  * fills n registers; the form without n gives one element. A last argument is the condition
  * under which memory is read at all; elsewhere the elements are zero. */
 
-//! Access PLAIN READ_ONLY READ_ONCE READ_KEEP WRITE_ONCE
+//! Access PLAIN READ_ONLY READ_ONCE READ_KEEP READ_LATE WRITE_ONCE
 enum Access {
     PLAIN,
     READ_ONLY,  // nobody writes this memory while the kernel runs
     READ_ONCE,  // the same, and it is not read again: leave L1 to others
     READ_KEEP,  // the same, and it is read again soon
+    READ_LATE,  // the kernel before may write it until griddepcontrol.wait: stays behind that
     WRITE_ONCE, // written, and not read soon
 };
 
 //! load_words
 template <int bytes, Access access> DEVICE void load_words(u32 *to, const void *from) {
-#define LOAD_GLOBAL(qualifiers)                                                                                    \
-    if constexpr (bytes == 16)                                                                                     \
-        asm("ld.global" qualifiers ".v4.u32 {%0, %1, %2, %3}, [%4];"                                               \
-            : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])                                                   \
-            : "l"(global_address(from)));                                                                          \
-    else if constexpr (bytes == 8)                                                                                 \
-        asm("ld.global" qualifiers ".v2.u32 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "l"(global_address(from))); \
-    else if constexpr (bytes == 4)                                                                                 \
-        asm("ld.global" qualifiers ".u32 %0, [%1];" : "=r"(to[0]) : "l"(global_address(from)));                    \
-    else if constexpr (bytes == 2)                                                                                 \
-        asm("ld.global" qualifiers ".u16 %0, [%1];" : "=r"(to[0]) : "l"(global_address(from)));                    \
-    else                                                                                                           \
-        asm("ld.global" qualifiers ".u8 %0, [%1];" : "=r"(to[0]) : "l"(global_address(from)));
+#define LOAD_GLOBAL(assembly, qualifiers)                                                                              \
+    if constexpr (bytes == 16)                                                                                         \
+        assembly("ld.global" qualifiers ".v4.u32 {%0, %1, %2, %3}, [%4];"                                              \
+            : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])                                                       \
+            : "l"(global_address(from)));                                                                              \
+    else if constexpr (bytes == 8)                                                                                     \
+        assembly("ld.global" qualifiers ".v2.u32 {%0, %1}, [%2];"                                                      \
+            : "=r"(to[0]), "=r"(to[1]) : "l"(global_address(from)));                                                   \
+    else if constexpr (bytes == 4)                                                                                     \
+        assembly("ld.global" qualifiers ".u32 %0, [%1];" : "=r"(to[0]) : "l"(global_address(from)));                   \
+    else if constexpr (bytes == 2)                                                                                     \
+        assembly("ld.global" qualifiers ".u16 %0, [%1];" : "=r"(to[0]) : "l"(global_address(from)));                   \
+    else                                                                                                               \
+        assembly("ld.global" qualifiers ".u8 %0, [%1];" : "=r"(to[0]) : "l"(global_address(from)));
     if constexpr (access == READ_ONLY) {
-        LOAD_GLOBAL(".nc")
+        LOAD_GLOBAL(asm, ".nc")
     } else if constexpr (access == READ_ONCE) {
-        LOAD_GLOBAL(".nc.L1::no_allocate")
+        LOAD_GLOBAL(asm, ".nc.L1::no_allocate")
     } else if constexpr (access == READ_KEEP) {
-        LOAD_GLOBAL(".nc.L1::evict_last")
+        LOAD_GLOBAL(asm, ".nc.L1::evict_last")
+    } else if constexpr (access == READ_LATE) {
+        LOAD_GLOBAL(asm volatile, "")
     } else if constexpr (bytes == 16) {
         const uint4 v = *(const uint4 *)from;
         to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
@@ -50,28 +54,30 @@ template <int bytes, Access access> DEVICE void load_words(u32 *to, const void *
 /* Where `inside` is false: zeros, and no access. One predicated instruction, not a branch, so that loads of many rows are all on
  * their way before the first value is used. */
 template <int bytes, Access access> DEVICE void load_words(u32 *to, const void *from, bool inside) {
-#define LOAD_GLOBAL(qualifiers)                                                                                    \
-    if constexpr (bytes == 16)                                                                                     \
-        asm("{ .reg .pred inside; setp.ne.u32 inside, %5, 0; mov.u32 %0, 0; mov.u32 %1, 0; mov.u32 %2, 0; "        \
-            "mov.u32 %3, 0; @inside ld.global" qualifiers ".v4.u32 {%0, %1, %2, %3}, [%4]; }"                      \
-            : "=&r"(to[0]), "=&r"(to[1]), "=&r"(to[2]), "=&r"(to[3])                                               \
-            : "l"(global_address(from)), "r"((u32)inside));                                                        \
-    else if constexpr (bytes == 8)                                                                                 \
-        asm("{ .reg .pred inside; setp.ne.u32 inside, %3, 0; mov.u32 %0, 0; mov.u32 %1, 0; "                       \
-            "@inside ld.global" qualifiers ".v2.u32 {%0, %1}, [%2]; }"                                             \
-            : "=&r"(to[0]), "=&r"(to[1])                                                                           \
-            : "l"(global_address(from)), "r"((u32)inside));                                                        \
-    else                                                                                                           \
-        asm("{ .reg .pred inside; setp.ne.u32 inside, %2, 0; mov.u32 %0, 0; @inside ld.global" qualifiers ".u%3 "  \
-            "%0, [%1]; }"                                                                                          \
-            : "=&r"(to[0])                                                                                         \
+#define LOAD_GLOBAL(assembly, qualifiers)                                                                              \
+    if constexpr (bytes == 16)                                                                                         \
+        assembly("{ .reg .pred inside; setp.ne.u32 inside, %5, 0; mov.u32 %0, 0; mov.u32 %1, 0; mov.u32 %2, 0; "       \
+            "mov.u32 %3, 0; @inside ld.global" qualifiers ".v4.u32 {%0, %1, %2, %3}, [%4]; }"                          \
+            : "=&r"(to[0]), "=&r"(to[1]), "=&r"(to[2]), "=&r"(to[3])                                                   \
+            : "l"(global_address(from)), "r"((u32)inside));                                                            \
+    else if constexpr (bytes == 8)                                                                                     \
+        assembly("{ .reg .pred inside; setp.ne.u32 inside, %3, 0; mov.u32 %0, 0; mov.u32 %1, 0; "                      \
+            "@inside ld.global" qualifiers ".v2.u32 {%0, %1}, [%2]; }"                                                 \
+            : "=&r"(to[0]), "=&r"(to[1])                                                                               \
+            : "l"(global_address(from)), "r"((u32)inside));                                                            \
+    else                                                                                                               \
+        assembly("{ .reg .pred inside; setp.ne.u32 inside, %2, 0; mov.u32 %0, 0; @inside ld.global" qualifiers ".u%3 " \
+            "%0, [%1]; }"                                                                                              \
+            : "=&r"(to[0])                                                                                             \
             : "l"(global_address(from)), "r"((u32)inside), "n"(8 * bytes));
     if constexpr (access == READ_ONLY) {
-        LOAD_GLOBAL(".nc")
+        LOAD_GLOBAL(asm, ".nc")
     } else if constexpr (access == READ_ONCE) {
-        LOAD_GLOBAL(".nc.L1::no_allocate")
+        LOAD_GLOBAL(asm, ".nc.L1::no_allocate")
     } else if constexpr (access == READ_KEEP) {
-        LOAD_GLOBAL(".nc.L1::evict_last")
+        LOAD_GLOBAL(asm, ".nc.L1::evict_last")
+    } else if constexpr (access == READ_LATE) {
+        LOAD_GLOBAL(asm volatile, "")
     } else {
 #pragma unroll
         for (int i = 0; i < (bytes + 3) / 4; i++)

@@ -102,6 +102,7 @@ static void test_layouts(void **state) {
     SAME_SIZE(CUtensorMapDataType);
     SAME_FIELD(CUlaunchAttribute, value);
     SAME_FIELD(CUlaunchAttributeValue, clusterDim.z);
+    SAME_FIELD(CUlaunchAttributeValue, programmaticStreamSerializationAllowed);
     SAME_FIELD(CUlaunchConfig, gridDimZ);
     SAME_FIELD(CUlaunchConfig, blockDimX);
     SAME_FIELD(CUlaunchConfig, sharedMemBytes);

@@ -334,20 +334,27 @@ static void test_bound_dims(void **state) {
 static void test_workspace_and_copies(void **state) {
     (void)state;
     sinter_context *context = make_context();
-    sinter_plan *plan = make_plan(context,
-                                  "sinter 1\ngraph g (x: bf16[M, 64], w: bf16[64, 64], v: bf16[64, 64]) -> "
-                                  "(y: bf16[M, 64], z: bf16[M, 64])\n"
-                                  "{ y = relu(x @ w) @ v\n z = y }\n",
-                                  NULL, 0);
+    sinter_plan *plan =
+        make_plan(context,
+                  "sinter 1\ngraph g (x: bf16[M, 64], w: bf16[64, 4096], v: bf16[4096, 64]) -> "
+                  "(y: bf16[M, 64], z: bf16[M, 64])\n"
+                  "{ y = relu(x @ w) @ v\n z = y }\n",
+                  NULL, 0);
     uintptr_t in[] = {0x10000, 0x20000, 0x28000}, out[] = {0x30000, 0x40000};
     int64_t m = 33;
     size_t bytes = 0;
     char message[256];
     assert_true(plan->n_kernels >= 2);
     assert_int_equal(sinter_plan_workspace(plan, &m, 1, &bytes), SINTER_OK);
-    assert_true(bytes >= 33 * 64 * 2);
+    assert_true(bytes >= 33 * 4096 * 2);
     assert_int_equal(execute(plan, in, 3, out, 2, &m, 1, 0x50000, bytes, message), SINTER_OK);
     assert_int_equal(fake.n_launches, plan->n_kernels);
+    assert_int_equal(fake.launches[0].config.numAttrs, 0);
+    for (int i = 1; i < fake.n_launches; i++) { /* these start while the one before still runs */
+        assert_int_equal(fake.launches[i].config.numAttrs, 1);
+        assert_int_equal(fake.launches[i].attribute.id, DRIVER_LAUNCH_PROGRAMMATIC);
+        assert_int_equal(fake.launches[i].attribute.value.programmaticStreamSerializationAllowed, 1);
+    }
     assert_int_equal(fake.n_copies, plan->n_copies);
     if (plan->n_copies)
         assert_int_equal(fake.copied, 33 * 64 * 2);
