@@ -119,6 +119,13 @@ bool codegen_schedule(const Graph *graph, Region *region, const Target *target, 
     return false;
 }
 
+bool codegen_takes(const Graph *graph, const Region *region, const Target *target, const char **why) {
+    Schedule choices[2]; /* the second is the loop, where that is not all there is */
+    *why = "its template has no schedule for it";
+    return template_of(region->kind)->schedules(graph, region, target, NULL, choices, 2) > 0 &&
+           choices[0].path != MATMUL_LOOP;
+}
+
 /* What takes a region that its own template refuses, with the schedule set: rows and columns aside, every
  * region is pointwise if need be; and one thread an element takes them all. */
 static const Template *codegen_fallback(const Graph *graph, Region *region, const Target *target) {

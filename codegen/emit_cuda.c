@@ -318,6 +318,8 @@ static void cuda_head(EmitCuda *e, Text *out) {
     if (kernel->cluster[0] * kernel->cluster[1] * kernel->cluster[2] > 1)
         text_add(out, "// clusters of %d x %d x %d blocks, set by the launch\n", kernel->cluster[0],
                  kernel->cluster[1], kernel->cluster[2]);
+    if (kernel->gang > 1)
+        text_add(out, "// gangs of %d blocks that wait for each other: a cooperative launch\n", kernel->gang);
     if (kernel->summary)
         cuda_comment(out, 0, kernel->summary);
     if (kernel->region && kernel->graph && kernel->region->values.n) {

@@ -38,6 +38,8 @@ typedef struct KBuffer {
     int64_t offset;   /* shared: byte offset of the allocation */
     int64_t count;    /* shared: elements */
     const Value *value; /* global: what it holds, for names, launch and the simulator's bounds; NULL for shared */
+    const Dim *scratch; /* global without a value: elements of workspace that is this launch's alone, zero when it begins, and holds
+                           packets (atoms.def); NULL: a value's memory */
     int id;
 } KBuffer;
 
@@ -175,6 +177,8 @@ typedef struct Kernel {
     int min_blocks;           /* __launch_bounds__'s second argument; 0: none */
     int cluster[3];           /* 1, 1, 1: none */
     bool waits;               /* starts before the kernel before it has ended, and begins with grid_wait */
+    int gang;                 /* so many blocks, consecutive along x, wait for each other through memory: all blocks of the grid run
+                                 at the same time (a cooperative launch), which is what makes waiting safe; 1: none does */
     const Dim *grid[3];
     int64_t smem_bytes;       /* dynamic shared memory */
     int smem_align;           /* of its base: 16, 128 or 1024 */

@@ -112,6 +112,7 @@ Builder builder_new(Arena *arena, const Region *region, const Graph *graph, cons
     kernel->name = region && region->name ? region->name : "kernel";
     for (int i = 0; i < 3; i++)
         kernel->cluster[i] = 1;
+    kernel->gang = 1;
     kernel->smem_align = 16;
     kernel->summary = "";
     build_take_name(&b, kernel->name);
@@ -148,7 +149,7 @@ KBuffer *k_global(Builder *b, const Value *value, bool written) {
     Kernel *kernel = b->kernel;
     for (size_t i = 0; i < kernel->params.n; i++) {
         KBuffer *known = kernel->params.at[i].buffer;
-        if (kernel->params.at[i].kind == PARAM_BUFFER && known->value == value) {
+        if (kernel->params.at[i].kind == PARAM_BUFFER && known->value && known->value == value) {
             known->written |= written;
             return known;
         }
@@ -163,6 +164,16 @@ KBuffer *k_global(Builder *b, const Value *value, bool written) {
     buffer->value = value;
     KParam param = {.kind = PARAM_BUFFER, .name = buffer->name, .buffer = buffer};
     vec_push(b->arena, &kernel->params, param);
+    return buffer;
+}
+
+KBuffer *k_scratch(Builder *b, const char *name, DType elem, const Dim *count) {
+    KBuffer *buffer = build_buffer(b, name, elem, SPACE_GLOBAL);
+    buffer->written = true;
+    buffer->align = 16;
+    buffer->scratch = count;
+    KParam param = {.kind = PARAM_BUFFER, .name = buffer->name, .buffer = buffer};
+    vec_push(b->arena, &b->kernel->params, param);
     return buffer;
 }
 

@@ -321,6 +321,10 @@ static void print_param(Text *out, const Kernel *kernel, const KParam *param) {
     case PARAM_BUFFER:
         text_add(out, "%s, align %d%s%s", dtype_name(param->buffer->elem), param->buffer->align,
                  param->buffer->written ? ", written" : "", param->buffer->late ? ", late" : "");
+        if (param->buffer->scratch) {
+            text_add(out, ", zeroed scratch of ");
+            print_dims(out, kernel, &param->buffer->scratch, 1);
+        }
         break;
     case PARAM_DIM:
         text_add(out, "dim ");
@@ -337,6 +341,8 @@ void kernel_print(Text *out, const Kernel *kernel) {
     text_add(out, ")");
     if (kernel->cluster[0] * kernel->cluster[1] * kernel->cluster[2] != 1)
         text_add(out, ", cluster (%d, %d, %d)", kernel->cluster[0], kernel->cluster[1], kernel->cluster[2]);
+    if (kernel->gang > 1)
+        text_add(out, ", gangs of %d", kernel->gang);
     if (kernel->smem_bytes)
         text_add(out, ", %lld bytes shared aligned to %d", (long long)kernel->smem_bytes, kernel->smem_align);
     if (kernel->min_blocks)

@@ -20,9 +20,11 @@
  * 14. Named barriers have numbers 0 to 15 and whole warps.
  * 15. Threads are a multiple of 32 up to 1024; a cluster has at most 8 blocks; every grid dim is there.
  * 16. Shared buffers lie inside shared memory, aligned as they say; shared memory fits the target.
- * 17. Names of parameters, shared buffers and variables are unique. Every global buffer is a parameter.
+ * 17. Names of parameters, shared buffers and variables are unique. Every global buffer is a parameter, of a
+ *     value or of scratch.
  * 18. Tensor maps: rank 1 to 5, boxes of 1 to 256, rows of 16-byte multiples that fit the swizzle, strides
  *     of 16 bytes.
+ * 19. A gang has at most as many blocks as the target has SMs, and stands in for clusters.
  *
  * Alignment of indices, races and the ways of barriers are the simulator's to check. */
 #include "codegen/kernel_print.h"

@@ -53,8 +53,9 @@ static void verify_buffers(Verify *v) {
         int params = 0;
         for (size_t p = 0; p < kernel->params.n; p++)
             params += kernel->params.at[p].kind == PARAM_BUFFER && kernel->params.at[p].buffer == buffer;
-        if (params != 1 || !buffer->value || buffer->value->dtype != buffer->elem)
-            verify_fail(v, "global buffer '%s' is not one parameter that holds a value of its type",
+        bool holds_value = buffer->value && buffer->value->dtype == buffer->elem && !buffer->scratch;
+        if (params != 1 || !(holds_value || (!buffer->value && buffer->scratch)))
+            verify_fail(v, "global buffer '%s' is not one parameter that holds a value of its type, or scratch",
                         buffer->name);
     }
 }
@@ -100,6 +101,8 @@ void verify_head(Verify *v) {
     }
     if (blocks > 8 || (blocks > 1 && !kernel->target->has_cluster))
         verify_fail(v, "a cluster has %lld blocks", (long long)blocks);
+    if (kernel->gang < 1 || kernel->gang > kernel->target->sm_count || (kernel->gang > 1 && blocks > 1))
+        verify_fail(v, "a gang has %d blocks, in clusters of %lld", kernel->gang, (long long)blocks);
     if (kernel->smem_align != 16 && kernel->smem_align != 128 && kernel->smem_align != 1024)
         verify_fail(v, "shared memory is aligned to %d", kernel->smem_align);
     if (kernel->smem_bytes < 0 || kernel->smem_bytes > kernel->target->smem_per_block)

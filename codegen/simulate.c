@@ -191,9 +191,10 @@ static void sim_reset_cluster(Sim *sim, const int64_t first[3]) {
     sim->running = sim->n_ctas * sim->n_warps;
     for (int c = 0; c < sim->n_ctas; c++) {
         SimCta *cta = &sim->ctas[c];
-        cta->x = first[0] + c % kernel->cluster[0];
-        cta->y = first[1] + c / kernel->cluster[0] % kernel->cluster[1];
-        cta->z = first[2] + c / kernel->cluster[0] / kernel->cluster[1];
+        int along_x = kernel->cluster[0] * kernel->gang;
+        cta->x = first[0] + c % along_x;
+        cta->y = first[1] + c / along_x % kernel->cluster[1];
+        cta->z = first[2] + c / along_x / kernel->cluster[1];
         cta->running = sim->n_warps;
         memset(cta->shared, 0, shared);
         memset(cta->shadow, 0, shared * sizeof *cta->shadow);
@@ -229,7 +230,7 @@ static void sim_run_grid(Sim *sim) {
     int64_t blocks = 0, first[3];
     for (first[2] = 0; first[2] < sim->grid[2]; first[2] += cluster[2])
         for (first[1] = 0; first[1] < sim->grid[1]; first[1] += cluster[1])
-            for (first[0] = 0; first[0] < sim->grid[0]; first[0] += cluster[0]) {
+            for (first[0] = 0; first[0] < sim->grid[0]; first[0] += cluster[0] * sim->kernel->gang) {
                 if (sim->failed || (sim->options.max_blocks && blocks >= sim->options.max_blocks))
                     return;
                 sim_run_cluster(sim, first);
@@ -250,11 +251,23 @@ static void sim_bind_grid(Sim *sim, const DimBindings *bindings) {
     static const int64_t most[] = {INT32_MAX, 65535, 65535};
     for (int i = 0; i < 3; i++) {
         sim->grid[i] = sim_dim(sim, sim->kernel->grid[i], bindings, "a grid dim");
-        if (sim->grid[i] < 0 || sim->grid[i] > most[i] || sim->grid[i] % sim->kernel->cluster[i] != 0)
+        int together = sim->kernel->cluster[i] * (i == 0 ? sim->kernel->gang : 1);
+        if (sim->grid[i] < 0 || sim->grid[i] > most[i] || sim->grid[i] % together != 0)
             sim_fail(sim, NULL, -1,
-                     "grid dim %d is %lld: negative, too large, or no multiple of the cluster's %d", i,
-                     (long long)sim->grid[i], sim->kernel->cluster[i]);
+                     "grid dim %d is %lld: negative, too large, or no multiple of the cluster's or gang's %d",
+                     i, (long long)sim->grid[i], together);
     }
+}
+
+static void sim_bind_scratch(Sim *sim, const KBuffer *buffer, const DimBindings *bindings) {
+    SimGlobal *global = &sim->globals[buffer->id];
+    global->buffer = buffer;
+    global->count = sim_dim(sim, buffer->scratch, bindings, "the size of scratch memory");
+    if (global->count < 0 || !dtype_bytes(buffer->elem, global->count, &global->bytes)) {
+        sim_fail(sim, NULL, -1, "scratch '%s' has %lld elements", buffer->name, (long long)global->count);
+        return;
+    }
+    global->at = ARENA_ARRAY(sim->arena, uint8_t, (size_t)global->bytes + 1);
 }
 
 static void sim_bind_buffer(Sim *sim, const KBuffer *buffer, const SimBuffer *buffers, int n_buffers) {
@@ -301,7 +314,12 @@ static void sim_bind(Sim *sim, const DimBindings *bindings, const SimBuffer *buf
     for (size_t i = 0; i < kernel->params.n; i++) {
         const KParam *param = &kernel->params.at[i];
         switch (param->kind) {
-        case PARAM_BUFFER: sim_bind_buffer(sim, param->buffer, buffers, n_buffers); break;
+        case PARAM_BUFFER:
+            if (param->buffer->scratch)
+                sim_bind_scratch(sim, param->buffer, bindings);
+            else
+                sim_bind_buffer(sim, param->buffer, buffers, n_buffers);
+            break;
         case PARAM_DIM: sim->params[i] = sim_dim(sim, param->dim, bindings, "a dim parameter"); break;
         case PARAM_TENSOR_MAP: sim_bind_map(sim, param, &sim->maps[i], bindings); break;
         }
@@ -344,7 +362,7 @@ static void sim_new_cta(Sim *sim, SimCta *cta, int rank) {
 static void sim_new_machine(Sim *sim) {
     const Kernel *kernel = sim->kernel;
     sim->n_warps = kernel->threads / SIM_LANES;
-    sim->n_ctas = kernel->cluster[0] * kernel->cluster[1] * kernel->cluster[2];
+    sim->n_ctas = kernel->cluster[0] * kernel->cluster[1] * kernel->cluster[2] * kernel->gang;
     sim->n_agents = (2 * sim->n_warps + SIM_MBARRIERS) * sim->n_ctas;
     sim->cluster_arriving = ARENA_ARRAY(sim->arena, uint32_t, (size_t)sim->n_agents);
     sim->cluster_done = ARENA_ARRAY(sim->arena, uint32_t, (size_t)sim->n_agents);

@@ -118,6 +118,9 @@ static SimAtom *const atom_functions[ATOM_COUNT] = {
     [ATOM_shuffle_xor] = sim_shuffle,
     [ATOM_shuffle_index] = sim_shuffle,
     [ATOM_ex2_ftz] = sim_ex2,
+    [ATOM_packet_send] = sim_packet,
+    [ATOM_packet_peek] = sim_packet,
+    [ATOM_packet_wait] = sim_packet,
     [ATOM_grid_wait] = sim_nothing,
     [ATOM_grid_launch] = sim_nothing,
 };

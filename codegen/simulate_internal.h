@@ -20,7 +20,6 @@ enum {
     SIM_LANES = 32,
     SIM_MBARRIERS = 64,      /* a block */
     SIM_NAMED_BARRIERS = 16, /* a block */
-    SIM_MAX_CLUSTER = 8,
     SIM_LANES_SEVERAL = 255, /* in place of a lane's number: more than one */
 };
 typedef uint32_t LaneMask;
@@ -154,10 +153,12 @@ typedef struct SimMbarrier {
     uint32_t init_clock;
 } SimMbarrier;
 
-typedef enum SimWaitKind { WAIT_NONE, WAIT_BARRIER, WAIT_MBARRIER, WAIT_CLUSTER } SimWaitKind;
+typedef enum SimWaitKind { WAIT_NONE, WAIT_BARRIER, WAIT_MBARRIER, WAIT_CLUSTER, WAIT_PACKET } SimWaitKind;
 typedef struct SimWait {
     SimWaitKind kind;
     int barrier;
+    uint64_t packets; /* that had been sent when it began to wait */
+    uint32_t round;
     SimMbarrier *mbarrier;
     uint32_t parity;
 } SimWait;
@@ -242,7 +243,8 @@ typedef struct Sim {
     int64_t *params; /* values of dim parameters, by number */
 
     int n_warps; /* a block */
-    int n_ctas;  /* a cluster */
+    int n_ctas;  /* that run together: a cluster, or a gang */
+    uint64_t packets; /* sent so far */
     int n_agents;
     SimCta *ctas;
     uint32_t unit; /* of the cluster that runs, from 1 */
@@ -331,6 +333,7 @@ void sim_check_warpgroup(Sim *sim, const SimWarp *warp);
 typedef void SimAtom(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask);
 SimAtom sim_barrier, sim_fence, sim_cluster, sim_mbarrier_atom;             /* simulate_sync.c */
 SimAtom sim_cluster_load;                                                   /* simulate_cluster.c */
+SimAtom sim_packet;                                                         /* simulate_packet.c */
 SimAtom sim_cp_async, sim_tma_load, sim_tma_store, sim_bulk;                /* simulate_copy.c */
 SimAtom sim_ldmatrix, sim_stmatrix, sim_mma;                                /* simulate_matrix.c */
 SimAtom sim_wgmma, sim_wgmma_order;                                         /* simulate_wgmma.c */

@@ -279,6 +279,10 @@ bool sim_wait_is_over(Sim *sim, SimWarp *warp) {
             return false;
         clock_merge(sim, warp->clock, sim->cluster_done);
         break;
+    case WAIT_PACKET:
+        if (sim->packets == warp->wait.packets)
+            return false;
+        break; /* it looks again */
     }
     warp->wait.kind = WAIT_NONE;
     return true;
@@ -306,6 +310,7 @@ static void sync_print_wait(Text *out, const Sim *sim, const SimWarp *warp) {
     case WAIT_CLUSTER:
         text_add(out, "the cluster's barrier, where %d of %d warps are", sim->cluster_arrived, sim->running);
         return;
+    case WAIT_PACKET: text_add(out, "a packet of round %u", warp->wait.round); return;
     case WAIT_NONE: return;
     }
 }

@@ -62,9 +62,13 @@ const Target *target_for_device(int major, int minor) {
 FuseLimits target_fuse_limits(const Target *target) {
     FuseLimits limits = {
         .has_tensor_cores = target->has_mma_bf16,
-        /* Row statistics of a matmul need the whole row of a tile in one cluster: 256 columns a CTA, and 8
-         * CTAs a portable cluster. */
-        .matmul_row_max = target->has_cluster && target->has_wgmma ? 256 : 128,
+        /* Row statistics of a matmul need the whole row in one tile of 256 columns, or in a gang of up to 32
+         * blocks with such tiles, which wgmma's path has. */
+        .matmul_row_max = target->has_wgmma ? 256 : 128,
+        .matmul_gang_row_max = target->has_wgmma ? 32 * 256 : 0,
+        .sm_count = target->sm_count,
+        .memory_bytes_per_second = target->memory_bytes_per_second,
+        .tensor_flops = target->tensor_flops,
         /* Accumulators of 64 rows, in the registers of a warpgroup. */
         .chain_columns_max = target->has_wgmma && target->has_tma ? 320 : 0,
         /* A block of 1,024 threads keeps up to 64 of its registers for the row. */

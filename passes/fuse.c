@@ -79,9 +79,10 @@ static void fuse_mark_hints(Fuse *fuse) {
     }
 }
 
-static Fuse *fuse_new(Pass *pass, Graph *graph) {
+static Fuse *fuse_new(Pass *pass, Graph *graph, bool *alone) {
     Fuse *fuse = ARENA_NEW(pass->arena, Fuse);
-    *fuse = (Fuse){.pass = pass, .graph = graph, .arena = pass->arena, .limits = pass->options->limits};
+    *fuse = (Fuse){
+        .pass = pass, .graph = graph, .arena = pass->arena, .limits = pass->options->limits, .alone = alone};
     fuse->nodes = ARENA_ARRAY(pass->arena, FuseNode, graph->values.n + 1);
     fuse->stamps = ARENA_ARRAY(pass->arena, int, graph->values.n + 1);
     for (size_t i = 0; i < graph->values.n; i++) {
@@ -110,21 +111,53 @@ static void fuse_value(Fuse *fuse, Value *value) {
                op_info(value->op)->name);
 }
 
+/* Marks the statistics of products that codegen refuses to share between blocks. */
+static bool fuse_find_refused(Fuse *fuse, bool *alone) {
+    const PassOptions *options = fuse->pass->options;
+    bool found = false;
+    for (size_t i = 0; i < fuse->pass->partition->regions.n && options->takes; i++) {
+        const Region *region = fuse->pass->partition->regions.at[i];
+        const char *why = NULL;
+        if (region->kind != TEMPLATE_MATMUL || region->n_reduced == 0 ||
+            fuse_extent(fuse, region->dims[region->rank - 1]) <= fuse->limits->matmul_row_max ||
+            options->takes(options->takes_context, fuse->graph, region, &why))
+            continue;
+        for (size_t k = 0; k < region->values.n; k++) {
+            Value *value = region->values.at[k];
+            if (value_class(value) == OPCLASS_REDUCTION && !alone[value->id])
+                alone[value->id] = found = true;
+        }
+    }
+    return found;
+}
+
+static bool fuse_all(Fuse *fuse) {
+    fuse_mark_hints(fuse);
+    for (size_t i = 0; i < fuse->graph->values.n; i++) {
+        Value *value = fuse->graph->values.at[i];
+        bool never = fuse->nodes[i].barrier;
+        fuse_value(fuse, value);
+        if (never && !fuse->nodes[i].home && value->op != OP_input && !fuse->nodes[i].free)
+            group_join(fuse, group_new(fuse, TEMPLATE_POINTWISE, value->rank, value->dims, 0), value);
+    }
+    fuse_store(fuse);
+    fuse_siblings(fuse);
+    return fuse_emit(fuse);
+}
+
 bool pass_fuse(Pass *pass, Graph *graph) {
     bool changed = fuse_prepare(pass, graph);
-    Fuse *fuse = fuse_new(pass, graph);
+    bool *alone = ARENA_ARRAY(pass->arena, bool, graph->values.n + 1);
+    Fuse *fuse = fuse_new(pass, graph, alone);
     if (!pass->options->no_fusion) {
-        fuse_mark_hints(fuse);
-        for (size_t i = 0; i < graph->values.n; i++) {
-            Value *value = graph->values.at[i];
-            bool never = fuse->nodes[i].barrier;
-            fuse_value(fuse, value);
-            if (never && !fuse->nodes[i].home && value->op != OP_input && !fuse->nodes[i].free)
-                group_join(fuse, group_new(fuse, TEMPLATE_POINTWISE, value->rank, value->dims, 0), value);
+        size_t n_decisions = pass->partition->decisions.n;
+        bool good = fuse_all(fuse);
+        while (good && fuse_find_refused(fuse, alone)) { /* each time there are fewer to refuse */
+            pass->partition->decisions.n = n_decisions;
+            fuse = fuse_new(pass, graph, alone);
+            good = fuse_all(fuse);
         }
-        fuse_store(fuse);
-        fuse_siblings(fuse);
-        if (fuse_emit(fuse)) {
+        if (good) {
             if (pass->options->verify)
                 partition_verify(pass->partition, pass->diags);
             return changed;
@@ -132,7 +165,7 @@ bool pass_fuse(Pass *pass, Graph *graph) {
         if (pass->options->verify)
             diag_error(pass->diags, DIAG_INTERNAL, graph->span,
                        "fusion left kernels that wait for each other");
-        fuse = fuse_new(pass, graph); /* slower, but right */
+        fuse = fuse_new(pass, graph, alone); /* slower, but right */
     }
     fuse_unfused(fuse);
     fuse_store(fuse);

@@ -60,6 +60,7 @@ typedef struct Fuse {
     const FuseLimits *limits;
     FuseNode *nodes; /* by Value.id */
     VEC(Group *) groups;
+    bool *alone; /* by Value.id: statistics that no product may take, since codegen refused what came of it */
     int *stamps; /* by Value.id: the number of the last walk that met it */
     int stamp;
 } Fuse;

@@ -33,6 +33,7 @@ typedef union CUlaunchAttributeValue_union {
         unsigned int x, y, z;
     } clusterDim;
     int programmaticStreamSerializationAllowed;
+    int cooperative;
 } CUlaunchAttributeValue;
 
 typedef struct CUlaunchAttribute_st {
@@ -68,6 +69,7 @@ typedef struct CUlaunchConfig_st {
     DRIVER_CONSTANT(DRIVER_JIT_ERROR_LOG_BYTES, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, 6)                       \
     DRIVER_CONSTANT(DRIVER_LAUNCH_CLUSTER, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, 4)                         \
     DRIVER_CONSTANT(DRIVER_LAUNCH_PROGRAMMATIC, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, 6)    \
+    DRIVER_CONSTANT(DRIVER_LAUNCH_COOPERATIVE, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 2)                           \
     DRIVER_CONSTANT(DRIVER_STREAM_NON_BLOCKING, CU_STREAM_NON_BLOCKING, 1)                                   \
     DRIVER_CONSTANT(DRIVER_EVENT_DEFAULT, CU_EVENT_DEFAULT, 0)                                               \
     DRIVER_CONSTANT(DRIVER_TMA_U8, CU_TENSOR_MAP_DATA_TYPE_UINT8, 0)                                         \

@@ -44,7 +44,7 @@ static bool host_kernel(HostRun *run, const PlanKernel *entry) {
     int n = 0;
     for (int i = 0; i < entry->n_params; i++) {
         const PlanParam *param = &entry->params[i];
-        bool seen = param->kind == PARAM_DIM;
+        bool seen = param->kind == PARAM_DIM || !param->value; /* the simulator has its own scratch */
         for (int j = 0; j < n && !seen; j++)
             seen = buffers[j].value == param->value;
         if (seen)

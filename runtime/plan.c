@@ -89,6 +89,11 @@ static void plan_dump(void *context, int number, const char *pass, const Graph *
     arena_release(dump->make->plan->arena, mark);
 }
 
+static bool plan_takes(void *context, const Graph *graph, const Region *region, const char **why) {
+    const PlanMake *make = context;
+    return codegen_takes(graph, region, make->plan->target, why);
+}
+
 static bool plan_passes(PlanMake *make) {
     sinter_plan *plan = make->plan;
     FuseLimits limits = target_fuse_limits(plan->target);
@@ -101,6 +106,8 @@ static bool plan_passes(PlanMake *make) {
         .skip = make->options.skip,
         .dump = make->options.dump ? plan_dump : NULL,
         .dump_context = &dump,
+        .takes = plan_takes,
+        .takes_context = make,
     };
     plan->partition = passes_run(plan->graph, &options, &plan->diags);
     return plan->partition != NULL && !plan->diags.errors;
@@ -126,6 +133,28 @@ static bool plan_place(sinter_plan *plan, const Value *value, Place *out) {
     return false;
 }
 
+/* Workspace of the kernel's own, behind what kernels share. */
+static bool plan_scratch(sinter_plan *plan, PlanKernel *entry, const KBuffer *buffer, PlanParam *param) {
+    enum { ALIGN = 256 };
+    DimTable *dims = plan->graph->dims;
+    const Dim *bytes = dim_mul(dims, buffer->scratch, dim_const(dims, dtype_bits(buffer->elem) / 8));
+    const Dim *align = dim_const(dims, ALIGN);
+    const Dim *begin = plan->workspace ? plan->workspace : dim_const(dims, 0);
+    begin = dim_mul(dims, dim_ceil_div(dims, begin, align), align);
+    const Dim *end = dim_add(dims, begin, bytes);
+    if (!bytes || !end || entry->n_scratch == PLAN_SCRATCH_MOST) {
+        diag_error(&plan->diags, DIAG_INTERNAL, (Span){0}, "kernel '%s': its scratch has no place",
+                   entry->kernel->name);
+        return false;
+    }
+    entry->scratch[entry->n_scratch++] = (PlanScratch){begin, bytes};
+    plan->workspace = end;
+    param->align = buffer->align;
+    param->count = buffer->scratch;
+    param->place = (Place){PLACE_WORKSPACE, 0, begin};
+    return true;
+}
+
 static bool plan_params(sinter_plan *plan, PlanKernel *entry) {
     const Kernel *kernel = entry->kernel;
     entry->n_params = (int)kernel->params.n;
@@ -147,6 +176,11 @@ static bool plan_params(sinter_plan *plan, PlanKernel *entry) {
         }
         if (!buffer)
             continue;
+        if (buffer->scratch) {
+            if (!plan_scratch(plan, entry, buffer, to))
+                return false;
+            continue;
+        }
         to->value = buffer->value;
         to->align = from->kind == PARAM_TENSOR_MAP && buffer->align < 16 ? 16 : buffer->align;
         to->count = value_count(plan->graph, buffer->value);
@@ -204,6 +238,7 @@ static bool plan_kernels(PlanMake *make) {
     DimBindings hint;
     if (!plan_values(make, plan->graph->dims, make->options.hints, make->options.n_hints, true, &hint))
         return false;
+    plan->workspace = partition->workspace;
     plan->kernels = ARENA_ARRAY(plan->arena, PlanKernel, partition->regions.n + 1);
     for (size_t i = 0; i < partition->regions.n; i++) {
         PlanKernel *entry = &plan->kernels[i];

@@ -21,14 +21,22 @@ typedef struct Place {
 typedef struct PlanParam {
     KParamKind kind;
     Place place;           /* PARAM_BUFFER, PARAM_TENSOR_MAP */
-    const Value *value;    /* the same */
+    const Value *value;    /* the same; NULL: scratch */
     const Dim *count;      /* elements of it */
     int align;             /* bytes that its address must be a multiple of */
     const Dim *dim;        /* PARAM_DIM */
     const KTensorMap *map; /* PARAM_TENSOR_MAP */
 } PlanParam;
 
+/* A piece of the workspace that a kernel finds zeroed. */
+typedef struct PlanScratch {
+    const Dim *offset, *bytes;
+} PlanScratch;
+enum { PLAN_SCRATCH_MOST = 2 }; /* pieces of one kernel */
+
 typedef struct PlanKernel {
+    PlanScratch scratch[PLAN_SCRATCH_MOST];
+    int n_scratch;
     Region *region;
     Kernel *kernel;
     PlanParam *params;
@@ -62,6 +70,7 @@ struct sinter_plan {
     sinter_stage stage;
     Graph *graph; /* after the passes; its dims table has what is still symbolic */
     Partition *partition;
+    const Dim *workspace; /* bytes: what kernels share, then their scratch; NULL: none */
     PlanKernel *kernels;
     int n_kernels;
     PlanCopy *copies;

@@ -97,8 +97,8 @@ sinter_status sinter_plan_workspace(const sinter_plan *plan, const int64_t *dims
     int64_t need = 0;
     if (status)
         return status;
-    if (plan->partition->workspace &&
-        (!dim_eval(plan->partition->workspace, &bound.bindings, &need) || need < 0))
+    if (plan->workspace &&
+        (!dim_eval(plan->workspace, &bound.bindings, &need) || need < 0))
         return SINTER_BAD_DIMS;
     *bytes = (size_t)need;
     return SINTER_OK;

@@ -385,7 +385,7 @@ static void chain_consume(Chain *c) {
         c->staging.row = k_add(b, tile.row, warp_row);
         c->staging.col = col;
         matmul_epilogue(b, link->plan, link->lower, &fragment, tile.batch, c->is_staged ? &c->staging : NULL,
-                        link->vectors.n ? &link->vectors : NULL);
+                        link->vectors.n ? &link->vectors : NULL, NULL);
     }
     chain_pass_end(c);
     k_end(b);

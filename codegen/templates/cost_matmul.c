@@ -19,6 +19,7 @@
 enum { COST_CANDIDATES = 192 };
 
 static const double cost_launch = 2e-6, cost_latency = 0.7e-6, cost_clock = 1.7e9, cost_l2_per_clock = 45;
+static const double cost_exchange = 2e-6; /* of a row statistic between the blocks of a gang */
 static const double cost_mma_on_hopper = 0.62, cost_epilogue_slots = 14; /* instructions an element */
 
 typedef struct Cost {
@@ -93,8 +94,8 @@ static double cost_seconds(const Cost *c, const Schedule *s) {
     double tiles_m = ceil((double)rows / (s->tile_m * cluster_m)) * cluster_m;
     double tiles_n = ceil((double)cols / (s->tile_n * cluster_n)) * cluster_n;
     double tiles = tiles_m * tiles_n * (double)c->batch;
-    int occupancy = matmul_blocks_per_sm(plan, s);
-    double rounds = ceil(tiles / ((double)target->sm_count * occupancy));
+    int occupancy = matmul_blocks_per_sm(plan, s), gang = matmul_gang(plan, s);
+    double rounds = ceil(tiles / gang / (target->sm_count * occupancy / gang));
     double steps = ceil((double)c->k / s->tile_k);
     /* blocks that share an SM share its matrix unit and its way to L2, not the latency */
     double crowd = tiles < (double)target->sm_count * occupancy ? ceil(tiles / target->sm_count) : occupancy;
@@ -110,6 +111,8 @@ static double cost_seconds(const Cost *c, const Schedule *s) {
     double step = fmax(fmax(product, feed), cost_latency / (s->stages > 1 ? s->stages - 1 : 1));
     double elements = (double)s->tile_m * s->tile_n * (1 + (double)plan->statistics.n);
     double epilogue = elements * crowd * (cost_epilogue_slots + 4.0 * c->streams) / 128 / cost_clock;
+    if (gang > 1)
+        epilogue += cost_exchange * (double)plan->statistics.n;
     if (s->path == MATMUL_WGMMA && s->warps_m == 1)
         epilogue *= 1.7; /* four warps alone do not fill the schedulers */
     bool runs_ahead = s->path == MATMUL_WGMMA && rounds > 1;

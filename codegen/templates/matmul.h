@@ -11,8 +11,10 @@
  *     matmul_tma.c       operands in and outputs out by TMA
  *     matmul_gemv.c      few rows: weights streamed to registers, fused multiply-adds
  *     matmul_epilogue.c  accumulators to outputs, for all three
+ *     matmul_inputs.c    inputs of the epilogue through the ring of stages
  *     matmul_rows.c      row statistics of the product (softmax, norms) within the epilogue
  *     matmul_partials.c  parts of sums, held by warps or by the blocks of a cluster, to sums and the epilogue
+ *     matmul_gang.c      the exchange of those statistics where a row lies in several blocks
  *     matmul_tiles.c     the order in which tiles of the result are visited
  *     cost_matmul.c      the schedule from shapes and target
  */
@@ -21,6 +23,7 @@
 
 #include "codegen/lower.h"
 #include "codegen/pipeline.h"
+#include "codegen/reduce.h"
 #include "codegen/template.h"
 #include "codegen/tile.h"
 #include "ir/value_map.h"
@@ -77,12 +80,19 @@ bool matmul_is_tma(const Graph *graph, const MatmulOperand *operand, const char 
 /* An output that TMA can write: 16-bit elements, the space's own dims, rows in steps of 16 bytes. */
 bool matmul_is_tma_output(const MatmulPlan *plan, const Value *output);
 
+/* Blocks along n that together hold the rows of a product with row statistics; 1: a tile holds whole rows, or
+ * there are none. They run at the same time, one tile of each row of tiles a block, and exchange what they
+ * know of their rows. */
+enum { MATMUL_GANG_MOST = 32 };
+int matmul_gang(const MatmulPlan *plan, const Schedule *schedule);
+
 /* matmul_tiles.c: tiles of the result in an order that keeps L2 warm: groups of `group_m` tiles along m, n
  * advancing within. With swap_ab, "m" of a tile lies along N of the result. A cluster counts as one tile
  * here. */
 typedef struct MatmulTiles {
-    int tile_m, tile_n, cluster_m, cluster_n, group_m;
-    const Dim *tiles_m, *tiles_n, *batch; /* how many; m and n in clusters */
+    int tile_m, tile_n, cluster_m, cluster_n, gang, group_m;
+    int together;                         /* blocks that count as one: a cluster or a gang */
+    const Dim *tiles_m, *tiles_n, *batch; /* how many; m and n in clusters and gangs */
     const Dim *count;
 } MatmulTiles;
 typedef struct MatmulTile {
@@ -98,6 +108,20 @@ MatmulTile matmul_tile_at(Builder *b, const MatmulPlan *plan, const MatmulTiles 
 const KExpr *matmul_batch_coord(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, int axis,
                                 const KExpr *const *batch);
 
+/* matmul_gang.c: a block's part in its gang. Packets, of two rows that are half_rows apart, lie as [gang]
+ * [parity of the round][statistic][such a pair of rows][block of the gang]; the pairs are those of the tile,
+ * for each consumer warpgroup that has tiles of its own. */
+typedef struct MatmulGang {
+    int blocks;
+    const KBuffer *packets;
+    const KExpr *gang, *own; /* number of the gang, and of this block in it */
+    const KExpr *lane_pair;  /* of the thread's first rows among `pairs` */
+    int pairs;
+    const KVar *round; /* i32: exchanges so far */
+} MatmulGang;
+/* `rows`: those of all tiles that a block works on at a time. Declares the packets. */
+MatmulGang matmul_gang_new(Builder *b, const MatmulPlan *plan, const Schedule *schedule, int rows);
+
 /* What a thread has of the product after the loop over K: element
  *     ((block * groups + group) * halves + half) * width + e   of each accumulator array
  * is row  row + block * block_rows + half * half_rows,  column  col + group * group_cols + e. */
@@ -112,6 +136,7 @@ typedef struct MatmulFragment {
     int row_lanes;            /* neighbouring lanes that share each row, together all of the tile's columns */
     bool is_swapped;          /* rows lie along N, columns along M */
     bool is_whole; /* the tile's first column is the result's, and group g has columns 8 g and on */
+    const MatmulGang *gang;   /* blocks that hold the rest of the rows; NULL: the tile holds whole rows */
 } MatmulFragment;
 
 /* Shared memory through which 16-bit outputs leave by TMA: each warp its own ring of boxes of 16 rows. */
@@ -127,7 +152,8 @@ typedef struct MatmulStaging {
     const KExpr *warp;                /* number of the consumer warp */
     const KExpr *row, *col;           /* of the warp's first box */
     const KExpr *lane_row, *lane_col; /* of the 8x8 matrix row that a lane addresses, within a box */
-    int n_outputs;                    /* those that leave this way */
+    int slots;     /* boxes on each of a warp's two sides */
+    int n_outputs; /* those that leave this way; at most `slots` of them together */
     const Value *output[STAGING_OUTPUTS];
     int map[STAGING_OUTPUTS]; /* tensor map of each */
     int n_parts; /* not 0: these, by their first columns, which leave no column out, share one ring of boxes
@@ -169,12 +195,44 @@ typedef struct MatmulVectors {
 void matmul_find_vectors(const MatmulPlan *plan, int tile_cols, int copies, int64_t bytes,
                          MatmulVectors *vectors);
 
+/* matmul_tma.c: the map of a Value of the result's dims (matmul_is_tma_output), in boxes of rows x cols. */
+KTensorMap matmul_result_map(Builder *b, const MatmulPlan *plan, const Value *value, bool written, int cols, int rows,
+                             KSwizzle swizzle);
+
+/* matmul_inputs.c: inputs of the epilogue with an element for each of the product's, of 16 bits, which the
+ * producer brings through the ring behind the steps of K. */
+enum { INPUTS_MOST = 2 };
+typedef struct MatmulInputs {
+    int n;
+    const Value *value[INPUTS_MOST];
+    bool is_held;           /* read by the pass before the first statistic; else where outputs are stored */
+    int chunks, chunk_cols; /* a chunk of one input is a stage */
+    Tile tile[INPUTS_MOST];
+    int map[INPUTS_MOST];
+    /* a consumer's */
+    const Pipeline *pipeline;
+    const PipelineState *state;
+    const KExpr *row;                /* of the tile: the warp's first */
+    const KExpr *stage[INPUTS_MOST]; /* of the present chunk */
+    const KVar *words[INPUTS_MOST];  /* of the present batch of column groups: a pair of elements each */
+} MatmulInputs;
+/* Those that the epilogue reads element by element; n is 0 where there are none, or the schedule has no way
+ * for them. */
+void matmul_find_inputs(Builder *b, const MatmulPlan *plan, const Schedule *schedule, MatmulInputs *inputs);
+/* `rows` and `cols`: the operands' tiles that give rows and columns, over whose stages chunks are laid. */
+void matmul_inputs_declare(Builder *b, const MatmulPlan *plan, const Schedule *schedule, const KBuffer *rows,
+                           const KBuffer *cols, MatmulInputs *inputs);
+/* The producer's part of a tile. */
+void matmul_inputs_load(Builder *b, const MatmulPlan *plan, const MatmulInputs *inputs, const Pipeline *pipeline,
+                        const PipelineState *state, const MatmulTile *at);
+
 /* Nothing that reads the registers may move in front of this place, nor be known to be what was computed
  * before it. */
 void matmul_settle(Builder *b, const KVar *array);
 /* staging NULL: every output is stored from registers. */
 void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
-                     const KExpr *const *batch, const MatmulStaging *staging, const MatmulVectors *vectors);
+                     const KExpr *const *batch, const MatmulStaging *staging, const MatmulVectors *vectors,
+                     MatmulInputs *inputs);
 /* Stores nothing: `value`, of the product's shape, takes the product's place in accumulator[0], for another
  * product; zero behind the last column. Fragments of one block of rows. */
 void matmul_epilogue_hold(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
@@ -192,11 +250,13 @@ typedef struct Epilogue {
     const MatmulFragment *fragment;
     const KExpr *const *batch;
     const MatmulVectors *vectors; /* NULL: none */
-    int run;            /* elements of a run: fragment->width, or less where the extent is no multiple */
-    int64_t begin, end; /* columns that are being stored, where the epilogue moves some */
-    int tile_slots;     /* runs of the batch around several boxes; 0: there is none */
-    const Value *held;  /* what accumulator[0] holds by now instead of the product; NULL: the product */
+    MatmulInputs *inputs; /* of the present pass; NULL: none */
+    int run;              /* elements of a run: fragment->width, or less where the extent is no multiple */
+    int64_t begin, end;   /* columns that are being stored, where the epilogue moves some */
+    int tile_slots;       /* runs of the batch around several boxes; 0: there is none */
+    const Value *held;    /* what accumulator[0] holds by now instead of the product; NULL: the product */
     VEC(MatmulRow) rows;
+    struct EpilogueStore *early; /* what matmul_store_early() stores; NULL: nothing, or no longer */
 } Epilogue;
 
 /* A run within a batch of column groups. */
@@ -221,13 +281,43 @@ const KExpr *epilogue_row_at(Epilogue *e, const KExpr *block, const KExpr *half)
 const KExpr *epilogue_loop(Builder *b, const char *name, int count);
 void epilogue_loop_end(Builder *b, int count);
 
+/* A loop over chunks of columns, in which e->inputs are at hand; one turn where there are none. Their
+ * elements of a batch, then of a run, are taken to registers. */
+const KExpr *matmul_inputs_chunk_begin(Epilogue *e);
+void matmul_inputs_chunk_end(Epilogue *e);
+void matmul_inputs_take(Epilogue *e, const KExpr *block, const KExpr *group, int n_groups);
+void matmul_inputs_bind(Epilogue *e, const EpilogueSlot *slot);
+
 /* Whether a value has one element a row of the product. */
 bool matmul_is_row_value(const MatmulPlan *plan, const Value *value);
 /* Marks the region's values that depend on one of `from` otherwise than through one of `cut`; old marks go.
  */
 void matmul_mark_dependents(const MatmulPlan *plan, const Value *const *from, int n_from,
                             const Value *const *cut, int n_cut, ValueMap *marks);
-void matmul_row_statistics(Epilogue *e);
+void matmul_row_statistics(Epilogue *e, MatmulInputs *inputs); /* inputs NULL: none is read before the first */
+/* What the accumulators hold instead of the product from the first statistic on; NULL: the product still. */
+const Value *matmul_rows_first_held(Builder *b, const MatmulPlan *plan);
+/* Whether an output is known before the first statistic of the rows is. */
+bool matmul_is_early(const MatmulPlan *plan, const Value *output);
+/* Stores those, once: statistics are on their way meanwhile. */
+void matmul_store_early(Epilogue *e);
+
+/* Up to two statistics on their way between the blocks of a gang. */
+enum { GANG_STATISTICS = 2 };
+typedef struct MatmulExchange {
+    int n, turns;
+    const KVar *part[GANG_STATISTICS]; /* by row and turn: what every row_lanes-th block of the gang sent */
+} MatmulExchange;
+/* Sends what each block knows of its part of the rows: arrays of one 32-bit element for each of the thread's
+ * rows, the same in all lanes of a row. */
+void matmul_gang_send(Epilogue *e, const KVar *const *partial, int n);
+/* Waits for what all blocks have sent. */
+MatmulExchange matmul_gang_receive(Epilogue *e, const KVar *const *partial, int n);
+/* Element of the exchange's arrays for a row and turn, and whether there is such a block; NULL: always. */
+const KExpr *matmul_gang_at(Epilogue *e, const MatmulExchange *exchange, const KExpr *row, const KExpr *turn,
+                            const KExpr **guard);
+/* A statistic of the whole rows from those of its parts: the same bits in every block of the gang. */
+PartialVars matmul_gang_whole(Epilogue *e, const Value *statistic, const MatmulExchange *exchange, int which);
 
 /* matmul_prologue.c: tiles of an operand into a ring of stages, by all threads of the block. */
 typedef struct MatmulLoader {

@@ -161,8 +161,8 @@ static void epilogue_bind(Epilogue *e, const EpilogueSlot *slot) {
     }
 }
 
-/* The run's elements of vectors in shared memory. */
-static void epilogue_load_vectors(Epilogue *e, const EpilogueSlot *slot) {
+/* The run's elements of inputs that lie in shared memory. */
+static void epilogue_load_inputs(Epilogue *e, const EpilogueSlot *slot) {
     Builder *b = e->b;
     for (int i = 0; e->vectors && i < e->vectors->n; i++) {
         const Value *value = e->vectors->value[i];
@@ -175,6 +175,7 @@ static void epilogue_load_vectors(Epilogue *e, const EpilogueSlot *slot) {
                CACHE_DEFAULT);
         lower_bind_array(e->lower, value, elements, NULL);
     }
+    matmul_inputs_bind(e, slot);
 }
 
 /* Loops over the runs of a batch; sets the slot and gives its number. */
@@ -213,13 +214,16 @@ void epilogue_batch(Epilogue *e, const KExpr *block, const KExpr *group, int n_g
     epilogue_bind(e, &slot);
     for (int i = 0; e->vectors && i < e->vectors->n; i++) /* so that no load of them is planned */
         lower_bind_array(e->lower, e->vectors->value[i], f->accumulator[0], NULL);
+    for (int i = 0; e->inputs && i < e->inputs->n; i++)
+        lower_bind_array(e->lower, e->inputs->value[i], f->accumulator[0], NULL);
+    matmul_inputs_take(e, block, group, n_groups);
     lower_batch_begin(e->lower, &slot.run, targets, n, n_groups * f->halves * (f->width / e->run));
     const KExpr *number = epilogue_slots_begin(e, block, group, n_groups, &slot);
     lower_batch_load(e->lower, &slot.run, number);
     epilogue_slots_end(e, n_groups);
 
     number = epilogue_slots_begin(e, block, group, n_groups, &slot);
-    epilogue_load_vectors(e, &slot);
+    epilogue_load_inputs(e, &slot);
     for (int i = 0; i < n; i++) {
         const char *name = values[i]->name ? values[i]->name : "out";
         computed[i] = k_array(b, name, ktype_of(values[i]->dtype), e->run, NULL);
@@ -231,13 +235,15 @@ void epilogue_batch(Epilogue *e, const KExpr *block, const KExpr *group, int n_g
     lower_batch_end(e->lower);
     for (int i = 0; e->vectors && i < e->vectors->n; i++)
         lower_unbind(e->lower, e->vectors->value[i]);
+    for (int i = 0; e->inputs && i < e->inputs->n; i++)
+        lower_unbind(e->lower, e->inputs->value[i]);
 }
 
 /* ---- outputs */
 
 typedef struct EpilogueStore {
-    const MatmulStaging *staging;
-    VEC(const Value *) outputs; /* one element a point of the space */
+    const MatmulStaging *staging; /* NULL: all from registers */
+    VEC(const Value *) outputs;   /* one element a point of the space */
     const KVar *packed[STAGING_OUTPUTS];
 } EpilogueStore;
 
@@ -414,9 +420,11 @@ static void epilogue_store_staged(Epilogue *e, EpilogueStore *store) {
     int box_groups = staging->tile.cols / f->group_cols, n_boxes = f->groups / box_groups;
     LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, store->outputs.n + 1);
     int chunks = epilogue_tile_chunks(e, store, n_boxes, targets);
-    int n_chunks = chunks ? chunks : 1, n_images = n_boxes / n_chunks;
+    int n_chunks = chunks ? chunks : 1;
     if (f->blocks * n_boxes % 2 != 0) /* the tile before ended on the side that this one begins with */
         epilogue_wait_read(b, 0);
+    const KExpr *part = matmul_inputs_chunk_begin(e);
+    int in_part = n_boxes / (e->inputs ? e->inputs->chunks : 1), n_images = in_part / n_chunks;
     const KExpr *block = epilogue_loop(b, "block", f->blocks);
     const KExpr *chunk = epilogue_loop(b, "chunk", n_chunks);
     if (chunks)
@@ -424,12 +432,14 @@ static void epilogue_store_staged(Epilogue *e, EpilogueStore *store) {
     const KExpr *image = epilogue_loop(b, "box", n_images);
     epilogue_wait_read(b, staging->n_outputs); /* the boxes of two rounds ago have been read */
     const KExpr *number = k_add(b, k_mul(b, chunk, k_i32(b, n_images)), image);
-    const KExpr *round = k_add(b, k_mul(b, block, k_i32(b, n_boxes)), number);
-    const KExpr *box = k_add(b, k_mul(b, image, k_i32(b, n_chunks)), chunk);
+    const KExpr *round =
+        k_add(b, k_mul(b, k_add(b, k_mul(b, part, k_i32(b, f->blocks)), block), k_i32(b, in_part)), number);
+    const KExpr *box =
+        k_add(b, k_mul(b, part, k_i32(b, in_part)), k_add(b, k_mul(b, image, k_i32(b, n_chunks)), chunk));
     const KExpr *boxes[STAGING_OUTPUTS];
     for (int o = 0; o < staging->n_outputs; o++) {
-        const KExpr *own = k_mul(b, staging->warp, k_i32(b, 2 * staging->n_outputs));
-        const KExpr *side = k_mul(b, k_mod(b, round, k_i32(b, 2)), k_i32(b, staging->n_outputs));
+        const KExpr *own = k_mul(b, staging->warp, k_i32(b, 2 * staging->slots));
+        const KExpr *side = k_mul(b, k_mod(b, round, k_i32(b, 2)), k_i32(b, staging->slots));
         boxes[o] = k_add(b, own, k_add(b, side, k_i32(b, o)));
     }
     if (staging->n_parts)
@@ -441,6 +451,7 @@ static void epilogue_store_staged(Epilogue *e, EpilogueStore *store) {
         lower_batch_end(e->lower);
     epilogue_loop_end(b, n_chunks);
     epilogue_loop_end(b, f->blocks);
+    matmul_inputs_chunk_end(e);
     e->tile_slots = 0;
 }
 
@@ -448,11 +459,15 @@ static void epilogue_store_direct(Epilogue *e, EpilogueStore *store) {
     Builder *b = e->b;
     const MatmulFragment *f = e->fragment;
     int n_groups = epilogue_batch_groups(e);
+    const KExpr *chunk = matmul_inputs_chunk_begin(e);
+    int parts = f->groups / n_groups / (e->inputs ? e->inputs->chunks : 1);
     const KExpr *block = epilogue_loop(b, "block", f->blocks);
-    const KExpr *part = epilogue_loop(b, "part", f->groups / n_groups);
-    epilogue_store_batch(e, store, block, k_mul(b, part, k_i32(b, n_groups)), n_groups, NULL, NULL);
-    epilogue_loop_end(b, f->groups / n_groups);
+    const KExpr *part = epilogue_loop(b, "part", parts);
+    const KExpr *number = k_add(b, k_mul(b, chunk, k_i32(b, parts)), part);
+    epilogue_store_batch(e, store, block, k_mul(b, number, k_i32(b, n_groups)), n_groups, NULL, NULL);
+    epilogue_loop_end(b, parts);
     epilogue_loop_end(b, f->blocks);
+    matmul_inputs_chunk_end(e);
 }
 
 /* Outputs of one element a row, by one lane of those that share the row. */
@@ -470,6 +485,8 @@ static void epilogue_store_rows(Epilogue *e, const Value *const *outputs, int n,
     epilogue_bind(e, &slot);
     slot.run.coords[slot.run.axis] = k_i32(b, 0);
     slot.run.guard = k_and(b, slot.run.guard, k_eq(b, lane, k_i32(b, 0)));
+    if (f->gang) /* all of its blocks have the value */
+        slot.run.guard = k_and(b, slot.run.guard, k_eq(b, f->gang->own, k_i32(b, 0)));
     LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, (size_t)n + 1);
     for (int i = 0; i < n; i++) {
         const char *name = outputs[i]->name ? outputs[i]->name : "out";
@@ -487,6 +504,42 @@ static void epilogue_store_rows(Epilogue *e, const Value *const *outputs, int n,
     e->run = run;
 }
 
+static void epilogue_store(Epilogue *e, EpilogueStore *store) {
+    if (store->outputs.n && store->staging && store->staging->n_outputs)
+        epilogue_store_staged(e, store);
+    else if (store->outputs.n)
+        epilogue_store_direct(e, store);
+}
+
+/* The part of the staging that serves these outputs. */
+static MatmulStaging epilogue_part_of(const MatmulStaging *staging, const EpilogueStore *store) {
+    MatmulStaging part = *staging;
+    if (staging->n_parts) /* all of them share one ring */
+        return part;
+    part.n_outputs = 0;
+    for (int i = 0; i < staging->n_outputs; i++)
+        for (size_t k = 0; k < store->outputs.n; k++)
+            if (store->outputs.at[k] == staging->output[i]) {
+                part.output[part.n_outputs] = staging->output[i];
+                part.map[part.n_outputs++] = staging->map[i];
+            }
+    return part;
+}
+
+bool matmul_is_early(const MatmulPlan *plan, const Value *output) {
+    if (!plan->statistics.n || plan->region->column_block)
+        return false;
+    ValueMap marks = {.arena = plan->graph->arena};
+    matmul_mark_dependents(plan, plan->statistics.at, (int)plan->statistics.n, NULL, 0, &marks);
+    return !value_map_get(&marks, output);
+}
+
+void matmul_store_early(Epilogue *e) {
+    if (e->early)
+        epilogue_store(e, e->early);
+    e->early = NULL;
+}
+
 static Epilogue epilogue_begin(Builder *b, const MatmulPlan *plan, Lower *lower,
                                const MatmulFragment *fragment, const KExpr *const *batch,
                                const MatmulVectors *vectors) {
@@ -502,8 +555,6 @@ static Epilogue epilogue_begin(Builder *b, const MatmulPlan *plan, Lower *lower,
         e.run /= 2;
     if (plan->region->column_block)
         e.end = plan->n->value;
-    if (plan->statistics.n)
-        matmul_row_statistics(&e);
     return e;
 }
 
@@ -533,6 +584,8 @@ static void epilogue_hold_run(Epilogue *e, const EpilogueSlot *slot, const KVar 
 void matmul_epilogue_hold(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
                           const KExpr *const *batch, const MatmulVectors *vectors, const Value *value) {
     Epilogue e = epilogue_begin(b, plan, lower, fragment, batch, vectors);
+    if (plan->statistics.n)
+        matmul_row_statistics(&e, NULL);
     int n_groups = epilogue_batch_groups(&e);
     const KExpr *part = epilogue_loop(b, "part", fragment->groups / n_groups);
     epilogue_batch(&e, k_i32(b, 0), k_mul(b, part, k_i32(b, n_groups)), n_groups, &value, 1, true,
@@ -542,9 +595,10 @@ void matmul_epilogue_hold(Builder *b, const MatmulPlan *plan, Lower *lower, cons
 }
 
 void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
-                     const KExpr *const *batch, const MatmulStaging *staging, const MatmulVectors *vectors) {
+                     const KExpr *const *batch, const MatmulStaging *staging, const MatmulVectors *vectors,
+                     MatmulInputs *inputs) {
     Epilogue e = epilogue_begin(b, plan, lower, fragment, batch, vectors);
-    EpilogueStore store = {.staging = staging};
+    EpilogueStore store = {0}, early = {0};
     VEC(const Value *) rows = {0}, bundles = {0};
     for (size_t i = 0; i < plan->region->outputs.n; i++) {
         const Value *output = plan->region->outputs.at[i];
@@ -553,13 +607,23 @@ void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const Mat
             vec_push(b->arena, &bundles, output);
         else if (plan->statistics.n && matmul_is_row_value(plan, lower_root(plan->region, output)))
             vec_push(b->arena, &rows, output);
+        else if (matmul_is_early(plan, output))
+            vec_push(b->arena, &early.outputs, output);
         else
             vec_push(b->arena, &store.outputs, output);
     }
-    if (store.outputs.n && staging)
-        epilogue_store_staged(&e, &store);
-    else if (store.outputs.n)
-        epilogue_store_direct(&e, &store);
+    MatmulStaging early_staging, late_staging;
+    if (staging) {
+        early_staging = epilogue_part_of(staging, &early);
+        late_staging = epilogue_part_of(staging, &store);
+        early.staging = &early_staging;
+        store.staging = &late_staging;
+    }
+    e.early = &early;
+    if (plan->statistics.n)
+        matmul_row_statistics(&e, inputs && inputs->is_held ? inputs : NULL);
+    e.inputs = inputs && !inputs->is_held ? inputs : NULL;
+    epilogue_store(&e, &store);
     if (rows.n + bundles.n)
         epilogue_store_rows(&e, rows.at, (int)rows.n, bundles.at, (int)bundles.n);
     epilogue_end(&e);

@@ -206,7 +206,7 @@ void matmul_build_mma(Builder *b, const MatmulPlan *plan) {
                                .row_lanes = 4};
     for (int core = 0; core < plan->n_cores; core++)
         fragment.accumulator[core] = m.accumulator[core];
-    matmul_epilogue(b, plan, lower, &fragment, tile.batch, NULL, NULL);
+    matmul_epilogue(b, plan, lower, &fragment, tile.batch, NULL, NULL, NULL);
     kernel->summary = text_format(
         b->arena, "matmul by mma.sync: tile %dx%dx%d, %d stages, %dx%d warps%s%s", schedule->tile_m,
         schedule->tile_n, schedule->tile_k, schedule->stages, schedule->warps_m, schedule->warps_n,

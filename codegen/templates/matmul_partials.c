@@ -123,7 +123,7 @@ void matmul_partials_finish(Builder *b, const MatmulPlan *plan, Lower *lower, co
         epilogue_loop_end(b, f.groups);
         epilogue_loop_end(b, f.blocks);
     }
-    matmul_epilogue(b, plan, lower, &f, batch, NULL, NULL);
+    matmul_epilogue(b, plan, lower, &f, batch, NULL, NULL, NULL);
     if (pieces < threads)
         k_end(b);
 }

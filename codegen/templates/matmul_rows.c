@@ -1,14 +1,17 @@
-/* Row statistics of a product whose rows lie whole within one tile: softmax, RMS norm, layer norm in the
- * kernel that multiplies.
+/* Row statistics of a product whose rows lie whole within one tile, or one gang of blocks: softmax, RMS norm,
+ * layer norm in the kernel that multiplies.
  *
  * A row's columns are spread over `row_lanes` neighbouring lanes and the registers of each. A statistic is
- * one pass over the registers, then an exchange between those lanes; the next pass finds it bound to the row.
+ * one pass over the registers, then an exchange between those lanes, and where a row lies in several blocks,
+ * between those (matmul_gang.c); the next pass finds it bound to the row.
  *
  * What passes have in common is computed once. Before each pass, the last value through which everything
  * still wanted depends on the product takes the product's place in the accumulator registers: x @ w + r
  * before the sums of a norm, so that r is read once; exp(x - max) between the two passes of a softmax. */
 #include "codegen/reduce.h"
 #include "codegen/templates/matmul.h"
+
+#include <math.h>
 
 /* Whether `value`, held in place of what the accumulators hold now, serves every later pass. */
 static bool rows_serves(Epilogue *e, size_t pass, const Value *value, const Value *const *held, int n_held,
@@ -100,11 +103,17 @@ static void rows_pass(Epilogue *e, const Value *value, EpilogueBody *body, void 
     Builder *b = e->b;
     const MatmulFragment *f = e->fragment;
     int n_groups = e->fragment->accumulator[0]->count >= 128 ? 1 : epilogue_batch_groups(e);
+    if (e->inputs) /* they come in pairs of groups */
+        n_groups = epilogue_batch_groups(e);
+    const KExpr *chunk = matmul_inputs_chunk_begin(e);
+    int parts = f->groups / n_groups / (e->inputs ? e->inputs->chunks : 1);
     const KExpr *block = epilogue_loop(b, "block", f->blocks);
-    const KExpr *part = epilogue_loop(b, "part", f->groups / n_groups);
-    epilogue_batch(e, block, k_mul(b, part, k_i32(b, n_groups)), n_groups, &value, 1, false, body, context);
-    epilogue_loop_end(b, f->groups / n_groups);
+    const KExpr *part = epilogue_loop(b, "part", parts);
+    const KExpr *number = k_add(b, k_mul(b, chunk, k_i32(b, parts)), part);
+    epilogue_batch(e, block, k_mul(b, number, k_i32(b, n_groups)), n_groups, &value, 1, false, body, context);
+    epilogue_loop_end(b, parts);
     epilogue_loop_end(b, f->blocks);
+    matmul_inputs_chunk_end(e);
 }
 
 static void rows_unbind(Epilogue *e) {
@@ -114,27 +123,132 @@ static void rows_unbind(Epilogue *e) {
         lower_unbind(e->lower, e->held);
 }
 
-void matmul_row_statistics(Epilogue *e) {
+const Value *matmul_rows_first_held(Builder *b, const MatmulPlan *plan) {
+    Epilogue before = {.b = b, .plan = plan};
+    return rows_cut(&before, 0);
+}
+
+/* One statistic over the thread's columns and the lanes that share its rows, of what is held by then. */
+static PartialVars rows_statistic(Epilogue *e, size_t i, MatmulInputs *inputs, const Value *only) {
     Builder *b = e->b;
     const MatmulFragment *f = e->fragment;
     int n_rows = f->blocks * f->halves;
-    for (size_t i = 0; i < e->plan->statistics.n; i++) {
-        const Value *statistic = e->plan->statistics.at[i];
-        const Value *cut = rows_cut(e, i);
-        if (cut) {
-            rows_pass(e, cut, rows_hold, NULL);
-            rows_unbind(e);
-            e->held = cut;
-        }
-        const char *name = statistic->name ? statistic->name : op_info(statistic->op)->name;
-        RowPass pass = {statistic,
-                        reduce_declare(b, statistic, text_format(b->arena, "row_%s", name), n_rows, K_I32)};
-        rows_pass(e, statistic->in[0], rows_reduce, &pass);
-        const KExpr *row = epilogue_loop(b, "row", n_rows);
-        reduce_lanes(b, statistic, pass.partial, row, f->row_lanes);
-        epilogue_loop_end(b, n_rows);
-        MatmulRow result = {statistic, pass.partial.number ? pass.partial.number : pass.partial.x};
-        rows_forget(e);
-        vec_push(b->arena, &e->rows, result);
+    const Value *statistic = e->plan->statistics.at[i], *cut = rows_cut(e, i);
+    if (cut && (!only || cut == only)) {
+        e->inputs = inputs;
+        rows_pass(e, cut, rows_hold, NULL);
+        e->inputs = NULL;
+        rows_unbind(e);
+        e->held = cut;
     }
+    const char *name = statistic->name ? statistic->name : op_info(statistic->op)->name;
+    RowPass pass = {statistic,
+                    reduce_declare(b, statistic, text_format(b->arena, "row_%s", name), n_rows, K_I32)};
+    rows_pass(e, statistic->in[0], rows_reduce, &pass);
+    const KExpr *row = epilogue_loop(b, "row", n_rows);
+    reduce_lanes(b, statistic, pass.partial, row, f->row_lanes);
+    epilogue_loop_end(b, n_rows);
+    return pass.partial;
+}
+
+static void rows_bind(Epilogue *e, const Value *statistic, const KVar *array) {
+    rows_forget(e);
+    vec_push(e->b->arena, &e->rows, ((MatmulRow){statistic, array}));
+}
+
+/* Whether statistics i and i + 1 are max(z) and the sum of exp(z - max(z)), all in f32. */
+static bool rows_is_softmax(const MatmulPlan *plan, size_t i) {
+    if (i + 1 >= plan->statistics.n)
+        return false;
+    const Value *top = plan->statistics.at[i], *sum = plan->statistics.at[i + 1];
+    if (top->op != OP_reduce_max || sum->op != OP_sum || reduce_type(top) != K_F32 ||
+        reduce_type(sum) != K_F32 || sum->in[0]->op != OP_exp || sum->in[0]->in[0]->op != OP_sub)
+        return false;
+    const Value *distance = sum->in[0]->in[0];
+    return distance->in[0] == top->in[0] && distance->in[1] == top;
+}
+
+static void rows_scale(Epilogue *e, const KVar *factor) {
+    Builder *b = e->b;
+    const MatmulFragment *f = e->fragment;
+    const KVar *held = f->accumulator[0];
+    int per_half = f->width, per_group = f->halves * per_half;
+    const KExpr *block = epilogue_loop(b, "block", f->blocks), *group = epilogue_loop(b, "group", f->groups);
+    const KExpr *half = epilogue_loop(b, "h", f->halves), *j = epilogue_loop(b, "j", per_half);
+    const KExpr *at =
+        k_add(b, k_mul(b, k_add(b, k_mul(b, block, k_i32(b, f->groups)), group), k_i32(b, per_group)),
+              k_add(b, k_mul(b, half, k_i32(b, per_half)), j));
+    k_set_elem(b, held, at,
+               k_mul(b, k_elem(b, held, at), k_elem(b, factor, epilogue_row_at(e, block, half))));
+    epilogue_loop_end(b, per_half);
+    epilogue_loop_end(b, f->halves);
+    epilogue_loop_end(b, f->groups);
+    epilogue_loop_end(b, f->blocks);
+}
+
+/* Both statistics of a softmax in one exchange: each block takes its own columns' largest element for the
+ * row's, and what it has come to is scaled by exp(its max - the row's) afterwards (Milakov and Gimelshein,
+ * "Online normalizer calculation for softmax", 2018). A block whose columns are all -inf counts from 0, so
+ * that it adds nothing; where the whole row is so, the scale is NaN, as in the reference. */
+static void rows_softmax(Epilogue *e, size_t i, MatmulInputs *inputs) {
+    Builder *b = e->b;
+    const MatmulFragment *f = e->fragment;
+    int n_rows = f->blocks * f->halves;
+    const Value *top = e->plan->statistics.at[i], *sum = e->plan->statistics.at[i + 1];
+    PartialVars own_top = rows_statistic(e, i, inputs, NULL);
+    const KVar *from = k_array(b, "counted_from", K_F32, n_rows, NULL);
+    const KExpr *row = epilogue_loop(b, "row", n_rows), *x = k_elem(b, own_top.x, row);
+    k_set_elem(b, from, row, k_select(b, k_eq(b, x, k_float(b, K_F32, -INFINITY)), k_float(b, K_F32, 0), x));
+    epilogue_loop_end(b, n_rows);
+    size_t bound = e->rows.n;
+    rows_bind(e, top, from);
+    PartialVars own_sum = rows_statistic(e, i + 1, NULL, sum->in[0]);
+
+    const KVar *own[] = {own_top.x, own_sum.x};
+    matmul_gang_send(e, own, 2);
+    if (e->held != sum->in[0])
+        matmul_store_early(e);
+    MatmulExchange exchange = matmul_gang_receive(e, own, 2);
+    PartialVars whole_top = matmul_gang_whole(e, top, &exchange, 0);
+    const KVar *scale = k_array(b, "scale", K_F32, n_rows, NULL);
+    row = epilogue_loop(b, "row", n_rows);
+    const KExpr *turn = epilogue_loop(b, "turn", exchange.turns), *guard;
+    const KExpr *at = matmul_gang_at(e, &exchange, row, turn, &guard);
+    const KExpr *far = k_sub(b, k_elem(b, exchange.part[0], at), k_elem(b, whole_top.x, row));
+    if (guard)
+        k_if_begin(b, guard);
+    k_set_elem(b, exchange.part[1], at,
+               k_mul(b, k_elem(b, exchange.part[1], at), k_scalar(b, OP_exp, far, NULL, NULL)));
+    if (guard)
+        k_end(b);
+    epilogue_loop_end(b, exchange.turns);
+    const KExpr *own_far = k_sub(b, k_elem(b, own_top.x, row), k_elem(b, whole_top.x, row));
+    k_set_elem(b, scale, row, k_scalar(b, OP_exp, own_far, NULL, NULL));
+    epilogue_loop_end(b, n_rows);
+    PartialVars whole_sum = matmul_gang_whole(e, sum, &exchange, 1);
+    if (e->held == sum->in[0])
+        rows_scale(e, scale);
+    e->rows.at[bound].array = whole_top.x;
+    rows_bind(e, sum, whole_sum.x);
+}
+
+void matmul_row_statistics(Epilogue *e, MatmulInputs *inputs) {
+    const MatmulPlan *plan = e->plan;
+    for (size_t i = 0; i < plan->statistics.n; i++) {
+        MatmulInputs *own = i == 0 ? inputs : NULL;
+        if (e->fragment->gang && rows_is_softmax(plan, i)) {
+            rows_softmax(e, i++, own);
+            continue;
+        }
+        const Value *statistic = plan->statistics.at[i];
+        PartialVars partial = rows_statistic(e, i, own, NULL);
+        if (e->fragment->gang) {
+            matmul_gang_send(e, &partial.x, 1);
+            matmul_store_early(e);
+            MatmulExchange exchange = matmul_gang_receive(e, &partial.x, 1);
+            partial = matmul_gang_whole(e, statistic, &exchange, 0);
+        }
+        rows_bind(e, statistic, partial.number ? partial.number : partial.x);
+    }
+    matmul_store_early(e);
 }

@@ -173,7 +173,7 @@ void matmul_build_simt(Builder *b, const MatmulPlan *plan) {
         .row_lanes = SIMT_SIDE};
     for (int core = 0; core < plan->n_cores; core++)
         fragment.accumulator[core] = s.accumulator[core];
-    matmul_epilogue(b, plan, lower, &fragment, tile.batch, NULL, NULL);
+    matmul_epilogue(b, plan, lower, &fragment, tile.batch, NULL, NULL, NULL);
     kernel->summary = text_format(b->arena, "matmul by multiply-adds in %s: tile %dx%dx%d, %d stages",
                                   dtype_name(plan->a.elem), schedule->tile_m, schedule->tile_n,
                                   schedule->tile_k, schedule->stages);

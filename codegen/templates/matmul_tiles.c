@@ -1,6 +1,13 @@
 /* Which tile of the result a block works on. */
 #include "codegen/templates/matmul.h"
 
+int matmul_gang(const MatmulPlan *plan, const Schedule *schedule) {
+    if (!plan->statistics.n || !dim_is_const(plan->n) || schedule->tile_n < 1)
+        return 1;
+    int64_t blocks = (plan->n->value + schedule->tile_n - 1) / schedule->tile_n;
+    return blocks < 1 ? 1 : blocks > INT16_MAX ? INT16_MAX : (int)blocks;
+}
+
 MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule) {
     DimTable *dims = plan->graph->dims;
     MatmulTiles tiles = {
@@ -9,10 +16,13 @@ MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule) {
         .cluster_m = schedule->cluster_m > 1 ? schedule->cluster_m : 1,
         .cluster_n = schedule->cluster_n > 1 ? schedule->cluster_n : 1,
         .group_m = schedule->group_m > 1 ? schedule->group_m : 1,
+        .gang = matmul_gang(plan, schedule),
     };
+    tiles.together = tiles.cluster_m * tiles.cluster_n * tiles.gang;
     const Dim *rows = schedule->swap_ab ? plan->n : plan->m, *cols = schedule->swap_ab ? plan->m : plan->n;
     tiles.tiles_m = dim_ceil_div(dims, rows, dim_const(dims, (int64_t)tiles.tile_m * tiles.cluster_m));
-    tiles.tiles_n = dim_ceil_div(dims, cols, dim_const(dims, (int64_t)tiles.tile_n * tiles.cluster_n));
+    tiles.tiles_n =
+        dim_ceil_div(dims, cols, dim_const(dims, (int64_t)tiles.tile_n * tiles.cluster_n * tiles.gang));
     tiles.batch = dim_const(dims, 1);
     for (int i = 0; i < plan->batch_rank; i++)
         tiles.batch = dim_mul(dims, tiles.batch, plan->region->dims[i]);
@@ -67,6 +77,8 @@ int matmul_blocks_per_sm(const MatmulPlan *plan, const Schedule *schedule) {
     bool is_wgmma = schedule->path == MATMUL_WGMMA;
     if (is_wgmma && (schedule->consumer_registers || schedule->warps_m > 2))
         return 1; /* setmaxnreg deals out the registers of the whole SM */
+    if (is_wgmma && matmul_gang(plan, schedule) > 1)
+        return 1; /* all blocks must run at the same time: nothing rests on an estimate */
     int64_t smem = is_wgmma                        ? matmul_smem_wgmma(plan, schedule)
                    : schedule->path == MATMUL_GEMV ? matmul_smem_gemv(plan, schedule)
                                                    : matmul_smem_tiles(plan, schedule);
@@ -82,13 +94,12 @@ int matmul_blocks_per_sm(const MatmulPlan *plan, const Schedule *schedule) {
 
 const Dim *matmul_grid(const MatmulPlan *plan, const MatmulTiles *tiles, int blocks_per_sm) {
     DimTable *dims = plan->graph->dims;
-    const Dim *cluster = dim_const(dims, (int64_t)tiles->cluster_m * tiles->cluster_n);
-    int together = plan->target->sm_count * blocks_per_sm / (tiles->cluster_m * tiles->cluster_n);
-    const Dim *slots = dim_const(dims, together);
+    const Dim *together = dim_const(dims, tiles->together);
+    const Dim *slots = dim_const(dims, plan->target->sm_count * blocks_per_sm / tiles->together);
     /* 2048 tiles on 132 SMs are 16 rounds; 128 blocks do them in 16 rounds too, with less traffic and power.
      */
     const Dim *rounds = dim_max(dims, dim_const(dims, 1), dim_ceil_div(dims, tiles->count, slots));
-    return dim_mul(dims, cluster, dim_ceil_div(dims, tiles->count, rounds));
+    return dim_mul(dims, together, dim_ceil_div(dims, tiles->count, rounds));
 }
 
 const Dim *matmul_persistent_grid(const MatmulPlan *plan, const Schedule *schedule) {
@@ -135,6 +146,8 @@ MatmulTile matmul_tile_at(Builder *b, const MatmulPlan *plan, const MatmulTiles 
         m = k_add(b, k_mul(b, m, k_i32(b, tiles->cluster_m)), rank);
     if (tiles->cluster_n > 1)
         n = k_add(b, k_mul(b, n, k_i32(b, tiles->cluster_n)), rank);
+    if (tiles->gang > 1)
+        n = k_mod(b, k_special(b, SPECIAL_CTA_X), k_i32(b, tiles->gang));
     tile.row = k_let_expr(b, "tile_row", k_mul(b, m, k_i32(b, tiles->tile_m)));
     tile.col = k_let_expr(b, "tile_col", k_mul(b, n, k_i32(b, tiles->tile_n)));
     return tile;

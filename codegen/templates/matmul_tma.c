@@ -106,6 +106,14 @@ static int tma_staged(const MatmulPlan *plan, const Schedule *schedule, const Va
     return n;
 }
 
+/* Outputs that leave at the same time. */
+static int tma_slots(const MatmulPlan *plan, const Value *const *staged, int n) {
+    int early = 0;
+    for (int i = 0; i < n; i++)
+        early += matmul_is_early(plan, staged[i]);
+    return early > n - early ? early : n - early;
+}
+
 static int tma_staging_cols(const Schedule *schedule) {
     return schedule->tile_n % 64 == 0 ? 64 : schedule->tile_n % 32 == 0 ? 32 : 16;
 }
@@ -148,7 +156,8 @@ int64_t matmul_staging_bytes(const MatmulPlan *plan, const Schedule *schedule) {
     const Value *staged[STAGING_OUTPUTS];
     MatmulPart parts[STAGING_PARTS];
     int64_t box = STAGING_ROWS * tma_staging_cols(schedule) * 2;
-    int n = tma_parts(plan, schedule, parts) ? 1 : tma_staged(plan, schedule, staged);
+    int n = tma_staged(plan, schedule, staged);
+    n = tma_parts(plan, schedule, parts) ? 1 : tma_slots(plan, staged, n);
     return 4 * schedule->warps_m * 2 * box * n;
 }
 
@@ -167,6 +176,20 @@ static int tma_part_map(Builder *b, const MatmulPlan *plan, const MatmulStaging 
     return k_tensor_map(b, text_format(b->arena, "%s_map", output->name ? output->name : "out"), map);
 }
 
+KTensorMap matmul_result_map(Builder *b, const MatmulPlan *plan, const Value *value, bool written, int cols,
+                             int rows, KSwizzle swizzle) {
+    const Dim *strides[RANK_MAX];
+    view_base_strides(plan->graph, value, strides);
+    KTensorMap map = {
+        .buffer = k_global(b, value, written), .elem = value->dtype, .rank = value->rank, .swizzle = swizzle};
+    for (int axis = 0; axis < value->rank; axis++) { /* innermost first */
+        map.dims[axis] = value->dims[value->rank - 1 - axis];
+        map.strides[axis] = strides[value->rank - 1 - axis];
+        map.box[axis] = axis == 0 ? cols : axis == 1 ? rows : 1;
+    }
+    return map;
+}
+
 bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule, MatmulStaging *staging) {
     *staging = (MatmulStaging){0};
     staging->n_parts = tma_parts(plan, schedule, staging->parts);
@@ -174,25 +197,17 @@ bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule
     staging->n_outputs = staging->n_parts ? 1 : tma_staged(plan, schedule, staging->output);
     if (!staging->n_outputs)
         return false;
+    staging->slots = staging->n_parts ? 1 : tma_slots(plan, staging->output, staging->n_outputs);
     staging->tile = tile_shared(b, "staging", staging->output[0]->dtype, STAGING_ROWS,
-                                tma_staging_cols(schedule), 4 * schedule->warps_m * 2 * staging->n_outputs);
+                                tma_staging_cols(schedule), 4 * schedule->warps_m * 2 * staging->slots);
     for (int i = 0; i < staging->n_parts; i++)
         staging->parts[i].map = tma_part_map(b, plan, staging, &staging->parts[i]);
     if (staging->n_parts)
         return true;
     for (int i = 0; i < staging->n_outputs; i++) {
         const Value *output = staging->output[i];
-        const Dim *strides[RANK_MAX];
-        view_base_strides(plan->graph, output, strides);
-        KTensorMap map = {.buffer = k_global(b, output, true),
-                          .elem = output->dtype,
-                          .rank = output->rank,
-                          .swizzle = staging->tile.swizzle};
-        for (int axis = 0; axis < output->rank; axis++) { /* innermost first */
-            map.dims[axis] = output->dims[output->rank - 1 - axis];
-            map.strides[axis] = strides[output->rank - 1 - axis];
-            map.box[axis] = axis == 0 ? staging->tile.cols : axis == 1 ? STAGING_ROWS : 1;
-        }
+        KTensorMap map =
+            matmul_result_map(b, plan, output, true, staging->tile.cols, STAGING_ROWS, staging->tile.swizzle);
         staging->map[i] =
             k_tensor_map(b, text_format(b->arena, "%s_map", output->name ? output->name : "out"), map);
     }

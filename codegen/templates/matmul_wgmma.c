@@ -63,6 +63,8 @@ typedef struct Wgmma {
     int cluster;
     int split; /* blocks of a cluster that share a tile's K; 1: none */
     MatmulPartials parts;
+    MatmulGang gang; /* blocks 1: none */
+    MatmulInputs inputs;
     const Dim *steps; /* of K */
     const KVar *accumulator[MATMUL_CORES];
 } Wgmma;
@@ -146,6 +148,31 @@ static bool wgmma_accepts_split(const MatmulPlan *plan, const Schedule *schedule
     return plan->statistics.n == 0;
 }
 
+/* Rows lie in one tile, or in a gang of blocks that exchange one word a row and statistic. */
+static bool wgmma_accepts_statistics(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
+    *why = "row statistics need tiles whose rows lie along N: not swap_ab";
+    if (schedule->swap_ab)
+        return false;
+    *why = "row statistics need whole rows in one tile, or an N that is known";
+    if (!dim_is_const(plan->n) && dim_upper(plan->graph->dims, plan->n) > schedule->tile_n)
+        return false;
+    int gang = matmul_gang(plan, schedule);
+    if (gang == 1)
+        return true;
+    *why = "the blocks that hold a row do not run at the same time";
+    if (gang > plan->target->sm_count || gang > MATMUL_GANG_MOST)
+        return false;
+    *why = "a gang of blocks has no cluster";
+    if (schedule->cluster_m > 1 || schedule->cluster_n > 1)
+        return false;
+    *why = "blocks exchange statistics of 32 bits: sums, products and extremes, not their places";
+    for (size_t i = 0; i < plan->statistics.n; i++)
+        if (reduce_has_number(plan->statistics.at[i]) ||
+            ktype_bits(reduce_type(plan->statistics.at[i])) != 32)
+            return false;
+    return true;
+}
+
 bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
     const Target *target = plan->target;
     *why = "the target has no wgmma";
@@ -204,8 +231,7 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
     }
     if (!wgmma_accepts_split(plan, schedule, why))
         return false;
-    *why = "row statistics need whole rows in one tile: N up to tile_n, without swap_ab";
-    if (plan->statistics.n && (schedule->swap_ab || dim_upper(plan->graph->dims, plan->n) > schedule->tile_n))
+    if (plan->statistics.n && !wgmma_accepts_statistics(plan, schedule, why))
         return false;
     if (!matmul_holds_blocks(plan, schedule->swap_ab || wgmma_split(schedule) > 1 ? 1 : schedule->tile_n,
                              why))
@@ -263,9 +289,9 @@ static void wgmma_tiles_begin(Wgmma *w, const KExpr *skip, int turns, MatmulTile
         *tile = matmul_tile_at(b, w->plan, &w->tiles, k_div(b, first, k_i32(b, w->split)));
         return;
     }
-    if (w->cluster > 1) {
-        first = k_div(b, first, k_i32(b, w->cluster));
-        step = k_div(b, step, k_i32(b, w->cluster));
+    if (w->tiles.together > 1) {
+        first = k_div(b, first, k_i32(b, w->tiles.together));
+        step = k_div(b, step, k_i32(b, w->tiles.together));
     }
     if (turns > 1)
         first = k_add(b, first, k_mul(b, skip, step));
@@ -322,6 +348,7 @@ static void wgmma_produce(Wgmma *w) {
     }
     pipeline_advance(b, &w->pipeline, &state);
     k_end(b);
+    matmul_inputs_load(b, w->plan, &w->inputs, &w->pipeline, &state, &tile);
     wgmma_tiles_end(w);
     k_end(b);
 }
@@ -519,9 +546,10 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     PipelineState state = pipeline_start(b, &w->pipeline);
     const KVar *previous = k_variable(b, "previous", K_I32, k_i32(b, 0));
     const KExpr *first, *steps = wgmma_steps(w, &first);
+    const KExpr *stages = k_add(b, steps, k_i32(b, w->inputs.n * w->inputs.chunks)); /* of a tile */
     if (ping_pong) { /* the second warpgroup begins behind the stages of the first tile */
         k_if_begin(b, k_eq(b, group, k_i32(b, 1)));
-        pipeline_skip(b, &w->pipeline, &state, steps);
+        pipeline_skip(b, &w->pipeline, &state, stages);
         KOperand turn[] = {k_operand(k_i32(b, TURN_BARRIER)), k_operand(k_i32(b, 2 * WARPGROUP))};
         k_atom(b, ATOM_bar_arrive, NULL, turn, 2); /* and gives the first turn away */
         k_end(b);
@@ -539,6 +567,13 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
         staging->lane_col =
             k_let_expr(b, "matrix_col", k_mul(b, k_div(b, lane, k_i32(b, STAGING_ROWS)), k_i32(b, 8)));
     }
+    if (w->gang.blocks > 1) {
+        /* rows lane / 4 and lane / 4 + 8 of each warp's 16 are one packet */
+        const KExpr *first = k_add(b, k_div(b, warp_row, k_i32(b, 2)), k_div(b, lane, k_i32(b, 4)));
+        const KExpr *own = ping_pong ? k_mul(b, group, k_i32(b, rows / 2)) : k_i32(b, 0);
+        w->gang.lane_pair = k_let_expr(b, "packet_pair", k_add(b, own, first));
+        w->gang.round = k_variable(b, "round", K_I32, k_i32(b, 0));
+    }
     MatmulTile tile;
     if (w->vectors.n) {
         w->side = k_variable(b, "side", K_I32, k_i32(b, 0));
@@ -548,8 +583,6 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     wgmma_start_vectors(w, group, &tile);
     wgmma_tile_product(w, group, steps, &state, previous);
     wgmma_finish_vectors(w, group);
-    if (ping_pong) /* the other warpgroup's tile */
-        pipeline_skip(b, &w->pipeline, &state, steps);
     MatmulFragment fragment = {.blocks = w->blocks,
                                .block_rows = WGMMA_M,
                                .halves = 2,
@@ -569,12 +602,20 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
         wgmma_finish_split(w, lower, &fragment, &tile, lane_row, lane_col);
         return;
     }
+    if (w->gang.blocks > 1)
+        fragment.gang = &w->gang;
     if (staging) {
         staging->warp = warp;
         staging->row = k_add(b, tile.row, warp_row);
         staging->col = tile.col;
     }
-    matmul_epilogue(b, w->plan, lower, &fragment, tile.batch, staging, w->vectors.n ? &w->vectors : NULL);
+    w->inputs.pipeline = &w->pipeline;
+    w->inputs.state = &state;
+    w->inputs.row = warp_row;
+    matmul_epilogue(b, w->plan, lower, &fragment, tile.batch, staging, w->vectors.n ? &w->vectors : NULL,
+                    w->inputs.n ? &w->inputs : NULL);
+    if (ping_pong) /* the other warpgroup's tile */
+        pipeline_skip(b, &w->pipeline, &state, stages);
     wgmma_tiles_end(w);
     if (staging) { /* shared memory must outlive the copies out of it */
         k_if_begin(b, k_eq(b, lane, k_i32(b, 0)));
@@ -618,6 +659,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     kernel->cluster[0] = w.cluster * w.split;
     kernel->grid[0] = w.split > 1 ? dim_mul(dims, w.tiles.count, dim_const(dims, w.split))
                                   : matmul_persistent_grid(plan, schedule);
+    kernel->gang = w.tiles.gang;
 
     wgmma_add_operand(&w, &plan->a, "a_tile", !schedule->swap_ab);
     for (int i = 0; i < plan->n_cores; i++)
@@ -630,6 +672,8 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         MatmulTma tma = wgmma_tma(&w, &w.operands[i]);
         w.operands[i].map = matmul_tma_map(b, &tma);
     }
+    matmul_find_inputs(b, plan, schedule, &w.inputs);
+    matmul_inputs_declare(b, plan, schedule, w.operands[0].tile.buffer, w.operands[1].tile.buffer, &w.inputs);
     MatmulStaging staging;
     bool is_staged = matmul_staging(b, plan, schedule, &staging);
     wgmma_find_vectors(plan, schedule, &w.vectors);
@@ -642,6 +686,9 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     if (w.split > 1)
         w.parts =
             matmul_partials(b, plan, wgmma_result_rows(schedule), wgmma_result_cols(schedule), 1, w.split);
+    w.gang.blocks = w.tiles.gang;
+    if (w.gang.blocks > 1)
+        w.gang = matmul_gang_new(b, plan, schedule, w.consumers * wgmma_rows(schedule));
     w.pipeline = pipeline_new(b, "stage", schedule->stages);
     Lower *lower = lower_new(b, plan->region);
 
@@ -661,9 +708,11 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
                                     barriers */
         wgmma_meet(b);
     kernel->summary = text_format(
-        b->arena, "matmul by wgmma: tile %dx%dx%d, %d stages, cluster %dx%d, %d consumer warpgroups%s%s%s%s",
+        b->arena,
+        "matmul by wgmma: tile %dx%dx%d, %d stages, cluster %dx%d, %d consumer warpgroups%s%s%s%s%s",
         schedule->tile_m, schedule->tile_n, schedule->tile_k, schedule->stages, w.tiles.cluster_m,
         w.tiles.cluster_n, w.consumers, schedule->ping_pong ? " in turn" : "",
+        w.gang.blocks > 1 ? text_format(b->arena, ", rows over gangs of %d blocks", w.gang.blocks) : "",
         schedule->swap_ab ? ", transposed product" : "", is_staged ? ", outputs by TMA" : "",
         w.split > 1 ? text_format(b->arena, ", K split among %d blocks of a cluster", w.split) : "");
 }

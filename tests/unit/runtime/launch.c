@@ -27,7 +27,8 @@ static struct {
     int n_launches;
     Mapped maps[MAPS_MOST];
     int n_maps, n_copies;
-    size_t copied;
+    size_t copied, filled_bytes;
+    uint64_t filled; /* address of the last piece of memory that was zeroed */
     CUresult launch_error, map_error;
     const PlanKernel *kernels; /* of the plan under test, to know the parameters' number */
     int pushes, n_currents;
@@ -104,6 +105,13 @@ static CUresult fake_map(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t 
     }
     return fake.map_error;
 }
+static CUresult fake_fill(CUdeviceptr at, unsigned char value, size_t bytes, CUstream stream) {
+    (void)stream;
+    assert_int_equal(value, 0);
+    fake.filled = (uint64_t)at;
+    fake.filled_bytes = bytes;
+    return 0;
+}
 static CUresult fake_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
     (void)to, (void)from, (void)stream;
     fake.n_copies++;
@@ -126,7 +134,8 @@ static sinter_context *make_context(void) {
                                .function_get = fake_get,
                                .launch = fake_launch,
                                .tensor_map_tiled = fake_map,
-                               .copy_async = fake_copy};
+                               .copy_async = fake_copy,
+                               .fill_async = fake_fill};
     context->device = (Device){
         .context = (CUcontext)(uintptr_t)32, .major = 9, .minor = 0, .sm_count = 132, .name = "fake"};
     context->device_target = *target_find("sm_90a");
@@ -334,27 +343,20 @@ static void test_bound_dims(void **state) {
 static void test_workspace_and_copies(void **state) {
     (void)state;
     sinter_context *context = make_context();
-    sinter_plan *plan =
-        make_plan(context,
-                  "sinter 1\ngraph g (x: bf16[M, 64], w: bf16[64, 4096], v: bf16[4096, 64]) -> "
-                  "(y: bf16[M, 64], z: bf16[M, 64])\n"
-                  "{ y = relu(x @ w) @ v\n z = y }\n",
-                  NULL, 0);
+    sinter_plan *plan = make_plan(context,
+                                  "sinter 1\ngraph g (x: bf16[M, 64], w: bf16[64, 64], v: bf16[64, 64]) -> "
+                                  "(y: bf16[M, 64], z: bf16[M, 64])\n"
+                                  "{ h = relu(x @ w) @fuse(never)\n y = h @ v\n z = y }\n",
+                                  NULL, 0);
     uintptr_t in[] = {0x10000, 0x20000, 0x28000}, out[] = {0x30000, 0x40000};
     int64_t m = 33;
     size_t bytes = 0;
     char message[256];
     assert_true(plan->n_kernels >= 2);
     assert_int_equal(sinter_plan_workspace(plan, &m, 1, &bytes), SINTER_OK);
-    assert_true(bytes >= 33 * 4096 * 2);
+    assert_true(bytes >= 33 * 64 * 2);
     assert_int_equal(execute(plan, in, 3, out, 2, &m, 1, 0x50000, bytes, message), SINTER_OK);
     assert_int_equal(fake.n_launches, plan->n_kernels);
-    assert_int_equal(fake.launches[0].config.numAttrs, 0);
-    for (int i = 1; i < fake.n_launches; i++) { /* these start while the one before still runs */
-        assert_int_equal(fake.launches[i].config.numAttrs, 1);
-        assert_int_equal(fake.launches[i].attribute.id, DRIVER_LAUNCH_PROGRAMMATIC);
-        assert_int_equal(fake.launches[i].attribute.value.programmaticStreamSerializationAllowed, 1);
-    }
     assert_int_equal(fake.n_copies, plan->n_copies);
     if (plan->n_copies)
         assert_int_equal(fake.copied, 33 * 64 * 2);
@@ -368,9 +370,40 @@ static void test_workspace_and_copies(void **state) {
     free_context(context);
 }
 
+/* Blocks that wait for each other: a cooperative launch, whose packets lie behind what kernels share and are
+ * zeroed first. */
+static void test_gang(void **state) {
+    (void)state;
+    sinter_context *context = make_context();
+    sinter_plan *plan =
+        make_plan(context,
+                  "sinter 1\ngraph g (x: bf16[8192, 64], w: bf16[512, 64]) -> (y: bf16[8192, 512])\n"
+                  "{ y = softmax(x @ w.T, over=-1) }\n",
+                  NULL, 0);
+    uintptr_t in[] = {0x10000, 0x20000}, out[] = {0x30000};
+    size_t bytes = 0;
+    char message[256];
+    assert_int_equal(plan->n_kernels, 1);
+    const Kernel *kernel = plan->kernels[0].kernel;
+    assert_true(kernel->gang > 1);
+    assert_int_equal(sinter_plan_workspace(plan, NULL, 0, &bytes), SINTER_OK);
+    assert_int_equal(execute(plan, in, 2, out, 1, NULL, 0, 0x50000, bytes, message), SINTER_OK);
+    assert_int_equal(fake.n_launches, 1);
+    assert_int_equal(fake.launches[0].config.numAttrs, 1);
+    assert_int_equal(fake.launches[0].attribute.id, DRIVER_LAUNCH_COOPERATIVE);
+    assert_int_equal(fake.launches[0].attribute.value.cooperative, 1);
+    assert_int_equal(fake.launches[0].config.gridDimX % (unsigned)kernel->gang, 0);
+    assert_true(fake.filled >= 0x50000);
+    assert_int_equal(fake.filled + fake.filled_bytes, 0x50000 + bytes);
+    assert_int_equal(execute(plan, in, 2, out, 1, NULL, 0, 0x50000, bytes - 1, message), SINTER_USAGE);
+    sinter_plan_destroy(plan);
+    free_context(context);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_pointwise), cmocka_unit_test(test_tensor_maps),
                                        cmocka_unit_test(test_bound_dims),
-                                       cmocka_unit_test(test_workspace_and_copies)};
+                                       cmocka_unit_test(test_workspace_and_copies),
+                                       cmocka_unit_test(test_gang)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,181 @@
+/* Inputs of the epilogue with one element for each of the product's: a residual, a gate, what an activation's
+ * gradient is taken at.
+ *
+ * Loaded by the threads that need them, each warp would fetch 16 bytes of each of 8 rows at a time and wait
+ * for it. Instead the producer brings them through the ring of stages, behind the last step of K, in chunks
+ * of columns that fit one stage:
+ *
+ *     ring:  ... | a, b of step k-1 | r, columns 0-127 | r, columns 128-255 | a, b of the next tile | ...
+ *
+ * The copies are under way while the last products run; consumers take a chunk with ldmatrix, whose fragments
+ * are the accumulators' own, and free the stage for the next tile. No shared memory is spent on it. */
+#include "codegen/templates/matmul.h"
+
+enum { BOX_COLS = 64, BOX_ROW_BYTES = 128 }; /* of 16-bit elements: the widest swizzle's span */
+
+/* Whether everything between the input and `cut` (or the outputs and statistics, where that is NULL) is
+ * computed element by element, so that each element of the input is wanted where its own column is at hand,
+ * and nothing behind `cut` wants it. */
+static bool inputs_is_elementwise(const MatmulPlan *plan, const Value *input, const Value *cut,
+                                  ValueMap *marks) {
+    const Region *region = plan->region;
+    bool is_read = false;
+    value_map_clear(marks);
+    value_map_set(marks, input, true);
+    for (size_t i = 0; i < region->values.n; i++) { /* topological */
+        const Value *value = region->values.at[i];
+        bool reads = false, is_core = value == plan->core[0] || value == plan->core[1];
+        for (int k = 0; k < value->n_in && !is_core; k++)
+            reads |= value_map_get(marks, value->in[k]);
+        if (!reads)
+            continue;
+        if (op_info(value->op)->class_ == OPCLASS_REDUCTION) {
+            for (size_t s = 0; s < plan->statistics.n; s++)
+                reads &= plan->statistics.at[s] != value;
+            if (reads || cut)
+                return false;
+            continue;
+        }
+        if (!(op_is_scalar(value->op) || value->op == OP_cast) || !value_same_dims(value, plan->core[0]))
+            return false;
+        is_read = true;
+        if (value != cut)
+            value_map_set(marks, value, true);
+    }
+    for (size_t i = 0; i < region->outputs.n && cut; i++)
+        if (value_map_get(marks, region->outputs.at[i]))
+            return false;
+    return is_read;
+}
+
+/* Bytes of the larger operand's stage, over which chunks are laid, and which operand that is. */
+static int64_t inputs_stage_bytes(const MatmulPlan *plan, const Schedule *schedule, bool *is_rows) {
+    *is_rows = schedule->tile_m > schedule->tile_n;
+    int longer = *is_rows ? schedule->tile_m : schedule->tile_n;
+    return (int64_t)longer * schedule->tile_k * dtype_bits(plan->a.elem) / 8;
+}
+
+void matmul_find_inputs(Builder *b, const MatmulPlan *plan, const Schedule *schedule, MatmulInputs *inputs) {
+    *inputs = (MatmulInputs){0};
+    if (schedule->swap_ab || schedule->tile_n % BOX_COLS != 0 || schedule->cluster_m > 1 ||
+        schedule->cluster_n > 1 || schedule->split_k > 1 || plan->region->column_block)
+        return;
+    bool is_rows;
+    int64_t boxes =
+        inputs_stage_bytes(plan, schedule, &is_rows) / ((int64_t)schedule->tile_m * BOX_ROW_BYTES);
+    int all = schedule->tile_n / BOX_COLS;
+    boxes = boxes > all ? all : boxes;
+    while (boxes > 1 && all % boxes != 0)
+        boxes--;
+    if (boxes < 1)
+        return;
+    const Value *cut = plan->statistics.n ? matmul_rows_first_held(b, plan) : NULL;
+    if (plan->statistics.n && !cut)
+        return;
+    ValueMap marks = {.arena = b->arena};
+    for (size_t i = 0; i < plan->region->inputs.n && inputs->n < INPUTS_MOST; i++) {
+        const Value *value = plan->region->inputs.at[i];
+        if (matmul_is_tma_output(plan, value) && inputs_is_elementwise(plan, value, cut, &marks))
+            inputs->value[inputs->n++] = value;
+    }
+    inputs->is_held = cut != NULL;
+    inputs->chunks = all / (int)boxes;
+    inputs->chunk_cols = (int)boxes * BOX_COLS;
+}
+
+void matmul_inputs_declare(Builder *b, const MatmulPlan *plan, const Schedule *schedule, const KBuffer *rows,
+                           const KBuffer *cols, MatmulInputs *inputs) {
+    bool is_rows;
+    int64_t pitch = inputs_stage_bytes(plan, schedule, &is_rows) * 8 / 16;
+    const KBuffer *over = is_rows ? rows : cols;
+    for (int i = 0; i < inputs->n; i++) {
+        const Value *value = inputs->value[i];
+        const char *name = value->name ? value->name : "input";
+        KBuffer *memory = k_shared_at(b, text_format(b->arena, "%s_tile", name), value->dtype,
+                                      pitch * schedule->stages, over->offset);
+        inputs->tile[i] =
+            tile_over(memory, value->dtype, schedule->tile_m, inputs->chunk_cols, schedule->stages, pitch);
+        KTensorMap map =
+            matmul_result_map(b, plan, value, false, BOX_COLS, schedule->tile_m, inputs->tile[i].swizzle);
+        inputs->map[i] = k_tensor_map(b, text_format(b->arena, "%s_map", name), map);
+    }
+}
+
+void matmul_inputs_load(Builder *b, const MatmulPlan *plan, const MatmulInputs *inputs,
+                        const Pipeline *pipeline, const PipelineState *state, const MatmulTile *at) {
+    if (!inputs->n)
+        return;
+    const KExpr *chunk = epilogue_loop(b, "chunk", inputs->chunks);
+    const KExpr *first = k_add(b, at->col, k_mul(b, chunk, k_i32(b, inputs->chunk_cols)));
+    for (int i = 0; i < inputs->n; i++) {
+        const Tile *tile = &inputs->tile[i];
+        pipeline_wait_empty(b, pipeline, state);
+        pipeline_expect(b, pipeline, state, k_int(b, K_U32, tile_bytes(tile)));
+        for (int box = 0; box < inputs->chunk_cols / BOX_COLS; box++) {
+            KOperand operands[6] = {k_operand(tile_block_address(b, tile, k_var(b, state->stage), 0, box)),
+                                    k_operand(k_tensor_map_addr(b, inputs->map[i])),
+                                    k_operand(pipeline_full_address(b, pipeline, state)),
+                                    k_operand(k_add(b, first, k_i32(b, box * BOX_COLS))), k_operand(at->row)};
+            if (plan->batch_rank == 1)
+                operands[5] = k_operand(at->batch[0]);
+            k_atom(b, plan->batch_rank == 1 ? ATOM_tma_load_3d : ATOM_tma_load_2d, NULL, operands,
+                   5 + plan->batch_rank);
+        }
+        pipeline_advance(b, pipeline, state);
+    }
+    epilogue_loop_end(b, inputs->chunks);
+}
+
+/* ---- consumers */
+
+const KExpr *matmul_inputs_chunk_begin(Epilogue *e) {
+    Builder *b = e->b;
+    MatmulInputs *inputs = e->inputs;
+    const KExpr *chunk = epilogue_loop(b, "chunk", inputs ? inputs->chunks : 1);
+    for (int i = 0; inputs && i < inputs->n; i++) {
+        inputs->stage[i] = k_let_expr(b, text_format(b->arena, "%s_stage", inputs->tile[i].buffer->name),
+                                      k_var(b, inputs->state->stage));
+        pipeline_wait_full(b, inputs->pipeline, inputs->state);
+        pipeline_advance(b, inputs->pipeline, inputs->state);
+    }
+    return chunk;
+}
+
+void matmul_inputs_chunk_end(Epilogue *e) {
+    Builder *b = e->b;
+    for (int i = 0; e->inputs && i < e->inputs->n; i++)
+        pipeline_release(b, e->inputs->pipeline, e->inputs->stage[i], 1);
+    epilogue_loop_end(b, e->inputs ? e->inputs->chunks : 1);
+}
+
+void matmul_inputs_take(Epilogue *e, const KExpr *block, const KExpr *group, int n_groups) {
+    Builder *b = e->b;
+    MatmulInputs *inputs = e->inputs;
+    for (int i = 0; inputs && i < inputs->n; i++) {
+        const char *name = inputs->value[i]->name ? inputs->value[i]->name : "input";
+        inputs->words[i] = k_array(b, text_format(b->arena, "%s_words", name), K_U32, 2 * n_groups, NULL);
+        const KExpr *row = k_add(b, inputs->row, k_mul(b, block, k_i32(b, e->fragment->block_rows)));
+        for (int pair = 0; pair < n_groups / 2; pair++) {
+            const KExpr *number = k_add(b, group, k_i32(b, 2 * pair));
+            const KExpr *col =
+                k_mod(b, k_mul(b, number, k_i32(b, e->fragment->group_cols)), k_i32(b, inputs->chunk_cols));
+            tile_load_matrices(b, &inputs->tile[i], inputs->stage[i], row, col, true, false, inputs->words[i],
+                               4 * pair);
+        }
+    }
+}
+
+void matmul_inputs_bind(Epilogue *e, const EpilogueSlot *slot) {
+    Builder *b = e->b;
+    const MatmulInputs *inputs = e->inputs;
+    for (int i = 0; inputs && i < inputs->n; i++) {
+        const Value *value = inputs->value[i];
+        const KVar *elements = k_array(b, text_format(b->arena, "%s_v", value->name ? value->name : "input"),
+                                       ktype_of(value->dtype), e->run, NULL);
+        const KExpr *word = k_add(b, k_mul(b, slot->local, k_i32(b, e->fragment->halves)), slot->half);
+        for (int j = 0; j < e->run; j++)
+            k_set_elem(b, elements, k_i32(b, j),
+                       k_unpack(b, value->dtype, k_elem(b, inputs->words[i], word), j));
+        lower_bind_array(e->lower, value, elements, NULL);
+    }
+}
