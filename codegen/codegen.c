@@ -33,6 +33,8 @@ static const HintField codegen_fields[] = {
     {"swap_ab", 1, {FIELD(swap_ab)}, true},
     {"tma_store", 1, {FIELD(tma_store)}, true},
     {"ping_pong", 1, {FIELD(ping_pong)}, true},
+    {"promote", 1, {FIELD(promote)}, true},
+    {"converters", 1, {FIELD(converters)}, false},
     {"registers", 2, {FIELD(producer_registers), FIELD(consumer_registers)}, false},
 };
 #undef FIELD

@@ -58,6 +58,7 @@ typedef struct Region {
     int column_block;
 
     const Hint *schedule_hint; /* NULL: none */
+    bool fast_sums; /* @allow(fast_accumulation): products add up in what the tensor cores keep, where that is less than f32 */
     Schedule schedule;
 } Region;
 
@@ -96,6 +97,7 @@ typedef struct Partition {
 /* What fusion has to know of the target: plain figures, filled by codegen/target.c. */
 typedef struct FuseLimits {
     bool has_tensor_cores;
+    bool scales_blocks; /* fp8 products take factors, one a block of an operand, on the way into their accumulators */
     int64_t matmul_row_max;    /* longest N whose row statistics a matmul epilogue can take in one kernel */
     int64_t chain_columns_max; /* longest rows that a chain of products hands on in registers; 0: no chains */
     int64_t matmul_gang_row_max; /* the same where blocks that run together share the rows; N must be known */

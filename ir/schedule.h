@@ -40,6 +40,8 @@ typedef struct Schedule {
     bool swap_ab; /* computes the transposed product, so that a small M lies along wgmma's n */
     bool tma_store;
     bool ping_pong; /* wgmma: consumer warpgroups take whole tiles in turn, so that one multiplies while the other stores */
+    int converters; /* wgmma: warpgroups that compute an operand on its way to the products, a stage each in turn; 0: as many as it takes */
+    bool promote; /* wgmma: each step's sum of products goes into f32 registers, since fp8 products add up in 14 bits */
     int producer_registers, consumer_registers; /* setmaxnreg */
 } Schedule;
 

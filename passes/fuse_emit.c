@@ -61,13 +61,24 @@ static bool emit_holds(const Region *region, const Value *value) {
            bsearch(&value, region->values.at, region->values.n, sizeof(Value *), emit_by_id);
 }
 
-static const Hint *emit_schedule_hint(const Graph *graph, const Region *region) {
+/* The first hint of this name at a Value of the region. */
+static const Hint *emit_hint(const Graph *graph, const Region *region, const char *name) {
     for (size_t i = 0; i < graph->hints.n; i++) {
         const Hint *hint = &graph->hints.at[i];
-        if (hint->value && !strcmp(hint->name, "schedule") && emit_holds(region, hint->value))
+        if (hint->value && !strcmp(hint->name, name) && emit_holds(region, hint->value))
             return hint;
     }
     return NULL;
+}
+
+static bool emit_allows(const Graph *graph, const Region *region, const char *what) {
+    const Hint *hint = emit_hint(graph, region, "allow");
+    for (size_t i = 0; hint && i < hint->args.n; i++) {
+        const HintArg *arg = &hint->args.at[i];
+        if ((arg->name && !strcmp(arg->name, what)) || (arg->word && !strcmp(arg->word, what)))
+            return true;
+    }
+    return false;
 }
 
 static void emit_region(Emit *emit, Group *group, Value *const *outputs, size_t n_outputs) {
@@ -88,7 +99,8 @@ static void emit_region(Emit *emit, Group *group, Value *const *outputs, size_t 
             vec_push(arena, &region->cores, group->cores.at[i]);
     if (region->kind == TEMPLATE_MATMUL)
         fuse_columns_windows(fuse, group, region);
-    region->schedule_hint = emit_schedule_hint(fuse->graph, region);
+    region->schedule_hint = emit_hint(fuse->graph, region, "schedule");
+    region->fast_sums = emit_allows(fuse->graph, region, "fast_accumulation");
     EmitRegion entry = {.region = region, .group = group, .first = region->outputs.at[0]->id};
     for (size_t i = 0; i < n_outputs; i++)
         emit->writer[outputs[i]->id] = (int)emit->list.n;

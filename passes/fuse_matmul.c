@@ -72,6 +72,33 @@ bool matmul_uses_tensor_cores(const Fuse *fuse, const Value *matmul) {
     return fuse->limits->has_tensor_cores && (fp8 || int8 || same);
 }
 
+static const Value *matmul_below_views(const Value *value, bool widens) {
+    while (op_is_view(value->op) ||
+           (widens && value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype)))
+        value = value->in[0];
+    return value;
+}
+
+static bool matmul_is_fp8(const Value *value) {
+    DType type = matmul_below_views(value, true)->dtype;
+    return type == DTYPE_E4M3 || type == DTYPE_E5M2;
+}
+
+/* fp8 memory times f32 memory that repeats (a factor a block): the products are of the fp8 elements, and the
+ * factors go into the accumulators. */
+static bool matmul_is_scaled(const Fuse *fuse, const Value *value) {
+    const Value *product = value;
+    while (product->op == OP_transpose)
+        product = product->in[0];
+    for (int i = 0; i < 2 && product->op == OP_mul && fuse->limits->scales_blocks; i++) {
+        const Value *factor = matmul_below_views(product->in[1 - i], false);
+        bool is_memory = factor->op == OP_input || fuse_home(fuse, factor);
+        if (matmul_is_fp8(product->in[i]) && factor->dtype == DTYPE_F32 && is_memory)
+            return true;
+    }
+    return false;
+}
+
 bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand) {
     Value *value = matmul->in[operand];
     int64_t m = fuse_extent(fuse, matmul_extent(matmul, 2)), n = fuse_extent(fuse, matmul_extent(matmul, 1));
@@ -84,6 +111,12 @@ bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand) {
         m * n * k <= MATMUL_SMALL) {
         pass_decide(fuse->pass, "prologue", true, matmul, value, NULL,
                     "the product is small, so its operand is computed as it is read");
+        return false;
+    }
+    const Value *other = matmul->in[1 - operand];
+    if (matmul_is_scaled(fuse, value) && (matmul_is_scaled(fuse, other) || matmul_is_fp8(other))) {
+        pass_decide(fuse->pass, "prologue", true, matmul, value, NULL,
+                    "its factors, one a block, are applied to sums of products");
         return false;
     }
     bool tensor = matmul_uses_tensor_cores(fuse, matmul);

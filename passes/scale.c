@@ -4,7 +4,11 @@
  *
  * with sx one number, or one a row, and sw one number, or one a column. A product of what was quantized then
  * runs on the tensor cores of its narrow type (simplify.c drops the casts). It is done where nothing is left
- * to compute in the operand: otherwise the operand is computed anyway, and its factor is free there. */
+ * to compute in the operand: otherwise the operand is computed anyway, and its factor is free there.
+ *
+ *     p = a @ cast(cast(w, f32) * sw, bf16)          ->    p = (a @ cast(w, bf16)) * sw
+ *
+ * where w is narrower than bf16: the weights are then exact, and rounded no more. */
 #include "passes/rewrite.h"
 
 enum { SCALE_FACTORS = 8, SCALE_INT8_LENGTH = 32768 };
@@ -17,6 +21,7 @@ typedef struct ScaleFactor {
 typedef struct ScaleOperand {
     Value *top;      /* below at most one transpose: where the chain of factors begins */
     Value *rest;     /* what remains below the factors */
+    DType rounded;   /* to which the product with the factors was rounded; DTYPE_COUNT: it was not */
     const int *perm; /* of that transpose; NULL: none */
     int k_axis;      /* the summed axis, in coordinates of `top` */
     ScaleFactor factors[SCALE_FACTORS];
@@ -50,7 +55,11 @@ static bool scale_is_plain(const Value *value) {
 }
 
 static ScaleOperand scale_operand(Value *value, bool second) {
-    ScaleOperand operand = {.top = value, .k_axis = value->rank - (second ? 2 : 1)};
+    ScaleOperand operand = {.top = value, .k_axis = value->rank - (second ? 2 : 1), .rounded = DTYPE_COUNT};
+    if (value->op == OP_cast && dtype_is_float(value->dtype) && dtype_bits(value->dtype) == 16) {
+        operand.rounded = value->dtype;
+        operand.top = value = value->in[0];
+    }
     if (value->op == OP_transpose) {
         operand.perm = value->attrs[0].ints;
         operand.k_axis = operand.perm[operand.k_axis];
@@ -65,7 +74,8 @@ static ScaleOperand scale_operand(Value *value, bool second) {
             (ScaleFactor){.factor = operand.rest->in[at], .divides = operand.rest->op == OP_div};
         operand.rest = operand.rest->in[!at];
     }
-    if (!scale_is_plain(operand.rest)) {
+    bool is_exact = operand.rounded == DTYPE_COUNT || dtype_widens(operand.rest->dtype, operand.rounded);
+    if (!scale_is_plain(operand.rest) || !is_exact) {
         operand.n = 0;
         operand.rest = operand.top;
     }
@@ -115,6 +125,8 @@ static Value *scale_rule(Rewrite *rewrite, Value *value) {
         if (operands[i].n)
             in[i] = operands[i].perm ? build_transpose(rewrite, operands[i].rest, operands[i].perm, value)
                                      : operands[i].rest;
+        if (operands[i].n && operands[i].rounded != DTYPE_COUNT)
+            in[i] = build_cast(rewrite, in[i], operands[i].rounded, value);
     }
     bool integers = !dtype_is_float(in[0]->dtype) && !dtype_is_float(in[1]->dtype);
     if (integers && longest > SCALE_INT8_LENGTH)

@@ -57,7 +57,8 @@ static double cost_rate(const MatmulPlan *plan) {
  * the pace. */
 static double cost_efficiency(const MatmulPlan *plan, const Schedule *s) {
     if (s->path == MATMUL_WGMMA) {
-        double product = s->tile_n / 2.0, reads = 16 + s->tile_n / 4.0;
+        double cols = matmul_partial_cols(plan, s) ? matmul_partial_cols(plan, s) : s->tile_n;
+        double product = cols / 2.0, reads = 16 + cols / 4.0;
         return product / (product > reads ? product : reads);
     }
     if (s->path == MATMUL_MMA_SYNC) {
@@ -86,8 +87,13 @@ static double cost_computed(const MatmulPlan *plan, const Schedule *s) {
     return accesses * SLOTS / 128 / cost_clock;
 }
 
+/* The product as the schedule's path takes it. */
+static const MatmulPlan *cost_plan(const Cost *c, const Schedule *s) {
+    return s->path == MATMUL_WGMMA ? matmul_wgmma_plan(c->plan) : c->plan;
+}
+
 static double cost_seconds(const Cost *c, const Schedule *s) {
-    const MatmulPlan *plan = c->plan;
+    const MatmulPlan *plan = cost_plan(c, s);
     const Target *target = plan->target;
     int cluster_m = s->cluster_m > 1 ? s->cluster_m : 1, cluster_n = s->cluster_n > 1 ? s->cluster_n : 1;
     int64_t rows = s->swap_ab ? c->n : c->m, cols = s->swap_ab ? c->m : c->n;
@@ -152,7 +158,7 @@ static void cost_add_deepest(const Cost *c, CostAccepts *accepts, Candidates *fo
                              int blocks) {
     const char *why;
     for (s.stages = most; s.stages >= 2; s.stages--)
-        if (accepts(c->plan, &s, &why) && matmul_blocks_per_sm(c->plan, &s) >= blocks) {
+        if (accepts(c->plan, &s, &why) && matmul_blocks_per_sm(cost_plan(c, &s), &s) >= blocks) {
             cost_add(c, accepts, found, s);
             return;
         }
@@ -160,7 +166,11 @@ static void cost_add_deepest(const Cost *c, CostAccepts *accepts, Candidates *fo
 
 static void cost_wgmma(const Cost *c, CostAccepts *accepts, Candidates *found) {
     static const int rows[][2] = {{128, 2}, {256, 2}, {64, 1}}; /* tile_m, consumer warpgroups */
-    const MatmulPlan *plan = c->plan;
+    const MatmulPlan *plan = matmul_wgmma_plan(c->plan);
+    /* sums are f32's unless the graph allows less; those of one step of K have no more than the tensor cores
+     */
+    bool promote =
+        plan->kind == MATMUL_FP8 && !plan->region->fast_sums && c->k > 1024 / dtype_bits(plan->a.elem);
     int64_t cols_extent[2] = {c->n, c->m};
     /* the transposed product stores with strides: for a small M alone */
     for (int swap = 0; swap < (c->m <= 128 ? 2 : 1); swap++)
@@ -179,10 +189,12 @@ static void cost_wgmma(const Cost *c, CostAccepts *accepts, Candidates *found) {
                               .warps_n = 1,
                               .persistent = true,
                               .swap_ab = swap,
+                              .promote = promote,
                               .tma_store = !swap};
-                if (rows[i][1] == 2) {
-                    s.producer_registers = 40;
-                    s.consumer_registers = 232;
+                if (rows[i][1] == 2) { /* two sums at a time take what there is */
+                    bool is_full = matmul_partial_cols(plan, &s);
+                    s.producer_registers = is_full ? 24 : 40;
+                    s.consumer_registers = is_full ? 240 : 232;
                 }
                 cost_add_deepest(c, accepts, found, s, 8, 1);
                 if (rows[i][0] == 128 && tile_n >= 96 && !swap) {

@@ -15,15 +15,8 @@ static DType plan_narrow(const MatmulOperand *operand) {
     return value->dtype;
 }
 
-static void plan_operand(const Graph *graph, const Region *region, const Value *core, int which,
-                         MatmulOperand *operand) {
-    Value *value = core->in[which];
-    *operand = (MatmulOperand){.value = value};
-    operand->mn_axis = value->rank - (which == 0 ? 2 : 1);
-    operand->k_axis = value->rank - (which == 0 ? 1 : 2);
-    operand->mn = value->dims[operand->mn_axis];
-    operand->view = view_of(graph, value, plan_is_input, (void *)(uintptr_t)region);
-    operand->is_memory = region_reads(region, operand->view.base);
+void matmul_read_view(MatmulOperand *operand) {
+    const Value *value = operand->value;
     operand->narrow = plan_narrow(operand);
     operand->major = MAJOR_K;
     if (operand->is_memory) {
@@ -33,9 +26,22 @@ static void plan_operand(const Graph *graph, const Region *region, const Value *
         operand->major =
             along_mn && (!along_k || dim_is(value->dims[operand->k_axis], 1)) ? MAJOR_MN : MAJOR_K;
     }
+    operand->n_batch = 0;
     for (int i = 0; i < value->rank - 2; i++)
         if (!dim_is(value->dims[i], 1) && !(operand->is_memory && dim_is(operand->view.strides[i], 0)))
             operand->batch[operand->n_batch++] = i;
+}
+
+static void plan_operand(const Graph *graph, const Region *region, const Value *core, int which,
+                         MatmulOperand *operand) {
+    Value *value = core->in[which];
+    *operand = (MatmulOperand){.value = value};
+    operand->mn_axis = value->rank - (which == 0 ? 2 : 1);
+    operand->k_axis = value->rank - (which == 0 ? 1 : 2);
+    operand->mn = value->dims[operand->mn_axis];
+    operand->view = view_of(graph, value, plan_is_input, (void *)(uintptr_t)region);
+    operand->is_memory = region_reads(region, operand->view.base);
+    matmul_read_view(operand);
 }
 
 static bool plan_all_widen(const MatmulPlan *plan, DType type) {
@@ -171,6 +177,28 @@ static bool plan_outputs(const MatmulPlan *plan, const char **why) {
     return true;
 }
 
+static void plan_find_scale(const MatmulPlan *plan, MatmulOperand *operand) {
+    if (operand->is_memory || !matmul_find_scale(plan->graph, plan->region, operand))
+        return;
+    operand->is_memory = true;
+    matmul_read_view(operand);
+}
+
+/* The product over narrow memory with factors of blocks left to the accumulators; NULL where it has not that
+ * form. */
+static const MatmulPlan *plan_scaled(const MatmulPlan *plan) {
+    MatmulPlan *scaled = ARENA_NEW(plan->graph->arena, MatmulPlan);
+    *scaled = *plan;
+    plan_find_scale(scaled, &scaled->a);
+    bool has_scale = scaled->a.scale != NULL;
+    for (int i = 0; i < plan->n_cores; i++) {
+        plan_find_scale(scaled, &scaled->b[i]);
+        has_scale |= scaled->b[i].scale != NULL;
+    }
+    plan_kind(scaled);
+    return has_scale && scaled->kind == MATMUL_FP8 ? scaled : NULL;
+}
+
 bool matmul_plan(const Graph *graph, const Region *region, const Target *target, MatmulPlan *plan,
                  const char **why) {
     *plan = (MatmulPlan){.graph = graph, .region = region, .target = target};
@@ -208,6 +236,7 @@ bool matmul_plan(const Graph *graph, const Region *region, const Target *target,
             return false;
         vec_push(graph->arena, &plan->statistics, value);
     }
+    plan->scaled = plan_scaled(plan);
     return plan_outputs(plan, why);
 }
 
@@ -241,7 +270,8 @@ bool matmul_is_tma(const Graph *graph, const MatmulOperand *operand, const char 
 
 bool matmul_is_tma_output(const MatmulPlan *plan, const Value *output) {
     const Dim *strides[RANK_MAX];
-    if (dtype_bits(output->dtype) != 16 || !dtype_is_float(output->dtype) ||
+    int bits = dtype_bits(output->dtype);
+    if (bits < 8 || bits > 32 || (bits == 16 && !dtype_is_float(output->dtype)) ||
         !value_same_dims(output, plan->core[0]) || plan->batch_rank > 2 ||
         dim_divisor(plan->graph->dims, plan->n) % 2 != 0)
         return false;
@@ -264,7 +294,7 @@ bool matmul_holds_blocks(const MatmulPlan *plan, int columns, const char **why) 
 
 static bool accepts_planned(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
     switch (schedule->path) {
-    case MATMUL_WGMMA: return matmul_accepts_wgmma(plan, schedule, why);
+    case MATMUL_WGMMA: return matmul_accepts_wgmma(matmul_wgmma_plan(plan), schedule, why);
     case MATMUL_MMA_SYNC: return matmul_accepts_mma(plan, schedule, why);
     case MATMUL_SIMT: return matmul_accepts_simt(plan, schedule, why);
     case MATMUL_GEMV: return matmul_accepts_gemv(plan, schedule, why);
@@ -310,7 +340,7 @@ static void matmul_build(Builder *b, const Region *region) {
         return;
     }
     switch (region->schedule.path) {
-    case MATMUL_WGMMA: matmul_build_wgmma(b, &plan); return;
+    case MATMUL_WGMMA: matmul_build_wgmma(b, matmul_wgmma_plan(&plan)); return;
     case MATMUL_MMA_SYNC: matmul_build_mma(b, &plan); return;
     case MATMUL_SIMT: matmul_build_simt(b, &plan); return;
     case MATMUL_GEMV: matmul_build_gemv(b, &plan); return;

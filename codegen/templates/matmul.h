@@ -10,6 +10,8 @@
  * tiles: exact f32, f64, i32, i64 matmul_prologue.c  operands into shared tiles, for the last two
  *     matmul_tma.c       operands in and outputs out by TMA
  *     matmul_gemv.c      few rows: weights streamed to registers, fused multiply-adds
+ *     matmul_convert.c   operands that a warpgroup computes on their way to wgmma
+ *     matmul_scale.c     operands that are narrow memory times a factor a block
  *     matmul_epilogue.c  accumulators to outputs, for all three
  *     matmul_inputs.c    inputs of the epilogue through the ring of stages
  *     matmul_rows.c      row statistics of the product (softmax, norms) within the epilogue
@@ -40,6 +42,17 @@ typedef enum MatmulKind {
     MATMUL_FMA,  /* fused multiply-adds in the core's own type */
 } MatmulKind;
 
+/* A factor of an operand that is the same within blocks of its elements. */
+typedef struct MatmulScaleAxis {
+    int64_t block;     /* elements along the axis that share it */
+    const Dim *stride; /* from one block's factor to the next, in elements; NULL: it does not vary */
+} MatmulScaleAxis;
+typedef struct MatmulScale {
+    const Value *base;              /* f32 memory of the region's */
+    const Dim *offset;              /* in elements */
+    MatmulScaleAxis axis[RANK_MAX]; /* of the operand */
+} MatmulScale;
+
 typedef struct MatmulOperand {
     const Value *value;  /* operand of the core, [..., mn, k] or [..., k, mn] */
     int mn_axis, k_axis; /* of value: its M (or N) and its K */
@@ -55,6 +68,7 @@ typedef struct MatmulOperand {
     int run_width;
     int n_batch; /* batch axes along which it varies */
     int batch[RANK_MAX];
+    const MatmulScale *scale; /* is_memory times this; NULL: as it is. In MatmulPlan.scaled alone */
 } MatmulOperand;
 
 typedef struct MatmulPlan {
@@ -69,15 +83,25 @@ typedef struct MatmulPlan {
     const Dim *m, *n, *k;
     VEC(const Value *) statistics; /* reductions of the product along its rows, in order */
     KType accumulator;
+    /* The same product read as narrow memory times factors of blocks, where it has that form, for wgmma; else
+     * NULL. */
+    const struct MatmulPlan *scaled;
 } MatmulPlan;
 
 /* False, with a person's words in *why, where the region has not the form that this template takes. */
 bool matmul_plan(const Graph *graph, const Region *region, const Target *target, MatmulPlan *plan,
                  const char **why);
 
+/* The product as the wgmma path takes it. */
+static inline const MatmulPlan *matmul_wgmma_plan(const MatmulPlan *plan) {
+    return plan->scaled ? plan->scaled : plan;
+}
+
+/* Sets what follows from an operand's view. */
+void matmul_read_view(MatmulOperand *operand);
 /* Whether TMA can read an operand: contiguous, everything else in steps of 16 bytes. */
 bool matmul_is_tma(const Graph *graph, const MatmulOperand *operand, const char **why);
-/* An output that TMA can write: 16-bit elements, the space's own dims, rows in steps of 16 bytes. */
+/* An output that TMA can write: elements of whole bytes, the space's own dims, rows in steps of 16 bytes. */
 bool matmul_is_tma_output(const MatmulPlan *plan, const Value *output);
 
 /* Blocks along n that together hold the rows of a product with row statistics; 1: a tile holds whole rows, or
@@ -85,6 +109,39 @@ bool matmul_is_tma_output(const MatmulPlan *plan, const Value *output);
  * know of their rows. */
 enum { MATMUL_GANG_MOST = 32 };
 int matmul_gang(const MatmulPlan *plan, const Schedule *schedule);
+
+/* matmul_scale.c */
+
+/* Whether a computed operand is memory times a factor a block; then its view is that memory's, and `scale` is
+ * set. */
+bool matmul_find_scale(const Graph *graph, const Region *region, MatmulOperand *operand);
+/* Factors of one operand on their way: a ring of steps of K for each consumer warp. Where the operand has no
+ * factors, nothing is done. */
+typedef struct MatmulScales {
+    const MatmulPlan *plan;
+    const MatmulOperand *operand;
+    int tile_k;
+    int words; /* of a step, a lane each: 16 rows of each m64 block, or one for each instruction's columns */
+    int group; /* steps that are copied together */
+    const KBuffer *ring;
+    const KExpr *own;   /* first word of the warp's part */
+    const KExpr *first; /* element of the buffer that the lane copies, for K = 0 */
+} MatmulScales;
+MatmulScales matmul_scales(Builder *b, const MatmulPlan *plan, const Schedule *schedule,
+                           const MatmulOperand *operand, bool is_rows);
+int64_t matmul_scales_bytes(const MatmulPlan *plan, const Schedule *schedule);
+/* A tile begins: the lane's row (or column) of the result, below `extent`. */
+void matmul_scales_tile(Builder *b, MatmulScales *scales, const KExpr *warp, const KExpr *mn,
+                        const Dim *extent, int tile_mn, const KExpr *const *batch);
+/* Starts the copies of the first steps, and in step `step` those of a later one. One group of copies a step:
+ * a step's factors have come when all groups but the latest, of the step before, have. `last` is the last
+ * step.
+ */
+void matmul_scales_first(Builder *b, const MatmulScales *scales, const KExpr *last);
+void matmul_scales_ahead(Builder *b, const MatmulScales *scales, const KExpr *step, const KExpr *last);
+/* to[at] = a factor of a step. */
+void matmul_scale_read(Builder *b, const MatmulScales *scales, const KExpr *step, const KExpr *word,
+                       const KVar *to, int at);
 
 /* matmul_tiles.c: tiles of the result in an order that keeps L2 warm: groups of `group_m` tiles along m, n
  * advancing within. With swap_ab, "m" of a tile lies along N of the result. A cluster counts as one tile
@@ -135,11 +192,11 @@ typedef struct MatmulFragment {
     int tile_rows, tile_cols; /* of the whole tile: extents that it divides need no guard */
     int row_lanes;            /* neighbouring lanes that share each row, together all of the tile's columns */
     bool is_swapped;          /* rows lie along N, columns along M */
-    bool is_whole; /* the tile's first column is the result's, and group g has columns 8 g and on */
-    const MatmulGang *gang;   /* blocks that hold the rest of the rows; NULL: the tile holds whole rows */
+    bool is_whole;          /* the tile's first column is the result's, and group g has columns 8 g and on */
+    const MatmulGang *gang; /* blocks that hold the rest of the rows; NULL: the tile holds whole rows */
 } MatmulFragment;
 
-/* Shared memory through which 16-bit outputs leave by TMA: each warp its own ring of boxes of 16 rows. */
+/* Shared memory through which outputs leave by TMA: each warp its own ring of boxes of 16 rows. */
 enum { STAGING_OUTPUTS = 2, STAGING_ROWS = 16, STAGING_PARTS = 8 };
 /* An output that takes a window of the columns: whole boxes, each of which is one output's. */
 typedef struct MatmulPart {
@@ -148,12 +205,12 @@ typedef struct MatmulPart {
     int map;
 } MatmulPart;
 typedef struct MatmulStaging {
-    Tile tile;                        /* of 16 rows; 2 * n_outputs stages a warp */
+    Tile tile[STAGING_OUTPUTS];       /* of 16 rows, equally many columns; two stages a warp */
+    int cols;                         /* of a box */
     const KExpr *warp;                /* number of the consumer warp */
     const KExpr *row, *col;           /* of the warp's first box */
     const KExpr *lane_row, *lane_col; /* of the 8x8 matrix row that a lane addresses, within a box */
-    int slots;     /* boxes on each of a warp's two sides */
-    int n_outputs; /* those that leave this way; at most `slots` of them together */
+    int n_outputs;                    /* those that leave this way */
     const Value *output[STAGING_OUTPUTS];
     int map[STAGING_OUTPUTS]; /* tensor map of each */
     int n_parts; /* not 0: these, by their first columns, which leave no column out, share one ring of boxes
@@ -171,7 +228,7 @@ typedef struct MatmulTma {
     const MatmulOperand *operand;
     Tile tile;
     int map;
-    int share; /* blocks of a cluster, each of which loads its part of the tile into all; 1: none */
+    int share;    /* blocks of a cluster, each of which loads its part of the tile into all; 1: none */
     bool is_once; /* nobody loads these elements again: L2 gives them up first */
 } MatmulTma;
 int matmul_tma_map(Builder *b, const MatmulTma *tma); /* the tensor map that loads take */
@@ -196,8 +253,8 @@ void matmul_find_vectors(const MatmulPlan *plan, int tile_cols, int copies, int6
                          MatmulVectors *vectors);
 
 /* matmul_tma.c: the map of a Value of the result's dims (matmul_is_tma_output), in boxes of rows x cols. */
-KTensorMap matmul_result_map(Builder *b, const MatmulPlan *plan, const Value *value, bool written, int cols, int rows,
-                             KSwizzle swizzle);
+KTensorMap matmul_result_map(Builder *b, const MatmulPlan *plan, const Value *value, bool written, int cols,
+                             int rows, KSwizzle swizzle);
 
 /* matmul_inputs.c: inputs of the epilogue with an element for each of the product's, of 16 bits, which the
  * producer brings through the ring behind the steps of K. */
@@ -223,8 +280,8 @@ void matmul_find_inputs(Builder *b, const MatmulPlan *plan, const Schedule *sche
 void matmul_inputs_declare(Builder *b, const MatmulPlan *plan, const Schedule *schedule, const KBuffer *rows,
                            const KBuffer *cols, MatmulInputs *inputs);
 /* The producer's part of a tile. */
-void matmul_inputs_load(Builder *b, const MatmulPlan *plan, const MatmulInputs *inputs, const Pipeline *pipeline,
-                        const PipelineState *state, const MatmulTile *at);
+void matmul_inputs_load(Builder *b, const MatmulPlan *plan, const MatmulInputs *inputs,
+                        const Pipeline *pipeline, const PipelineState *state, const MatmulTile *at);
 
 /* Nothing that reads the registers may move in front of this place, nor be known to be what was computed
  * before it. */
@@ -250,11 +307,11 @@ typedef struct Epilogue {
     const MatmulFragment *fragment;
     const KExpr *const *batch;
     const MatmulVectors *vectors; /* NULL: none */
-    MatmulInputs *inputs; /* of the present pass; NULL: none */
-    int run;              /* elements of a run: fragment->width, or less where the extent is no multiple */
-    int64_t begin, end;   /* columns that are being stored, where the epilogue moves some */
-    int tile_slots;       /* runs of the batch around several boxes; 0: there is none */
-    const Value *held;    /* what accumulator[0] holds by now instead of the product; NULL: the product */
+    MatmulInputs *inputs;         /* of the present pass; NULL: none */
+    int run;            /* elements of a run: fragment->width, or less where the extent is no multiple */
+    int64_t begin, end; /* columns that are being stored, where the epilogue moves some */
+    int tile_slots;     /* runs of the batch around several boxes; 0: there is none */
+    const Value *held;  /* what accumulator[0] holds by now instead of the product; NULL: the product */
     VEC(MatmulRow) rows;
     struct EpilogueStore *early; /* what matmul_store_early() stores; NULL: nothing, or no longer */
 } Epilogue;
@@ -294,7 +351,8 @@ bool matmul_is_row_value(const MatmulPlan *plan, const Value *value);
  */
 void matmul_mark_dependents(const MatmulPlan *plan, const Value *const *from, int n_from,
                             const Value *const *cut, int n_cut, ValueMap *marks);
-void matmul_row_statistics(Epilogue *e, MatmulInputs *inputs); /* inputs NULL: none is read before the first */
+void matmul_row_statistics(Epilogue *e,
+                           MatmulInputs *inputs); /* inputs NULL: none is read before the first */
 /* What the accumulators hold instead of the product from the first statistic on; NULL: the product still. */
 const Value *matmul_rows_first_held(Builder *b, const MatmulPlan *plan);
 /* Whether an output is known before the first statistic of the rows is. */
@@ -337,6 +395,11 @@ typedef struct MatmulLoader {
     /* the load that has been started */
     const KExpr *stage, *mn0, *k0, *valid;
     const KExpr *const *batch;
+    /* where the operand is computed from a tile of memory that is in shared memory already; else NULL */
+    const MatmulOperand *source;
+    Tile source_tile;
+    const KExpr *source_stage;
+    const KVar *from; /* the elements of a piece of it */
 } MatmulLoader;
 /* `is_mn_tile`: tiles keep M (or N) contiguous; else whichever axis memory has, where the matrix instruction
  * can read both. */
@@ -379,7 +442,42 @@ void matmul_partials_finish(Builder *b, const MatmulPlan *plan, Lower *lower, co
                             const KExpr *thread, int threads, const KExpr *row, const KExpr *col,
                             const KExpr *const *batch);
 
+/* matmul_convert.c */
+
+enum { CONVERT_THREADS = 128, CONVERT_WIDTH = 8 };
+typedef struct MatmulConvert {
+    MatmulLoader loader; /* makes the operand's tile */
+    MatmulTma tma;       /* the tile of memory that it is made from */
+    Pipeline raw;        /* the ring of those */
+} MatmulConvert;
+/* Whether an operand is computed because TMA cannot bring it as wgmma takes it. */
+bool matmul_is_converted(const MatmulPlan *plan, const MatmulOperand *operand);
+/* Warpgroups that compute it. Each has every n-th stage, and so the same stages each time round the ring. */
+int matmul_converters(const MatmulPlan *plan, const Schedule *schedule);
+/* What setmaxnreg leaves for each of their threads, where the schedule deals registers out. */
+int matmul_convert_registers(const MatmulPlan *plan, const Schedule *schedule);
+bool matmul_accepts_convert(const MatmulPlan *plan, const Schedule *schedule, const MatmulOperand *operand,
+                            const char **why);
+/* The memory that a computed operand is made from, as an operand; false where there is none that TMA reads.
+ */
+bool matmul_convert_source(const MatmulPlan *plan, const MatmulOperand *operand, MatmulOperand *source);
+int64_t matmul_convert_bytes(const MatmulPlan *plan, const Schedule *schedule); /* of its ring */
+MatmulConvert matmul_convert(Builder *b, const MatmulPlan *plan, const Schedule *schedule,
+                             const MatmulOperand *operand, const char *name, int tile_mn);
+/* The converter's work for one stage: waits for both rings, computes, and arrives at both. */
+void matmul_convert_stage(Builder *b, MatmulConvert *convert, const Pipeline *stages,
+                          const PipelineState *raw, const PipelineState *stage, const KExpr *mn0,
+                          const KExpr *k0, const KExpr *const *batch);
+
 /* Bytes of shared memory of a block. */
+/* wgmma in two levels: each step's products into registers of their own, whose sum goes into the f32
+ * accumulators, with the factors of its block. Columns of the result that one such sum spans; 0: the products
+ * go into the accumulators straight. */
+int matmul_partial_cols(const MatmulPlan *plan, const Schedule *schedule);
+/* Whether any operand has factors of blocks. */
+bool matmul_has_scale(const MatmulPlan *plan);
+/* Whether steps of K lie within blocks, and the columns of an instruction share a factor. */
+bool matmul_scales_fit(const MatmulPlan *plan, const Schedule *schedule);
 int64_t matmul_smem_wgmma(const MatmulPlan *plan, const Schedule *schedule);
 int64_t matmul_smem_tiles(const MatmulPlan *plan, const Schedule *schedule); /* mma.sync, multiply-adds */
 int64_t matmul_smem_gemv(const MatmulPlan *plan, const Schedule *schedule);

@@ -2,8 +2,8 @@
  * stored.
  *
  * Column groups go in batches: the loads of a batch are all in flight before its first value is needed. An
- * output that TMA can write is packed, laid down by stmatrix in a swizzled box of 16 rows of each warp, and
- * sent off while the next box is computed:
+ * output that TMA can write is packed, laid down (by stmatrix, if of 16 bits) in a swizzled box of 16 rows of
+ * each warp, and sent off while the next box is computed:
  *
  *     registers --pack--> stmatrix --> [box 0] --TMA--> memory          each warp alone: no barrier between
  * warps [box 1]  (two boxes for each output)
@@ -242,10 +242,29 @@ void epilogue_batch(Epilogue *e, const KExpr *block, const KExpr *group, int n_g
 /* ---- outputs */
 
 typedef struct EpilogueStore {
-    const MatmulStaging *staging; /* NULL: all from registers */
-    VEC(const Value *) outputs;   /* one element a point of the space */
-    const KVar *packed[STAGING_OUTPUTS];
+    const MatmulStaging *staging;        /* NULL: all from registers */
+    VEC(const Value *) outputs;          /* one element a point of the space */
+    const KVar *packed[STAGING_OUTPUTS]; /* of 16 bits: two elements a word, for stmatrix */
+    const KExpr *const *boxes;           /* the stages that the present boxes take */
+    const KExpr *box_col;                /* the present batch's first column within a box */
 } EpilogueStore;
+
+static bool epilogue_is_packed(const Value *output) {
+    return dtype_bits(output->dtype) == 16;
+}
+
+/* Where the run lies in the box of an output of 8 or 32 bits, which stmatrix has no form for: stores of two
+ * elements a lane meet no bank twice under the swizzle. */
+static const KExpr *epilogue_in_box(Epilogue *e, const EpilogueStore *store, const EpilogueSlot *slot,
+                                    int staged) {
+    Builder *b = e->b;
+    const KExpr *lane = k_special(b, SPECIAL_LANE);
+    const KExpr *row = k_mul(b, slot->half, k_i32(b, e->fragment->half_rows));
+    const KExpr *col = k_mul(b, slot->local, k_i32(b, e->fragment->group_cols));
+    row = k_add(b, row, k_div(b, lane, k_i32(b, 4)));
+    col = k_add(b, k_add(b, store->box_col, col), k_mul(b, k_mod(b, lane, k_i32(b, 4)), k_i32(b, 2)));
+    return tile_index(b, &store->staging->tile[staged], store->boxes[staged], row, col);
+}
 
 static int epilogue_staged(const EpilogueStore *store, const Value *output) {
     for (int i = 0; store->staging && i < store->staging->n_outputs; i++)
@@ -265,6 +284,11 @@ static void epilogue_store_run(Epilogue *e, const EpilogueSlot *slot, const KVar
             lower_store(e->lower, &slot->run, output, computed[i], NULL);
             continue;
         }
+        if (!epilogue_is_packed(output)) {
+            k_store(b, store->staging->tile[staged].buffer, epilogue_in_box(e, store, slot, staged),
+                    computed[i], NULL, e->run, NULL, CACHE_DEFAULT);
+            continue;
+        }
         const KExpr *pair[] = {k_elem_at(b, computed[i], 0), k_elem_at(b, computed[i], 1)};
         const KExpr *word = k_add(b, k_mul(b, slot->local, k_i32(b, e->fragment->halves)), slot->half);
         k_set_elem(b, store->packed[staged], word, k_pack(b, output->dtype, pair));
@@ -277,27 +301,30 @@ static void epilogue_store_batch(Epilogue *e, EpilogueStore *store, const KExpr 
                                  int n_groups, const KExpr *const *boxes, const KExpr *box_col) {
     Builder *b = e->b;
     const MatmulStaging *staging = store->staging;
-    for (int o = 0; staging && o < staging->n_outputs; o++)
-        store->packed[o] = k_array(
-            b,
-            text_format(b->arena, "%s_packed", staging->output[o]->name ? staging->output[o]->name : "out"),
-            K_U32, 2 * n_groups, NULL);
+    store->boxes = boxes;
+    store->box_col = box_col;
+    for (int o = 0; staging && o < staging->n_outputs; o++) {
+        const char *name = staging->output[o]->name ? staging->output[o]->name : "out";
+        if (epilogue_is_packed(staging->output[o]))
+            store->packed[o] =
+                k_array(b, text_format(b->arena, "%s_packed", name), K_U32, 2 * n_groups, NULL);
+    }
     epilogue_batch(e, block, group, n_groups, store->outputs.at, (int)store->outputs.n, true,
                    epilogue_store_run, store);
     for (int o = 0; staging && o < staging->n_outputs; o++)
-        for (int pair = 0; pair < n_groups / 2; pair++) {
+        for (int pair = 0; pair < n_groups / 2 && epilogue_is_packed(staging->output[o]); pair++) {
             /* four 8x8 matrices: lanes 0-15 address the 16 rows of the first group, lanes 16-31 those of the
              * second */
             const KExpr *col = k_add(b, k_add(b, box_col, k_i32(b, 16 * pair)), staging->lane_col);
             KOperand operands[] = {
-                k_operand(tile_address(b, &staging->tile, boxes[o], staging->lane_row, col)),
+                k_operand(tile_address(b, &staging->tile[o], boxes[o], staging->lane_row, col)),
                 k_regs(store->packed[o], 4 * pair, 4)};
             k_atom(b, ATOM_stmatrix_x4, NULL, operands, 2);
         }
 }
 
 static const KExpr *epilogue_box_col(Epilogue *e, const MatmulStaging *staging, const KExpr *box) {
-    return k_add(e->b, staging->col, k_mul(e->b, box, k_i32(e->b, staging->tile.cols)));
+    return k_add(e->b, staging->col, k_mul(e->b, box, k_i32(e->b, staging->cols)));
 }
 
 static void epilogue_send(Epilogue *e, const MatmulStaging *staging, const KExpr *block, const KExpr *box,
@@ -311,7 +338,7 @@ static void epilogue_send(Epilogue *e, const MatmulStaging *staging, const KExpr
         const KExpr *col = k_sub(b, epilogue_box_col(e, staging, box), k_i32(b, first));
         const KExpr *row = k_add(b, staging->row, k_mul(b, block, k_i32(b, e->fragment->block_rows)));
         KOperand operands[6] = {k_operand(k_tensor_map_addr(b, staging->map[o])),
-                                k_operand(tile_address(b, &staging->tile, boxes[o], zero, zero)),
+                                k_operand(tile_address(b, &staging->tile[o], boxes[o], zero, zero)),
                                 k_operand(col), k_operand(row)};
         int batch = e->plan->batch_rank;
         for (int i = 0; i < batch; i++) /* innermost first */
@@ -335,7 +362,7 @@ static void epilogue_store_box(Epilogue *e, EpilogueStore *store, const KExpr *b
                                const KExpr *const *boxes, int64_t first) {
     Builder *b = e->b;
     const MatmulFragment *f = e->fragment;
-    int n_groups = epilogue_batch_groups(e), box_groups = store->staging->tile.cols / f->group_cols;
+    int n_groups = epilogue_batch_groups(e), box_groups = store->staging->cols / f->group_cols;
     n_groups = n_groups > box_groups ? box_groups : n_groups;
     const KExpr *part = epilogue_loop(b, "part", box_groups / n_groups);
     const KExpr *group = k_add(b, k_mul(b, box, k_i32(b, box_groups)), k_mul(b, part, k_i32(b, n_groups)));
@@ -417,7 +444,7 @@ static void epilogue_store_staged(Epilogue *e, EpilogueStore *store) {
     Builder *b = e->b;
     const MatmulFragment *f = e->fragment;
     const MatmulStaging *staging = store->staging;
-    int box_groups = staging->tile.cols / f->group_cols, n_boxes = f->groups / box_groups;
+    int box_groups = staging->cols / f->group_cols, n_boxes = f->groups / box_groups;
     LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, store->outputs.n + 1);
     int chunks = epilogue_tile_chunks(e, store, n_boxes, targets);
     int n_chunks = chunks ? chunks : 1;
@@ -437,11 +464,8 @@ static void epilogue_store_staged(Epilogue *e, EpilogueStore *store) {
     const KExpr *box =
         k_add(b, k_mul(b, part, k_i32(b, in_part)), k_add(b, k_mul(b, image, k_i32(b, n_chunks)), chunk));
     const KExpr *boxes[STAGING_OUTPUTS];
-    for (int o = 0; o < staging->n_outputs; o++) {
-        const KExpr *own = k_mul(b, staging->warp, k_i32(b, 2 * staging->slots));
-        const KExpr *side = k_mul(b, k_mod(b, round, k_i32(b, 2)), k_i32(b, staging->slots));
-        boxes[o] = k_add(b, own, k_add(b, side, k_i32(b, o)));
-    }
+    for (int o = 0; o < staging->n_outputs; o++)
+        boxes[o] = k_add(b, k_mul(b, staging->warp, k_i32(b, 2)), k_mod(b, round, k_i32(b, 2)));
     if (staging->n_parts)
         epilogue_store_parts(e, store, block, box, boxes);
     else
@@ -521,6 +545,7 @@ static MatmulStaging epilogue_part_of(const MatmulStaging *staging, const Epilog
         for (size_t k = 0; k < store->outputs.n; k++)
             if (store->outputs.at[k] == staging->output[i]) {
                 part.output[part.n_outputs] = staging->output[i];
+                part.tile[part.n_outputs] = staging->tile[i];
                 part.map[part.n_outputs++] = staging->map[i];
             }
     return part;

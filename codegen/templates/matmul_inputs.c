@@ -75,7 +75,8 @@ void matmul_find_inputs(Builder *b, const MatmulPlan *plan, const Schedule *sche
     ValueMap marks = {.arena = b->arena};
     for (size_t i = 0; i < plan->region->inputs.n && inputs->n < INPUTS_MOST; i++) {
         const Value *value = plan->region->inputs.at[i];
-        if (matmul_is_tma_output(plan, value) && inputs_is_elementwise(plan, value, cut, &marks))
+        if (dtype_bits(value->dtype) == 16 && matmul_is_tma_output(plan, value) &&
+            inputs_is_elementwise(plan, value, cut, &marks))
             inputs->value[inputs->n++] = value;
     }
     inputs->is_held = cut != NULL;

@@ -88,7 +88,10 @@ static LoaderPiece loader_piece(Builder *b, const MatmulLoader *loader, const KE
     bool along_k = loader->run_axis == loader->operand->k_axis;
     int pieces = loader->tile_mn * loader->tile_k / loader->vector;
     int line = (along_k ? loader->tile_k : loader->tile_mn) / loader->vector;
-    const KExpr *number = k_add(b, k_mul(b, i, k_i32(b, loader->threads)), k_special(b, SPECIAL_TID));
+    const KExpr *thread = k_special(b, SPECIAL_TID);
+    if (loader->source) /* not all of the block's threads, but a warpgroup */
+        thread = k_mod(b, thread, k_i32(b, loader->threads));
+    const KExpr *number = k_add(b, k_mul(b, i, k_i32(b, loader->threads)), thread);
     const KExpr *along = k_mul(b, k_mod(b, number, k_i32(b, line)), k_i32(b, loader->vector));
     const KExpr *across = k_div(b, number, k_i32(b, line));
     LoaderPiece piece = {.mn = along_k ? across : along, .k = along_k ? along : across};
@@ -194,6 +197,11 @@ void matmul_load_start(Builder *b, MatmulLoader *loader, const KExpr *stage, con
     LoaderPiece piece;
     loader->target = (LowerTarget){.value = loader->operand->value};
     loader_run(b, loader, zero, &run, &piece);
+    if (loader->source) { /* so that no load of it is planned */
+        KType type = ktype_of(loader->source->value->dtype);
+        loader->from = k_array(b, "from", type, loader->vector, NULL);
+        lower_bind_array(loader->lower, loader->source->value, loader->from, NULL);
+    }
     lower_batch_begin(loader->lower, &run, &loader->target, 1, turns);
     const KExpr *i = turns == 1 ? zero : k_for_begin(b, "i", zero, k_i32(b, turns), 1, UNROLL_FULL);
     loader_run(b, loader, i, &run, &piece);
@@ -218,6 +226,22 @@ static void loader_put(Builder *b, const MatmulLoader *loader, const LoaderPiece
     k_end(b);
 }
 
+/* The piece's elements of the source, from its tile. */
+static void loader_from_source(Builder *b, const MatmulLoader *loader, const LoaderPiece *piece) {
+    const MatmulOperand *source = loader->source;
+    bool is_k = source->major == MAJOR_K;
+    const KExpr *at = tile_index(b, &loader->source_tile, loader->source_stage, is_k ? piece->mn : piece->k,
+                                 is_k ? piece->k : piece->mn);
+    KType raw = ktype_of(source->elem), type = loader->from->type;
+    const KVar *elements = raw == type ? loader->from : k_array(b, "raw", raw, loader->vector, NULL);
+    k_load(b, elements, NULL, loader->source_tile.buffer, at, loader->vector, piece->inside, CACHE_DEFAULT);
+    if (raw == type)
+        return;
+    const KExpr *e = k_for_begin(b, "e", k_i32(b, 0), k_i32(b, loader->vector), 1, UNROLL_FULL);
+    k_set_elem(b, loader->from, e, k_convert(b, k_elem(b, elements, e), type));
+    k_end(b);
+}
+
 void matmul_load_finish(Builder *b, MatmulLoader *loader) {
     if (loader->is_copy)
         return;
@@ -231,6 +255,8 @@ void matmul_load_finish(Builder *b, MatmulLoader *loader) {
     KType type = ktype_of(loader->tile.elem);
     const char *name = value->name ? value->name : "operand";
     const KVar *raw = k_array(b, name, ktype_of(value->dtype), loader->vector, NULL);
+    if (loader->source)
+        loader_from_source(b, loader, &piece);
     loader->target.dst = raw;
     lower_batch_run(loader->lower, &run, i, &loader->target, 1);
     const KVar *values = raw;
@@ -246,4 +272,6 @@ void matmul_load_finish(Builder *b, MatmulLoader *loader) {
     if (turns > 1)
         k_end(b);
     lower_batch_end(loader->lower);
+    if (loader->source)
+        lower_unbind(loader->lower, loader->source->value);
 }

@@ -37,9 +37,9 @@ int64_t matmul_smem_tiles(const MatmulPlan *plan, const Schedule *schedule) {
     return stage * schedule->stages;
 }
 
-static int tiles_threads(const Schedule *schedule) {
+static int tiles_threads(const MatmulPlan *plan, const Schedule *schedule) {
     switch (schedule->path) {
-    case MATMUL_WGMMA: return 128 * (1 + schedule->warps_m);
+    case MATMUL_WGMMA: return 128 * (1 + matmul_converters(plan, schedule) + schedule->warps_m);
     case MATMUL_MMA_SYNC:
     case MATMUL_GEMV: return 32 * schedule->warps_m * schedule->warps_n;
     default: return 256;
@@ -49,15 +49,20 @@ static int tiles_threads(const Schedule *schedule) {
 /* An estimate of a thread's registers: accumulators, fragments, operands on their way, addresses and the
  * epilogue. */
 int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
-    enum { ADDRESSES = 44, STATISTICS = 24 };
+    enum { ADDRESSES = 44, STATISTICS = 24, PARTIAL = 32 };
     if (schedule->path == MATMUL_GEMV)
         return matmul_gemv_registers(plan, schedule);
-    int threads = tiles_threads(schedule);
+    int threads = tiles_threads(plan, schedule);
     int words = plan->accumulator == K_F64 || plan->accumulator == K_I64 ? 2 : 1;
-    int own = schedule->path == MATMUL_WGMMA ? threads - 128 : threads;
+    int own = schedule->path == MATMUL_WGMMA ? 128 * schedule->warps_m : threads;
     if (schedule->ping_pong)
         own = 128;
-    int registers = ADDRESSES + schedule->tile_m * schedule->tile_n * plan->n_cores * words / own;
+    int around = ADDRESSES; /* the partial sums are gone when the epilogue comes */
+    if (schedule->path == MATMUL_WGMMA && matmul_partial_cols(plan, schedule)) {
+        int partial = matmul_partial_cols(plan, schedule) / 2 + PARTIAL;
+        around = partial > around ? partial : around;
+    }
+    int registers = around + schedule->tile_m * schedule->tile_n * plan->n_cores * words / own;
     if (plan->statistics.n)
         registers += STATISTICS;
     if (schedule->path == MATMUL_MMA_SYNC)
@@ -84,9 +89,10 @@ int matmul_blocks_per_sm(const MatmulPlan *plan, const Schedule *schedule) {
                                                    : matmul_smem_tiles(plan, schedule);
     int64_t by_smem = plan->target->smem_per_sm / (smem + BLOCK_RESERVE);
     int64_t by_registers = plan->target->registers_per_sm /
-                           ((int64_t)tiles_threads(schedule) * matmul_registers(plan, schedule));
+                           ((int64_t)tiles_threads(plan, schedule) * matmul_registers(plan, schedule));
     int64_t blocks = by_smem < by_registers ? by_smem : by_registers;
-    int most = schedule->path == MATMUL_GEMV ? plan->target->max_threads_per_sm / tiles_threads(schedule)
+    int most = schedule->path == MATMUL_GEMV
+                   ? plan->target->max_threads_per_sm / tiles_threads(plan, schedule)
                : is_wgmma && schedule->split_k <= 1 ? 2
                                                     : 4;
     return blocks < 1 ? 1 : blocks > most ? most : (int)blocks;

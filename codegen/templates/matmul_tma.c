@@ -95,7 +95,7 @@ static bool tma_has_staging(const Schedule *schedule) {
     return schedule->tma_store && !schedule->swap_ab && schedule->tile_n % 16 == 0 && schedule->split_k <= 1;
 }
 
-/* 16-bit outputs that leave through shared memory; how many. */
+/* Outputs that leave through shared memory; how many. */
 static int tma_staged(const MatmulPlan *plan, const Schedule *schedule, const Value **staged) {
     int n = 0;
     if (!tma_has_staging(schedule))
@@ -106,16 +106,27 @@ static int tma_staged(const MatmulPlan *plan, const Schedule *schedule, const Va
     return n;
 }
 
-/* Outputs that leave at the same time. */
-static int tma_slots(const MatmulPlan *plan, const Value *const *staged, int n) {
-    int early = 0;
-    for (int i = 0; i < n; i++)
-        early += matmul_is_early(plan, staged[i]);
-    return early > n - early ? early : n - early;
+/* The box that an output leaves in: its own, or that of an output of the same size which leaves at another
+ * time. */
+static int tma_home(const MatmulPlan *plan, const Value *const *staged, int output) {
+    bool is_early = matmul_is_early(plan, staged[output]);
+    int number = 0, other = 0;
+    for (int i = 0; i < output; i++)
+        number += matmul_is_early(plan, staged[i]) == is_early;
+    for (int i = 0; i < output; i++)
+        if (matmul_is_early(plan, staged[i]) != is_early && other++ == number &&
+            (staged[i]->dtype == staged[output]->dtype ||
+             (dtype_bits(staged[i]->dtype) == 16 && dtype_bits(staged[output]->dtype) == 16)))
+            return i;
+    return output;
 }
 
-static int tma_staging_cols(const Schedule *schedule) {
-    return schedule->tile_n % 64 == 0 ? 64 : schedule->tile_n % 32 == 0 ? 32 : 16;
+/* Columns of a box: a row of the widest output is one span of a swizzle, 128 bytes at most. */
+static int tma_staging_cols(const Schedule *schedule, const Value *const *staged, int n) {
+    int most = 64;
+    for (int i = 0; i < n; i++)
+        most = dtype_bits(staged[i]->dtype) == 32 ? 32 : most;
+    return most == 64 && schedule->tile_n % 64 == 0 ? 64 : schedule->tile_n % 32 == 0 ? 32 : 16;
 }
 
 /* Whether memory holds the output's elements one after the other. */
@@ -133,7 +144,7 @@ static bool tma_is_packed(const MatmulPlan *plan, const Value *output) {
  * order. */
 static int tma_parts(const MatmulPlan *plan, const Schedule *schedule, MatmulPart *parts) {
     const Region *region = plan->region;
-    int n = 0, cols = tma_staging_cols(schedule);
+    int n = 0, cols = tma_staging_cols(schedule, NULL, 0); /* all of 16 bits */
     int64_t at = 0;
     if (!tma_has_staging(schedule) || plan->batch_rank > 0 || region->windows.n > STAGING_PARTS ||
         region->windows.n != region->outputs.n ||
@@ -155,10 +166,15 @@ static int tma_parts(const MatmulPlan *plan, const Schedule *schedule, MatmulPar
 int64_t matmul_staging_bytes(const MatmulPlan *plan, const Schedule *schedule) {
     const Value *staged[STAGING_OUTPUTS];
     MatmulPart parts[STAGING_PARTS];
-    int64_t box = STAGING_ROWS * tma_staging_cols(schedule) * 2;
-    int n = tma_staged(plan, schedule, staged);
-    n = tma_parts(plan, schedule, parts) ? 1 : tma_slots(plan, staged, n);
-    return 4 * schedule->warps_m * 2 * box * n;
+    bool has_parts = tma_parts(plan, schedule, parts);
+    int n = has_parts ? 1 : tma_staged(plan, schedule, staged);
+    if (has_parts)
+        staged[0] = parts[0].output;
+    int64_t bits = 0;
+    for (int i = 0; i < n; i++)
+        if (has_parts || tma_home(plan, staged, i) == i)
+            bits += (int64_t)tma_staging_cols(schedule, staged, n) * dtype_bits(staged[i]->dtype);
+    return 4 * schedule->warps_m * 2 * STAGING_ROWS * bits / 8;
 }
 
 static int tma_part_map(Builder *b, const MatmulPlan *plan, const MatmulStaging *staging,
@@ -171,8 +187,8 @@ static int tma_part_map(Builder *b, const MatmulPlan *plan, const MatmulStaging 
                       .rank = 2,
                       .dims = {width, plan->m},
                       .strides = {dim_const(dims, 1), width},
-                      .box = {staging->tile.cols, STAGING_ROWS},
-                      .swizzle = staging->tile.swizzle};
+                      .box = {staging->cols, STAGING_ROWS},
+                      .swizzle = staging->tile[0].swizzle};
     return k_tensor_map(b, text_format(b->arena, "%s_map", output->name ? output->name : "out"), map);
 }
 
@@ -197,9 +213,13 @@ bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule
     staging->n_outputs = staging->n_parts ? 1 : tma_staged(plan, schedule, staging->output);
     if (!staging->n_outputs)
         return false;
-    staging->slots = staging->n_parts ? 1 : tma_slots(plan, staging->output, staging->n_outputs);
-    staging->tile = tile_shared(b, "staging", staging->output[0]->dtype, STAGING_ROWS,
-                                tma_staging_cols(schedule), 4 * schedule->warps_m * 2 * staging->slots);
+    staging->cols = tma_staging_cols(schedule, staging->output, staging->n_outputs);
+    for (int i = 0; i < staging->n_outputs; i++) {
+        int home = staging->n_parts ? 0 : tma_home(plan, staging->output, i);
+        staging->tile[i] = home < i ? staging->tile[home]
+                                    : tile_shared(b, i ? "staging_1" : "staging", staging->output[i]->dtype,
+                                                  STAGING_ROWS, staging->cols, 4 * schedule->warps_m * 2);
+    }
     for (int i = 0; i < staging->n_parts; i++)
         staging->parts[i].map = tma_part_map(b, plan, staging, &staging->parts[i]);
     if (staging->n_parts)
@@ -207,7 +227,7 @@ bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule
     for (int i = 0; i < staging->n_outputs; i++) {
         const Value *output = staging->output[i];
         KTensorMap map =
-            matmul_result_map(b, plan, output, true, staging->tile.cols, STAGING_ROWS, staging->tile.swizzle);
+            matmul_result_map(b, plan, output, true, staging->cols, STAGING_ROWS, staging->tile[i].swizzle);
         staging->map[i] =
             k_tensor_map(b, text_format(b->arena, "%s_map", output->name ? output->name : "out"), map);
     }

@@ -23,6 +23,16 @@
  *     warpgroup 0   | tile 0: products | epilogue | tile 2: products | epilogue |
  *     warpgroup 1        (waits)       | tile 1: products | epilogue | tile 3: ...
  *
+ * In two levels (promote, and operands with factors of blocks), the products of a step go into registers of
+ * their own, for at most 128 columns at a time, and from there into the accumulators:
+ *
+ *     warpgroup 0   | products | wait, acc += sum * scale | products | ...
+ *     warpgroup 1        | wait, acc += sum * scale | products | ...
+ *
+ * One warpgroup's additions run beside the other's products, so the tensor cores are not waited for.
+ *
+ * An operand that has to be computed gets a warpgroup of its own between the two (matmul_convert.c).
+ *
  * swap_ab computes the transposed product: then "rows" of the tile lie along N of the result, and a small M
  * lies along wgmma's n. */
 #include "codegen/templates/matmul.h"
@@ -35,6 +45,7 @@ enum {
     WGMMA_K_BYTES = 32,
     TMA_BOX_MAX = 256,
     BARRIER_BYTES = 256,
+    WGMMA_OPERANDS = 26, /* registers besides the sums that the assembler wants for an instruction (C7602) */
     VECTOR_BARRIER = 4 /* and the next two: a warpgroup's own */,
     TURN_BARRIER = 1 /* and the next: each warpgroup's turn */
 };
@@ -42,6 +53,7 @@ enum {
 /* An operand as this kernel sees it: which side of the (maybe transposed) product it is on. */
 typedef struct WgmmaOperand {
     const MatmulOperand *operand;
+    const MatmulConvert *convert; /* NULL: TMA brings it */
     Tile tile;
     bool is_rows; /* gives rows of the tile, else columns */
     int tile_mn;
@@ -67,6 +79,13 @@ typedef struct Wgmma {
     MatmulInputs inputs;
     const Dim *steps; /* of K */
     const KVar *accumulator[MATMUL_CORES];
+    int partial_cols; /* 0: one level */
+    const KVar *partial;
+    MatmulScales scales[1 + MATMUL_CORES]; /* of each operand */
+    const KVar *next[1 + MATMUL_CORES];    /* its factors for the next step; NULL: it has none */
+    const KVar *factor[MATMUL_CORES];      /* of the present step's sums: [row][part]; NULL: 1 */
+    MatmulConvert convert;
+    int converters; /* warpgroups */
 } Wgmma;
 
 static int wgmma_k_bytes(const MatmulPlan *plan, const Schedule *schedule) {
@@ -107,7 +126,8 @@ int64_t matmul_smem_wgmma(const MatmulPlan *plan, const Schedule *schedule) {
     int64_t parts = wgmma_split(schedule) == 1 ? 0
                                                : matmul_partials_bytes(plan, wgmma_result_rows(schedule),
                                                                        wgmma_result_cols(schedule), 1);
-    return stage * schedule->stages + parts + matmul_staging_bytes(plan, schedule) + BARRIER_BYTES;
+    return stage * schedule->stages + parts + matmul_staging_bytes(plan, schedule) +
+           matmul_scales_bytes(plan, schedule) + matmul_convert_bytes(plan, schedule) + BARRIER_BYTES;
 }
 
 /* Column vectors that fit beside the stages without costing a block of the SM. */
@@ -123,7 +143,9 @@ static void wgmma_find_vectors(const MatmulPlan *plan, const Schedule *schedule,
 static bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedule,
                                   const MatmulOperand *operand, bool is_rows, const char **why) {
     if (!matmul_is_tma(plan->graph, operand, why))
-        return false;
+        return operand->is_memory && operand->narrow == operand->elem
+                   ? false
+                   : matmul_accepts_convert(plan, schedule, operand, why);
     *why = "wgmma reads operands of 8 and 32 bits only where K is contiguous";
     if (operand->major == MAJOR_MN && plan->kind != MATMUL_16BIT)
         return false;
@@ -206,9 +228,20 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
     int k_bytes = wgmma_k_bytes(plan, schedule);
     if (k_bytes != 32 && k_bytes != 64 && k_bytes != 128)
         return false;
+    if (matmul_partial_cols(plan, schedule)) {
+        *why = "two-level sums are for floats and all of K, and need warpgroups that multiply side by side";
+        if (plan->kind == MATMUL_INT8 || schedule->ping_pong || wgmma_split(schedule) > 1)
+            return false;
+        *why = "a step of K lies within one block of factors, and an instruction's columns share one factor";
+        if (!matmul_scales_fit(plan, schedule))
+            return false;
+    }
     *why = "the accumulators do not fit the registers";
-    int most = target->registers_per_sm / (WARPGROUP * (1 + schedule->warps_m));
-    most = schedule->consumer_registers ? schedule->consumer_registers : most > 255 ? 255 : most;
+    int at_launch =
+        target->registers_per_sm / (WARPGROUP * (1 + matmul_converters(plan, schedule) + schedule->warps_m));
+    int most = schedule->consumer_registers ? schedule->consumer_registers
+               : at_launch > 255            ? 255
+                                            : at_launch;
     if (matmul_registers(plan, schedule) > most)
         return false;
     *why = "2 to 12 stages";
@@ -241,6 +274,13 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
     if (c && (p % 8 || c % 8 || p < 24 || c > 256 ||
               WARPGROUP * (p + schedule->warps_m * c) > target->registers_per_sm))
         return false;
+    *why = "an instruction's columns take more registers than a thread has at launch";
+    int cols = matmul_partial_cols(plan, schedule) ? matmul_partial_cols(plan, schedule) : schedule->tile_n;
+    if (cols / 2 + WGMMA_OPERANDS > at_launch)
+        return false;
+    *why = "the converting warpgroups have less than 56 registers a thread";
+    if (c && matmul_converters(plan, schedule) && matmul_convert_registers(plan, schedule) < 56)
+        return false;
     *why = NULL;
     return true;
 }
@@ -254,6 +294,17 @@ static void wgmma_add_operand(Wgmma *w, const MatmulOperand *operand, const char
     o->operand = operand;
     o->is_rows = is_rows;
     o->tile_mn = is_rows ? schedule->tile_m : schedule->tile_n;
+    if (matmul_is_converted(w->plan, operand)) {
+        w->convert = matmul_convert(b, w->plan, schedule, operand, name, o->tile_mn);
+        w->converters = matmul_converters(w->plan, schedule);
+        MatmulOperand *made = ARENA_NEW(b->arena, MatmulOperand);
+        *made = *operand;
+        made->major = w->convert.loader.tile_major;
+        o->operand = made;
+        o->convert = &w->convert;
+        o->tile = w->convert.loader.tile;
+        return;
+    }
     o->tile = operand->major == MAJOR_K
                   ? tile_shared(b, name, operand->elem, o->tile_mn, schedule->tile_k, schedule->stages)
                   : tile_shared(b, name, operand->elem, schedule->tile_k, o->tile_mn, schedule->stages);
@@ -325,22 +376,73 @@ static void wgmma_meet(Builder *b) {
     k_atom(b, ATOM_cluster_wait, NULL, NULL, 0);
 }
 
+/* The memory that the converter makes its operand from. */
+static void wgmma_load_raw(Wgmma *w, const PipelineState *raw, const KExpr *mn0, const KExpr *k0,
+                           const KExpr *const *batch) {
+    Builder *b = w->b;
+    const MatmulConvert *convert = &w->convert;
+    pipeline_wait_empty(b, &convert->raw, raw);
+    pipeline_expect(b, &convert->raw, raw, k_int(b, K_U32, tile_bytes(&convert->tma.tile)));
+    matmul_tma_load(b, w->plan, &convert->tma, k_var(b, raw->stage),
+                    pipeline_full_address(b, &convert->raw, raw), mn0, k0, batch);
+    pipeline_advance(b, &convert->raw, raw);
+}
+
+/* Each converter has every n-th step, through all tiles. */
+static void wgmma_convert(Wgmma *w) {
+    Builder *b = w->b;
+    int n = w->converters;
+    const KExpr *number = k_div(b, k_sub(b, k_special(b, SPECIAL_WARP), k_i32(b, 4)), k_i32(b, 4));
+    number = n > 1 ? k_let_expr(b, "converter", number) : k_i32(b, 0);
+    PipelineState raw = pipeline_start(b, &w->convert.raw), state = pipeline_start(b, &w->pipeline);
+    k_set(b, raw.stage, number);
+    k_set(b, state.stage, number);
+    const KVar *first = k_variable(b, "first_step", K_I32, number);
+    const KExpr *steps = k_dim(b, w->steps, K_I32);
+    MatmulTile tile;
+    wgmma_tiles_begin(w, NULL, 1, &tile);
+    const KExpr *step = k_for_begin(b, "k_step", k_var(b, first), steps, n, UNROLL_NONE);
+    const KExpr *k0 = k_mul(b, step, k_i32(b, w->schedule->tile_k));
+    for (int i = 0; i < w->n_operands; i++)
+        if (w->operands[i].convert)
+            matmul_convert_stage(b, &w->convert, &w->pipeline, &raw, &state,
+                                 w->operands[i].is_rows ? tile.row : tile.col, k0, tile.batch);
+    for (int i = 0; i < n; i++) {
+        pipeline_advance(b, &w->convert.raw, &raw);
+        pipeline_advance(b, &w->pipeline, &state);
+    }
+    k_end(b);
+    if (n > 1 && dim_divisor(w->plan->graph->dims, w->steps) % n != 0) { /* the next tile's first step */
+        const KExpr *left = k_max(b, k_sub(b, steps, k_var(b, first)), k_i32(b, 0));
+        const KExpr *turns = k_div(b, k_add(b, left, k_i32(b, n - 1)), k_i32(b, n));
+        k_set(b, first, k_sub(b, k_add(b, k_var(b, first), k_mul(b, turns, k_i32(b, n))), steps));
+    }
+    wgmma_tiles_end(w);
+}
+
 static void wgmma_produce(Wgmma *w) {
     Builder *b = w->b;
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));
-    PipelineState state = pipeline_start(b, &w->pipeline);
+    PipelineState state = pipeline_start(b, &w->pipeline), raw = {0};
+    if (w->converters)
+        raw = pipeline_start(b, &w->convert.raw);
     MatmulTile tile;
     const KExpr *first, *steps = wgmma_steps(w, &first);
     wgmma_tiles_begin(w, NULL, 1, &tile);
     const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
     int64_t bytes = 0;
     for (int i = 0; i < w->n_operands; i++)
-        bytes += tile_bytes(&w->operands[i].tile);
+        bytes += w->operands[i].convert ? 0 : tile_bytes(&w->operands[i].tile);
+    const KExpr *k0 = k_let_expr(b, "k", k_mul(b, k_add(b, first, step), k_i32(b, w->schedule->tile_k)));
+    for (int i = 0; i < w->n_operands; i++)
+        if (w->operands[i].convert)
+            wgmma_load_raw(w, &raw, w->operands[i].is_rows ? tile.row : tile.col, k0, tile.batch);
     pipeline_wait_empty(b, &w->pipeline, &state);
     pipeline_expect(b, &w->pipeline, &state, k_int(b, K_U32, bytes));
-    const KExpr *k0 = k_let_expr(b, "k", k_mul(b, k_add(b, first, step), k_i32(b, w->schedule->tile_k)));
     for (int i = 0; i < w->n_operands; i++) {
         const WgmmaOperand *o = &w->operands[i];
+        if (o->convert)
+            continue;
         MatmulTma tma = wgmma_tma(w, o);
         matmul_tma_load(b, w->plan, &tma, k_var(b, state.stage),
                         pipeline_full_address(b, &w->pipeline, &state), o->is_rows ? tile.row : tile.col, k0,
@@ -353,13 +455,13 @@ static void wgmma_produce(Wgmma *w) {
     k_end(b);
 }
 
-static void wgmma_issue(Wgmma *w, int core, int block, const KExpr *a, const KExpr *bb, const KExpr *keep) {
+static void wgmma_issue(Wgmma *w, int core, KOperand sums, const KExpr *a, const KExpr *bb,
+                        const KExpr *keep) {
     Builder *b = w->b;
     const WgmmaOperand *rows = &w->operands[w->schedule->swap_ab ? 1 + core : 0];
     const WgmmaOperand *cols = &w->operands[w->schedule->swap_ab ? 0 : 1 + core];
-    int n = w->schedule->tile_n, count = n / 2;
-    KOperand operands[] = {k_regs(w->accumulator[core], block * count, count), k_operand(a), k_operand(bb),
-                           k_operand(keep)};
+    int n = w->partial_cols ? w->partial_cols : w->schedule->tile_n;
+    KOperand operands[] = {sums, k_operand(a), k_operand(bb), k_operand(keep)};
     DType x = rows->operand->elem, y = cols->operand->elem;
     switch (w->plan->kind) {
     case MATMUL_16BIT:
@@ -381,11 +483,9 @@ static int64_t wgmma_part(const WgmmaOperand *o, int mn, int i) {
                                         : tile_descriptor_offset(&o->tile, k, mn);
 }
 
-/* The products of one stage: K steps of 32 bytes, for each block of 64 rows and each core. */
-static void wgmma_multiply(Wgmma *w, const KExpr *stage, const KExpr *k_step, bool is_cleared) {
+/* Descriptors of a stage's tiles. */
+static void wgmma_stage_at(Wgmma *w, const KExpr *stage, const KExpr **at) {
     Builder *b = w->b;
-    const Schedule *schedule = w->schedule;
-    const KExpr *at[1 + MATMUL_CORES];
     for (int i = 0; i < w->n_operands; i++) {
         const WgmmaOperand *o = &w->operands[i];
         const KExpr *offset =
@@ -393,6 +493,15 @@ static void wgmma_multiply(Wgmma *w, const KExpr *stage, const KExpr *k_step, bo
         at[i] = k_let_expr(b, text_format(b->arena, "%s_at", o->tile.buffer->name),
                            k_add(b, o->descriptor, offset));
     }
+}
+
+/* The products of one stage: K steps of 32 bytes, for each block of 64 rows and each core. */
+static void wgmma_multiply(Wgmma *w, const KExpr *stage, const KExpr *k_step, bool is_cleared) {
+    Builder *b = w->b;
+    const Schedule *schedule = w->schedule;
+    const KExpr *at[1 + MATMUL_CORES];
+    int count = schedule->tile_n / 2;
+    wgmma_stage_at(w, stage, at);
     int steps = wgmma_k_bytes(w->plan, schedule) / WGMMA_K_BYTES;
     for (int i = 0; i < steps; i++)
         for (int core = 0; core < w->plan->n_cores; core++)
@@ -403,8 +512,147 @@ static void wgmma_multiply(Wgmma *w, const KExpr *stage, const KExpr *k_step, bo
                 const KExpr *bb = k_add(b, at[cols], k_int(b, K_U64, wgmma_part(&w->operands[cols], 0, i)));
                 /* the first product of a tile ignores what the registers held */
                 const KExpr *keep = i || is_cleared ? k_int(b, K_U32, 1) : k_convert(b, k_step, K_U32);
-                wgmma_issue(w, core, block, a, bb, keep);
+                wgmma_issue(w, core, k_regs(w->accumulator[core], block * count, count), a, bb, keep);
             }
+}
+
+/* The registers that hold a step's factors: of this thread's two rows of each block of 64, and of the
+ * columns of each instruction. */
+static int wgmma_own_factors(const Wgmma *w, const WgmmaOperand *o) {
+    return o->is_rows ? 2 * w->blocks : w->schedule->tile_n / w->partial_cols;
+}
+
+/* Reads the factors of a step from the ring. They are used a step later, so that no product waits for them.
+ */
+static void wgmma_read_factors(Wgmma *w, const KExpr *step) {
+    Builder *b = w->b;
+    const KExpr *lane_row = k_div(b, k_special(b, SPECIAL_LANE), k_i32(b, 4));
+    for (int i = 0; i < w->n_operands; i++) {
+        const WgmmaOperand *o = &w->operands[i];
+        for (int k = 0; k < wgmma_own_factors(w, o) && o->operand->scale; k++) {
+            const KExpr *word = o->is_rows ? k_add(b, lane_row, k_i32(b, k * 8)) : k_i32(b, k);
+            matmul_scale_read(b, &w->scales[i], step, word, w->next[i], k);
+        }
+    }
+}
+
+/* The factors of the sums of a step: next[] become factor[]. */
+static void wgmma_set_factors(Wgmma *w) {
+    Builder *b = w->b;
+    int parts = w->schedule->tile_n / w->partial_cols;
+    for (int core = 0; core < w->plan->n_cores; core++)
+        for (int row = 0; row < 2 * w->blocks; row++)
+            for (int part = 0; part < parts; part++) {
+                const KVar *rows = w->next[w->schedule->swap_ab ? 1 + core : 0];
+                const KVar *cols = w->next[w->schedule->swap_ab ? 0 : 1 + core];
+                const KExpr *x = rows ? k_elem_at(b, rows, row) : NULL,
+                            *y = cols ? k_elem_at(b, cols, part) : NULL;
+                k_set_elem(b, w->factor[core], k_i32(b, row * parts + part),
+                           !x   ? y
+                           : !y ? x
+                                : k_mul(b, x, y));
+            }
+}
+
+/* acc += partial * factor, for `part` of the columns of a block of 64 rows. */
+static void wgmma_promote(Wgmma *w, int core, int block, int part) {
+    Builder *b = w->b;
+    int parts = w->schedule->tile_n / w->partial_cols;
+    int first = (block * w->schedule->tile_n + part * w->partial_cols) / 2;
+    const KExpr *g = k_for_begin(b, "g", k_i32(b, 0), k_i32(b, w->partial_cols / 8), 1, UNROLL_FULL);
+    for (int i = 0; i < 4; i++) {
+        const KExpr *at = k_add(b, k_mul(b, g, k_i32(b, 4)), k_i32(b, i));
+        const KExpr *to = k_add(b, at, k_i32(b, first));
+        const KExpr *sum = k_elem(b, w->accumulator[core], to);
+        const KExpr *factor = w->factor[core]
+                                  ? k_elem_at(b, w->factor[core], (block * 2 + i / 2) * parts + part)
+                                  : k_float(b, K_F32, 1);
+        k_set_elem(b, w->accumulator[core], to, k_scalar(b, OP_fma, k_elem(b, w->partial, at), factor, sum));
+    }
+    k_end(b);
+}
+
+/* The products of one stage in two levels; releases the stage. */
+static void wgmma_multiply_promoted(Wgmma *w, const KExpr *stage, const KExpr *step) {
+    Builder *b = w->b;
+    const Schedule *schedule = w->schedule;
+    const KExpr *at[1 + MATMUL_CORES];
+    int steps = wgmma_k_bytes(w->plan, schedule) / WGMMA_K_BYTES, parts = schedule->tile_n / w->partial_cols;
+    int units = w->plan->n_cores * w->blocks * parts;
+    wgmma_stage_at(w, stage, at);
+    for (int unit = 0; unit < units; unit++) {
+        int part = unit % parts, block = unit / parts % w->blocks, core = unit / parts / w->blocks;
+        const WgmmaOperand *rows = &w->operands[schedule->swap_ab ? 1 + core : 0];
+        const WgmmaOperand *cols = &w->operands[schedule->swap_ab ? 0 : 1 + core];
+        k_atom(b, ATOM_wgmma_fence, NULL, NULL, 0);
+        for (int i = 0; i < steps; i++) {
+            int64_t row = wgmma_part(rows, block * WGMMA_M, i),
+                    col = wgmma_part(cols, part * w->partial_cols, i);
+            wgmma_issue(w, core, k_regs(w->partial, 0, w->partial_cols / 2),
+                        k_add(b, at[rows - w->operands], k_int(b, K_U64, row)),
+                        k_add(b, at[cols - w->operands], k_int(b, K_U64, col)), k_int(b, K_U32, i > 0));
+        }
+        k_atom(b, ATOM_wgmma_commit, NULL, NULL, 0);
+        if (unit == 0)
+            wgmma_read_factors(w, k_add(b, step, k_i32(b, 1)));
+        k_atom(b, ATOM_wgmma_wait, (int[]){0}, NULL, 0);
+        matmul_settle(b, w->partial);
+        if (unit == units - 1)
+            pipeline_release(b, &w->pipeline, stage, w->cluster);
+        wgmma_promote(w, core, block, part);
+        matmul_settle(b, w->accumulator[core]); /* added before the next products take the same registers */
+    }
+}
+
+/* All copies but the latest `but` steps' have come, and what the warp has read may be overwritten. */
+static void wgmma_wait_scales(Builder *b, int but) {
+    k_atom(b, ATOM_cp_async_wait, &but, NULL, 0);
+    k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
+}
+
+static const KExpr *wgmma_last_step(Wgmma *w) {
+    return k_sub(w->b, k_dim(w->b, w->steps, K_I32), k_i32(w->b, 1));
+}
+
+/* Where a tile's factors stand, and the copies of its first steps. */
+static void wgmma_scales_tile(Wgmma *w, const KExpr *warp, const KExpr *warp_row, const MatmulTile *tile) {
+    Builder *b = w->b;
+    const Schedule *schedule = w->schedule;
+    const KExpr *lane = k_special(b, SPECIAL_LANE);
+    if (!matmul_has_scale(w->plan))
+        return;
+    wgmma_wait_scales(b, 0);
+    /* a lane's row: 16 of each block of 64 */
+    const KExpr *row =
+        k_add(b, k_mul(b, k_div(b, lane, k_i32(b, 16)), k_i32(b, WGMMA_M)), k_mod(b, lane, k_i32(b, 16)));
+    row = k_add(b, k_add(b, tile->row, warp_row), row);
+    const KExpr *col = k_add(b, tile->col, k_mul(b, lane, k_i32(b, w->partial_cols)));
+    for (int i = 0; i < w->n_operands; i++) {
+        const WgmmaOperand *o = &w->operands[i];
+        matmul_scales_tile(b, &w->scales[i], warp, o->is_rows ? row : col, o->operand->mn,
+                           o->is_rows ? schedule->tile_m : schedule->tile_n, tile->batch);
+    }
+    for (int i = 0; i < w->n_operands; i++)
+        matmul_scales_first(b, &w->scales[i], wgmma_last_step(w));
+    k_atom(b, ATOM_cp_async_commit, NULL, NULL, 0);
+    wgmma_wait_scales(b, 0);
+    wgmma_read_factors(w, k_i32(b, 0));
+}
+
+static void wgmma_tile_product_promoted(Wgmma *w, const PipelineState *state) {
+    Builder *b = w->b;
+    const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), k_dim(b, w->steps, K_I32), 1, UNROLL_NONE);
+    if (matmul_has_scale(w->plan)) {
+        wgmma_set_factors(w);
+        wgmma_wait_scales(b, 1); /* the next step's are there */
+        for (int i = 0; i < w->n_operands; i++)
+            matmul_scales_ahead(b, &w->scales[i], step, wgmma_last_step(w));
+        k_atom(b, ATOM_cp_async_commit, NULL, NULL, 0);
+    }
+    pipeline_wait_full(b, &w->pipeline, state);
+    wgmma_multiply_promoted(w, k_var(b, state->stage), step);
+    pipeline_advance(b, &w->pipeline, state);
+    k_end(b);
 }
 
 /* The warpgroup waits for its turn, or gives the turn to the other. */
@@ -426,12 +674,16 @@ static void wgmma_tile_product(Wgmma *w, const KExpr *group, const KExpr *steps,
                                const KVar *previous) {
     Builder *b = w->b;
     /* where K may be 0, no product clears the registers */
-    bool is_cleared = dim_lower(w->plan->graph->dims, w->plan->k) < 1;
+    bool is_cleared = w->partial_cols || dim_lower(w->plan->graph->dims, w->plan->k) < 1;
     for (int core = 0; core < w->plan->n_cores && is_cleared; core++) {
         const KExpr *i =
             k_for_begin(b, "i", k_i32(b, 0), k_i32(b, w->accumulator[core]->count), 1, UNROLL_FULL);
         k_set_elem(b, w->accumulator[core], i, k_convert(b, k_i32(b, 0), w->plan->accumulator));
         k_end(b);
+    }
+    if (w->partial_cols) {
+        wgmma_tile_product_promoted(w, state);
+        return;
     }
     if (w->schedule->ping_pong)
         wgmma_turn(w, group, true);
@@ -526,13 +778,22 @@ static void wgmma_finish_split(Wgmma *w, Lower *lower, MatmulFragment *fragment,
 static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     Builder *b = w->b;
     const Schedule *schedule = w->schedule;
-    const KExpr *warp = k_let_expr(b, "warp", k_sub(b, k_special(b, SPECIAL_WARP), k_i32(b, 4)));
+    const KExpr *warp =
+        k_let_expr(b, "warp", k_sub(b, k_special(b, SPECIAL_WARP), k_i32(b, 4 * (1 + w->converters))));
     const KExpr *group = k_let_expr(b, "warpgroup", k_div(b, warp, k_i32(b, 4)));
     bool ping_pong = schedule->ping_pong;
     int count = w->blocks * schedule->tile_n / 2, rows = wgmma_rows(schedule);
     for (int core = 0; core < w->plan->n_cores; core++)
         w->accumulator[core] = k_array(b, w->plan->core[core]->name ? w->plan->core[core]->name : "acc",
                                        w->plan->accumulator, count, NULL);
+    if (w->partial_cols)
+        w->partial = k_array(b, "partial", w->plan->accumulator, w->partial_cols / 2, NULL);
+    for (int i = 0; i < w->n_operands; i++)
+        if (w->operands[i].operand->scale)
+            w->next[i] = k_array(b, "next_factor", K_F32, wgmma_own_factors(w, &w->operands[i]), NULL);
+    for (int core = 0; core < w->plan->n_cores && matmul_has_scale(w->plan); core++)
+        w->factor[core] =
+            k_array(b, "factor", K_F32, 2 * w->blocks * schedule->tile_n / w->partial_cols, NULL);
     for (int i = 0; i < w->n_operands; i++) {
         WgmmaOperand *o = &w->operands[i];
         o->descriptor = tile_descriptor(b, &o->tile, o->operand->major);
@@ -580,6 +841,8 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
         w->vectors.lane_col = lane_col;
     }
     wgmma_tiles_begin(w, group, ping_pong ? 2 : 1, &tile);
+    if (w->partial_cols)
+        wgmma_scales_tile(w, warp, warp_row, &tile);
     wgmma_start_vectors(w, group, &tile);
     wgmma_tile_product(w, group, steps, &state, previous);
     wgmma_finish_vectors(w, group);
@@ -628,10 +891,13 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
 
 static void wgmma_init(Wgmma *w) {
     Builder *b = w->b;
-    k_comment(b, "the ring of stages: %d arrivals fill one, %d free it", 1,
+    int arrivals = w->converters ? 5 : 1; /* of the producer, and of four converting warps */
+    k_comment(b, "the ring of stages: %d arrivals fill one, %d free it", arrivals,
               wgmma_releases(w->schedule) * w->cluster);
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));
-    pipeline_init(b, &w->pipeline, 1, wgmma_releases(w->schedule) * w->cluster);
+    pipeline_init(b, &w->pipeline, arrivals, wgmma_releases(w->schedule) * w->cluster);
+    if (w->converters)
+        pipeline_init(b, &w->convert.raw, 1, 4);
     k_end(b);
     if (w->cluster > 1) {
         k_atom(b, ATOM_cluster_arrive, NULL, NULL, 0);
@@ -649,12 +915,13 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
                .plan = plan,
                .schedule = schedule,
                .consumers = schedule->warps_m,
-               .blocks = wgmma_blocks(schedule)};
+               .blocks = wgmma_blocks(schedule),
+               .partial_cols = matmul_partial_cols(plan, schedule)};
     w.tiles = matmul_tiles(plan, schedule);
     w.cluster = w.tiles.cluster_m * w.tiles.cluster_n;
     w.split = wgmma_split(schedule);
     w.steps = dim_ceil_div(dims, plan->k, dim_const(dims, schedule->tile_k));
-    kernel->threads = WARPGROUP * (1 + w.consumers);
+    kernel->threads = WARPGROUP * (1 + matmul_converters(plan, schedule) + w.consumers);
     kernel->min_blocks = matmul_blocks_per_sm(plan, schedule);
     kernel->cluster[0] = w.cluster * w.split;
     kernel->grid[0] = w.split > 1 ? dim_mul(dims, w.tiles.count, dim_const(dims, w.split))
@@ -669,10 +936,13 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
                                              : "b_tile_0",
                           schedule->swap_ab);
     for (int i = 0; i < w.n_operands; i++) {
+        if (w.operands[i].convert)
+            continue;
         MatmulTma tma = wgmma_tma(&w, &w.operands[i]);
         w.operands[i].map = matmul_tma_map(b, &tma);
     }
-    matmul_find_inputs(b, plan, schedule, &w.inputs);
+    if (!w.converters) /* whose stages the ring is then not counted in */
+        matmul_find_inputs(b, plan, schedule, &w.inputs);
     matmul_inputs_declare(b, plan, schedule, w.operands[0].tile.buffer, w.operands[1].tile.buffer, &w.inputs);
     MatmulStaging staging;
     bool is_staged = matmul_staging(b, plan, schedule, &staging);
@@ -689,6 +959,8 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     w.gang.blocks = w.tiles.gang;
     if (w.gang.blocks > 1)
         w.gang = matmul_gang_new(b, plan, schedule, w.consumers * wgmma_rows(schedule));
+    for (int i = 0; i < w.n_operands; i++)
+        w.scales[i] = matmul_scales(b, plan, schedule, w.operands[i].operand, w.operands[i].is_rows);
     w.pipeline = pipeline_new(b, "stage", schedule->stages);
     Lower *lower = lower_new(b, plan->region);
 
@@ -700,19 +972,30 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     if (w.split > 1)
         wgmma_meet(b);
     k_else(b);
+    if (w.converters) {
+        k_role_begin(b, "converter", k_lt(b, k_special(b, SPECIAL_WARP), k_i32(b, 4 + 4 * w.converters)));
+        if (schedule->consumer_registers)
+            k_atom(b, ATOM_setmaxnreg_dec, (int[]){matmul_convert_registers(plan, schedule)}, NULL, 0);
+        wgmma_convert(&w);
+        k_else(b);
+    }
     if (schedule->consumer_registers)
         k_atom(b, ATOM_setmaxnreg_inc, &schedule->consumer_registers, NULL, 0);
     wgmma_consume(&w, lower, is_staged ? &staging : NULL);
+    if (w.converters)
+        k_end(b);
     k_end(b);
     if (w.cluster * w.split > 1) /* no block leaves while another may still use its memory or arrive at its
                                     barriers */
         wgmma_meet(b);
     kernel->summary = text_format(
         b->arena,
-        "matmul by wgmma: tile %dx%dx%d, %d stages, cluster %dx%d, %d consumer warpgroups%s%s%s%s%s",
+        "matmul by wgmma: tile %dx%dx%d, %d stages, cluster %dx%d, %d consumer warpgroups%s%s%s%s%s%s%s",
         schedule->tile_m, schedule->tile_n, schedule->tile_k, schedule->stages, w.tiles.cluster_m,
         w.tiles.cluster_n, w.consumers, schedule->ping_pong ? " in turn" : "",
         w.gang.blocks > 1 ? text_format(b->arena, ", rows over gangs of %d blocks", w.gang.blocks) : "",
-        schedule->swap_ab ? ", transposed product" : "", is_staged ? ", outputs by TMA" : "",
+        w.converters ? text_format(b->arena, ", %d that convert", w.converters) : "",
+        w.partial_cols ? ", sums in two levels" : "", schedule->swap_ab ? ", transposed product" : "",
+        is_staged ? ", outputs by TMA" : "",
         w.split > 1 ? text_format(b->arena, ", K split among %d blocks of a cluster", w.split) : "");
 }

@@ -104,6 +104,27 @@ def qkv_rope_split(x, w, c, s):
     return q, k, h[:, 5120:].reshape(-1, 8, 128)
 
 
+def scaled_rows(x, w, sx, sw):
+    return torch._scaled_mm(x, w.t(), scale_a=sx, scale_b=sw.t(), out_dtype=BF)
+
+
+def scaled_blocks(x, w, sx, sw):
+    return torch._scaled_mm(x, w.t(), scale_a=sx if sx.shape[0] == x.shape[0] else sx.t(), scale_b=sw.t(), out_dtype=BF)
+
+
+def scaled_block_rows(x, w, sx, sw):
+    return scaled_blocks(x, w, sx.t().contiguous(), sw)
+
+
+def gelu_quant(x, w, sx, sw, so):
+    y = gelu(scaled_mm(x, w, sx, sw).float())
+    return (y / so).clamp(-448, 448).to(E4), y.abs().amax().reshape(1, 1)
+
+
+def positive(*shape):
+    return torch.rand(shape, device="cuda", dtype=F32) + 0.5
+
+
 def rows(*shape, extra=(), out=2):
     n = torch.Size(shape).numel()
     return n * 2 + n * out + sum(extra)
@@ -142,6 +163,14 @@ CASES = {
                     2 * (4096 * 4096 + 6144 * 4096 + 4096 * 6144) + 8 * 4096 * 64),
     "qkv_rope_split_8b": (lambda: [rand(4096, 4096), rand(6144, 4096), *tables(4096, 128)], qkv_rope_split,
                           2.0 * 4096 * 6144 * 4096, 2 * (4096 * 4096 + 6144 * 4096 + 4096 * 6144) + 8 * 4096 * 128),
+    "fp8_row_scale": (lambda: [fp8(4096, 16384), fp8(7168, 16384), positive(4096, 1), positive(7168, 1)], scaled_rows,
+                      2.0 * 4096 * 7168 * 16384, 4096 * 16384 + 7168 * 16384 + 2 * 4096 * 7168),
+    "fp8_block": (lambda: [fp8(4096, 16384), fp8(7168, 16384), positive(128, 4096), positive(56, 128)], scaled_blocks,
+                  2.0 * 4096 * 7168 * 16384, 4096 * 16384 + 7168 * 16384 + 2 * 4096 * 7168),
+    "fp8_block_rows": (lambda: [fp8(4096, 16384), fp8(7168, 16384), positive(4096, 128), positive(56, 128)], scaled_block_rows,
+                       2.0 * 4096 * 7168 * 16384, 4096 * 16384 + 7168 * 16384 + 2 * 4096 * 7168),
+    "fp8_gelu_quant": (lambda: [fp8(8192, 4096), fp8(16384, 4096), scalar(0.02), scalar(0.02), scalar(0.01)], gelu_quant,
+                       2.0 * 8192 * 16384 * 4096, 8192 * 4096 + 16384 * 4096 + 8192 * 16384),
     "mm_res_rmsnorm_4096": linear(8192, 4096, 4096, norm_with_residual, (8192, 4096), (4096,)),
     "mm_res_layernorm_1024": linear(8192, 1024, 4096, layernorm_with_residual, (1024,), (8192, 1024), (1024,), (1024,)),
     "mm_softmax_n1024": linear(8192, 1024, 1024, lambda x, w: F.softmax(F.linear(x, w), -1)),

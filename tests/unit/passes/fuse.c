@@ -224,6 +224,20 @@ static void test_quantized_matmul(void **state) {
                  "matmul", DIMS({"M", 3}, {"N", 8}));
 }
 
+/* However many tiles read them, operands with a factor a block stay as they are in memory. */
+static void test_block_scaled_matmul(void **state) {
+    (void)state;
+    const char *text =
+        "graph g (x: e4m3[M, K], w: e4m3[N, K], sx: f32[M, K / 128], sw: f32[N / 128, K / 128]) -> "
+        "(y: bf16[M, N]) where M >= 8192, N >= 65536, N % 128 == 0, K % 128 == 0 {\n"
+        "  y = dequantize(x, sx, block=[1, 128]) @ dequantize(w, sw, block=[128, 128]).T }";
+    expect_graph(text, "matmul", NULL);
+    expect_graph("graph g (x: e4m3[M, K], w: e4m3[N, K], sx: f32[K / 128, M]) -> (y: bf16[M, N]) "
+                 "where M >= 8192, N >= 65536, K % 128 == 0 {\n"
+                 "  y = dequantize(x, sx.T, block=[1, 128]) @ w.T }",
+                 "matmul", NULL);
+}
+
 static void test_mlp_is_two(void **state) {
     (void)state;
     expect_graph("graph g (x: bf16[M, D], w1: bf16[H, D], b1: bf16[H], w2: bf16[C, H], b2: bf16[C]) -> (y: "
@@ -272,6 +286,7 @@ int main(void) {
         cmocka_unit_test(test_pointwise),
         cmocka_unit_test(test_borders),
         cmocka_unit_test(test_quantized_matmul),
+        cmocka_unit_test(test_block_scaled_matmul),
         cmocka_unit_test(test_mlp_is_two),
         cmocka_unit_test(test_heads_are_stored_in_order),
         cmocka_unit_test(test_no_fusion),

@@ -47,6 +47,7 @@ typedef struct Support {
 
 static inline FuseLimits support_limits(void) {
     return (FuseLimits){.has_tensor_cores = true,
+                        .scales_blocks = true,
                         .matmul_row_max = 256,
                         .chain_columns_max = 320,
                         .row_resident_max = 256 * 1024,

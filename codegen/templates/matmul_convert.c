@@ -1,0 +1,157 @@
+/* Operands that wgmma cannot take from memory as they are, made on the way: 8-bit weights with their scales,
+ * a normalization that is applied. TMA brings the memory that the operand is mostly made of; a warpgroup
+ * between the producer and the consumers computes the operand's elements from it, in registers, and puts them
+ * down as the tile that wgmma reads.
+ *
+ *     producer  --TMA-->  raw ring  --converter: load, compute, round-->  stage  --wgmma-->  consumers
+ *               --TMA------------------ the other operand ------------->
+ *
+ * Most of a stage's conversion is waiting, for shared memory and for conversions; so several warpgroups have
+ * a stage each in turn. A stage is full when the bytes of the one operand and the four converting warps have
+ * come. */
+#include "codegen/templates/matmul.h"
+
+static bool convert_is_input(void *context, const Value *value) {
+    return region_reads(context, value);
+}
+
+/* `value` as an operand in memory with the coordinates of the computed one; false where TMA cannot read it.
+ */
+static bool convert_source(const MatmulPlan *plan, const MatmulOperand *operand, Value *value,
+                           MatmulOperand *source) {
+    const char *why;
+    *source = *operand;
+    source->value = value;
+    source->view = view_of(plan->graph, value, convert_is_input, (void *)(uintptr_t)plan->region);
+    source->is_memory = region_reads(plan->region, source->view.base);
+    source->elem = source->view.base->dtype;
+    if (!source->is_memory || dtype_bits(source->elem) < 8 || dtype_bits(source->elem) > 32)
+        return false;
+    matmul_read_view(source);
+    return matmul_is_tma(plan->graph, source, &why);
+}
+
+/* The widest of what the operand is computed from, element by element. */
+static void convert_search(const MatmulPlan *plan, const MatmulOperand *operand, Value *value,
+                           MatmulOperand *best, int depth) {
+    enum { CONVERT_DEPTH = 16 };
+    MatmulOperand source;
+    if (!value_same_dims(value, operand->value) || depth > CONVERT_DEPTH)
+        return;
+    if (convert_source(plan, operand, value, &source)) {
+        if (!best->value || dtype_bits(source.elem) > dtype_bits(best->elem))
+            *best = source;
+        return;
+    }
+    for (int i = 0; i < value->n_in && (op_is_scalar(value->op) || value->op == OP_cast); i++)
+        convert_search(plan, operand, value->in[i], best, depth + 1);
+}
+
+bool matmul_convert_source(const MatmulPlan *plan, const MatmulOperand *operand, MatmulOperand *source) {
+    *source = (MatmulOperand){0};
+    convert_search(plan, operand, (Value *)(uintptr_t)operand->value, source, 0);
+    int axis = source->major == MAJOR_K ? operand->k_axis : operand->mn_axis;
+    return source->value && operand->run_axis == axis && operand->run_width >= CONVERT_WIDTH;
+}
+
+bool matmul_is_converted(const MatmulPlan *plan, const MatmulOperand *operand) {
+    const char *why;
+    return !matmul_is_tma(plan->graph, operand, &why);
+}
+
+static int convert_operands(const MatmulPlan *plan) {
+    int n = matmul_is_converted(plan, &plan->a);
+    for (int i = 0; i < plan->n_cores; i++)
+        n += matmul_is_converted(plan, &plan->b[i]);
+    return n;
+}
+
+int matmul_converters(const MatmulPlan *plan, const Schedule *schedule) {
+    return !convert_operands(plan) ? 0 : schedule->converters ? schedule->converters : 1;
+}
+
+int matmul_convert_registers(const MatmulPlan *plan, const Schedule *schedule) {
+    int converters = matmul_converters(plan, schedule),
+        all = plan->target->registers_per_sm / CONVERT_THREADS;
+    int at_launch = all / (1 + converters + schedule->warps_m);
+    int left = all - schedule->producer_registers - schedule->warps_m * schedule->consumer_registers;
+    left = left > 0 ? left / converters : 0;
+    return (left < at_launch ? left : at_launch) / 8 * 8;
+}
+
+bool matmul_accepts_convert(const MatmulPlan *plan, const Schedule *schedule, const MatmulOperand *operand,
+                            const char **why) {
+    MatmulOperand source;
+    *why = "a converting warpgroup makes one operand, of 16 bits, for one product";
+    if (plan->kind != MATMUL_16BIT || plan->n_cores > 1 || convert_operands(plan) > 1)
+        return false;
+    *why = "what the operand is computed from does not lie as TMA reads it, in runs of 8 elements";
+    if (!matmul_convert_source(plan, operand, &source))
+        return false;
+    *why = "a computed operand is not shared in a cluster, nor between warpgroups that take turns";
+    if (schedule->cluster_m > 1 || schedule->cluster_n > 1 || schedule->split_k > 1 || schedule->ping_pong ||
+        matmul_gang(plan, schedule) > 1)
+        return false;
+    *why = "one to three warpgroups convert, and each has its own stages";
+    int converters = matmul_converters(plan, schedule);
+    if (converters < 1 || converters > 3 || schedule->stages % converters != 0)
+        return false;
+    *why = "at most four warpgroups multiply and convert";
+    return schedule->warps_m + converters <= 4;
+}
+
+/* The tile that TMA fills. */
+static void convert_tile_dims(const MatmulOperand *source, int tile_mn, int tile_k, int *rows, int *cols) {
+    *rows = source->major == MAJOR_K ? tile_mn : tile_k;
+    *cols = source->major == MAJOR_K ? tile_k : tile_mn;
+}
+
+int64_t matmul_convert_bytes(const MatmulPlan *plan, const Schedule *schedule) {
+    int64_t bytes = 0;
+    for (int i = 0; i < 1 + plan->n_cores; i++) {
+        const MatmulOperand *operand = i ? &plan->b[i - 1] : &plan->a;
+        MatmulOperand source;
+        if (!matmul_is_converted(plan, operand) || !matmul_convert_source(plan, operand, &source))
+            continue;
+        int tile_mn = (i != 0) == schedule->swap_ab ? schedule->tile_m : schedule->tile_n;
+        bytes += (int64_t)tile_mn * schedule->tile_k * dtype_bits(source.elem) / 8 * schedule->stages;
+    }
+    return bytes;
+}
+
+MatmulConvert matmul_convert(Builder *b, const MatmulPlan *plan, const Schedule *schedule,
+                             const MatmulOperand *operand, const char *name, int tile_mn) {
+    MatmulConvert convert = {.loader = matmul_loader(b, plan, operand, name, tile_mn, schedule->tile_k,
+                                                     schedule->stages, CONVERT_THREADS, false)};
+    MatmulOperand *source = ARENA_NEW(b->arena, MatmulOperand);
+    int rows, cols;
+    matmul_convert_source(plan, operand, source);
+    convert_tile_dims(source, tile_mn, schedule->tile_k, &rows, &cols);
+    convert.tma = (MatmulTma){.operand = source,
+                              .tile = tile_shared(b, "raw_tile", source->elem, rows, cols, schedule->stages),
+                              .share = 1};
+    convert.tma.map = matmul_tma_map(b, &convert.tma);
+    convert.raw = pipeline_new(b, "raw", schedule->stages);
+    convert.loader.vector = CONVERT_WIDTH;
+    convert.loader.source = source;
+    convert.loader.source_tile = convert.tma.tile;
+    return convert;
+}
+
+void matmul_convert_stage(Builder *b, MatmulConvert *convert, const Pipeline *stages,
+                          const PipelineState *raw, const PipelineState *stage, const KExpr *mn0,
+                          const KExpr *k0, const KExpr *const *batch) {
+    /* what else the operand is computed from is on its way while the stages are waited for */
+    matmul_load_start(b, &convert->loader, k_var(b, stage->stage), mn0, k0, batch, NULL);
+    pipeline_wait_full(b, &convert->raw, raw);
+    pipeline_wait_empty(b, stages, stage);
+    convert->loader.source_stage = k_var(b, raw->stage);
+    matmul_load_finish(b, &convert->loader);
+    k_atom(b, ATOM_fence_async, NULL, NULL, 0);
+    k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
+    k_if_begin(b, k_eq(b, k_special(b, SPECIAL_LANE), k_i32(b, 0)));
+    KOperand full = k_operand(pipeline_full_address(b, stages, stage));
+    k_atom(b, ATOM_mbar_arrive, NULL, &full, 1);
+    k_end(b);
+    pipeline_release(b, &convert->raw, k_var(b, raw->stage), 1);
+}

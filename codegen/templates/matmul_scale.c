@@ -1,0 +1,301 @@
+/* Operands that are narrow memory times a factor for each block of their elements, as block quantization
+ * leaves them:
+ *
+ *     x  = mul(q, reshape(broadcast(reshape(s, [M, 1, K/128, 1]), [M, 1, K/128, 128]), [M, K]))
+ *
+ * Within a block of K the factor is one number for each row (or one for many rows), so the narrow elements
+ * are multiplied as they are, and each block's sum of products takes the factors of both operands on its way
+ * into the accumulators (as DeepGEMM does it):
+ *
+ *     acc[row, col] += sum_{k in block} q_x[row, k] q_w[k, col]  *  s_x[row, block] * s_w[block, col]
+ *
+ * The factors of columns have to be the same for all columns that one instruction computes. Each warp copies
+ * its own factors to a ring of its own in shared memory, three steps of K ahead, a lane a factor, and reads
+ * them from there a step ahead. */
+#include "codegen/templates/matmul.h"
+
+enum { SCALE_ELEMENTS_MAX = 1 << 30, SCALE_SLOTS = 4, SCALE_GROUP = 4 };
+
+static bool scale_is_input(void *context, const Value *value) {
+    return region_reads(context, value);
+}
+
+/* Below transposes; axis[i] stays the axis of the value that the operand's axis i has become. */
+static Value *scale_below_transposes(Value *value, int rank, int *axis) {
+    for (; value->op == OP_transpose; value = value->in[0])
+        for (int i = 0; i < rank; i++)
+            axis[i] = value->attrs[0].ints[axis[i]];
+    return value;
+}
+
+/* The length of the blocks along an axis that joins axes [first, last] of `wide`, and the distance between
+ * blocks: innermost axes along which the memory repeats are a block, and at most one other remains. */
+static bool scale_axis(const View *view, const Value *wide, int first, int last, MatmulScaleAxis *out) {
+    *out = (MatmulScaleAxis){.block = 1};
+    int axis = last;
+    for (; axis >= first && (dim_is(wide->dims[axis], 1) || dim_is(view->strides[axis], 0)); axis--) {
+        const Dim *extent = wide->dims[axis];
+        if (!dim_is_const(extent) || extent->value < 1 || out->block > SCALE_ELEMENTS_MAX / extent->value)
+            return false;
+        out->block *= extent->value;
+    }
+    for (; axis >= first; axis--) {
+        if (dim_is(wide->dims[axis], 1))
+            continue;
+        if (out->stride)
+            return false;
+        out->stride = view->strides[axis];
+    }
+    return true;
+}
+
+/* The factor as memory with a block length and a stride for each of the operand's axes. */
+static bool scale_factor(const Graph *graph, const Region *region, Value *value, int rank, const int *from,
+                         MatmulScale *scale) {
+    int axis[RANK_MAX];
+    memcpy(axis, from, sizeof axis);
+    value = scale_below_transposes(value, rank, axis);
+    bool joins = value->op == OP_reshape;
+    Value *wide = joins ? value->in[0] : value;
+    View view = view_of(graph, wide, scale_is_input, (void *)(uintptr_t)region);
+    if (!region_reads(region, view.base) || view.base->dtype != DTYPE_F32 || value->rank != rank)
+        return false;
+    const Dim *count = dim_const(graph->dims, 1);
+    for (int i = 0; i < view.base->rank; i++)
+        count = dim_mul(graph->dims, count, view.base->dims[i]);
+    if (!count || dim_upper(graph->dims, count) > SCALE_ELEMENTS_MAX)
+        return false;
+    MatmulScaleAxis axes[RANK_MAX];
+    int last = wide->rank - 1;
+    for (int i = rank - 1; i >= 0; i--) { /* innermost axes that make up the extent of axis i */
+        const Dim *extent = dim_const(graph->dims, 1);
+        int first = last + 1;
+        while (extent && extent != value->dims[i] && first > 0)
+            extent = dim_mul(graph->dims, extent, wide->dims[--first]);
+        if (extent != value->dims[i] || !scale_axis(&view, wide, first, last, &axes[i]))
+            return false;
+        last = first - 1;
+    }
+    for (; last >= 0; last--)
+        if (!dim_is(wide->dims[last], 1))
+            return false;
+    scale->base = view.base;
+    scale->offset = view.offset;
+    for (int i = 0; i < rank; i++)
+        scale->axis[i] = axes[axis[i]];
+    return true;
+}
+
+bool matmul_find_scale(const Graph *graph, const Region *region, MatmulOperand *operand) {
+    int rank = operand->value->rank, axis[RANK_MAX] = {0};
+    for (int i = 0; i < rank; i++)
+        axis[i] = i;
+    Value *product = scale_below_transposes((Value *)(uintptr_t)operand->value, rank, axis);
+    if (product->op != OP_mul || product->dtype != DTYPE_F32)
+        return false;
+    for (int i = 0; i < 2; i++) {
+        Value *data = product->in[i], *factor = product->in[1 - i];
+        View view = view_of(graph, data, scale_is_input, (void *)(uintptr_t)region);
+        MatmulScale scale;
+        if (!value_same_dims(data, product) || !region_reads(region, view.base) ||
+            !value_same_dims(factor, product) || !scale_factor(graph, region, factor, rank, axis, &scale))
+            continue;
+        operand->view = view;
+        for (int k = 0; k < rank; k++)
+            operand->view.strides[k] = view.strides[axis[k]];
+        MatmulScale *kept = ARENA_NEW(graph->arena, MatmulScale);
+        *kept = scale;
+        operand->scale = kept;
+        return true;
+    }
+    return false;
+}
+
+/* The factor of a column block must be one number for all columns of an instruction. */
+static bool scale_is_shared(const MatmulPlan *plan, const Schedule *schedule, int cols) {
+    const MatmulOperand *operands[1 + MATMUL_CORES] = {&plan->a};
+    for (int i = 0; i < plan->n_cores; i++)
+        operands[1 + i] = &plan->b[i];
+    for (int i = 0; i < 1 + plan->n_cores; i++) {
+        const MatmulScale *scale = operands[i]->scale;
+        if (!scale || (i == 0) != schedule->swap_ab)
+            continue;
+        const MatmulScaleAxis *axis = &scale->axis[operands[i]->mn_axis];
+        if (axis->stride && axis->block % cols != 0)
+            return false;
+    }
+    return true;
+}
+
+bool matmul_has_scale(const MatmulPlan *plan) {
+    bool has_scale = plan->a.scale != NULL;
+    for (int i = 0; i < plan->n_cores; i++)
+        has_scale |= plan->b[i].scale != NULL;
+    return has_scale;
+}
+
+int matmul_partial_cols(const MatmulPlan *plan, const Schedule *schedule) {
+    enum { PARTIAL_COLS = 128 };
+    if (!schedule->promote && !matmul_has_scale(plan))
+        return 0;
+    int step = plan->kind == MATMUL_INT8 ? 16 : 8;
+    for (int cols = schedule->tile_n < PARTIAL_COLS ? schedule->tile_n : PARTIAL_COLS; cols >= step;
+         cols -= step)
+        if (schedule->tile_n % cols == 0 && scale_is_shared(plan, schedule, cols))
+            return cols;
+    return step;
+}
+
+bool matmul_scales_fit(const MatmulPlan *plan, const Schedule *schedule) {
+    for (int i = 0; i < 1 + plan->n_cores; i++) {
+        const MatmulOperand *operand = i ? &plan->b[i - 1] : &plan->a;
+        const MatmulScaleAxis *axis = operand->scale ? &operand->scale->axis[operand->k_axis] : NULL;
+        if (axis && axis->stride && axis->block % schedule->tile_k != 0)
+            return false;
+    }
+    return scale_is_shared(plan, schedule, matmul_partial_cols(plan, schedule)) &&
+           (!matmul_has_scale(plan) || dim_lower(plan->graph->dims, plan->k) > 0);
+}
+
+/* Number of the factor of a block in its buffer; `mn` and `k` are coordinates of an element of the block. */
+static const KExpr *scale_index(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand,
+                                const KExpr *mn, const KExpr *k, const KExpr *const *batch) {
+    const MatmulScale *scale = operand->scale;
+    const KExpr *at = k_dim(b, scale->offset, K_I32);
+    for (int i = 0; i < operand->value->rank; i++) {
+        const MatmulScaleAxis *axis = &scale->axis[i];
+        if (!axis->stride)
+            continue;
+        const KExpr *coord = i == operand->mn_axis  ? mn
+                             : i == operand->k_axis ? k
+                                                    : matmul_batch_coord(b, plan, operand, i, batch);
+        if (coord)
+            at =
+                k_add(b, at, k_mul(b, k_div(b, coord, k_i32(b, axis->block)), k_dim(b, axis->stride, K_I32)));
+    }
+    return at;
+}
+
+/* Steps of K whose factors of a row are copied together, as 16 bytes: 4 where they are neighbours in memory
+ * (the factors as quantization leaves them, rows of K / 128), so that the lanes of a copy touch 32 lines once
+ * in four steps; else 1. */
+static int scale_group(const MatmulPlan *plan, const Schedule *schedule, const MatmulOperand *operand) {
+    const MatmulScale *scale = operand->scale;
+    DimTable *dims = plan->graph->dims;
+    const MatmulScaleAxis *along = &scale->axis[operand->k_axis];
+    bool is_vector = along->stride && dim_is(along->stride, 1) && along->block == schedule->tile_k &&
+                     dim_divisor(dims, plan->k) % (along->block * SCALE_GROUP) == 0 &&
+                     dim_divisor(dims, scale->offset) % SCALE_GROUP == 0;
+    for (int i = 0; i < operand->value->rank; i++)
+        if (i != operand->k_axis && scale->axis[i].stride)
+            is_vector = is_vector && dim_divisor(dims, scale->axis[i].stride) % SCALE_GROUP == 0;
+    return is_vector ? SCALE_GROUP : 1;
+}
+
+/* Steps of which a ring holds the factors. */
+static int scale_steps(int group) {
+    return group > 1 ? 2 * group : SCALE_SLOTS;
+}
+
+/* Factors of an operand that a warp needs at a time: one for each of its rows, or for each instruction's
+ * columns. */
+static int scale_words(const MatmulPlan *plan, const Schedule *schedule, bool is_rows) {
+    return is_rows ? schedule->tile_m / schedule->warps_m / 4
+                   : schedule->tile_n / matmul_partial_cols(plan, schedule);
+}
+
+int64_t matmul_scales_bytes(const MatmulPlan *plan, const Schedule *schedule) {
+    int64_t words = 0;
+    for (int i = 0; i < 1 + plan->n_cores; i++) {
+        const MatmulOperand *operand = i ? &plan->b[i - 1] : &plan->a;
+        if (operand->scale)
+            words += (int64_t)scale_words(plan, schedule, (i != 0) == schedule->swap_ab) *
+                     scale_steps(scale_group(plan, schedule, operand));
+    }
+    return 4 * words * 4 * schedule->warps_m;
+}
+
+MatmulScales matmul_scales(Builder *b, const MatmulPlan *plan, const Schedule *schedule,
+                           const MatmulOperand *operand, bool is_rows) {
+    MatmulScales scales = {.plan = plan, .operand = operand, .tile_k = schedule->tile_k};
+    if (!operand->scale)
+        return scales;
+    const char *name = operand->scale->base->name ? operand->scale->base->name : "scale";
+    scales.words = scale_words(plan, schedule, is_rows);
+    scales.group = scale_group(plan, schedule, operand);
+    scales.ring = k_shared(b, text_format(b->arena, "%s_ring", name), DTYPE_F32,
+                           (int64_t)scales.words * scale_steps(scales.group) * 4 * schedule->warps_m, 16);
+    return scales;
+}
+
+void matmul_scales_tile(Builder *b, MatmulScales *scales, const KExpr *warp, const KExpr *mn,
+                        const Dim *extent, int tile_mn, const KExpr *const *batch) {
+    const MatmulOperand *operand = scales->operand;
+    if (!operand->scale)
+        return;
+    /* what lies beyond the result is never stored; its factors may be anyone's */
+    if (dim_divisor(scales->plan->graph->dims, extent) % tile_mn != 0)
+        mn = k_min(b, mn, k_sub(b, k_dim(b, extent, K_I32), k_i32(b, 1)));
+    scales->first = k_let_expr(b, "scale_at", scale_index(b, scales->plan, operand, mn, NULL, batch));
+    scales->own = k_mul(b, warp, k_i32(b, scale_steps(scales->group) * scales->words));
+}
+
+/* Word of the ring that holds the factor of number `word` of a step. */
+static const KExpr *scale_at(Builder *b, const MatmulScales *scales, const KExpr *step, const KExpr *word) {
+    const KExpr *slot = k_mod(b, step, k_i32(b, scale_steps(scales->group)));
+    const KExpr *first =
+        k_mul(b, k_div(b, slot, k_i32(b, scales->group)), k_i32(b, scales->group * scales->words));
+    const KExpr *at =
+        k_add(b, k_mul(b, word, k_i32(b, scales->group)), k_mod(b, slot, k_i32(b, scales->group)));
+    return k_add(b, scales->own, k_add(b, first, at));
+}
+
+static void scales_copy(Builder *b, const MatmulScales *scales, const KExpr *step, const KExpr *last) {
+    const MatmulOperand *operand = scales->operand;
+    if (!operand->scale)
+        return;
+    const MatmulScaleAxis *axis = &operand->scale->axis[operand->k_axis];
+    const KExpr *from = scales->first, *lane = k_special(b, SPECIAL_LANE);
+    int bytes = 4 * scales->group;
+    if (axis->stride) { /* behind the last step nothing is needed; its own factors come again */
+        const KExpr *k = k_mul(b, k_min(b, step, last), k_i32(b, scales->tile_k));
+        const KExpr *block = k_div(b, k, k_i32(b, axis->block));
+        if (scales->group > 1)
+            block = k_mul(b, k_div(b, block, k_i32(b, scales->group)), k_i32(b, scales->group));
+        from = k_add(b, from, k_mul(b, block, k_dim(b, axis->stride, K_I32)));
+    }
+    KOperand operands[] = {k_operand(k_smem_addr(b, scales->ring, scale_at(b, scales, step, lane))),
+                           k_operand(k_global_addr(b, k_global(b, operand->scale->base, false), from)),
+                           k_operand(k_int(b, K_U32, bytes))};
+    if (scales->words < 32)
+        k_if_begin(b, k_lt(b, lane, k_i32(b, scales->words)));
+    if (scales->group > 1)
+        k_atom(b, ATOM_cp_async_16, NULL, operands, 3);
+    else
+        k_atom(b, ATOM_cp_async, &bytes, operands, 3);
+    if (scales->words < 32)
+        k_end(b);
+}
+
+void matmul_scales_ahead(Builder *b, const MatmulScales *scales, const KExpr *step, const KExpr *last) {
+    if (!scales->operand->scale)
+        return;
+    if (scales->group == 1) {
+        scales_copy(b, scales, k_add(b, step, k_i32(b, SCALE_SLOTS - 1)), last);
+        return;
+    }
+    k_if_begin(b, k_eq(b, k_mod(b, step, k_i32(b, scales->group)), k_i32(b, 0)));
+    scales_copy(b, scales, k_add(b, step, k_i32(b, scales->group)), last);
+    k_end(b);
+}
+
+void matmul_scales_first(Builder *b, const MatmulScales *scales, const KExpr *last) {
+    int steps = scales->group > 1 ? 1 : SCALE_SLOTS - 1;
+    for (int step = 0; step < steps; step++)
+        scales_copy(b, scales, k_i32(b, step), last);
+}
+
+void matmul_scale_read(Builder *b, const MatmulScales *scales, const KExpr *step, const KExpr *word,
+                       const KVar *to, int at) {
+    k_load(b, to, k_i32(b, at), scales->ring, scale_at(b, scales, step, word), 1, NULL, CACHE_DEFAULT);
+}
