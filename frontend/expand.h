@@ -137,6 +137,10 @@ void call_suggest(Suggestion *suggestion);
 /* A number or a dim as an axis of a tensor of these dims; -1 after an error. */
 int call_axis(Expand *expand, Meaning meaning, int rank, const Dim *const *dims, Span span);
 
+/* ---- topk.c ---- */
+/* The k largest of `x` along an axis: two results, values (of `of` at the same places, where it is not NULL) and i64 places. */
+Meaning topk_call(Expand *expand, Value *x, int64_t k, int axis, Value *of, Span span);
+
 /* ---- queries.c: functions that answer when the graph is written ---- */
 bool query_is(const char *name);
 void query_suggest(Suggestion *suggestion);

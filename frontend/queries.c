@@ -160,18 +160,41 @@ static Meaning query_split(Expand *expand, const Expr *syntax, const Meaning *ar
     return query_split_sizes(expand, of, axis, sizes, parts, syntax->span);
 }
 
+/* topk(x, k, over=-1, of=x): values and places of the k largest; with `of`, what it has there. */
+static Meaning query_topk(Expand *expand, const Expr *syntax, const Meaning *arguments) {
+    Value *x = arguments[0].value;
+    size_t n = syntax->arguments.n;
+    bool third = n > 2;
+    int axis = call_axis(expand, third ? arguments[2] : (Meaning){.kind = MEANING_WHOLE, .whole = -1},
+                         x->rank, x->dims, third ? syntax->arguments.at[2].value->span : syntax->span);
+    if (axis < 0)
+        return (Meaning){.kind = MEANING_FAILED};
+    if (arguments[1].kind != MEANING_WHOLE)
+        return expand_fail(expand, DIAG_ATTRIBUTE, syntax->arguments.at[1].value->span,
+                           "topk takes a whole number of elements, not %s", meaning_noun(&arguments[1]));
+    if (n > 3 && (arguments[3].kind != MEANING_TENSOR || !value_same_dims(arguments[3].value, x)))
+        return expand_fail(expand, DIAG_SHAPE_MISMATCH, syntax->arguments.at[3].value->span,
+                           "'of' is a tensor of the same dims");
+    return topk_call(expand, x, arguments[1].whole, axis, n > 3 ? arguments[3].value : NULL, syntax->span);
+}
+
 typedef struct Query {
     const char *name;
-    const char *parameters[3]; /* the first is a tensor */
+    const char *parameters[4]; /* the first is a tensor */
     int least, most;
     Meaning (*answer)(Expand *expand, const Expr *syntax, const Meaning *arguments);
 } Query;
 
 static const Query query_table[] = {
-    {"dims", {"x"}, 1, 1, query_dims},         {"rank", {"x"}, 1, 1, query_rank},
-    {"axes", {"x", "over"}, 1, 2, query_axes}, {"axis", {"x", "axis"}, 2, 2, query_axis_number},
-    {"size", {"x", "axis"}, 2, 2, query_size}, {"type", {"x"}, 1, 1, query_type},
-    {"as_float", {"x"}, 1, 1, query_as_float}, {"split", {"x", "n", "axis"}, 2, 3, query_split},
+    {"dims", {"x"}, 1, 1, query_dims},
+    {"rank", {"x"}, 1, 1, query_rank},
+    {"axes", {"x", "over"}, 1, 2, query_axes},
+    {"axis", {"x", "axis"}, 2, 2, query_axis_number},
+    {"size", {"x", "axis"}, 2, 2, query_size},
+    {"type", {"x"}, 1, 1, query_type},
+    {"as_float", {"x"}, 1, 1, query_as_float},
+    {"split", {"x", "n", "axis"}, 2, 3, query_split},
+    {"topk", {"x", "k", "over", "of"}, 2, 4, query_topk},
 };
 
 static const Query *query_find(const char *name) {

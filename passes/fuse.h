@@ -29,6 +29,7 @@ struct FuseNode {
     bool stored;        /* lies in memory once its region has run */
     bool barrier;       /* @fuse(never): nobody joins it */
     bool is_read_whole; /* a kernel can only read it from memory */
+    bool bundle;        /* a few elements a row, made of statistics (fuse_bundle.c) */
     bool free;          /* constant or dim: never in memory, costs nothing */
     GroupSet reads;     /* floating: groups that its computation reads results of */
     int n_leaves;       /* floating: tensors that its computation reads, each counted once up to the limit */
@@ -152,6 +153,9 @@ bool fuse_columns(Fuse *fuse, Value *value, bool decides);
 bool fuse_columns_place(Fuse *fuse, const Group *group, const Value *value, ColumnPlace *place, const char **why);
 /* Fills region->windows and region->column_block. */
 void fuse_columns_windows(Fuse *fuse, const Group *group, Region *region);
+
+/* fuse_bundle.c: puts a Value of a few statistics a row into the kernel that has them */
+bool fuse_bundle(Fuse *fuse, Value *value);
 
 /* fuse_store.c: the walk back from the outputs, which says what lies in memory */
 void fuse_store(Fuse *fuse);

@@ -81,6 +81,14 @@ static bool emit_allows(const Graph *graph, const Region *region, const char *wh
     return false;
 }
 
+static void emit_bundle(const Fuse *fuse, Region *region, const Value *output) {
+    RegionWindow window = {.value = output, .is_bundle = true};
+    if (!fuse_node(fuse, output)->bundle)
+        return;
+    window.width = output->dims[output->rank - 1]->value;
+    vec_push(fuse->graph->arena, &region->windows, window);
+}
+
 static void emit_region(Emit *emit, Group *group, Value *const *outputs, size_t n_outputs) {
     Fuse *fuse = emit->fuse;
     Arena *arena = fuse->graph->arena;
@@ -97,6 +105,8 @@ static void emit_region(Emit *emit, Group *group, Value *const *outputs, size_t 
     for (size_t i = 0; i < group->cores.n; i++)
         if (emit_holds(region, group->cores.at[i]))
             vec_push(arena, &region->cores, group->cores.at[i]);
+    for (size_t i = 0; i < region->outputs.n; i++)
+        emit_bundle(fuse, region, region->outputs.at[i]);
     if (region->kind == TEMPLATE_MATMUL)
         fuse_columns_windows(fuse, group, region);
     region->schedule_hint = emit_hint(fuse->graph, region, "schedule");

@@ -32,6 +32,7 @@ Value *movement_hoist(Rewrite *rewrite,
 Value *movement_sink(Rewrite *rewrite,
                      Value *value); /* what is element by element above reshape, transpose */
 Value *movement_reduce(Rewrite *rewrite, Value *value); /* reductions */
+Value *movement_reduce_concat(Rewrite *rewrite, Value *value); /* reductions of single elements, joined */
 Value *movement_slice(Rewrite *rewrite, Value *value);
 
 #endif

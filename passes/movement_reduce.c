@@ -115,6 +115,9 @@ Value *movement_reduce(Rewrite *rewrite, Value *value) {
     Value *operand = value->in[0];
     if (!value->attrs[1].i)
         return reduce_drop_axes(rewrite, value);
+    Value *parted = movement_reduce_concat(rewrite, value);
+    if (parted != value)
+        return parted;
     Value *fresh = value;
     if (operand->op == OP_transpose)
         fresh = reduce_transposed(rewrite, value);

@@ -16,6 +16,7 @@
  *     matmul_inputs.c    inputs of the epilogue through the ring of stages
  *     matmul_rows.c      row statistics of the product (softmax, norms) within the epilogue
  *     matmul_partials.c  parts of sums, held by warps or by the blocks of a cluster, to sums and the epilogue
+ *     matmul_rounds.c    the largest of each row, as a loop of rounds
  *     matmul_gang.c      the exchange of those statistics where a row lies in several blocks
  *     matmul_tiles.c     the order in which tiles of the result are visited
  *     cost_matmul.c      the schedule from shapes and target
@@ -376,6 +377,10 @@ const KExpr *matmul_gang_at(Epilogue *e, const MatmulExchange *exchange, const K
                             const KExpr **guard);
 /* A statistic of the whole rows from those of its parts: the same bits in every block of the gang. */
 PartialVars matmul_gang_whole(Epilogue *e, const Value *statistic, const MatmulExchange *exchange, int which);
+/* matmul_rounds.c: whether a statistic begins rounds that find a row's largest one after the other, and all of them, of what is held
+ * by then. */
+bool matmul_begins_rounds(const Epilogue *e, const Value *statistic);
+void matmul_row_rounds(Epilogue *e, const Value *first);
 
 /* matmul_prologue.c: tiles of an operand into a ring of stages, by all threads of the block. */
 typedef struct MatmulLoader {

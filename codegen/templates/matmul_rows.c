@@ -13,11 +13,16 @@
 
 #include <math.h>
 
-/* Whether `value`, held in place of what the accumulators hold now, serves every later pass. */
+/* Whether `value`, held in place of what the accumulators hold now, serves every later pass; earlier
+ * statistics are known by then. */
 static bool rows_serves(Epilogue *e, size_t pass, const Value *value, const Value *const *held, int n_held,
                         ValueMap *marks) {
     const MatmulPlan *plan = e->plan;
-    matmul_mark_dependents(plan, held, n_held, &value, 1, marks);
+    const Value **cut = ARENA_ARRAY(e->b->arena, const Value *, pass + 1);
+    for (size_t i = 0; i < pass; i++)
+        cut[i] = plan->statistics.at[i];
+    cut[pass] = value;
+    matmul_mark_dependents(plan, held, n_held, cut, (int)pass + 1, marks);
     for (size_t i = pass; i < plan->statistics.n; i++)
         if (value_map_get(marks, plan->statistics.at[i]->in[0]))
             return false;
@@ -128,19 +133,34 @@ const Value *matmul_rows_first_held(Builder *b, const MatmulPlan *plan) {
     return rows_cut(&before, 0);
 }
 
+/* The accumulators hold what statistic i and all later ones are best computed from; `only`: that or nothing.
+ */
+static void rows_hold_next(Epilogue *e, size_t i, MatmulInputs *inputs, const Value *only) {
+    const Value *cut = rows_cut(e, i);
+    if (!cut || (only && cut != only))
+        return;
+    e->inputs = inputs;
+    rows_pass(e, cut, rows_hold, NULL);
+    e->inputs = NULL;
+    rows_unbind(e);
+    e->held = cut;
+}
+
+/* Rounds find several statistics at once. */
+static bool rows_is_known(const Epilogue *e, const Value *statistic) {
+    for (size_t i = 0; i < e->rows.n; i++)
+        if (e->rows.at[i].value == statistic)
+            return true;
+    return false;
+}
+
 /* One statistic over the thread's columns and the lanes that share its rows, of what is held by then. */
 static PartialVars rows_statistic(Epilogue *e, size_t i, MatmulInputs *inputs, const Value *only) {
     Builder *b = e->b;
     const MatmulFragment *f = e->fragment;
     int n_rows = f->blocks * f->halves;
-    const Value *statistic = e->plan->statistics.at[i], *cut = rows_cut(e, i);
-    if (cut && (!only || cut == only)) {
-        e->inputs = inputs;
-        rows_pass(e, cut, rows_hold, NULL);
-        e->inputs = NULL;
-        rows_unbind(e);
-        e->held = cut;
-    }
+    const Value *statistic = e->plan->statistics.at[i];
+    rows_hold_next(e, i, inputs, only);
     const char *name = statistic->name ? statistic->name : op_info(statistic->op)->name;
     RowPass pass = {statistic,
                     reduce_declare(b, statistic, text_format(b->arena, "row_%s", name), n_rows, K_I32)};
@@ -241,6 +261,13 @@ void matmul_row_statistics(Epilogue *e, MatmulInputs *inputs) {
             continue;
         }
         const Value *statistic = plan->statistics.at[i];
+        if (rows_is_known(e, statistic))
+            continue;
+        if (matmul_begins_rounds(e, statistic)) {
+            rows_hold_next(e, i, own, NULL);
+            matmul_row_rounds(e, statistic);
+            continue;
+        }
         PartialVars partial = rows_statistic(e, i, own, NULL);
         if (e->fragment->gang) {
             matmul_gang_send(e, &partial.x, 1);

@@ -125,6 +125,17 @@ def positive(*shape):
     return torch.rand(shape, device="cuda", dtype=F32) + 0.5
 
 
+def router(x, w):
+    return F.softmax(F.linear(x, w), -1).float().topk(8, -1)
+
+
+def router_biased(x, w, b):
+    p = F.linear(x, w).sigmoid().float()
+    i = (p + b).topk(8, -1).indices
+    t = p.gather(1, i)
+    return t / (t.sum(-1, keepdim=True) + 1e-20) * 2.5, i
+
+
 def rows(*shape, extra=(), out=2):
     n = torch.Size(shape).numel()
     return n * 2 + n * out + sum(extra)
@@ -171,6 +182,10 @@ CASES = {
                        2.0 * 4096 * 7168 * 16384, 4096 * 16384 + 7168 * 16384 + 2 * 4096 * 7168),
     "fp8_gelu_quant": (lambda: [fp8(8192, 4096), fp8(16384, 4096), scalar(0.02), scalar(0.02), scalar(0.01)], gelu_quant,
                        2.0 * 8192 * 16384 * 4096, 8192 * 4096 + 16384 * 4096 + 8192 * 16384),
+    "router_topk": (lambda: [rand(8192, 7168), rand(256, 7168, scale=0.02)], router, 2.0 * 8192 * 256 * 7168,
+                    2 * (8192 * 7168 + 256 * 7168) + 12 * 8192 * 8),
+    "router_topk_biased": (lambda: [rand(8192, 7168), rand(256, 7168, scale=0.02), rand(256, dtype=F32, scale=0.1)],
+                           router_biased, 2.0 * 8192 * 256 * 7168, 2 * (8192 * 7168 + 256 * 7168) + 12 * 8192 * 8),
     "mm_res_rmsnorm_4096": linear(8192, 4096, 4096, norm_with_residual, (8192, 4096), (4096,)),
     "mm_res_layernorm_1024": linear(8192, 1024, 4096, layernorm_with_residual, (1024,), (8192, 1024), (1024,), (1024,)),
     "mm_softmax_n1024": linear(8192, 1024, 1024, lambda x, w: F.softmax(F.linear(x, w), -1)),

@@ -519,6 +519,46 @@ static void test_rows(void **state) {
     }
 }
 
+/* Whether a stands before b among the largest: a NaN before all others, then the larger, of equals the first.
+ */
+static bool topk_before(const double *x, int a, int b) {
+    if (isnan(x[a]) || isnan(x[b]))
+        return isnan(x[a]) && (!isnan(x[b]) || a < b);
+    return x[a] > x[b] || (x[a] == x[b] && a < b);
+}
+
+/* topk against a plain selection, on rows with equals, NaN and -inf. */
+static void test_topk(void **state) {
+    (void)state;
+    enum { K = 6 };
+    const char *signature = "(x: f64[M, N]) -> (v: f64[M, 6], i: i64[M, 6], u: f64[M, 6], z: f64[M, N])";
+    const char *body = "z = select(x > 1, log(-abs(x) - 1), select(x < -0.5, -inf, round(x)))\n"
+                       "v, i = topk(z, 6)\n u, j = topk(z, 6, over=-1, of=x)";
+    Run run = run_text(signature, body);
+    for (int row = 0; row < ROWS; row++) {
+        double z[COLUMNS];
+        int order[COLUMNS];
+        for (int c = 0; c < COLUMNS; c++) {
+            z[c] = run.outputs[3].at[row * COLUMNS + c].f;
+            order[c] = c;
+        }
+        for (int a = 0; a < COLUMNS; a++)
+            for (int c = a + 1; c < COLUMNS; c++)
+                if (topk_before(z, order[c], order[a])) {
+                    int other = order[a];
+                    order[a] = order[c];
+                    order[c] = other;
+                }
+        for (int j = 0; j < K; j++) {
+            double v = run.outputs[0].at[row * K + j].f, want = z[order[j]];
+            assert_int_equal(run.outputs[1].at[row * K + j].i, order[j]);
+            assert_true(isnan(want) ? isnan(v) : v == want);
+            assert_true(run.outputs[2].at[row * K + j].f == run.inputs[0].at[row * COLUMNS + order[j]].f);
+        }
+    }
+    parsed_free(&run.parsed);
+}
+
 /* Quantized to e4m3 or i8 by blocks and back: near, by the step of the type; and dropout keeps about its
  * share. */
 static void test_quantize_and_dropout(void **state) {
@@ -551,11 +591,9 @@ static void test_quantize_and_dropout(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_activations),
-        cmocka_unit_test(test_extreme_values),
-        cmocka_unit_test(test_backward),
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_quantize_and_dropout),
+        cmocka_unit_test(test_activations), cmocka_unit_test(test_extreme_values),
+        cmocka_unit_test(test_backward),    cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_topk),        cmocka_unit_test(test_quantize_and_dropout),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

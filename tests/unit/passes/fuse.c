@@ -129,6 +129,21 @@ static void test_columns_of_a_product(void **state) {
                  "matmul pointwise", DIMS({"M", 3}));
 }
 
+/* A few statistics of each row, side by side, and what is made of them. */
+static void test_few_of_a_row(void **state) {
+    (void)state;
+    expect_graph("graph g (x: bf16[M, 8], w: bf16[16, 8]) -> (v: f32[M, 3], i: i64[M, 3]) {\n"
+                 "  t, i = topk(softmax(x @ w.T), 3)\n  v = t / sum(t, over=-1) }",
+                 "matmul/rows>2", DIMS({"M", 3}));
+    expect_graph("graph g (x: f32[M, D]) -> (v: bf16[M, 2], s: f32[M, D]) {\n"
+                 "  s = exp(x)\n  t, i = topk(s, 2)\n  v = softmax(t) }",
+                 "rows>2", DIMS({"M", 3}, {"D", 12}));
+    /* an element of the row itself is no statistic */
+    expect_graph("graph g (x: f32[M, 16]) -> (v: f32[M, 2], s: f32[M, 16]) {\n"
+                 "  s = softmax(x)\n  v = concat(s[:, 0:1], amax(s, -1), axis=-1) }",
+                 "rows>2 pointwise", DIMS({"M", 3}));
+}
+
 static void test_rows(void **state) {
     (void)state;
     const SupportDim *dims = DIMS({"M", 3}, {"D", 16});
@@ -280,6 +295,7 @@ int main(void) {
         cmocka_unit_test(test_matmul_rows),
         cmocka_unit_test(test_chains),
         cmocka_unit_test(test_columns_of_a_product),
+        cmocka_unit_test(test_few_of_a_row),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_group_and_instance_norm),
         cmocka_unit_test(test_columns),

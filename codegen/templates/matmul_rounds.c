@@ -1,0 +1,230 @@
+/* The largest of each row, one after the other, while the row stays in the accumulators:
+ *
+ *     a0 = argmax(x)     v0 = reduce_max(x)
+ *     x1 = select(index == a0, -inf, x)     a1 = argmax(x1)     v1 = reduce_max(x1)     ...
+ *
+ * As single statistics these are as many passes, each written out for every register. Here they are found as
+ * what they are, rounds of one pass, and become a loop: its body finds the row's largest among what is not
+ * taken, by bits of which each lane has one for each of its elements. sum(select(index == a0, y, 0)), what
+ * another value has at that place, is found on the way. */
+#include "codegen/reduce.h"
+#include "codegen/templates/matmul.h"
+
+#include <math.h>
+
+enum { ROUNDS_MAX = 64, ROUND_WORD = 32 };
+
+typedef struct Rounds {
+    const Value *x, *y; /* what is searched; what is picked beside it, or NULL */
+    int n;
+    const Value *at[ROUNDS_MAX], *best[ROUNDS_MAX], *picked[ROUNDS_MAX]; /* statistics; NULL: not wanted */
+} Rounds;
+
+static bool rounds_is_constant(const Value *value, double want) {
+    double number;
+    return value_is_constant(value, &number) && number == want;
+}
+
+/* Whether `value` tells the column that the statistic `at` has found. */
+static bool rounds_is_hit(const MatmulPlan *plan, const Value *value, const Value *at) {
+    if (value->op != OP_eq)
+        return false;
+    for (int i = 0; i < 2; i++) {
+        const Value *index = value->in[i], *number = value->in[!i];
+        number = number->op == OP_cast ? number->in[0] : number;
+        if (index->op == OP_index && number == at && index->attrs[1].i == index->rank - 1 &&
+            index->dims[index->rank - 1] == plan->n)
+            return true;
+    }
+    return false;
+}
+
+/* The statistic of this kind over `operand`; NULL where there is none. */
+static const Value *rounds_find(const MatmulPlan *plan, OpKind op, const Value *operand) {
+    for (size_t i = 0; i < plan->statistics.n; i++)
+        if (plan->statistics.at[i]->op == op && plan->statistics.at[i]->in[0] == operand)
+            return plan->statistics.at[i];
+    return NULL;
+}
+
+/* What the next round searches: `x` without what `at` has found. */
+static const Value *rounds_next(const MatmulPlan *plan, const Value *x, const Value *at) {
+    for (size_t i = 0; i < plan->region->values.n; i++) {
+        const Value *value = plan->region->values.at[i];
+        if (value->op == OP_select && value->in[2] == x && rounds_is_constant(value->in[1], -INFINITY) &&
+            rounds_is_hit(plan, value->in[0], at))
+            return value;
+    }
+    return NULL;
+}
+
+/* What another value has where `at` is. */
+static void rounds_find_picked(const MatmulPlan *plan, Rounds *rounds, int j) {
+    for (size_t i = 0; i < plan->statistics.n; i++) {
+        const Value *sum = plan->statistics.at[i], *of = sum->in[0];
+        if (sum->op != OP_sum || of->op != OP_select || !rounds_is_constant(of->in[2], 0) ||
+            !rounds_is_hit(plan, of->in[0], rounds->at[j]) || of->in[1]->dtype != DTYPE_F32 ||
+            !value_same_dims(of->in[1], plan->core[0]) || (rounds->y && rounds->y != of->in[1]))
+            continue;
+        rounds->y = of->in[1];
+        rounds->picked[j] = sum;
+    }
+}
+
+static bool rounds_match(const MatmulPlan *plan, const MatmulFragment *f, int run, const Value *first,
+                         Rounds *rounds) {
+    *rounds = (Rounds){.x = first->in[0]};
+    if (first->op != OP_argmax || first->in[0]->dtype != DTYPE_F32 || f->group_cols != 8 || f->width != 2 ||
+        run != 2 || f->row_lanes != 4 || f->is_swapped || f->gang)
+        return false;
+    for (const Value *x = rounds->x, *at = first; at && rounds->n < ROUNDS_MAX;
+         x = rounds_next(plan, x, at), at = x ? rounds_find(plan, OP_argmax, x) : NULL) {
+        rounds->at[rounds->n] = at;
+        rounds->best[rounds->n] = rounds_find(plan, OP_reduce_max, x);
+        rounds_find_picked(plan, rounds, rounds->n++);
+    }
+    return rounds->n > 1;
+}
+
+/* Registers of one round, an element for each of the thread's rows. */
+typedef struct RoundPass {
+    const Rounds *rounds;
+    const KVar *taken; /* bits of each row's elements */
+    PartialVars best;
+    const KVar *picked; /* NULL: nothing is */
+    int words;          /* of bits, a row */
+} RoundPass;
+
+static void rounds_search(Epilogue *e, const EpilogueSlot *slot, const KVar *const *computed, void *context) {
+    Builder *b = e->b;
+    const RoundPass *pass = context;
+    const KExpr *row = epilogue_row_at(e, slot->block, slot->half), *lowest = k_float(b, K_F32, -INFINITY);
+    const KExpr *j = epilogue_loop(b, "j", e->run);
+    const KExpr *bit = k_add(b, k_mul(b, slot->group, k_i32(b, 2)), j);
+    const KExpr *word = k_add(b, k_mul(b, row, k_i32(b, pass->words)), k_div(b, bit, k_i32(b, ROUND_WORD)));
+    const KExpr *one = k_scalar(b, OP_shl, k_int(b, K_U32, 1),
+                                k_convert(b, k_mod(b, bit, k_i32(b, ROUND_WORD)), K_U32), NULL);
+    const KExpr *set = k_bit_and(b, k_elem(b, pass->taken, word), one);
+    const KExpr *free = k_eq(b, set, k_int(b, K_U32, 0));
+    const KExpr *x =
+        k_select(b, slot->inside ? k_and(b, slot->inside, free) : free, k_elem(b, computed[0], j), lowest);
+    x = k_let_expr(b, "x", x);
+    const KExpr *best = k_elem(b, pass->best.x, row);
+    /* columns come in order, so that of equals the first stays; a NaN wins over all but a NaN */
+    const KExpr *is_nan = k_scalar(b, OP_isnan, x, NULL, NULL),
+                *was_nan = k_scalar(b, OP_isnan, best, NULL, NULL);
+    const KExpr *wins =
+        k_scalar(b, OP_or, k_scalar(b, OP_gt, x, best, NULL), k_and(b, is_nan, k_not(b, was_nan)), NULL);
+    wins = k_let_expr(b, "wins", wins);
+    const KExpr *column = k_convert(b, k_add(b, slot->run.coords[slot->run.axis], j), K_I32);
+    k_set_elem(b, pass->best.number, row, k_select(b, wins, column, k_elem(b, pass->best.number, row)));
+    k_set_elem(b, pass->best.x, row, k_select(b, wins, x, best));
+    if (pass->picked)
+        k_set_elem(b, pass->picked, row,
+                   k_select(b, wins, k_elem(b, computed[1], j), k_elem(b, pass->picked, row)));
+    epilogue_loop_end(b, e->run);
+}
+
+/* The row's largest among its lanes; the lane that has it marks it, and all learn what was picked beside it.
+ */
+static void rounds_meet(Epilogue *e, const RoundPass *pass, const KExpr *row) {
+    Builder *b = e->b;
+    const KExpr *mine = k_let_expr(b, "mine", k_elem(b, pass->best.number, row));
+    reduce_lanes(b, pass->rounds->at[0], pass->best, row, e->fragment->row_lanes);
+    const KExpr *at = k_elem(b, pass->best.number, row);
+    const KExpr *lane = k_mod(b, k_special(b, SPECIAL_LANE), k_i32(b, 4));
+    const KExpr *owns =
+        k_let_expr(b, "owns", k_eq(b, k_mod(b, k_div(b, at, k_i32(b, 2)), k_i32(b, 4)), lane));
+    if (pass->picked) {
+        const KExpr *has = k_and(b, owns, k_eq(b, mine, at));
+        const KExpr *bits =
+            k_select(b, has, k_bitcast(b, k_elem(b, pass->picked, row), K_U32), k_int(b, K_U32, 0));
+        bits = k_let_expr(b, "bits", bits);
+        for (int mask = 2; mask > 0; mask /= 2)
+            bits = k_let_expr(b, "bits", k_bit_or(b, bits, k_shuffle_xor(b, bits, mask)));
+        k_set_elem(b, pass->picked, row, k_bitcast(b, bits, K_F32));
+    }
+    const KExpr *bit = k_add(b, k_mul(b, k_div(b, at, k_i32(b, 8)), k_i32(b, 2)), k_mod(b, at, k_i32(b, 2)));
+    bit = k_let_expr(b, "bit", bit);
+    const KExpr *one = k_scalar(b, OP_shl, k_int(b, K_U32, 1),
+                                k_convert(b, k_mod(b, bit, k_i32(b, ROUND_WORD)), K_U32), NULL);
+    one = k_let_expr(b, "one", one);
+    for (int w = 0; w < pass->words; w++) {
+        const KExpr *word = k_add(b, k_mul(b, row, k_i32(b, pass->words)), k_i32(b, w));
+        const KExpr *is_here = k_and(b, owns, k_eq(b, k_div(b, bit, k_i32(b, ROUND_WORD)), k_i32(b, w)));
+        const KExpr *set = k_bit_or(b, k_elem(b, pass->taken, word), one);
+        k_set_elem(b, pass->taken, word, k_select(b, is_here, set, k_elem(b, pass->taken, word)));
+    }
+}
+
+static const KVar *rounds_results(Epilogue *e, int n, KType type, const char *name) {
+    int n_rows = e->fragment->blocks * e->fragment->halves;
+    return k_array(e->b, name, type, n * n_rows, k_convert(e->b, k_i32(e->b, 0), type));
+}
+
+/* results[round] becomes `value`, where only the loop knows which round it is. */
+static void rounds_keep(Epilogue *e, const KVar *results, int n, const KExpr *round, const KExpr *row,
+                        const KExpr *value) {
+    Builder *b = e->b;
+    int n_rows = e->fragment->blocks * e->fragment->halves;
+    for (int j = 0; j < n; j++) {
+        const KExpr *to = k_add(b, k_i32(b, j * n_rows), row);
+        k_set_elem(b, results, to, k_select(b, k_eq(b, round, k_i32(b, j)), value, k_elem(b, results, to)));
+    }
+}
+
+static void rounds_bind(Epilogue *e, const Value *const *statistics, int n, const KVar *results) {
+    Builder *b = e->b;
+    int n_rows = e->fragment->blocks * e->fragment->halves;
+    for (int j = 0; j < n; j++) {
+        if (!statistics[j])
+            continue;
+        const char *name = statistics[j]->name ? statistics[j]->name : op_info(statistics[j]->op)->name;
+        const KVar *array = k_array(b, text_format(b->arena, "row_%s", name), results->type, n_rows, NULL);
+        const KExpr *row = epilogue_loop(b, "row", n_rows);
+        k_set_elem(b, array, row, k_elem(b, results, k_add(b, k_i32(b, j * n_rows), row)));
+        epilogue_loop_end(b, n_rows);
+        MatmulRow bound = {statistics[j], array};
+        vec_push(b->arena, &e->rows, bound);
+    }
+}
+
+bool matmul_begins_rounds(const Epilogue *e, const Value *statistic) {
+    Rounds rounds;
+    return rounds_match(e->plan, e->fragment, e->run, statistic, &rounds);
+}
+
+void matmul_row_rounds(Epilogue *e, const Value *first) {
+    Builder *b = e->b;
+    const MatmulFragment *f = e->fragment;
+    Rounds *rounds = ARENA_NEW(b->arena, Rounds);
+    if (!rounds_match(e->plan, f, e->run, first, rounds))
+        return;
+    int n_rows = f->blocks * f->halves;
+    RoundPass pass = {.rounds = rounds, .words = (2 * f->groups + ROUND_WORD - 1) / ROUND_WORD};
+    pass.taken = k_array(b, "taken", K_U32, n_rows * pass.words, k_int(b, K_U32, 0));
+    const KVar *at = rounds_results(e, rounds->n, K_I32, "round_at");
+    const KVar *best = rounds_results(e, rounds->n, K_F32, "round_best");
+    const KVar *picked = rounds->y ? rounds_results(e, rounds->n, K_F32, "round_picked") : NULL;
+    const KExpr *round = k_for_begin(b, "round", k_i32(b, 0), k_i32(b, rounds->n), 1, UNROLL_NONE);
+    pass.best = reduce_declare(b, first, "found", n_rows, K_I32);
+    pass.picked = picked ? k_array(b, "beside", K_F32, n_rows, k_float(b, K_F32, 0)) : NULL;
+    const Value *values[] = {rounds->x, rounds->y};
+    const KExpr *block = epilogue_loop(b, "block", f->blocks);
+    const KExpr *group = epilogue_loop(b, "part", f->groups);
+    epilogue_batch(e, block, group, 1, values, rounds->y ? 2 : 1, false, rounds_search, &pass);
+    epilogue_loop_end(b, f->groups);
+    epilogue_loop_end(b, f->blocks);
+    const KExpr *row = epilogue_loop(b, "row", n_rows);
+    rounds_meet(e, &pass, row);
+    rounds_keep(e, at, rounds->n, round, row, k_elem(b, pass.best.number, row));
+    rounds_keep(e, best, rounds->n, round, row, k_elem(b, pass.best.x, row));
+    if (picked)
+        rounds_keep(e, picked, rounds->n, round, row, k_elem(b, pass.picked, row));
+    epilogue_loop_end(b, n_rows);
+    k_end(b);
+    rounds_bind(e, rounds->at, rounds->n, at);
+    rounds_bind(e, rounds->best, rounds->n, best);
+    if (picked)
+        rounds_bind(e, rounds->picked, rounds->n, picked);
+}
