@@ -25,7 +25,7 @@ static bool convert_source(const MatmulPlan *plan, const MatmulOperand *operand,
     source->view = view_of(plan->graph, value, convert_is_input, (void *)(uintptr_t)plan->region);
     source->is_memory = region_reads(plan->region, source->view.base);
     source->elem = source->view.base->dtype;
-    if (!source->is_memory || dtype_bits(source->elem) < 8 || dtype_bits(source->elem) > 32)
+    if (!source->is_memory || dtype_bits(source->elem) < 8 || dtype_bits(source->elem) > 16)
         return false;
     matmul_read_view(source);
     return matmul_is_tma(plan->graph, source, &why);
