@@ -142,6 +142,12 @@ bool matmul_uses_tensor_cores(const Fuse *fuse, const Value *matmul);
 /* Whether a matmul reads `operand` from memory rather than computing it. */
 bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand);
 
+/* fuse_gang.c: seconds that rows over several blocks cost beside the product alone, and which plan is taken. */
+typedef struct GangEstimate {
+    bool chosen;      /* the blocks run together */
+    double gang, two; /* that way, or with a kernel of their own; 0: not weighed */
+} GangEstimate;
+GangEstimate fuse_gang(Fuse *fuse, const Group *group, const Value *statistic);
 /* fuse_chain.c: a product joins the kernel that computes its first operand, where that stays in registers */
 bool fuse_chain(Fuse *fuse, Value *matmul);
 /* Longest rows whose statistics the epilogue of a group's last product can take. */

@@ -4,8 +4,6 @@
  * column statistic is applied to is another kernel's work. */
 #include "passes/fuse.h"
 
-#include <math.h>
-
 enum { ROWS_SEARCH = 64 /* groups looked back on for one that reads the same rows */ };
 
 /* Adds what `value` is computed from, through everything that is element by element, whoever computes it. */
@@ -107,52 +105,6 @@ static bool rows_join_existing(Fuse *fuse, Value *value, TemplateKind kind, int 
     return false;
 }
 
-/* Bytes an element that a second kernel moves which reduces `operand`: what is stored between the two, unless
- * the graph wants it in memory anyway, what is read again, and a 16-bit result. */
-static double rows_moved(const Fuse *fuse, const Value *operand) {
-    enum { RESULT = 2 };
-    bool is_output = false;
-    while ((operand->op == OP_cast && dtype_widens(operand->in[0]->dtype, operand->dtype)) ||
-           (operand->op == OP_mul && operand->in[0] == operand->in[1]))
-        operand = operand->in[0];
-    for (size_t i = 0; i < fuse->graph->outputs.n; i++)
-        is_output |= fuse->graph->outputs.at[i].value == operand;
-    return (is_output ? 1 : 2) * dtype_bits(operand->dtype) / 8.0 + RESULT;
-}
-
-/* Whether rows longer than a tile are better shared by blocks that run together and exchange their
- * statistics, or stored and reduced by a kernel of their own.
- *
- *     gang   rounds * (statistics * exchange + skew * time of a tile + apply) + clear
- *     two    (bytes stored and read again + bytes of what is applied) / rate + launch
- *
- * Blocks that wait for each other lose what the slowest of them is late by, a share of the tile's time; what
- * a second kernel moves is not hidden behind products. The constants are fitted to four shapes on an H200:
- * N of 768 to 4096, K of 768 to 4096, where the rule takes the quicker plan of each. All blocks of a gang's
- * launch run at once, so a product of few tiles would leave most of the machine idle; such products are also
- * where splitting K pays. */
-static bool rows_prefer_gang(Fuse *fuse, const Group *group, const Value *value, const Dim *row) {
-    enum { TILE_ROWS = 128, TILE_COLS = 256, STATISTICS = 2 };
-    static const double exchange = 1.5e-6, skew = 0.06, apply = 0.8e-6, clear = 2e-6, launch = 4e-6;
-    const FuseLimits *limits = fuse->limits;
-    if (!dim_is_const(row) || row->value > limits->matmul_gang_row_max || fuse->alone[value->id])
-        return false;
-    if (group->n_reduced) /* a statistic of these rows is there already */
-        return true;
-    const Value *core = group->cores.at[0];
-    double rows = (double)fuse_count(fuse, group->rank - 1, group->dims), cols = (double)row->value;
-    double blocks = ceil(cols / TILE_COLS), tiles = ceil(rows / TILE_ROWS) * blocks;
-    if (tiles * 2 < limits->sm_count)
-        return false;
-    double rounds = ceil(tiles / blocks / floor(limits->sm_count / blocks));
-    double k = (double)fuse_extent(fuse, core->in[0]->dims[core->rank - 1]) * (double)group->cores.n;
-    double tile = 2.0 * TILE_ROWS * TILE_COLS * k / (limits->tensor_flops / limits->sm_count);
-    double exchanges = value->op == OP_reduce_max ? 1 : STATISTICS; /* those of a softmax travel together */
-    double gang = rounds * (exchanges * exchange + skew * tile + apply) + clear;
-    double two = rows * cols * rows_moved(fuse, value->in[0]) / limits->memory_bytes_per_second + launch;
-    return gang < two;
-}
-
 /* Row statistics inside a product's epilogue. */
 static bool rows_join_matmul(Fuse *fuse, Value *value, ReductionLayout layout, int n_reduced) {
     Value *operand = value->in[0];
@@ -171,19 +123,21 @@ static bool rows_join_matmul(Fuse *fuse, Value *value, ReductionLayout layout, i
                     "it reduces more than the columns of the product");
         return false;
     }
-    const Dim *row = operand->dims[operand->rank - 1];
-    int64_t longest = dim_upper(fuse->graph->dims, row), most = chain_row_max(fuse, group);
+    int64_t longest = dim_upper(fuse->graph->dims, operand->dims[operand->rank - 1]),
+            most = chain_row_max(fuse, group);
     bool is_long = longest > most;
-    if (is_long && !(most == fuse->limits->matmul_row_max && rows_prefer_gang(fuse, group, value, row))) {
+    GangEstimate estimate = {0};
+    if (is_long && most == fuse->limits->matmul_row_max)
+        estimate = fuse_gang(fuse, group, value);
+    if (is_long && !estimate.chosen) {
         char *change = text_format(fuse->graph->arena,
                                    "rows of at most %lld, known from the dims or a 'where'", (long long)most);
-        bool is_fit = dim_is_const(row) && longest <= fuse->limits->matmul_gang_row_max;
-        if (is_fit && !fuse->alone[value->id])
+        if (estimate.gang > 0)
             pass_decide(fuse->pass, "matmul_rows", false, value, core,
                         "fewer rows or columns, or a shorter sum of products",
-                        "rows of %lld elements lie in several blocks, and waiting for each other would cost "
-                        "them more than a second kernel costs",
-                        (long long)longest);
+                        "rows of %lld elements lie in several blocks: waiting for each other would cost them "
+                        "%.0f us, a second kernel costs %.0f us",
+                        (long long)longest, estimate.gang * 1e6, estimate.two * 1e6);
         else if (longest == INT64_MAX)
             pass_decide(fuse->pass, "matmul_rows", false, value, core, change,
                         "the length of the product's rows is not bounded");
@@ -197,9 +151,16 @@ static bool rows_join_matmul(Fuse *fuse, Value *value, ReductionLayout layout, i
         return false;
     group->n_reduced = 1;
     group_join(fuse, group, value);
-    pass_decide(fuse->pass, "matmul_rows", true, value, core, NULL,
-                is_long ? "a row of the product is in blocks that run together and exchange their statistics"
-                        : "a row of the product is in one block");
+    if (estimate.gang > 0)
+        pass_decide(
+            fuse->pass, "matmul_rows", true, value, core, NULL,
+            "a row of the product is in blocks that run together and exchange their statistics, which "
+            "costs %.0f us by the estimate, and a second kernel %.0f us",
+            estimate.gang * 1e6, estimate.two * 1e6);
+    else
+        pass_decide(fuse->pass, "matmul_rows", true, value, core, NULL,
+                    is_long ? "a row of the product is in blocks that run together"
+                            : "a row of the product is in one block");
     return true;
 }
 

@@ -53,7 +53,8 @@ static void store_output(Fuse *fuse, FuseNode *node) {
  * something narrower. */
 static bool store_recomputes(Fuse *fuse, const FuseNode *node) {
     Value *value = node->value;
-    if (node->barrier || node->stored || node->is_read_whole || !(value_is_pointwise(value) || value->op == OP_broadcast))
+    if (node->barrier || node->stored || node->is_read_whole ||
+        !(value_is_pointwise(value) || value->op == OP_broadcast))
         return false;
     if (fuse_op_cost(value) > fuse->limits->inline_cost_max)
         return false;

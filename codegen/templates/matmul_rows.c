@@ -188,7 +188,8 @@ static bool rows_is_softmax(const MatmulPlan *plan, size_t i) {
     return distance->in[0] == top->in[0] && distance->in[1] == top;
 }
 
-static void rows_scale(Epilogue *e, const KVar *factor) {
+/* Each held element with its row's correction. */
+static void rows_correct(Epilogue *e, OpKind op, const KVar *by) {
     Builder *b = e->b;
     const MatmulFragment *f = e->fragment;
     const KVar *held = f->accumulator[0];
@@ -199,7 +200,7 @@ static void rows_scale(Epilogue *e, const KVar *factor) {
         k_add(b, k_mul(b, k_add(b, k_mul(b, block, k_i32(b, f->groups)), group), k_i32(b, per_group)),
               k_add(b, k_mul(b, half, k_i32(b, per_half)), j));
     k_set_elem(b, held, at,
-               k_mul(b, k_elem(b, held, at), k_elem(b, factor, epilogue_row_at(e, block, half))));
+               k_scalar(b, op, k_elem(b, held, at), k_elem(b, by, epilogue_row_at(e, block, half)), NULL));
     epilogue_loop_end(b, per_half);
     epilogue_loop_end(b, f->halves);
     epilogue_loop_end(b, f->groups);
@@ -247,9 +248,90 @@ static void rows_softmax(Epilogue *e, size_t i, MatmulInputs *inputs) {
     epilogue_loop_end(b, n_rows);
     PartialVars whole_sum = matmul_gang_whole(e, sum, &exchange, 1);
     if (e->held == sum->in[0])
-        rows_scale(e, scale);
+        rows_correct(e, OP_mul, scale);
     e->rows.at[bound].array = whole_top.x;
     rows_bind(e, sum, whole_sum.x);
+}
+
+/* z - mean, where statistics i and i + 1 are sum(z) and sum((z - mean) * (z - mean)) in f32, and mean is that
+ * sum over the length of the row; NULL where they are not. */
+static const Value *rows_centered(const MatmulPlan *plan, size_t i) {
+    if (i + 1 >= plan->statistics.n || !dim_is_const(plan->n))
+        return NULL;
+    const Value *sum = plan->statistics.at[i], *square = plan->statistics.at[i + 1];
+    if (sum->op != OP_sum || square->op != OP_sum || reduce_type(sum) != K_F32 ||
+        reduce_type(square) != K_F32 || square->in[0]->op != OP_mul ||
+        square->in[0]->in[0] != square->in[0]->in[1])
+        return NULL;
+    const Value *centered = square->in[0]->in[0];
+    if (centered->op != OP_sub || centered->in[0] != sum->in[0] || ktype_of(centered->dtype) != K_F32)
+        return NULL;
+    const Value *mean = centered->in[1];
+    double n = (double)plan->n->value, by;
+    if ((mean->op != OP_div && mean->op != OP_mul) || mean->in[0] != sum ||
+        !value_is_constant(mean->in[1], &by))
+        return NULL;
+    return fabs(mean->op == OP_div ? by / n - 1 : by * n - 1) < 1e-6 ? centered : NULL;
+}
+
+/* Columns that a block of the gang has, as f32. */
+static const KExpr *rows_columns(Epilogue *e, const KExpr *block) {
+    Builder *b = e->b;
+    const KExpr *all = k_i32(b, e->plan->n->value), *tile = k_i32(b, e->fragment->tile_cols);
+    return k_convert(b, k_min(b, tile, k_sub(b, all, k_mul(b, block, tile))), K_F32);
+}
+
+/* Both statistics of a layer norm in one exchange: each block takes its own columns' mean for the row's. Sums
+ * of squares about another mean are less by the columns' number times the square of the means' distance
+ * (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances",
+ * 1979). */
+static void rows_moments(Epilogue *e, size_t i, const Value *centered, MatmulInputs *inputs) {
+    Builder *b = e->b;
+    const MatmulFragment *f = e->fragment;
+    int n_rows = f->blocks * f->halves;
+    const Value *sum = e->plan->statistics.at[i], *square = e->plan->statistics.at[i + 1];
+    const KExpr *n = k_float(b, K_F32, (double)e->plan->n->value);
+    const KExpr *own_n = k_let_expr(b, "own_columns", rows_columns(e, f->gang->own));
+    PartialVars own_sum = rows_statistic(e, i, inputs, NULL);
+    const KVar *as_row = k_array(b, "sum_as_row", K_F32, n_rows, NULL); /* gives the block's mean */
+    const KExpr *row = epilogue_loop(b, "row", n_rows);
+    k_set_elem(b, as_row, row, k_mul(b, k_elem(b, own_sum.x, row), k_scalar(b, OP_div, n, own_n, NULL)));
+    epilogue_loop_end(b, n_rows);
+    size_t bound = e->rows.n;
+    rows_bind(e, sum, as_row);
+    PartialVars own_square = rows_statistic(e, i + 1, NULL, centered);
+
+    const KVar *own[] = {own_sum.x, own_square.x};
+    matmul_gang_send(e, own, 2);
+    if (e->held != centered)
+        matmul_store_early(e);
+    MatmulExchange exchange = matmul_gang_receive(e, own, 2);
+    PartialVars whole_sum = matmul_gang_whole(e, sum, &exchange, 0);
+    const KVar *shift = k_array(b, "shift", K_F32, n_rows, NULL);
+    row = epilogue_loop(b, "row", n_rows);
+    const KExpr *mean = k_let_expr(b, "mean", k_scalar(b, OP_div, k_elem(b, whole_sum.x, row), n, NULL));
+    const KExpr *turn = epilogue_loop(b, "turn", exchange.turns), *guard;
+    const KExpr *at = matmul_gang_at(e, &exchange, row, turn, &guard);
+    if (guard)
+        k_if_begin(b, guard);
+    const KExpr *lane = k_mod(b, k_special(b, SPECIAL_LANE), k_i32(b, f->row_lanes));
+    const KExpr *block = k_add(b, lane, k_mul(b, turn, k_i32(b, f->row_lanes)));
+    const KExpr *part_n = k_let_expr(b, "part_columns", rows_columns(e, block));
+    const KExpr *far = k_sub(b, k_scalar(b, OP_div, k_elem(b, exchange.part[0], at), part_n, NULL), mean);
+    far = k_let_expr(b, "far", far);
+    k_set_elem(b, exchange.part[1], at,
+               k_add(b, k_elem(b, exchange.part[1], at), k_mul(b, part_n, k_mul(b, far, far))));
+    if (guard)
+        k_end(b);
+    epilogue_loop_end(b, exchange.turns);
+    const KExpr *own_mean = k_scalar(b, OP_div, k_elem(b, own_sum.x, row), own_n, NULL);
+    k_set_elem(b, shift, row, k_sub(b, own_mean, mean));
+    epilogue_loop_end(b, n_rows);
+    PartialVars whole_square = matmul_gang_whole(e, square, &exchange, 1);
+    if (e->held == centered)
+        rows_correct(e, OP_add, shift);
+    e->rows.at[bound].array = whole_sum.x;
+    rows_bind(e, square, whole_square.x);
 }
 
 void matmul_row_statistics(Epilogue *e, MatmulInputs *inputs) {
@@ -258,6 +340,11 @@ void matmul_row_statistics(Epilogue *e, MatmulInputs *inputs) {
         MatmulInputs *own = i == 0 ? inputs : NULL;
         if (e->fragment->gang && rows_is_softmax(plan, i)) {
             rows_softmax(e, i++, own);
+            continue;
+        }
+        const Value *centered = e->fragment->gang ? rows_centered(plan, i) : NULL;
+        if (centered) {
+            rows_moments(e, i++, centered, own);
             continue;
         }
         const Value *statistic = plan->statistics.at[i];

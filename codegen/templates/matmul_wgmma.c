@@ -895,6 +895,11 @@ static void wgmma_init(Wgmma *w) {
     k_comment(b, "the ring of stages: %d arrivals fill one, %d free it", arrivals,
               wgmma_releases(w->schedule) * w->cluster);
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));
+    for (int i = 0; i < (int)b->kernel->params.n; i++)
+        if (b->kernel->params.at[i].kind == PARAM_TENSOR_MAP) {
+            KOperand map = k_operand(k_tensor_map_addr(b, i));
+            k_atom(b, ATOM_tensor_map_prefetch, NULL, &map, 1);
+        }
     pipeline_init(b, &w->pipeline, arrivals, wgmma_releases(w->schedule) * w->cluster);
     if (w->converters)
         pipeline_init(b, &w->convert.raw, 1, 4);
