@@ -26,6 +26,7 @@ static const HintField codegen_fields[] = {
     {"tile", 3, {FIELD(tile_m), FIELD(tile_n), FIELD(tile_k)}, false},
     {"warps", 2, {FIELD(warps_m), FIELD(warps_n)}, false},
     {"stages", 1, {FIELD(stages)}, false},
+    {"later_stages", 1, {FIELD(later_stages)}, false},
     {"cluster", 2, {FIELD(cluster_m), FIELD(cluster_n)}, false},
     {"split_k", 1, {FIELD(split_k)}, false},
     {"group_m", 1, {FIELD(group_m)}, false},

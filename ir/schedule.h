@@ -33,6 +33,7 @@ typedef struct Schedule {
     int tile_m, tile_n, tile_k;
     int warps_m, warps_n; /* mma.sync: warps of a block; wgmma: consumer warpgroups along m (1 along n) */
     int stages;
+    int later_stages; /* chains: slots of the ring of second operands of all links but the first; 0: those are resident */
     int cluster_m, cluster_n;
     int split_k;
     int group_m; /* rasterization: tiles of m visited before n advances */

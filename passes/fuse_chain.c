@@ -6,8 +6,7 @@
  *
  * Attention over few keys is such a chain: softmax(q @ k.T) @ v. The kernel takes operands from memory only
  * by TMA, and no slower kernel could take its place, so all that it needs is asked for here
- * (codegen/templates/chain.c asks again).
- */
+ * (codegen/templates/chain.c asks again). */
 #include "ir/view.h"
 #include "passes/fuse.h"
 

@@ -131,19 +131,45 @@ int chain_parts(int columns) {
     return columns > WGMMA_N_MAX ? 2 : 1;
 }
 
-int64_t chain_stage_columns(const ChainPlan *plan, const Schedule *schedule) {
+int chain_later_steps(const ChainPlan *plan, const Schedule *schedule, int link) {
+    return (plan->columns[link - 1] + schedule->tile_k - 1) / schedule->tile_k;
+}
+
+int64_t chain_slot_elements(const ChainPlan *plan, const Schedule *schedule) {
     int64_t most = 0;
-    for (int i = 0; i < plan->n_links; i++) {
+    for (int i = 1; i < plan->n_links; i++) {
         int64_t n = (int64_t)chain_tile_columns(plan, schedule, i) * schedule->tile_k;
         most = n > most ? n : most;
     }
     return most;
 }
 
+Schedule chain_store_schedule(const Schedule *schedule) {
+    enum { NARROW = 32 };
+    Schedule store = *schedule;
+    store.tile_n = schedule->tile_n % NARROW == 0 ? NARROW : schedule->tile_n;
+    return store;
+}
+
+/* Second operands of later links: all, where they stay for the whole launch, or the ring that they come
+ * through. */
+static int64_t chain_later_bytes(const ChainPlan *plan, const Schedule *schedule) {
+    int64_t elements = 0;
+    if (schedule->later_stages)
+        return 2 * schedule->later_stages * chain_slot_elements(plan, schedule);
+    for (int i = 1; i < plan->n_links; i++) {
+        int64_t columns = (int64_t)chain_tile_columns(plan, schedule, i) *
+                          (i == plan->n_links - 1 ? chain_passes(plan, schedule) : 1);
+        elements += columns * chain_later_steps(plan, schedule, i) * schedule->tile_k;
+    }
+    return 2 * elements;
+}
+
 int64_t chain_smem(const ChainPlan *plan, const Schedule *schedule) {
-    int64_t stage = 2 * ((int64_t)schedule->tile_m * schedule->tile_k + chain_stage_columns(plan, schedule));
-    return stage * schedule->stages + matmul_staging_bytes(&plan->link[plan->n_links - 1], schedule) +
-           BARRIER_BYTES;
+    int64_t rows = schedule->tile_m + chain_tile_columns(plan, schedule, 0); /* of a stage */
+    Schedule store = chain_store_schedule(schedule);
+    return 2 * rows * schedule->tile_k * schedule->stages + chain_later_bytes(plan, schedule) +
+           matmul_staging_bytes(&plan->link[plan->n_links - 1], &store) + BARRIER_BYTES;
 }
 
 /* Registers of a consumer thread: while a link multiplies, its accumulators and what it was handed. */
@@ -194,11 +220,16 @@ static bool chain_accepts_planned(const ChainPlan *plan, const Schedule *schedul
     *why = "row statistics need whole rows in one tile: N up to tile_n";
     if (last->statistics.n && chain_passes(plan, schedule) > 1)
         return false;
+    *why = "second operands stay in shared memory where all matrices of a batch have the same";
+    for (int i = 1; i < plan->n_links && !schedule->later_stages; i++)
+        if (plan->link[i].b[0].n_batch)
+            return false;
     *why = "tile_k is 32 or 64";
     if (schedule->tile_k != 32 && schedule->tile_k != 64)
         return false;
-    *why = "2 to 8 stages";
-    if (schedule->stages < 2 || schedule->stages > 8)
+    *why = "2 to 8 stages, and up to 32 of later links";
+    if (schedule->stages < 2 || schedule->stages > 8 || schedule->later_stages < 0 ||
+        schedule->later_stages > 32)
         return false;
     *why = "the accumulators do not fit the registers";
     int most = target->registers_per_sm / (WARPGROUP * (1 + schedule->warps_m));
@@ -267,6 +298,55 @@ static int chain_candidates(const ChainPlan *plan, const DimBindings *hint, Sche
     return n;
 }
 
+/* The most stages with which `blocks` share an SM; false where not even `fewest` do. */
+static bool chain_deepest(const ChainPlan *plan, Schedule *s, int fewest, int blocks) {
+    const char *why;
+    for (s->stages = 8; s->stages >= fewest; s->stages--)
+        if (chain_accepts_planned(plan, s, &why) && chain_blocks_per_sm(plan, s) >= blocks)
+            return true;
+    return false;
+}
+
+/* How memory is shared between the two rings. Where tiles are short, both run several tiles ahead; else later
+ * second operands stay, or come while the first link multiplies, in one burst for each link if need be. */
+static bool chain_share_memory(const ChainPlan *plan, Schedule *s, int first_steps, int blocks) {
+    enum { AHEAD = 4, ENOUGH = 4 /* stages */, RESIDENT = 3 };
+    int all = 0, most = 0;
+    bool can_stay = true;
+    for (int i = 1; i < plan->n_links; i++) {
+        int steps = chain_later_steps(plan, s, i);
+        all += steps;
+        most = steps > most ? steps : most;
+        can_stay = can_stay && !plan->link[i].b[0].n_batch;
+    }
+    for (int ahead = AHEAD; ahead >= 2; ahead--) {
+        int fewest = ahead * first_steps < ENOUGH ? ahead * first_steps : ENOUGH;
+        s->later_stages = ahead * all;
+        if (s->later_stages <= 32 && chain_deepest(plan, s, fewest, blocks))
+            return true;
+    }
+    s->later_stages = 0;
+    if (can_stay && chain_deepest(plan, s, RESIDENT, blocks))
+        return true;
+    s->later_stages = all;
+    if (chain_deepest(plan, s, RESIDENT, blocks))
+        return true;
+    s->later_stages = most;
+    return chain_deepest(plan, s, 2, blocks);
+}
+
+/* 1 and the schedule with stages, as many blocks an SM as go; 0 where nothing fits. */
+static int chain_with_stages(const ChainPlan *plan, Schedule s, Schedule *out) {
+    const Dim *depth = plan->link[0].k;
+    int64_t steps = dim_is_const(depth) ? (depth->value + s.tile_k - 1) / s.tile_k : 8;
+    for (int blocks = s.warps_m == 1 ? 2 : 1; blocks >= 1; blocks--)
+        if (chain_share_memory(plan, &s, steps > 8 ? 8 : (int)steps, blocks)) {
+            *out = s;
+            return 1;
+        }
+    return 0;
+}
+
 static int chain_schedules(const Graph *graph, const Region *region, const Target *target,
                            const DimBindings *hint, Schedule *out, int room) {
     enum { CANDIDATES = 4 };
@@ -276,16 +356,8 @@ static int chain_schedules(const Graph *graph, const Region *region, const Targe
     int n = 0, n_candidates = chain_plan(graph, region, target, &plan, &why)
                                   ? chain_candidates(&plan, hint, candidates)
                                   : 0;
-    for (int i = 0; i < n_candidates && n < room - 1; i++) {
-        Schedule s = candidates[i];
-        bool found = false;
-        for (int blocks = s.warps_m == 1 ? 2 : 1; blocks >= 1 && !found; blocks--) /* an SM */
-            for (s.stages = 8; s.stages >= 2 && !found; s.stages--)
-                if (chain_accepts_planned(&plan, &s, &why) && chain_blocks_per_sm(&plan, &s) >= blocks) {
-                    out[n++] = s;
-                    found = true;
-                }
-    }
+    for (int i = 0; i < n_candidates && n < room - 1; i++)
+        n += chain_with_stages(&plan, candidates[i], &out[n]);
     if (n < room && template_any.schedules(graph, region, target, hint, &out[n], 1) == 1)
         out[n++].path = MATMUL_LOOP; /* what always exists */
     return n;

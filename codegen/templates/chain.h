@@ -41,8 +41,12 @@ int chain_tile_columns(const ChainPlan *plan, const Schedule *schedule, int link
 int chain_passes(const ChainPlan *plan, const Schedule *schedule);
 /* Matrix instructions side by side that a link's columns take. */
 int chain_parts(int columns);
-/* Elements of a stage's part for second operands. */
-int64_t chain_stage_columns(const ChainPlan *plan, const Schedule *schedule);
+/* Steps of tile_k that a later link's sum takes. */
+int chain_later_steps(const ChainPlan *plan, const Schedule *schedule, int link);
+/* Elements of a slot of the ring of later second operands. */
+int64_t chain_slot_elements(const ChainPlan *plan, const Schedule *schedule);
+/* The schedule as outputs leave by it: boxes that leave more room for stages. */
+Schedule chain_store_schedule(const Schedule *schedule);
 /* Bytes of shared memory without the epilogues' vectors. */
 int64_t chain_smem(const ChainPlan *plan, const Schedule *schedule);
 int chain_blocks_per_sm(const ChainPlan *plan, const Schedule *schedule);

@@ -1,20 +1,23 @@
 /* Chained products by wgmma: what one leaves in registers, the next takes from there.
  *
- * Roles and the ring of stages are those of matmul_wgmma.c. For each tile of rows the producer loads, stage
- * by stage, first operands and second operands of link 0, then the second operands of the links behind it. A
- * consumer warpgroup has 64 rows:
+ * Roles are those of matmul_wgmma.c. There are two rings: stages of both operands of link 0, and slots of the
+ * second operands of the links behind it, so that the next tile's first link is loaded while this one's later
+ * links multiply. What is the same for all tiles may stay instead: later second operands without a batch.
  *
- *     link 0    acc (64 x N0) = x @ w0, both from shared memory
- *               epilogue in the accumulators (bias, activation, softmax: whole rows lie here), packed to 16
- * bits link 1    acc (64 x N1) = packed @ w1, the first operand from registers: the accumulators of 16
- * columns, packed in pairs, are the fragment of m64k16 as they lie (PTX ISA 9.7.15.5.1) epilogue, stored; or
- * packed for link 2
+ * A consumer warpgroup has 64 rows:
  *
- * Warpgroups go through the ring independently, so that one multiplies while the other is in an epilogue.
+ *     link 0   acc (64 x N0) = x @ w0         both from shared memory
+ *              epilogue                       in the accumulators: whole rows lie here, softmax goes too
+ *              packed = acc in 16 bits        two neighbours a register
+ *     link 1   acc (64 x N1) = packed @ w1    the first operand from registers
+ *              epilogue                       stored; or packed for link 2
+ *
+ * The accumulators of 16 columns, packed in pairs, are the fragment of m64k16 as they lie (PTX ISA
+ * 9.7.15.5.1).
+ *
+ * Warpgroups go through the rings independently, so that one multiplies while the other is in an epilogue.
  * Columns of the last link that do not fit the registers are done in passes, for which the packed operand
- * stays.
- *
- * A cluster of two blocks, neighbours along m, loads half of each second operand into both. */
+ * stays. A cluster of two blocks, neighbours along m, loads half of each second operand into both. */
 #include "codegen/templates/chain.h"
 
 enum {
@@ -43,7 +46,9 @@ typedef struct Chain {
     const KExpr *a_descriptor;
     ChainLink link[CHAIN_LINKS];
     int n, passes, cluster;
-    Pipeline pipeline;
+    Pipeline pipeline;       /* operands of the first link */
+    Pipeline later;          /* second operands of later links */
+    const KBuffer *resident; /* the barrier of second operands that stay; NULL: all come through the ring */
     MatmulStaging staging;
     bool is_staged;
 } Chain;
@@ -57,6 +62,32 @@ static const Dim *chain_steps(const Chain *c, int link) {
 
 /* ---- shared memory */
 
+/* The first link's second operand has its part of each stage. Those of later links share a ring of slots, or
+ * stay. */
+static void chain_second_operand(Chain *c, int i) {
+    enum { ALIGNMENT = 1024 };
+    Builder *b = c->b;
+    ChainLink *link = &c->link[i];
+    const Schedule *s = c->schedule;
+    const MatmulOperand *operand = &c->plan->link[i].b[0];
+    int n = s->stages, depth = s->tile_k;
+    int64_t pitch = (int64_t)link->columns * depth;
+    const KBuffer *memory = NULL;
+    if (i && !s->later_stages) {
+        n = chain_later_steps(c->plan, s, i) * (i == c->n - 1 ? c->passes : 1);
+    } else if (i) {
+        n = s->later_stages;
+        pitch = chain_slot_elements(c->plan, s);
+        memory = i > 1 ? c->link[1].b.tile.buffer : NULL;
+    }
+    if (!memory)
+        memory = k_shared(b, i ? "later_tile" : "b_tile", operand->elem, pitch * n, ALIGNMENT);
+    Tile tile = operand->major == MAJOR_K ? tile_over(memory, operand->elem, link->columns, depth, n, pitch)
+                                          : tile_over(memory, operand->elem, depth, link->columns, n, pitch);
+    link->b = (MatmulTma){.operand = operand, .tile = tile, .share = c->cluster};
+    link->b.map = matmul_tma_map(b, &link->b);
+}
+
 static void chain_operands(Chain *c) {
     Builder *b = c->b;
     const Schedule *s = c->schedule;
@@ -68,18 +99,11 @@ static void chain_operands(Chain *c) {
                                     : tile_shared(b, "a_tile", elem, s->tile_k, s->tile_m, stages);
     c->a = (MatmulTma){.operand = a, .tile = tile, .share = 1};
     c->a.map = matmul_tma_map(b, &c->a);
-    enum { ALIGNMENT = 1024 };
-    int64_t pitch = chain_stage_columns(plan, s);
-    const KBuffer *memory = k_shared(b, "b_tile", elem, pitch * stages, ALIGNMENT);
     for (int i = 0; i < c->n; i++) {
         ChainLink *link = &c->link[i];
-        const MatmulOperand *operand = &plan->link[i].b[0];
         link->plan = &plan->link[i];
         link->columns = chain_tile_columns(plan, s, i);
-        tile = operand->major == MAJOR_K ? tile_over(memory, elem, link->columns, s->tile_k, stages, pitch)
-                                         : tile_over(memory, elem, s->tile_k, link->columns, stages, pitch);
-        link->b = (MatmulTma){.operand = operand, .tile = tile, .share = c->cluster};
-        link->b.map = matmul_tma_map(b, &link->b);
+        chain_second_operand(c, i);
     }
 }
 
@@ -151,15 +175,16 @@ static void chain_produce_link(Chain *c, int i, const PipelineState *state, cons
     const ChainLink *link = &c->link[i];
     const KExpr *step =
         k_for_begin(b, "k_step", k_i32(b, 0), k_dim(b, chain_steps(c, i), K_I32), 1, UNROLL_NONE);
-    pipeline_wait_empty(b, &c->pipeline, state);
+    const Pipeline *ring = i ? &c->later : &c->pipeline;
+    pipeline_wait_empty(b, ring, state);
     int64_t bytes = tile_bytes(&link->b.tile) + (i ? 0 : tile_bytes(&c->a.tile));
-    pipeline_expect(b, &c->pipeline, state, k_int(b, K_U32, bytes));
+    pipeline_expect(b, ring, state, k_int(b, K_U32, bytes));
     const KExpr *k0 = k_let_expr(b, "k", k_mul(b, step, k_i32(b, c->schedule->tile_k)));
-    const KExpr *stage = k_var(b, state->stage), *full = pipeline_full_address(b, &c->pipeline, state);
+    const KExpr *stage = k_var(b, state->stage), *full = pipeline_full_address(b, ring, state);
     if (i == 0)
         matmul_tma_load(b, link->plan, &c->a, stage, full, tile->row, k0, tile->batch);
     matmul_tma_load(b, link->plan, &link->b, stage, full, col, k0, tile->batch);
-    pipeline_advance(b, &c->pipeline, state);
+    pipeline_advance(b, ring, state);
     k_end(b);
 }
 
@@ -175,16 +200,42 @@ static void chain_pass_end(Chain *c) {
         k_end(c->b);
 }
 
+/* Second operands of all links but the first, once. */
+static void chain_produce_resident(Chain *c) {
+    Builder *b = c->b;
+    const KExpr *full = k_smem_addr(b, c->resident, k_i32(b, 0));
+    int64_t bytes = 0;
+    for (int i = 1; i < c->n; i++)
+        bytes += tile_bytes(&c->link[i].b.tile) * c->link[i].b.tile.stages;
+    KOperand expect[] = {k_operand(full), k_operand(k_int(b, K_U32, bytes))};
+    k_atom(b, ATOM_mbar_expect_tx, NULL, expect, 2);
+    for (int i = 1; i < c->n; i++) {
+        const Tile *tile = &c->link[i].b.tile;
+        const KExpr *steps = k_i32(b, chain_later_steps(c->plan, c->schedule, i));
+        const KExpr *slot = k_for_begin(b, "slot", k_i32(b, 0), k_i32(b, tile->stages), 1, UNROLL_NONE);
+        const KExpr *col = k_mul(b, k_div(b, slot, steps), k_i32(b, c->link[i].columns));
+        const KExpr *k0 = k_mul(b, k_mod(b, slot, steps), k_i32(b, c->schedule->tile_k));
+        matmul_tma_load(b, c->link[i].plan, &c->link[i].b, slot, full, col, k0, NULL);
+        k_end(b);
+    }
+}
+
 static void chain_produce(Chain *c) {
     Builder *b = c->b;
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));
-    PipelineState state = pipeline_start(b, &c->pipeline);
+    if (c->resident)
+        chain_produce_resident(c);
+    PipelineState state = pipeline_start(b, &c->pipeline), later = {0};
+    if (!c->resident)
+        later = pipeline_start(b, &c->later);
     MatmulTile tile = chain_tiles_begin(c);
-    for (int i = 0; i < c->n; i++) {
+    chain_produce_link(c, 0, &state, &tile, k_i32(b, 0));
+    for (int i = 1; i < c->n && !c->resident; i++) {
         const KExpr *col = i == c->n - 1 ? chain_pass_begin(c) : k_i32(b, 0);
-        chain_produce_link(c, i, &state, &tile, col);
+        chain_produce_link(c, i, &later, &tile, col);
     }
-    chain_pass_end(c);
+    if (!c->resident)
+        chain_pass_end(c);
     k_end(b);
     k_end(b);
 }
@@ -268,25 +319,35 @@ static void chain_first_product(Chain *c, const PipelineState *state, const KVar
 /* Which registers a product takes is known as it is written, so this is no loop. The stages are waited for
  * before the first product of the burst: the assembler packs each register as late as it may, and between two
  * waits it would keep unpacked what it has no room for. */
-static void chain_later_product(Chain *c, int i, const PipelineState *state) {
+static void chain_later_product(Chain *c, int i, const PipelineState *state, const KExpr *col) {
     Builder *b = c->b;
-    int depth = c->schedule->tile_k, steps = (c->plan->columns[i - 1] + depth - 1) / depth;
-    int burst = steps < c->schedule->stages ? steps : c->schedule->stages;
+    int depth = c->schedule->tile_k, steps = chain_later_steps(c->plan, c->schedule, i);
+    int slots = c->link[i].b.tile.stages, burst = steps < slots ? steps : slots;
+    if (c->resident) {
+        KOperand operands[] = {k_operand(k_smem_addr(b, c->resident, k_i32(b, 0))),
+                               k_operand(k_int(b, K_U32, 0))};
+        k_atom(b, ATOM_mbar_wait, NULL, operands, 2);
+    }
+    const KExpr *slot = k_mul(b, k_div(b, col, k_i32(b, c->link[i].columns)), k_i32(b, steps));
     for (int step = 0; step < steps; step += burst) {
         int n = steps - step < burst ? steps - step : burst;
         const KExpr *stage[CHAIN_COLUMNS / 32];
         for (int s = 0; s < n; s++) {
-            pipeline_wait_full(b, &c->pipeline, state);
+            if (c->resident) {
+                stage[s] = k_add(b, slot, k_i32(b, s));
+                continue;
+            }
+            pipeline_wait_full(b, &c->later, state);
             stage[s] = k_let_expr(b, "taken", k_var(b, state->stage));
-            pipeline_advance(b, &c->pipeline, state);
+            pipeline_advance(b, &c->later, state);
         }
         k_atom(b, ATOM_wgmma_fence, NULL, NULL, 0);
         for (int s = 0; s < n; s++)
             chain_multiply(c, i, stage[s], k_int(b, K_U32, step + s > 0), (step + s) * depth);
         k_atom(b, ATOM_wgmma_commit, NULL, NULL, 0);
         k_atom(b, ATOM_wgmma_wait, (int[]){0}, NULL, 0);
-        for (int s = 0; s < n; s++)
-            pipeline_release(b, &c->pipeline, stage[s], c->cluster);
+        for (int s = 0; s < n && !c->resident; s++)
+            pipeline_release(b, &c->later, stage[s], c->cluster);
     }
     matmul_settle(b, c->link[i].accumulator);
 }
@@ -351,7 +412,9 @@ static void chain_consume(Chain *c) {
         link->b_descriptor =
             k_let_expr(b, "b_tile_descriptor", tile_descriptor(b, &link->b.tile, link->b.operand->major));
     }
-    PipelineState state = pipeline_start(b, &c->pipeline);
+    PipelineState state = pipeline_start(b, &c->pipeline), later = {0};
+    if (!c->resident)
+        later = pipeline_start(b, &c->later);
     const KVar *previous = k_variable(b, "previous", K_I32, k_i32(b, 0));
     const KExpr *warp_row =
         k_add(b, k_mul(b, group, k_i32(b, WGMMA_M)), k_mul(b, k_mod(b, warp, k_i32(b, 4)), k_i32(b, 16)));
@@ -376,7 +439,7 @@ static void chain_consume(Chain *c) {
         if (i == 0)
             chain_first_product(c, &state, previous);
         else
-            chain_later_product(c, i, &state);
+            chain_later_product(c, i, &later, col);
         MatmulFragment fragment = chain_fragment(c, i, row, k_add(b, col, lane_col));
         if (!is_last) {
             chain_hand_on(c, i, &fragment, &tile);
@@ -412,7 +475,14 @@ static void chain_init(Chain *c) {
     int releases = 4 * c->schedule->warps_m * c->cluster;
     k_comment(b, "the ring of stages: 1 arrivals fill one, %d free it", releases);
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));
+    if (c->resident) {
+        KOperand operands[] = {k_operand(k_smem_addr(b, c->resident, k_i32(b, 0))),
+                               k_operand(k_int(b, K_U32, 1))};
+        k_atom(b, ATOM_mbar_init, NULL, operands, 2);
+    }
     pipeline_init(b, &c->pipeline, 1, releases);
+    if (!c->resident)
+        pipeline_init(b, &c->later, 1, releases);
     k_end(b);
     chain_load_vectors(c);
     chain_meet(c);
@@ -426,8 +496,10 @@ static const char *chain_summary(const Chain *c) {
         text_add(&text, " %d%s", c->link[i].columns, i == c->n - 1 ? "" : ",");
     if (c->passes > 1)
         text_add(&text, " in %d passes", c->passes);
-    text_add(&text, ", steps of %d, %d stages, cluster %dx1, %d consumer warpgroups%s", s->tile_k, s->stages,
-             c->cluster, s->warps_m, c->is_staged ? ", outputs by TMA" : "");
+    if (c->resident)
+        text_add(&text, ", later second operands resident");
+    text_add(&text, ", steps of %d, %d stages and %d, cluster %dx1, %d consumer warpgroups%s", s->tile_k,
+             s->stages, s->later_stages, c->cluster, s->warps_m, c->is_staged ? ", outputs by TMA" : "");
     return text.at;
 }
 
@@ -444,9 +516,14 @@ void chain_build(Builder *b, const ChainPlan *plan) {
     kernel->cluster[0] = c.cluster;
     kernel->grid[0] = matmul_grid(&plan->link[0], &c.tiles, blocks);
     chain_operands(&c);
-    c.is_staged = matmul_staging(b, &plan->link[c.n - 1], schedule, &c.staging);
+    Schedule store = chain_store_schedule(schedule);
+    c.is_staged = matmul_staging(b, &plan->link[c.n - 1], &store, &c.staging);
     chain_vectors(&c);
     c.pipeline = pipeline_new(b, "stage", schedule->stages);
+    if (!schedule->later_stages)
+        c.resident = k_shared(b, "resident_full", DTYPE_I64, 1, 8);
+    else
+        c.later = pipeline_new(b, "slot", schedule->later_stages);
     for (int i = 0; i < c.n; i++)
         c.link[i].lower = lower_new(b, plan->link[i].region);
 

@@ -10,6 +10,7 @@ static Schedule chain_schedule(int warps_m, int tile_n, int cluster) {
                       .warps_m = warps_m,
                       .warps_n = 1,
                       .stages = 3,
+                      .later_stages = 4,
                       .cluster_m = cluster,
                       .tma_store = true,
                       .producer_registers = warps_m == 2 ? 40 : 0,
@@ -80,6 +81,18 @@ static void test_cluster(void **state) {
 static void test_passes(void **state) {
     (void)state;
     check_mlp(DTYPE_BF16, 140, (int64_t[]){72, 48, 200}, 2, true, 2, chain_schedule(2, 64, 1));
+}
+
+static void test_resident(void **state) {
+    (void)state;
+    for (int cluster = 1; cluster <= 2; cluster++) {
+        Schedule schedule = chain_schedule(1, 64, cluster);
+        schedule.later_stages = 0;
+        check_mlp(DTYPE_BF16, 300, (int64_t[]){136, 96, 200}, 2, true, 2, schedule); /* in passes */
+        schedule.tile_k = 32;
+        schedule.tile_n = 128;
+        check_mlp(DTYPE_BF16, 300, (int64_t[]){72, 128, 128, 128}, 3, false, 2, schedule);
+    }
 }
 
 /* q @ k.T, softmax along its rows, @ v. */
@@ -163,9 +176,9 @@ static void test_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two),      cmocka_unit_test(test_ragged),   cmocka_unit_test(test_three),
-        cmocka_unit_test(test_cluster),  cmocka_unit_test(test_passes),   cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_symbolic), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_two),       cmocka_unit_test(test_ragged),   cmocka_unit_test(test_three),
+        cmocka_unit_test(test_cluster),   cmocka_unit_test(test_passes),   cmocka_unit_test(test_resident),
+        cmocka_unit_test(test_attention), cmocka_unit_test(test_symbolic), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

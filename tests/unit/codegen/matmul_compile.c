@@ -15,12 +15,13 @@ static void compile_choices(Case *c, int most, MatmulPath path) {
     enum { ROOM = 16 };
     Schedule choices[ROOM];
     case_region(c);
-    int n = template_matmul.schedules(c->graph, &c->region, c->target, NULL, choices, ROOM);
+    const Template *template = template_of(c->region.kind);
+    int n = template->schedules(c->graph, &c->region, c->target, NULL, choices, ROOM);
     assert_true(n > 1);
     assert_int_equal(choices[0].path, path);
     for (int i = 0; i < n; i++) {
         const char *why = NULL;
-        assert_true(template_matmul.accepts(c->graph, &c->region, &choices[i], c->target, &why));
+        assert_true(template->accepts(c->graph, &c->region, &choices[i], c->target, &why));
     }
     for (int i = 0; i < n && i < most; i++) {
         c->region.schedule = choices[i];
@@ -151,6 +152,51 @@ static void test_prologue(void **state) {
     }
 }
 
+static Value *layer(Case *c, Value *x, int64_t n, int number) {
+    Value *w =
+        case_input(c, text_format(c->arena, "w%d", number), x->dtype, 2, (int64_t[]){n, x->dims[1]->value});
+    Value *b = case_input(c, text_format(c->arena, "b%d", number), x->dtype, 1, &n);
+    Value *y = case_op(c, OP_add, case_matmul(c, x, case_t(c, w)), b, NULL, NULL);
+    return case_cast(c, case_op(c, OP_max, y, case_number(c, 0), NULL, NULL), x->dtype);
+}
+
+static void test_chains(void **state) {
+    (void)state;
+    static const int64_t widths[][3] = {{256, 128, 0}, {256, 256, 0}, {320, 64, 0}, {256, 128, 64}};
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        Case c;
+        case_open(&c, "sm_90a");
+        c.is_chain = true;
+        Value *y = INPUT(&c, "x", DTYPE_BF16, 65536, 512);
+        for (int k = 0; k < 3 && widths[i][k]; k++)
+            y = layer(&c, y, widths[i][k], k);
+        case_output(&c, "y", y);
+        compile_choices(&c, 2, MATMUL_WGMMA);
+        case_close(&c);
+    }
+}
+
+static void test_attention(void **state) {
+    (void)state;
+    static const int64_t shapes[][3] = {
+        {197, 197, 64}, {257, 257, 64}, {256, 256, 128}, {4096, 77, 64}, {49, 49, 32}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        int64_t s = shapes[i][0], t = shapes[i][1], d = shapes[i][2];
+        Case c;
+        case_open(&c, "sm_90a");
+        c.is_chain = true;
+        Value *q = INPUT(&c, "q", DTYPE_BF16, 8, 16, s, d), *k = INPUT(&c, "k", DTYPE_BF16, 8, 16, t, d),
+              *v = INPUT(&c, "v", DTYPE_BF16, 8, 16, t, d);
+        Value *x = case_op(&c, OP_mul, case_matmul(&c, q, case_t(&c, k)), case_number(&c, 0.125), NULL, NULL);
+        Value *e = case_op(&c, OP_exp, case_op(&c, OP_sub, x, case_row(&c, OP_reduce_max, x), NULL, NULL),
+                           NULL, NULL, NULL);
+        Value *p = case_op(&c, OP_div, e, case_row(&c, OP_sum, e), NULL, NULL);
+        case_output(&c, "y", case_cast(&c, case_matmul(&c, case_cast(&c, p, DTYPE_BF16), v), DTYPE_BF16));
+        compile_choices(&c, 1, MATMUL_WGMMA);
+        case_close(&c);
+    }
+}
+
 static void test_symbolic(void **state) {
     (void)state;
     Case c;
@@ -177,7 +223,8 @@ int main(void) {
         cmocka_unit_test(test_bias_gelu),    cmocka_unit_test(test_integers),
         cmocka_unit_test(test_two_products), cmocka_unit_test(test_row_statistics),
         cmocka_unit_test(test_wide_softmax), cmocka_unit_test(test_prologue),
-        cmocka_unit_test(test_symbolic),
+        cmocka_unit_test(test_symbolic),     cmocka_unit_test(test_chains),
+        cmocka_unit_test(test_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
