@@ -15,7 +15,8 @@ static bool bundle_fits(const Group *group, const Value *value) {
     if ((group->kind != TEMPLATE_ROWS && group->kind != TEMPLATE_MATMUL) || group->is_chain ||
         group->n_reduced != 1 || value->rank != group->rank || !dim_is_const(value->dims[last]) ||
         value->dims[last]->value < 2 || value->dims[last]->value > BUNDLE_MOST ||
-        value->dims[last] == group->dims[last]) /* as many as the row has: it may be the row */
+        value->dims[last] == group->dims[last] || /* as many as the row has: it may be the row */
+        dim_is(group->dims[last], 1))
         return false;
     for (int i = 0; i < last; i++)
         if (value->dims[i] != group->dims[i])
@@ -23,17 +24,28 @@ static bool bundle_fits(const Group *group, const Value *value) {
     return true;
 }
 
+/* Whether a tensor in memory has one element a row, or the same elements for all rows. More than that is read
+ * better by a kernel of many threads than by the one that stores a row's statistics. */
+static bool bundle_is_small(const Value *value) {
+    bool is_one = true;
+    for (int i = 0; i < value->rank - 1; i++)
+        is_one &= dim_is(value->dims[i], 1);
+    return is_one || dim_is(value->dims[value->rank - 1], 1);
+}
+
 /* Whether `value` is made of the group's statistics, its bundles and what lies in memory, without a look at
  * the rows. */
 static bool bundle_is_made(Fuse *fuse, const Group *group, const Value *value) {
     const FuseNode *node = fuse_node(fuse, value);
-    if (node->free || value->op == OP_input)
+    if (node->free)
         return true;
+    if (value->op == OP_input)
+        return bundle_is_small(value);
     if (node->home)
         return node->home == group
                    ? !node->barrier && (node->bundle ||
                                         (space_fits(group, value) && dim_is(value->dims[group->rank - 1], 1)))
-                   : !group_waits(node->home, group);
+                   : bundle_is_small(value) && !group_waits(node->home, group);
     if (fuse->stamps[value->id] == fuse->stamp)
         return true;
     fuse->stamps[value->id] = fuse->stamp;
