@@ -3,14 +3,22 @@
 #define SINTER_CODEGEN_CODEGEN_H
 
 #include "codegen/kernel.h"
+#include "codegen/schedule.h"
 #include "codegen/template.h"
 
+enum { CODEGEN_SCHEDULES = 16 }; /* as many as one asks for who takes the first that does */
+/* Sets region->schedule: `choice`, with @schedule's fields over it. False as codegen_schedule(). */
+bool codegen_settle(const Graph *graph, Region *region, const Target *target, const Schedule *choice, Diags *diags);
 /* Sets region->schedule: the template's first choice, with @schedule's fields over it. False, with DIAG_SCHEDULE, where the hint
  * asks for what the template refuses. */
 bool codegen_schedule(const Graph *graph, Region *region, const Target *target, const DimBindings *hint, Diags *diags);
 /* Whether the region's template has a schedule of its own for it, without @schedule's fields; where it has not, *why tells, and the
  * region compiles into a loop an element. What fusion asks before it settles on a region that is not sure to be taken. */
 bool codegen_takes(const Graph *graph, const Region *region, const Target *target, const char **why);
+/* The template's schedules for a region, best first by the cost model: how many, at least 1 and at most `room`. */
+int codegen_schedules(const Graph *graph, const Region *region, const Target *target, const DimBindings *hint, Schedule *out, int room);
+/* Whether the region's template can carry out a schedule; *why a person's words where not. */
+bool codegen_accepts(const Graph *graph, const Region *region, const Target *target, const Schedule *schedule, const char **why);
 /* NULL, with diagnostics, on a defect. The kernel lies in `arena`. */
 Kernel *codegen_kernel(Arena *arena, const Graph *graph, const Region *region, const Target *target, Diags *diags);
 

@@ -38,7 +38,7 @@ static void region_print_names(Text *out, const Graph *graph, const char *what, 
     }
 }
 
-static void region_print(Text *out, const Graph *graph, const Region *region) {
+void region_print(Text *out, const Graph *graph, const Region *region) {
     text_add(out, "region %d: %s \"%s\" over [", region->id, region_kinds[region->kind], region->name);
     for (int i = 0; i < region->rank; i++) {
         text_add(out, "%s", i ? ", " : "");

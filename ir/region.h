@@ -108,6 +108,8 @@ typedef struct FuseLimits {
     int max_inputs, max_outputs; /* of one kernel */
 } FuseLimits;
 
+/* One region as partition_print() prints it. */
+void region_print(Text *out, const Graph *graph, const Region *region);
 /* `matmul "y" -> y: reads x, w, b; writes y` a line a region, then its Values indented: what --emit=regions shows. */
 void partition_print(Text *out, const Partition *partition);
 

@@ -44,6 +44,9 @@ typedef struct Schedule {
     int converters; /* wgmma: warpgroups that compute an operand on its way to the products, a stage each in turn; 0: as many as it takes */
     bool promote; /* wgmma: each step's sum of products goes into f32 registers, since fp8 products add up in 14 bits */
     int producer_registers, consumer_registers; /* setmaxnreg */
+    int ease; /* matmul, where registers are short: 1: half as many loads of the epilogue in flight; 2: as few as can be, and one block an SM */
+
+    double seconds; /* what the cost model predicts; 0: nothing. No part of the schedule itself */
 } Schedule;
 
 #endif

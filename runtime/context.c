@@ -31,6 +31,14 @@ static const char *context_setting(const ContextMake *make, const char *given, c
     return given && *given ? arena_strdup(make->context->arena, given) : NULL;
 }
 
+/* Schedules that were tuned lie below the machine code. */
+static void context_set_tuned(sinter_context *context) {
+    enum { TUNED_MOST = 16 << 20 };
+    context->tuned.most = TUNED_MOST;
+    if (context->cache.directory)
+        context->tuned.directory = text_format(context->arena, "%s/tuned", context->cache.directory);
+}
+
 static void context_fill(void *argument) {
     ContextMake *make = argument;
     sinter_context *context = make->context;
@@ -50,6 +58,7 @@ static void context_fill(void *argument) {
         else if (home && *home == '/')
             context->cache.directory = text_format(context->arena, "%s/.cache/sinter", home);
     }
+    context_set_tuned(context);
 }
 
 /* The row for the device, with what the device says of itself in place of the usual part's figures. */

@@ -19,7 +19,7 @@ struct sinter_context {
     ReportStorage storage;
     const char *search_path, *cuda_home, *temporary, *llvm_plugin, *nvrtc_library; /* NULL: not given */
     size_t memory_limit;
-    Cache cache;
+    Cache cache, tuned; /* machine code; schedules that a tuner found (tuned.h) */
     bool has_device;
     Driver driver;
     Device device;

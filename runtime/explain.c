@@ -25,6 +25,21 @@ static void explain_names(Text *out, const sinter_plan *plan, const char *verb, 
         text_add(out, "nothing");
 }
 
+/* What the cost model expects of the schedule, and of the best that it did not take. */
+static void explain_predicted(Text *out, const PlanKernel *entry) {
+    text_add(out, "        predicted %.1f us", entry->schedule.seconds * 1e6);
+    for (int i = 0; i < entry->n_choices; i++) {
+        Schedule choice = entry->choices[i];
+        choice.ease = entry->schedule.ease;
+        if (choice.seconds <= 0 || schedule_equals(&choice, &entry->schedule))
+            continue;
+        text_add(out, "; next %.1f us: ", choice.seconds * 1e6);
+        schedule_print(out, &entry->choices[i]);
+        break;
+    }
+    text_add(out, "\n");
+}
+
 /* What the template says of its schedule, and the shared memory that it takes. */
 static void explain_schedule(Text *out, const PlanKernel *entry) {
     const Kernel *kernel = entry->kernel;
@@ -35,6 +50,10 @@ static void explain_schedule(Text *out, const PlanKernel *entry) {
     }
     text_add(out, "        %d threads a block, %lld bytes of shared memory\n", kernel->threads,
              (long long)kernel->smem_bytes);
+    if (entry->schedule.seconds > 0)
+        explain_predicted(out, entry);
+    if (entry->remark)
+        text_add(out, "        %s\n", entry->remark);
 }
 
 static void explain_kernels(Text *out, const sinter_plan *plan) {

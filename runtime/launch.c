@@ -257,7 +257,9 @@ static sinter_status launch_check(Launch *launch) {
     return SINTER_OK;
 }
 
-sinter_status sinter_plan_execute(const sinter_plan *plan, const sinter_execution *execution) {
+/* Kernels [first, last), and where `copies` says so the outputs that no kernel writes. */
+static sinter_status launch_range(const sinter_plan *plan, int first, int last, bool copies,
+                                  const sinter_execution *execution) {
     Launch launch;
     launch.plan = plan;
     context_copy_options(&launch.e, sizeof launch.e, execution);
@@ -273,12 +275,21 @@ sinter_status sinter_plan_execute(const sinter_plan *plan, const sinter_executio
     CUresult error = device_enter(driver, &plan->context->device, &pushed);
     if (error)
         return launch_fail(&launch, error, "the device's context");
-    for (int i = 0; i < plan->n_kernels && !status; i++)
+    for (int i = first; i < last && !status; i++)
         status = launch_kernel(&launch, &plan->kernels[i]);
-    for (int i = 0; i < plan->n_copies && !status; i++)
+    for (int i = 0; copies && i < plan->n_copies && !status; i++)
         status = launch_copy(&launch, &plan->copies[i]);
     device_leave(driver, pushed);
     if (!status)
-        atomic_fetch_add_explicit(&plan->context->launches, (uint64_t)plan->n_kernels, memory_order_relaxed);
+        atomic_fetch_add_explicit(&plan->context->launches, (uint64_t)(last - first),
+                                  memory_order_relaxed);
     return status;
+}
+
+sinter_status sinter_plan_execute(const sinter_plan *plan, const sinter_execution *execution) {
+    return launch_range(plan, 0, plan->n_kernels, true, execution);
+}
+
+sinter_status plan_execute_kernel(const sinter_plan *plan, int kernel, const sinter_execution *execution) {
+    return launch_range(plan, kernel, kernel + 1, false, execution);
 }

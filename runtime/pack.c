@@ -36,6 +36,19 @@ const PackImage *pack_find(const Pack *pack, const uint8_t key[CACHE_KEY_BYTES])
     return NULL;
 }
 
+static void pack_add_kernel(Pack *pack, const sinter_plan *plan, const PlanKernel *kernel) {
+    PackImage entry;
+    if (!kernel->has_image)
+        return;
+    pack_key(plan->target->name, kernel->cuda, kernel->ir, entry.key);
+    if (pack_find(pack, entry.key))
+        return;
+    Text bytes = text_new(pack->arena);
+    image_encode(&bytes, &kernel->machine.image);
+    entry.image = (Bytes){(const uint8_t *)bytes.at, bytes.n};
+    vec_push(pack->arena, &pack->images, entry);
+}
+
 void pack_add(Pack *pack, const sinter_plan *plan, const char *name, const char *text) {
     PackGraph graph = {.name = arena_strdup(pack->arena, name),
                        .text = arena_strdup(pack->arena, text),
@@ -45,19 +58,9 @@ void pack_add(Pack *pack, const sinter_plan *plan, const char *name, const char 
         vec_push(pack->arena, &graph.dims,
                  ((sinter_dim){arena_strdup(pack->arena, plan->bound[i].name), plan->bound[i].value}));
     vec_push(pack->arena, &pack->graphs, graph);
-    for (int i = 0; i < plan->n_kernels; i++) {
-        const PlanKernel *kernel = &plan->kernels[i];
-        PackImage entry;
-        if (!kernel->has_image)
-            continue;
-        pack_key(plan->target->name, kernel->cuda, kernel->ir, entry.key);
-        if (pack_find(pack, entry.key))
-            continue;
-        Text bytes = text_new(pack->arena);
-        image_encode(&bytes, &kernel->machine.image);
-        entry.image = (Bytes){(const uint8_t *)bytes.at, bytes.n};
-        vec_push(pack->arena, &pack->images, entry);
-    }
+    for (int i = 0; i < plan->n_kernels; i++)
+        for (const PlanKernel *kernel = &plan->kernels[i]; kernel; kernel = kernel->passed_over)
+            pack_add_kernel(pack, plan, kernel);
 }
 
 static void pack_put_number(Text *out, uint64_t value) {

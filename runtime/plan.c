@@ -14,6 +14,7 @@ typedef struct PlanMake {
     sinter_plan *plan;
     const sinter_graph *from;
     sinter_plan_options options;
+    const PlanTrial *trial; /* NULL: a plan to execute */
 } PlanMake;
 
 void plan_say(char *message, size_t room, const char *format, ...) {
@@ -155,7 +156,7 @@ static bool plan_scratch(sinter_plan *plan, PlanKernel *entry, const KBuffer *bu
     return true;
 }
 
-static bool plan_params(sinter_plan *plan, PlanKernel *entry) {
+bool plan_params(sinter_plan *plan, PlanKernel *entry) {
     const Kernel *kernel = entry->kernel;
     entry->n_params = (int)kernel->params.n;
     entry->params = ARENA_ARRAY(plan->arena, PlanParam, kernel->params.n);
@@ -239,20 +240,22 @@ static bool plan_kernels(PlanMake *make) {
     if (!plan_values(make, plan->graph->dims, make->options.hints, make->options.n_hints, true, &hint))
         return false;
     plan->workspace = partition->workspace;
+    plan->hint = hint;
     plan->kernels = ARENA_ARRAY(plan->arena, PlanKernel, partition->regions.n + 1);
     for (size_t i = 0; i < partition->regions.n; i++) {
         PlanKernel *entry = &plan->kernels[i];
         entry->region = partition->regions.at[i];
-        if (!codegen_schedule(plan->graph, entry->region, plan->target, &hint, &plan->diags))
+        entry->n_choices = codegen_schedules(plan->graph, entry->region, plan->target, &hint, entry->choices,
+                                             CODEGEN_SCHEDULES);
+        if (!codegen_settle(plan->graph, entry->region, plan->target, &entry->choices[0], &plan->diags))
             return false;
-        entry->kernel = codegen_kernel(plan->arena, plan->graph, entry->region, plan->target, &plan->diags);
-        if (!entry->kernel || !plan_params(plan, entry))
+        entry->schedule = entry->region->schedule;
+        if (make->trial && make->trial->region == (int)i)
+            entry->schedule = *make->trial->schedule;
+        else if (!make->options.ignore_tuned)
+            plan_take_tuned(plan, entry);
+        if (!plan_generate(plan, entry))
             return false;
-        Text cuda = text_new(plan->arena), ir = text_new(plan->arena);
-        emit_cuda(&cuda, entry->kernel);
-        kernel_print(&ir, entry->kernel);
-        entry->cuda = cuda.at;
-        entry->ir = ir.at;
         plan->n_kernels = (int)i + 1;
     }
     return plan_copies(plan);
@@ -266,13 +269,10 @@ static bool plan_machine(PlanMake *make) {
                               .no_cache = make->options.no_cache};
     for (int i = 0; i < plan->n_kernels; i++) {
         PlanKernel *entry = &plan->kernels[i];
-        bool ok = machine_build(plan->context, plan->arena, entry->kernel, entry->cuda, entry->ir, &options,
-                                &entry->machine, &plan->diags);
-        plan->times.backend_ms += entry->machine.backend_ms;
-        plan->times.ptxas_ms += entry->machine.ptxas_ms;
-        if (!ok)
+        if (make->trial && make->trial->region != i)
+            continue;
+        if (make->trial ? !plan_build_machine(plan, entry, &options) : !plan_choose(plan, entry, &options))
             return false;
-        entry->has_image = true;
     }
     return true;
 }
@@ -325,7 +325,7 @@ static bool plan_load(PlanMake *make) {
     }
     bool ok = true;
     for (int i = 0; i < plan->n_kernels && ok; i++)
-        ok = plan_load_kernel(plan, &plan->kernels[i]);
+        ok = !plan->kernels[i].has_image || plan_load_kernel(plan, &plan->kernels[i]);
     device_leave(driver, pushed);
     return ok;
 }
@@ -419,6 +419,11 @@ static void plan_count(const sinter_plan *plan) {
 
 sinter_status sinter_plan_create(sinter_context *context, const sinter_graph *graph,
                                  const sinter_plan_options *options, sinter_plan **out) {
+    return plan_create(context, graph, options, NULL, out);
+}
+
+sinter_status plan_create(sinter_context *context, const sinter_graph *graph,
+                          const sinter_plan_options *options, const PlanTrial *trial, sinter_plan **out) {
     if (!out)
         return SINTER_USAGE;
     *out = NULL;
@@ -428,7 +433,7 @@ sinter_status sinter_plan_create(sinter_context *context, const sinter_graph *gr
     *out = plan;
     plan->context = context;
     plan->explain = "";
-    PlanMake make = {.plan = plan, .from = graph};
+    PlanMake make = {.plan = plan, .from = graph, .trial = trial};
     context_copy_options(&make.options, sizeof make.options, options);
     plan->stage = make.options.stage;
     if (!graph || !graph->graph) {

@@ -38,6 +38,11 @@ typedef struct PlanKernel {
     PlanScratch scratch[PLAN_SCRATCH_MOST];
     int n_scratch;
     Region *region;
+    Schedule schedule; /* the region's, in the kernel that was taken */
+    Schedule choices[CODEGEN_SCHEDULES]; /* what the template proposes, best first */
+    int n_choices;
+    const char *remark;            /* why it is not the first choice; NULL: it is */
+    struct PlanKernel *passed_over; /* that was compiled before it, and spilled; NULL */
     Kernel *kernel;
     PlanParam *params;
     int n_params;
@@ -84,6 +89,7 @@ struct sinter_plan {
     int n_bound;
     int free_dims[PLAN_DIMS_MOST]; /* numbers of the symbols that were not: whose values execute is given */
     int n_free_dims;
+    DimBindings hint; /* values to expect of them */
 };
 
 /* Values of a plan's dims, on the stack of whoever evaluates. */
@@ -101,6 +107,29 @@ bool plan_extent(const Value *value, const Dim *const *strides, const DimBinding
                  int64_t *elements);
 /* Writes a printf-formatted sentence where there is room for it. */
 void plan_say(char *message, size_t room, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* One region alone, with a schedule of the tuner's: what a plan for measuring is made of. */
+typedef struct PlanTrial {
+    int region;
+    const Schedule *schedule;
+} PlanTrial;
+/* sinter_plan_create(), where trial is NULL; else only the trial's kernel is compiled and loaded, and only
+ * plan_execute_kernel() may run it. */
+sinter_status plan_create(sinter_context *context, const sinter_graph *graph,
+                          const sinter_plan_options *options, const PlanTrial *trial, sinter_plan **out);
+/* launch.c: as sinter_plan_execute(), one kernel. */
+sinter_status plan_execute_kernel(const sinter_plan *plan, int kernel, const sinter_execution *execution);
+
+/* plan_choose.c. From entry->schedule to the kernel, its texts and its parameters. */
+bool plan_generate(sinter_plan *plan, PlanKernel *entry);
+/* To machine code. Where the assembler finds that the kernel spills, the template's next schedules are tried,
+ * and the first that does not, or the one that does least, is taken. */
+bool plan_choose(sinter_plan *plan, PlanKernel *entry, const MachineOptions *options);
+/* To machine code, with the schedule as it is. */
+bool plan_build_machine(sinter_plan *plan, PlanKernel *entry, const MachineOptions *options);
+/* Puts what a tuner found for the region on this device in place of the first choice. */
+void plan_take_tuned(sinter_plan *plan, PlanKernel *entry);
+/* Where the memory of each of the kernel's parameters is. */
+bool plan_params(sinter_plan *plan, PlanKernel *entry);
 const char *plan_template_name(TemplateKind kind);
 /* The explanation, of one line of the source only where `line` is not 0. */
 void plan_explain(Text *out, const sinter_plan *plan, int line);

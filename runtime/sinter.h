@@ -205,6 +205,7 @@ typedef struct sinter_plan_options {
     /* After each pass: its number, its name, the graph's text, whether it changed. May be NULL. */
     void (*dump)(void *context, int number, const char *pass, const char *text, int changed);
     void *dump_context;
+    int ignore_tuned; /* 1: the cost model's schedules, whatever `sinter tune` found on this device */
 } sinter_plan_options;
 
 /* `options` NULL: all defaults. */

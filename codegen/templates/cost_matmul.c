@@ -268,8 +268,14 @@ int matmul_schedules(const MatmulPlan *plan, const DimBindings *hint, Schedule *
     cost_mma(&c, accepts, found);
     cost_simt(&c, accepts, found);
     qsort(found->at, (size_t)found->n, sizeof *found->at, cost_compare);
-    int n = found->n < room ? found->n : room;
-    for (int i = 0; i < n; i++)
-        out[i] = found->at[i].schedule;
+    /* the best also with fewer registers, should the assembler find that it spills */
+    int n = 0;
+    for (int i = 0; i < found->n && n < room; i++)
+        for (int ease = 0; ease <= (i || found->at[i].schedule.path == MATMUL_GEMV ? 0 : 2) && n < room;
+             ease++) {
+            out[n] = found->at[i].schedule;
+            out[n].ease = ease;
+            out[n++].seconds = found->at[i].seconds;
+        }
     return n;
 }

@@ -293,6 +293,9 @@ bool matmul_holds_blocks(const MatmulPlan *plan, int columns, const char **why) 
 /* ---- the Template row */
 
 static bool accepts_planned(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
+    *why = "ease is 0, 1 or 2";
+    if (schedule->ease < 0 || schedule->ease > 2)
+        return false;
     switch (schedule->path) {
     case MATMUL_WGMMA: return matmul_accepts_wgmma(matmul_wgmma_plan(plan), schedule, why);
     case MATMUL_MMA_SYNC: return matmul_accepts_mma(plan, schedule, why);

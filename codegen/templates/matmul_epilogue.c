@@ -82,7 +82,8 @@ void epilogue_loop_end(Builder *b, int count) {
 int epilogue_batch_groups(const Epilogue *e) {
     /* where accumulators and statistics fill the registers, loads go out in smaller numbers */
     bool is_full = e->plan->statistics.n && e->fragment->accumulator[0]->count >= 128;
-    int n = is_full ? EPILOGUE_BATCH / 2 : EPILOGUE_BATCH;
+    int ease = e->plan->region->schedule.ease;
+    int n = ease > 1 ? 1 : ease || is_full ? EPILOGUE_BATCH / 2 : EPILOGUE_BATCH;
     while (e->fragment->groups % n != 0)
         n /= 2;
     return n;
@@ -363,7 +364,7 @@ static void epilogue_store_box(Epilogue *e, EpilogueStore *store, const KExpr *b
     Builder *b = e->b;
     const MatmulFragment *f = e->fragment;
     int n_groups = epilogue_batch_groups(e), box_groups = store->staging->cols / f->group_cols;
-    n_groups = n_groups > box_groups ? box_groups : n_groups;
+    n_groups = n_groups > box_groups ? box_groups : n_groups < 2 ? 2 : n_groups; /* stmatrix takes two */
     const KExpr *part = epilogue_loop(b, "part", box_groups / n_groups);
     const KExpr *group = k_add(b, k_mul(b, box, k_i32(b, box_groups)), k_mul(b, part, k_i32(b, n_groups)));
     epilogue_store_batch(e, store, block, group, n_groups, boxes,

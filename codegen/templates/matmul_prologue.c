@@ -43,7 +43,9 @@ int matmul_loader_registers(const MatmulPlan *plan, const MatmulOperand *operand
     int width = operand->copy_width ? operand->copy_width : operand->run_width;
     int accesses = (tile_mn * schedule->tile_k / width + threads - 1) / threads;
     int words = dtype_bits(operand->elem) == 64 ? 2 : 1;
-    return accesses * (width * words + 1) + 16; /* elements, an address for each access, coordinates */
+    /* elements; for each access an address, 64 bits and a guard where sizes come at launch; coordinates */
+    int address = dim_is_const(plan->k) && dim_is_const(operand->mn) ? 1 : 3;
+    return accesses * (width * words + address) + 16;
 }
 
 static int loader_power_of_two(int width, int limit) {

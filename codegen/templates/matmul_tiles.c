@@ -49,7 +49,7 @@ static int tiles_threads(const MatmulPlan *plan, const Schedule *schedule) {
 /* An estimate of a thread's registers: accumulators, fragments, operands on their way, addresses and the
  * epilogue. */
 int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
-    enum { ADDRESSES = 44, STATISTICS = 24, PARTIAL = 32 };
+    enum { ADDRESSES = 44, STATISTICS = 24, PARTIAL = 32, SYMBOLIC = 52 };
     if (schedule->path == MATMUL_GEMV)
         return matmul_gemv_registers(plan, schedule);
     int threads = tiles_threads(plan, schedule);
@@ -67,6 +67,10 @@ int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
         registers += STATISTICS;
     if (schedule->path == MATMUL_MMA_SYNC)
         registers += schedule->tile_m / schedule->warps_m / 4 + 16;
+    /* extents and pitches that come at launch, and what is multiplied with them */
+    bool is_fixed = dim_is_const(plan->m) && dim_is_const(plan->n) && dim_is_const(plan->k);
+    if (schedule->path == MATMUL_MMA_SYNC && !is_fixed)
+        registers += SYMBOLIC;
     if (schedule->path == MATMUL_SIMT)
         registers += (schedule->tile_m + schedule->tile_n) / 16 * words;
     if (schedule->path != MATMUL_WGMMA) {
@@ -80,6 +84,8 @@ int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
 int matmul_blocks_per_sm(const MatmulPlan *plan, const Schedule *schedule) {
     enum { BLOCK_RESERVE = 1024 };
     bool is_wgmma = schedule->path == MATMUL_WGMMA;
+    if (schedule->ease > 1)
+        return 1;
     if (is_wgmma && (schedule->consumer_registers || schedule->warps_m > 2))
         return 1; /* setmaxnreg deals out the registers of the whole SM */
     if (is_wgmma && matmul_gang(plan, schedule) > 1)

@@ -684,6 +684,15 @@ static int rows_schedules(const Graph *graph, const Region *region, const Target
         out[n++] = rows_schedule(graph, region, target, hint, vector, share / 2);
     if (n < room && vector > 1)
         out[n++] = rows_schedule(graph, region, target, hint, vector / 2, share);
+    if (n < room) { /* what needs the fewest registers: a row that is read again, one run at a time */
+        Schedule *s = &out[n++];
+        *s = out[0];
+        s->resident = s->row_in_smem = false;
+        s->unroll = 1;
+        s->threads = s->threads_per_row = s->threads_per_row < 256 ? s->threads_per_row : 256;
+        s->threads = s->threads < ROWS_THREADS ? ROWS_THREADS : s->threads;
+        s->rows_per_block = s->threads / s->threads_per_row;
+    }
     return n;
 }
 

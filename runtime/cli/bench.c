@@ -8,13 +8,7 @@
 #include "runtime/cli/device_run.h"
 #include "runtime/cli/roofline.h"
 
-enum {
-    BENCH_FLUSH_BYTES = 256 << 20,
-    BENCH_WARM_UP = 5,
-    BENCH_LEAST = 30,
-    BENCH_USUAL = 50,
-    BENCH_MOST = 10000
-};
+enum { BENCH_WARM_UP = 5, BENCH_LEAST = 30, BENCH_USUAL = 50, BENCH_MOST = 10000 };
 
 typedef struct BenchTime {
     double median_us, p10_us, p90_us, least_us;
@@ -30,46 +24,10 @@ typedef struct Bench {
     const char *why;
 } Bench;
 
-static int bench_compare(const void *a, const void *b) {
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
 static bool bench_error(DeviceRun *run, CUresult error, const char *what) {
     if (error)
         driver_explain(run->driver, error, what, run->why, sizeof run->why);
     return !error;
-}
-
-/* n timed executions into `us`. */
-static bool bench_repeat(DeviceRun *run, const Problem *problem, const sinter_plan *plan, CUdeviceptr flush,
-                         int n, float *us) {
-    const Driver *driver = run->driver;
-    ArenaMark mark = arena_mark(run->arena);
-    CUevent *events = ARENA_ARRAY(run->arena, CUevent, 2 * (size_t)n);
-    bool ok = true;
-    for (int i = 0; i < 2 * n && ok; i++)
-        ok = bench_error(run, driver->event_create(&events[i], DRIVER_EVENT_DEFAULT), "an event");
-    for (int i = 0; i < n && ok; i++) {
-        if (flush)
-            ok = bench_error(run, driver->fill_async(flush, (unsigned char)i, BENCH_FLUSH_BYTES, run->stream),
-                             "flushing");
-        ok = ok && bench_error(run, driver->event_record(events[2 * i], run->stream), "an event") &&
-             device_run_launch(run, problem, plan) &&
-             bench_error(run, driver->event_record(events[2 * i + 1], run->stream), "an event");
-    }
-    ok = ok && device_run_wait(run);
-    for (int i = 0; i < n && ok; i++) {
-        float ms = 0;
-        ok =
-            bench_error(run, driver->event_elapsed(&ms, events[2 * i], events[2 * i + 1]), "an event's time");
-        us[i] = ms * 1000;
-    }
-    for (int i = 0; i < 2 * n && !run->lost; i++)
-        if (events[i])
-            driver->event_destroy(events[i]);
-    arena_release(run->arena, mark);
-    return ok;
 }
 
 static bool bench_plan(Bench *bench, Problem *problem, DeviceRun *run, CUdeviceptr flush,
@@ -87,11 +45,10 @@ static bool bench_plan(Bench *bench, Problem *problem, DeviceRun *run, CUdevicep
     out->kernels = plan->n_kernels;
     float *us = ARENA_ARRAY(bench->arena, float, (size_t)n);
     bool ok = device_run_prepare(run, problem, plan) &&
-              bench_repeat(run, problem, plan, 0, BENCH_WARM_UP, us) &&
-              bench_repeat(run, problem, plan, flush, n, us);
+              device_time(run, problem, plan, -1, 0, BENCH_WARM_UP, us) &&
+              device_time(run, problem, plan, -1, flush, n, us);
     if (ok) {
-        qsort(us, (size_t)n, sizeof *us, bench_compare);
-        out->median_us = n % 2 ? us[n / 2] : (us[n / 2 - 1] + us[n / 2]) / 2;
+        out->median_us = device_median(us, n);
         out->p10_us = us[n / 10];
         out->p90_us = us[n * 9 / 10];
         out->least_us = us[0];
@@ -177,11 +134,13 @@ static void bench_body(void *context) {
         bench_failed(bench, "-", "its dims or inputs could not be set up");
         return;
     }
+    if (!cli_tune(cli, bench->file, bench->graph, problem.dims, problem.n_dims))
+        return;
     Roofline roof = roofline_of(&problem, &cli->context->device_target);
     CUdeviceptr flush = 0;
     bool ready = device_run_begin(&run, &problem, bench->arena);
     if (ready && !cli->o.warm)
-        ready = bench_error(&run, run.driver->memory_alloc(&flush, BENCH_FLUSH_BYTES),
+        ready = bench_error(&run, run.driver->memory_alloc(&flush, DEVICE_FLUSH_BYTES),
                             "the buffer that flushes L2");
     if (!ready) {
         cli_fail(cli, EXIT_ENVIRONMENT);

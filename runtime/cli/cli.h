@@ -20,6 +20,8 @@ enum {
     GROUP_FORMAT = 1 << 10,
     GROUP_DOCTOR = 1 << 11,
     GROUP_MANUAL = 1 << 12,
+    GROUP_TUNED = 1 << 13,
+    GROUP_TUNE = 1 << 14,
 };
 
 /* Exit statuses; the hundreds of sinter_status are the same kinds. */
@@ -115,12 +117,19 @@ size_t cli_choose(Cli *cli, const sinter_graph *graph, bool single, size_t *chos
 bool cli_plan_options(Cli *cli, sinter_plan_options *out);
 /* The values of --dim. */
 bool cli_dims(Cli *cli, sinter_dim **dims, int *n);
+/* The dims of combination `number` of a check (NULL: of no dims), the last varying fastest; --dim overrides.
+ * False where there are no more. */
+bool cli_check_dims(Cli *cli, const sinter_graph *graph, const Check *check, int64_t number,
+                    sinter_dim **dims, int *n);
 /* "auto", "llvm", "nvrtc", where `all` also "all" (both that are there): the backends named; the count, or 0
  * after an error. */
 int cli_backends(Cli *cli, bool all, sinter_backend out[2]);
 const char *cli_backend_name(sinter_backend backend);
 /* The nearest of `names` to a misspelt word; NULL where none is near. */
 const char *cli_nearest(const char *word, const char *const *names, size_t n);
+
+/* tune.c: where --tune asks for it, tunes the graph for these dims first. False after an error. */
+bool cli_tune(Cli *cli, const char *file, sinter_graph *graph, const sinter_dim *dims, int n_dims);
 
 /* A line on a terminal's standard error that replaces itself, shown when a second has passed since the last.
  */

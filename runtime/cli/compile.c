@@ -183,6 +183,10 @@ static void compile_report(Compile *c, const char *file, const sinter_graph *gra
     json_text(&cli->json, "graph", graph->graph->name);
     json_text(&cli->json, "status", sinter_status_name(status));
     json_text(&cli->json, "target", plan->target ? plan->target->name : NULL);
+    json_begin(&cli->json, "dims", '{');
+    for (int i = 0; i < plan->n_bound; i++)
+        json_int(&cli->json, plan->bound[i].name, plan->bound[i].value);
+    json_end(&cli->json, '}');
     compile_times(cli, graph, plan);
     json_begin(&cli->json, "kernels", '[');
     for (int i = 0; i < plan->n_kernels; i++) {
@@ -230,17 +234,15 @@ static sinter_graph *compile_canonical(Compile *c, sinter_graph *graph) {
     return status ? NULL : canonical;
 }
 
-static void compile_graph(Compile *c, const char *file, sinter_graph *graph) {
+static void compile_graph(Compile *c, const char *file, sinter_graph *graph, const sinter_dim *dims,
+                          int n_dims) {
     Cli *cli = c->cli;
     bool packs = cli->o.output && !c->emits.n;
     if (packs && !(graph = compile_canonical(c, graph)))
         return;
     sinter_plan_options options;
-    sinter_dim *dims;
-    int n_dims;
     sinter_backend backend[2];
-    if (!cli_plan_options(cli, &options) || !cli_dims(cli, &dims, &n_dims) ||
-        !cli_backends(cli, false, backend))
+    if (!cli_plan_options(cli, &options) || !cli_backends(cli, false, backend))
         return;
     options.backend = backend[0];
     options.stage = c->stage;
@@ -271,9 +273,25 @@ static void compile_graph(Compile *c, const char *file, sinter_graph *graph) {
     sinter_plan_destroy(plan);
 }
 
+static void compile_chosen(Compile *c, const char *file, sinter_graph *graph) {
+    Cli *cli = c->cli;
+    sinter_dim *dims;
+    int n_dims;
+    if (!cli_dims(cli, &dims, &n_dims))
+        return;
+    if (!cli_tune(cli, file, graph, dims, n_dims))
+        return;
+    compile_graph(c, file, graph, dims, n_dims);
+    const Graph *g = graph->graph;
+    for (size_t i = 0; cli->o.checks && i < g->checks.n; i++)
+        for (int64_t k = 0;
+             g->checks.at[i].dims.n && cli_check_dims(cli, graph, &g->checks.at[i], k, &dims, &n_dims); k++)
+            compile_graph(c, file, graph, dims, n_dims);
+}
+
 int verb_compile(Cli *cli) {
     Compile c = {.cli = cli, .out = text_new(cli->arena)};
-    if (!cli_context(cli, DEVICE_NONE) || !compile_emits(&c))
+    if (!cli_context(cli, cli->o.tune ? DEVICE_REQUIRED : DEVICE_NONE) || !compile_emits(&c))
         return cli->worst;
     if (cli->o.dump && strcmp(cli->o.dump, "all") != 0 && !file_make_directory(cli->o.dump)) {
         cli_error(cli, EXIT_ENVIRONMENT, "%s could not be made", cli->o.dump);
@@ -290,7 +308,7 @@ int verb_compile(Cli *cli) {
         size_t n = cli_choose(cli, graph, false, chosen);
         for (size_t i = 0; i < n; i++) {
             graph_select(graph, chosen[i]);
-            compile_graph(&c, cli->o.operands.at[f], graph);
+            compile_chosen(&c, cli->o.operands.at[f], graph);
         }
     }
     if (cli->o.json)

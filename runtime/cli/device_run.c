@@ -98,6 +98,7 @@ bool device_run_prepare(DeviceRun *run, const Problem *problem, const sinter_pla
         return false;
     }
     device_buffer_free(run, &run->workspace);
+    bytes += run->spare;
     if (!device_buffer(run, &run->workspace, bytes))
         return false;
     CUresult error = bytes ? run->driver->fill_async(run->workspace.at, 0xFF, bytes, run->stream) : 0;
@@ -108,6 +109,10 @@ bool device_run_prepare(DeviceRun *run, const Problem *problem, const sinter_pla
 }
 
 bool device_run_launch(DeviceRun *run, const Problem *problem, const sinter_plan *plan) {
+    return device_run_launch_kernel(run, problem, plan, -1);
+}
+
+bool device_run_launch_kernel(DeviceRun *run, const Problem *problem, const sinter_plan *plan, int kernel) {
     int64_t dims[PLAN_DIMS_MOST];
     problem_plan_dims(problem, plan, dims);
     ArenaMark mark = arena_mark(run->arena);
@@ -129,7 +134,8 @@ bool device_run_launch(DeviceRun *run, const Problem *problem, const sinter_plan
                                   .stream = run->stream,
                                   .message = run->why,
                                   .message_room = sizeof run->why};
-    sinter_status status = sinter_plan_execute(plan, &execution);
+    sinter_status status = kernel < 0 ? sinter_plan_execute(plan, &execution)
+                                      : plan_execute_kernel(plan, kernel, &execution);
     arena_release(run->arena, mark);
     if (status == SINTER_OK)
         return true;

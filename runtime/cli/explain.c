@@ -74,19 +74,36 @@ static void explain_json(Cli *cli, const sinter_plan *plan, int line) {
     json_end(&cli->json, '}');
 }
 
+/* Which schedule is taken may hang on what the assembler says of spills: down to machine code, where this
+ * machine can. */
+static sinter_stage explain_stage(Cli *cli, sinter_backend backend, int line) {
+    bool nvrtc = backend != SINTER_BACKEND_LLVM && context_nvrtc(cli->context)->library;
+    bool llvm = backend != SINTER_BACKEND_NVRTC && context_llvm(cli->context)->library &&
+                context_ptxas(cli->context)->path;
+    return !line && (nvrtc || llvm) ? SINTER_STAGE_BINARY : SINTER_STAGE_KERNELS;
+}
+
 static void explain_graph(Cli *cli, const sinter_graph *graph, int line) {
     sinter_plan_options options;
     sinter_dim *dims;
     int n_dims;
-    if (!cli_plan_options(cli, &options) || !cli_dims(cli, &dims, &n_dims))
+    sinter_backend backend[2];
+    if (!cli_plan_options(cli, &options) || !cli_dims(cli, &dims, &n_dims) ||
+        !cli_backends(cli, false, backend))
         return;
-    options.stage = SINTER_STAGE_KERNELS;
+    options.backend = backend[0];
+    options.stage = explain_stage(cli, backend[0], line);
     options.dims = cli->o.symbolic ? NULL : dims;
     options.n_dims = cli->o.symbolic ? 0 : n_dims;
     options.hints = dims;
     options.n_hints = n_dims;
     sinter_plan *plan;
     sinter_status status = sinter_plan_create(cli->context, graph, &options, &plan);
+    if (plan && status && options.stage == SINTER_STAGE_BINARY) { /* decisions do not need what failed */
+        sinter_plan_destroy(plan);
+        options.stage = SINTER_STAGE_KERNELS;
+        status = sinter_plan_create(cli->context, graph, &options, &plan);
+    }
     if (!plan) {
         cli_fail(cli, EXIT_ENVIRONMENT);
         return;

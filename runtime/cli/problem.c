@@ -146,19 +146,27 @@ bool problem_reference(Problem *problem, Tensor **out) {
            problem_report(problem);
 }
 
+bool problem_plan_options(const Problem *problem, sinter_backend backend, sinter_stage stage,
+                          sinter_plan_options *out) {
+    Cli *cli = problem->cli;
+    if (!cli_plan_options(cli, out))
+        return false;
+    out->backend = backend;
+    out->stage = stage;
+    out->dims = cli->o.symbolic ? NULL : problem->dims;
+    out->n_dims = cli->o.symbolic ? 0 : problem->n_dims;
+    out->hints = problem->dims;
+    out->n_hints = problem->n_dims;
+    return true;
+}
+
 sinter_plan *problem_plan(Problem *problem, sinter_backend backend, sinter_stage stage, bool no_fusion,
                           const char **why) {
     Cli *cli = problem->cli;
     sinter_plan_options options;
     *why = "the command line";
-    if (!cli_plan_options(cli, &options))
+    if (!problem_plan_options(problem, backend, stage, &options))
         return NULL;
-    options.backend = backend;
-    options.stage = stage;
-    options.dims = cli->o.symbolic ? NULL : problem->dims;
-    options.n_dims = cli->o.symbolic ? 0 : problem->n_dims;
-    options.hints = problem->dims;
-    options.n_hints = problem->n_dims;
     options.no_fusion |= no_fusion;
     sinter_plan *plan;
     sinter_status status = sinter_plan_create(cli->context, problem->graph, &options, &plan);

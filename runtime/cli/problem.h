@@ -35,6 +35,9 @@ bool problem_inputs(Problem *problem, const InputFile *files, size_t n_files, ui
 bool problem_reference(Problem *problem, Tensor **out);
 /* Arrays for the outputs, filled with 0xFF bytes. */
 bool problem_outputs(Problem *problem, Array **out);
+/* What problem_plan() compiles with. False after a usage error. */
+bool problem_plan_options(const Problem *problem, sinter_backend backend, sinter_stage stage,
+                          sinter_plan_options *out);
 /* Compiles for this problem: its dims compiled in, or with --symbolic only as hints. NULL after diagnostics,
  * with the exit status noted; to be destroyed by the caller. `why` receives the first error. */
 sinter_plan *problem_plan(Problem *problem, sinter_backend backend, sinter_stage stage, bool no_fusion,

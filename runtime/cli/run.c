@@ -214,6 +214,7 @@ static void run_body(void *context) {
     if (!run_files(cli, &files, &n_files) || !cli_dims(cli, &dims, &n_dims) ||
         !problem_begin(&problem, cli, run->arena, run->graph, dims, n_dims, files, n_files, CHECK_FIRST) ||
         !problem_inputs(&problem, files, n_files, seed) || !problem_outputs(&problem, &outputs) ||
+        !cli_tune(cli, cli->o.operands.at[0], run->graph, problem.dims, problem.n_dims) ||
         !run_execute(&problem, run->device, outputs))
         return;
     static const char *const names[] = {"cuda", "sim", "ref"}; /* ORDER RunDevice */

@@ -77,6 +77,12 @@ void cli_plan_diagnostics(Cli *cli, const sinter_plan *plan) {
         cli_diagnostic(cli, d);
 }
 
+/* Whether anything was tuned: it holds for the device that it was measured on, which then has to be asked. */
+static bool cli_has_tuned(const Cli *cli) {
+    const char *directory = cli->context->tuned.directory;
+    return directory && !cli->o.no_tuned && access(directory, F_OK) == 0;
+}
+
 bool cli_context(Cli *cli, DeviceNeed need) {
     if (cli->context)
         return need != DEVICE_REQUIRED || cli->context->has_device;
@@ -90,6 +96,13 @@ bool cli_context(Cli *cli, DeviceNeed need) {
         .nvrtc_library = cli->o.nvrtc,
     };
     sinter_status status = sinter_context_create(&options, &cli->context);
+    bool is_own = !cli->o.target || strcmp(cli->o.target, "auto") == 0;
+    if (!status && need == DEVICE_NONE && is_own && cli_has_tuned(cli)) {
+        sinter_context_destroy(cli->context);
+        options.use_device = 1;
+        status = sinter_context_create(&options, &cli->context);
+        need = DEVICE_IF_THERE;
+    }
     if (!status || (status == SINTER_NO_DEVICE && need == DEVICE_IF_THERE))
         return true;
     const sinter_diagnostic *d = sinter_context_diagnostic(cli->context, 0);
@@ -158,13 +171,22 @@ sinter_graph *cli_load(Cli *cli, const char *path) {
     return NULL;
 }
 
+/* Whether a list of names, separated by commas, has this one. */
+static bool cli_names(const char *list, const char *name) {
+    size_t n = strlen(name);
+    for (const char *at = list; (at = strstr(at, name)); at += n)
+        if ((at == list || at[-1] == ',') && (!at[n] || at[n] == ','))
+            return true;
+    return false;
+}
+
 size_t cli_choose(Cli *cli, const sinter_graph *graph, bool single, size_t *chosen) {
     size_t all = graph->module.graphs.n, n = 0;
     const char *wanted = cli->o.graph;
     const char **names = ARENA_ARRAY(cli->arena, const char *, all + 1);
     for (size_t i = 0; i < all; i++) {
         names[i] = graph->module.graphs.at[i]->name;
-        if (!wanted || strcmp(wanted, names[i]) == 0)
+        if (!wanted || cli_names(wanted, names[i]))
             chosen[n++] = i;
     }
     if (n == 0) {
@@ -195,6 +217,27 @@ bool cli_dims(Cli *cli, sinter_dim **dims, int *n) {
             (sinter_dim){arena_strndup(cli->arena, list->at[i], (size_t)(equals - list->at[i])), value};
     }
     return true;
+}
+
+bool cli_check_dims(Cli *cli, const sinter_graph *graph, const Check *check, int64_t number,
+                    sinter_dim **dims, int *n) {
+    sinter_dim *given;
+    int n_given;
+    if (!cli_dims(cli, &given, &n_given))
+        return false;
+    size_t n_own = check ? check->dims.n : 0;
+    *dims = ARENA_ARRAY(cli->arena, sinter_dim, n_own + (size_t)n_given + 1);
+    for (size_t i = n_own; i-- > 0;) {
+        const CheckDim *dim = &check->dims.at[i];
+        (*dims)[i] =
+            (sinter_dim){dim_symbol_name(graph->graph->dims, dim->symbol), dim->values[number % dim->n]};
+        number /= dim->n;
+    }
+    *n = (int)n_own;
+    for (int i = 0; i < n_given; i++)
+        if (dim_find_symbol(graph->graph->dims, given[i].name))
+            (*dims)[(*n)++] = given[i];
+    return number == 0;
 }
 
 const char *cli_backend_name(sinter_backend backend) {
@@ -236,6 +279,7 @@ bool cli_plan_options(Cli *cli, sinter_plan_options *out) {
         .pass_limit = (int)cli->o.pass_limit.value,
         .skip = cli->o.skip_pass,
         .no_cache = cli->o.no_cache,
+        .ignore_tuned = cli->o.no_tuned,
     };
     if (cli->o.target && strcmp(cli->o.target, "auto") != 0 && !target_find(cli->o.target)) {
         const char *names[64];

@@ -249,33 +249,10 @@ static void verify_case(VerifyCase *c) {
     arena_free(c->arena);
 }
 
-/* Every combination of the check's dims, the last varying fastest; --dim overrides. */
 static void verify_check(Verify *v, const char *file, sinter_graph *graph, const Check *check) {
-    Cli *cli = v->cli;
-    sinter_dim *given;
-    int n_given;
-    if (!cli_dims(cli, &given, &n_given))
-        return;
-    size_t n = check ? check->dims.n : 0;
     VerifyCase c = {.verify = v, .file = file, .graph = graph, .check = check};
-    c.dims = ARENA_ARRAY(cli->arena, sinter_dim, n + (size_t)n_given + 1);
-    int64_t combinations = 1;
-    for (size_t i = 0; i < n; i++)
-        combinations *= check->dims.at[i].n;
-    for (int64_t k = 0; k < combinations && !v->lost; k++) {
-        int64_t rest = k;
-        for (size_t i = n; i-- > 0;) {
-            const CheckDim *dim = &check->dims.at[i];
-            c.dims[i] =
-                (sinter_dim){dim_symbol_name(graph->graph->dims, dim->symbol), dim->values[rest % dim->n]};
-            rest /= dim->n;
-        }
-        c.n_dims = (int)n;
-        for (int i = 0; i < n_given; i++)
-            if (dim_find_symbol(graph->graph->dims, given[i].name))
-                c.dims[c.n_dims++] = given[i];
+    for (int64_t k = 0; !v->lost && cli_check_dims(v->cli, graph, check, k, &c.dims, &c.n_dims); k++)
         verify_case(&c);
-    }
 }
 
 /* A file that gives no graph counts as one check that failed. */

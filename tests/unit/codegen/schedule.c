@@ -138,6 +138,36 @@ static Value *build_transpose(Harness *h, DType dtype, const int64_t *dims) {
     return y;
 }
 
+/* As text and back. */
+static void check_text(Harness *h, const Schedule *schedule) {
+    Schedule again;
+    Text text = text_new(h->arena);
+    schedule_print(&text, schedule);
+    if (!schedule_parse(h->arena, text.at, &again) || !schedule_equals(schedule, &again))
+        fail_msg("not read back: %s", text.at);
+}
+
+/* What a tuner would try around a schedule: what the template takes of it builds. */
+static int check_near(Harness *h, const Template *template, const Target *target, const Schedule *schedule) {
+    Schedule near[32];
+    int n = schedule_near(schedule, near, 32), taken = 0;
+    for (int i = 0; i < n; i++) {
+        const char *why;
+        assert_false(schedule_equals(&near[i], schedule));
+        check_text(h, &near[i]);
+        if (!template->accepts(h->graph, h->region, &near[i], target, &why))
+            continue;
+        taken++;
+        h->region->schedule = near[i];
+        h->kernel = codegen_kernel(h->arena, h->graph, h->region, target, &h->diags);
+        if (!h->kernel)
+            harness_fail(h, "a schedule near a proposal does not build");
+    }
+    return taken;
+}
+
+static int near_taken;
+
 static void check_proposals(TemplateKind kind, int n_reduced, BuildGraph *build, DType dtype,
                             const int64_t *dims, const char *target_name) {
     enum { ROOM = 8 };
@@ -159,6 +189,9 @@ static void check_proposals(TemplateKind kind, int n_reduced, BuildGraph *build,
         h.kernel = codegen_kernel(h.arena, h.graph, h.region, target, &h.diags);
         if (!h.kernel)
             harness_fail(&h, "a proposal does not build");
+        check_text(&h, &proposals[i]);
+        if (i == 0)
+            near_taken += check_near(&h, template, target, &proposals[i]);
     }
     arena_free(h.arena);
 }
@@ -180,14 +213,29 @@ static void proposals_are_accepted(void **state) {
                         check_proposals(TEMPLATE_TRANSPOSE, 0, build_transpose, types[t], dims,
                                         targets[target]);
                 }
+    assert_true(near_taken > 1000);
+}
+
+static void wrong_texts_are_refused(void **state) {
+    (void)state;
+    Arena *arena = arena_new(0);
+    static const char *const wrong[] = {
+        "path",         "path=scenic",     "tile=128x256",  "threads=12y",
+        "threads=",     "threads=-1",      "colour=3",      "threads=99999999999999999999",
+        "tile=1x2x3x4", "resident=2, x=1", "tile=1x2x3x4x5"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        Schedule schedule;
+        if (schedule_parse(arena, wrong[i], &schedule))
+            fail_msg("taken: %s", wrong[i]);
+    }
+    arena_free(arena);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_hint_lies_over_the_choice),
-        cmocka_unit_test(flags_paths_and_lists),
-        cmocka_unit_test(wrong_hints_are_refused),
-        cmocka_unit_test(proposals_are_accepted),
+        cmocka_unit_test(a_hint_lies_over_the_choice), cmocka_unit_test(flags_paths_and_lists),
+        cmocka_unit_test(wrong_hints_are_refused),     cmocka_unit_test(proposals_are_accepted),
+        cmocka_unit_test(wrong_texts_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

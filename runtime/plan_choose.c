@@ -1,0 +1,123 @@
+/* Which of a template's schedules a region gets, once the assembler has seen them.
+ *
+ * The cost model estimates registers; what a thread really needs, and whether some of it went to memory, only
+ * the assembler knows. A kernel that spills is passed over for the next of the template's list, a few times:
+ *
+ *     choices   tile 128x256, 4 stages    92 bytes spilled      passed over
+ *               the same, eased           12 bytes              passed over
+ *               the same, eased again      0                    taken; a remark for `sinter explain`
+ *
+ * What @schedule asks for stays as asked. */
+#include <string.h>
+
+#include "runtime/tuned.h"
+
+enum { CHOOSE_TRIES = 8 };
+
+bool plan_generate(sinter_plan *plan, PlanKernel *entry) {
+    entry->region->schedule = entry->schedule;
+    entry->n_scratch = 0;
+    entry->kernel = codegen_kernel(plan->arena, plan->graph, entry->region, plan->target, &plan->diags);
+    if (!entry->kernel || !plan_params(plan, entry))
+        return false;
+    Text cuda = text_new(plan->arena), ir = text_new(plan->arena);
+    emit_cuda(&cuda, entry->kernel);
+    kernel_print(&ir, entry->kernel);
+    entry->cuda = cuda.at;
+    entry->ir = ir.at;
+    return true;
+}
+
+void plan_take_tuned(sinter_plan *plan, PlanKernel *entry) {
+    uint8_t key[CACHE_KEY_BYTES];
+    Tuned tuned;
+    const char *why;
+    if (!plan->context->tuned.directory || plan->target != &plan->context->device_target ||
+        entry->region->schedule_hint)
+        return;
+    tuned_key(plan, entry->region, key);
+    bool found = tuned_get(plan->context, plan->arena, key, &tuned, &why);
+    if (found && codegen_accepts(plan->graph, entry->region, plan->target, &tuned.schedule, &why)) {
+        entry->schedule = tuned.schedule;
+        entry->remark = text_format(plan->arena,
+                                    "tuned: %.2f us measured on %s, where the cost model's choice took %.2f",
+                                    tuned.us, plan->context->device.name, tuned.model_us);
+    } else if (why) {
+        diag_warning(&plan->diags, DIAG_SCHEDULE, (Span){0},
+                     "what was tuned for kernel '%s' is of no use, and the cost model decides: %s",
+                     entry->region->name, why);
+    }
+}
+
+bool plan_build_machine(sinter_plan *plan, PlanKernel *entry, const MachineOptions *options) {
+    entry->has_image = machine_build(plan->context, plan->arena, entry->kernel, entry->cuda, entry->ir,
+                                     options, &entry->machine, &plan->diags);
+    plan->times.backend_ms += entry->machine.backend_ms;
+    plan->times.ptxas_ms += entry->machine.ptxas_ms;
+    return entry->has_image;
+}
+
+/* Bytes of a thread that are not in registers, and worse; 0 is good. */
+static int choose_spill(const PlanKernel *entry) {
+    const ImageFigures *f = &entry->machine.image.figures;
+    return f->spill_store_bytes + f->spill_load_bytes + f->stack_bytes + (f->serialized ? 1 << 20 : 0);
+}
+
+/* One more of the choices. Its failure is nobody's: the kernel at hand works. */
+static bool choose_try(sinter_plan *plan, const PlanKernel *first, const Schedule *schedule,
+                       const MachineOptions *options, PlanKernel *out) {
+    size_t said = plan->diags.list.n;
+    int errors = plan->diags.errors;
+    *out = *first;
+    out->schedule = *schedule;
+    out->passed_over = NULL;
+    if (plan_generate(plan, out) && plan_build_machine(plan, out, options))
+        return true;
+    plan->diags.list.n = said;
+    plan->diags.errors = errors;
+    return false;
+}
+
+static const char *choose_remark(sinter_plan *plan, const PlanKernel *taken, const PlanKernel *first,
+                                 int tried) {
+    Text text = text_new(plan->arena);
+    int spill = choose_spill(taken);
+    text_add(&text, "the first choice (");
+    schedule_print(&text, &first->schedule);
+    text_add(&text, ") %s; of %d schedules tried after it this one %s",
+             first->machine.image.figures.serialized ? "had its wgmma serialized"
+                                                     : text_format(plan->arena, "spilled %d bytes a thread",
+                                                                   choose_spill(first)),
+             tried, spill ? text_format(plan->arena, "spills least, %d bytes", spill) : "spills nothing");
+    return text.at;
+}
+
+bool plan_choose(sinter_plan *plan, PlanKernel *entry, const MachineOptions *options) {
+    if (!plan_build_machine(plan, entry, options))
+        return false;
+    if (!choose_spill(entry) || entry->region->schedule_hint)
+        return true;
+    PlanKernel *first = ARENA_NEW(plan->arena, PlanKernel), *best = first;
+    *first = *entry;
+    PlanKernel *latest = first;
+    int tried = 0;
+    for (int i = 0; i < entry->n_choices && tried < CHOOSE_TRIES && choose_spill(best); i++) {
+        const Schedule *choice = &entry->choices[i];
+        /* one thread an element, which the model gives no time, is no answer to a few words in memory */
+        if (schedule_equals(choice, &first->schedule) || (first->schedule.seconds > 0 && choice->seconds <= 0))
+            continue;
+        PlanKernel *next = ARENA_NEW(plan->arena, PlanKernel);
+        tried++;
+        if (!choose_try(plan, first, choice, options, next))
+            continue;
+        latest->passed_over = next; /* for packs: who opens one goes the same way */
+        latest = next;
+        best = choose_spill(next) < choose_spill(best) ? next : best;
+    }
+    *entry = *best;
+    entry->passed_over = first;
+    entry->region->schedule = entry->schedule;
+    if (best != first)
+        entry->remark = choose_remark(plan, best, first, tried);
+    return true;
+}
