@@ -113,6 +113,16 @@ static bool chain_fits_registers(const Fuse *fuse, const Group *group) {
     return handed + chain_columns(fuse, link) / 2 <= CHAIN_REGISTERS;
 }
 
+/* Whether writing and reading what lies between would cost little: less than a part of the other traffic,
+ * along rows long enough for that to be more than a launch. A kernel of its own writes wide rows better. */
+static bool chain_saves_little(const Fuse *fuse, const Value *first, const Value *matmul) {
+    enum { PART = 16 };
+    int64_t in = fuse_extent(fuse, first->in[0]->dims[first->rank - 1]);
+    int64_t out = fuse_extent(fuse, matmul->dims[matmul->rank - 1]);
+    int64_t between = fuse_extent(fuse, matmul->in[0]->dims[matmul->rank - 1]);
+    return out > CHAIN_SMALL && PART * 2 * between < in + out;
+}
+
 /* Why the two do not become one kernel, and what would have to change; NULL: they do. `is_ahead`: what lies
  * between them is not in the group yet, and has been looked at. */
 static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_ahead, const char **change) {
@@ -153,6 +163,9 @@ static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_
         (fuse_extent(fuse, first->in[0]->dims[first->rank - 1]) > CHAIN_SMALL ||
          fuse_extent(fuse, matmul->dims[matmul->rank - 1]) > CHAIN_SMALL))
         return "too few blocks would do both products, which kernels of their own spread wider";
+    *change = "more columns between the two, or fewer around them";
+    if (chain_saves_little(fuse, first, matmul))
+        return "what lies between is little beside what both read and write";
     *change = "a second operand that does not depend on the first product";
     if (!is_ahead && group_feeds(fuse, group, matmul->in[1]))
         return "its second operand waits for the product before it";

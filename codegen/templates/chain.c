@@ -3,7 +3,14 @@
 
 #include "codegen/cost.h"
 
-enum { WARPGROUP = 128, WGMMA_M = 64, WGMMA_N_MAX = 256, BARRIER_BYTES = 256, BLOCK_RESERVE = 1024 };
+enum {
+    WARPGROUP = 128,
+    WGMMA_M = 64,
+    WGMMA_N_MAX = 256,
+    CHAIN_NARROW = 128 /* columns of a pass */,
+    BARRIER_BYTES = 256,
+    BLOCK_RESERVE = 1024
+};
 
 /* ---- links */
 
@@ -266,6 +273,31 @@ static bool chain_accepts(const Graph *graph, const Region *region, const Schedu
     return chain_plan(graph, region, target, &plan, why) && chain_accepts_planned(&plan, schedule, why);
 }
 
+static Schedule chain_candidate(int warpgroups, int tile_n, int64_t depth, int cluster) {
+    static const int registers[][2] = {{0, 0}, {0, 0}, {40, 232}, {32, 160}}; /* producer's, consumers' */
+    return (Schedule){.path = MATMUL_WGMMA,
+                      .threads = WARPGROUP * (1 + warpgroups),
+                      .tile_m = WGMMA_M * warpgroups,
+                      .warps_m = warpgroups,
+                      .warps_n = 1,
+                      .tile_n = tile_n,
+                      .tile_k = depth <= 32 ? 32 : 64,
+                      .cluster_m = cluster,
+                      .persistent = true,
+                      .tma_store = true,
+                      .producer_registers = registers[warpgroups][0],
+                      .consumer_registers = registers[warpgroups][1]};
+}
+
+/* Whether three warpgroups, where their registers suffice, are to hide one another's softmax: rows enough for
+ * all, and hardly more of them behind the last than two would have. */
+static bool chain_wants_three(const ChainPlan *plan, int64_t batch, int64_t rows) {
+    int64_t threes = (rows + 3 * WGMMA_M - 1) / (3 * WGMMA_M),
+            twos = (rows + 2 * WGMMA_M - 1) / (2 * WGMMA_M);
+    return plan->link[0].statistics.n && batch * threes >= 2 * plan->target->sm_count &&
+           20 * 3 * threes <= 21 * 2 * twos;
+}
+
 /* Two consumer warpgroups share what is loaded for both; where a matrix has few rows, or all together have,
  * one alone wastes less. Blocks that are neighbours along M load second operands for each other. */
 static int chain_candidates(const ChainPlan *plan, const DimBindings *hint, Schedule *out) {
@@ -275,26 +307,14 @@ static int chain_candidates(const ChainPlan *plan, const DimBindings *hint, Sche
     int64_t batch = cost_space(plan->graph, plan->region, 0, plan->link[0].batch_rank, hint);
     int64_t pairs = batch * ((rows + 2 * WGMMA_M - 1) / (2 * WGMMA_M)); /* of 64 rows */
     bool is_small = rows <= WGMMA_M || 2 * pairs <= plan->target->sm_count;
-    for (int cluster = rows >= 8 * 2 * WGMMA_M && !is_small ? 2 : 1; cluster >= 1; cluster--)
-        for (int narrow = 0; narrow < (all > 128 ? 2 : 1); narrow++) {
-            Schedule s = {.path = MATMUL_WGMMA,
-                          .warps_m = is_small ? 1 : 2,
-                          .warps_n = 1,
-                          .tile_n = !narrow && all <= CHAIN_COLUMNS_LAST ? all
-                                    : all < 128                          ? all
-                                                                         : 128,
-                          .tile_k = depth <= 32 ? 32 : 64,
-                          .cluster_m = cluster,
-                          .persistent = true,
-                          .tma_store = true};
-            s.tile_m = WGMMA_M * s.warps_m;
-            s.threads = WARPGROUP * (1 + s.warps_m);
-            if (!is_small) {
-                s.producer_registers = 40;
-                s.consumer_registers = 232;
-            }
-            out[n++] = s;
-        }
+    int widest = all <= CHAIN_COLUMNS_LAST ? all : CHAIN_NARROW;
+    if (chain_wants_three(plan, batch, rows))
+        out[n++] = chain_candidate(3, widest, depth, 1);
+    for (int cluster = rows >= 8 * 2 * WGMMA_M && !is_small ? 2 : 1; cluster >= 1; cluster--) {
+        out[n++] = chain_candidate(is_small ? 1 : 2, widest, depth, cluster);
+        if (widest > CHAIN_NARROW)
+            out[n++] = chain_candidate(is_small ? 1 : 2, CHAIN_NARROW, depth, cluster);
+    }
     return n;
 }
 
@@ -349,7 +369,7 @@ static int chain_with_stages(const ChainPlan *plan, Schedule s, Schedule *out) {
 
 static int chain_schedules(const Graph *graph, const Region *region, const Target *target,
                            const DimBindings *hint, Schedule *out, int room) {
-    enum { CANDIDATES = 4 };
+    enum { CANDIDATES = 5 };
     ChainPlan plan;
     Schedule candidates[CANDIDATES];
     const char *why;
