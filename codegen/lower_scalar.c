@@ -2,6 +2,7 @@
  */
 #include "codegen/kernel_value.h"
 #include "codegen/lower_internal.h"
+#include "ir/block.h"
 
 /* The type of the computation, which for comparisons is not the type of the result. */
 static DType scalar_compute_type(const Value *value, const OpInfo *info) {
@@ -12,9 +13,19 @@ static DType scalar_compute_type(const Value *value, const OpInfo *info) {
     return info->int_ref || dtype_is_float(type) ? type : DTYPE_F32;
 }
 
-/* Whether a Value is x less the largest of x along some axes: what softmax takes the exponential of. */
+/* Whether a Value is x less the largest of x along some axes, or of a block of them, or less 0 where that is
+ * not finite: what softmax takes the exponential of. */
 static bool scalar_is_below_max(const Value *value) {
     const Value *most = value->op == OP_sub ? value->in[1] : NULL;
+    double zero;
+    if (most && most->op == OP_select && most->in[0]->op == OP_isfinite &&
+        most->in[0]->in[0] == most->in[1] && value_is_constant(most->in[2], &zero) && zero == 0)
+        most = most->in[1];
+    const Value *statistic = most ? block_repeated(most) : NULL;
+    BlockStatistic block;
+    if (statistic)
+        return block_statistic(statistic, &block) && statistic->op == OP_reduce_max &&
+               block.of == value->in[0];
     while (most && (most->op == OP_broadcast || most->op == OP_reshape))
         most = most->in[0];
     return most && most->op == OP_reduce_max && most->in[0] == value->in[0];

@@ -47,7 +47,7 @@ typedef struct Region {
     int rank;
     const Dim *dims[RANK_MAX];
     /* Reduced axes of that space: the last n_reduced for ROWS (and for MATMUL with row statistics: 1, along N); the first
-     * n_reduced for COLUMNS (MATMUL with column sums is not a region of this version). */
+     * n_reduced for COLUMNS. Statistics of a product's tiles (block.h) reduce no axis of it: MATMUL writes them beside the rest. */
     int n_reduced;
 
     /* Outputs that are bundles; and of MATMUL, those that are columns [first, first + width) of the space, row-major under dims of

@@ -10,7 +10,9 @@
 #ifndef SINTER_PASSES_FUSE_H
 #define SINTER_PASSES_FUSE_H
 
+#include "ir/block.h"
 #include "ir/columns.h"
+#include "passes/product.h"
 #include "passes/rewrite.h"
 
 typedef struct Group Group;
@@ -45,9 +47,11 @@ struct Group {
     int rank;
     const Dim *dims[RANK_MAX];
     int n_reduced;
-    bool is_moved;  /* columns of its product move, or are cut apart (fuse_columns.c) */
-    bool is_chain;  /* each core is the first operand of the next; dims are those of the last */
-    GroupSet after; /* groups that must run before it, through others too */
+    bool is_moved;      /* columns of its product move, or are cut apart (fuse_columns.c) */
+    bool is_chain;      /* each core is the first operand of the next; dims are those of the last */
+    bool has_blocks;    /* it takes statistics of its product's tiles (fuse_blocks.c) */
+    int64_t block_cols; /* of that many columns, along rows; 0: none */
+    GroupSet after;     /* groups that must run before it, through others too */
     VEC(Value *) cores;
     VEC(Value *) members; /* Values at home here */
     VEC(Value *) leaves;  /* tensors that it reads */
@@ -134,11 +138,12 @@ bool op_is_view(OpKind op); /* reshape, transpose, slice, broadcast */
 /* fuse_matmul.c, fuse_rows.c, fuse_pointwise.c: what starts a group, and who joins it */
 void fuse_matmul(Fuse *fuse, Value *value);
 void fuse_reduction(Fuse *fuse, Value *value);
+/* fuse_blocks.c: statistics of a tile, and what repeats them over it. */
+bool fuse_block_statistic(Fuse *fuse, Value *value);
+bool fuse_block_repeated(Fuse *fuse, Value *value);
 void fuse_light(Fuse *fuse, Value *value);
 /* Two single products become one kernel with two cores where `value` is the first to need both. */
 bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b);
-/* Whether tensor cores multiply the operands as they are. */
-bool matmul_uses_tensor_cores(const Fuse *fuse, const Value *matmul);
 /* Whether a matmul reads `operand` from memory rather than computing it. */
 bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand);
 
@@ -154,9 +159,11 @@ bool fuse_chain(Fuse *fuse, Value *matmul);
 int64_t chain_row_max(Fuse *fuse, Group *group);
 
 /* fuse_columns.c: columns of a product that trade places, or that are cut apart */
-/* Puts a Value into the kernel of a product whose columns it moves, where that can be; `decides`: says why not. */
+/* Puts a Value into the kernel of a product whose columns it moves, where that can be; `decides`: says why
+ * not. */
 bool fuse_columns(Fuse *fuse, Value *value, bool decides);
-bool fuse_columns_place(Fuse *fuse, const Group *group, const Value *value, ColumnPlace *place, const char **why);
+bool fuse_columns_place(Fuse *fuse, const Group *group, const Value *value, ColumnPlace *place,
+                        const char **why);
 /* Fills region->windows and region->column_block. */
 void fuse_columns_windows(Fuse *fuse, const Group *group, Region *region);
 

@@ -132,6 +132,9 @@ static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_
     *change = "an operand whose columns stay where they are";
     if (group->is_moved)
         return "columns of its first operand trade places, or leave apart";
+    *change = "a first product without statistics of its columns";
+    if (group->has_blocks)
+        return "the kernel before it takes statistics of its tiles";
     *change = text_format(fuse->graph->arena, "at most %lld columns, known from the dims or a 'where'",
                           (long long)fuse->limits->chain_columns_max);
     if (dim_upper(dims, held->dims[held->rank - 1]) > fuse->limits->chain_columns_max)

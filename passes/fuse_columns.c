@@ -74,9 +74,13 @@ static bool columns_try(Fuse *fuse, Group *group, Value *value, bool decides) {
     for (int i = 0; i < value->n_in; i++)
         can = can && columns_can_compute(fuse, group, value->in[i]);
     bool is_fp8 = dtype_is_float(core->in[0]->dtype) && dtype_bits(core->in[0]->dtype) == 8;
-    if (can && (is_fp8 || !matmul_uses_tensor_cores(fuse, core))) {
+    if (can && (is_fp8 || !product_uses_tensor_cores(fuse->limits, core))) {
         why = "its threads hold columns so only where tensor cores multiply elements of 16 bits, tf32 or "
               "integers";
+        can = false;
+    }
+    if (can && group->has_blocks) {
+        why = "the kernel takes statistics of its tiles, whose columns stay where they are";
         can = false;
     }
     can = can && fuse_columns_place(fuse, group, value, &place, &why);

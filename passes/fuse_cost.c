@@ -4,13 +4,7 @@
 #include "ir/base/checked.h"
 
 int64_t fuse_extent(const Fuse *fuse, const Dim *dim) {
-    const DimTable *table = fuse->graph->dims;
-    if (dim_is_const(dim))
-        return dim->value;
-    int64_t lower = dim_lower(table, dim), upper = dim_upper(table, dim);
-    if (upper < FUSE_UNKNOWN_DIM)
-        return upper;
-    return lower > FUSE_UNKNOWN_DIM ? lower : FUSE_UNKNOWN_DIM;
+    return product_extent(fuse->graph, dim);
 }
 
 int64_t fuse_count(const Fuse *fuse, int rank, const Dim *const *dims) {

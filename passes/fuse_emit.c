@@ -107,7 +107,7 @@ static void emit_region(Emit *emit, Group *group, Value *const *outputs, size_t 
             vec_push(arena, &region->cores, group->cores.at[i]);
     for (size_t i = 0; i < region->outputs.n; i++)
         emit_bundle(fuse, region, region->outputs.at[i]);
-    if (region->kind == TEMPLATE_MATMUL)
+    if (region->kind == TEMPLATE_MATMUL && !group->has_blocks) /* whose columns do not move */
         fuse_columns_windows(fuse, group, region);
     region->schedule_hint = emit_hint(fuse->graph, region, "schedule");
     region->fast_sums = emit_allows(fuse->graph, region, "fast_accumulation");

@@ -62,16 +62,6 @@ bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b) {
     return true;
 }
 
-/* Types that tensor cores multiply as they are: both of 16 bits and alike, both fp8, or both 8-bit integers.
- */
-bool matmul_uses_tensor_cores(const Fuse *fuse, const Value *matmul) {
-    DType a = matmul->in[0]->dtype, b = matmul->in[1]->dtype;
-    bool fp8 = (a == DTYPE_E4M3 || a == DTYPE_E5M2) && (b == DTYPE_E4M3 || b == DTYPE_E5M2);
-    bool int8 = (a == DTYPE_I8 || a == DTYPE_U8) && (b == DTYPE_I8 || b == DTYPE_U8);
-    bool same = a == b && (a == DTYPE_F16 || a == DTYPE_BF16 || a == DTYPE_TF32);
-    return fuse->limits->has_tensor_cores && (fp8 || int8 || same);
-}
-
 static const Value *matmul_below_views(const Value *value, bool widens) {
     while (op_is_view(value->op) ||
            (widens && value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype)))
@@ -119,7 +109,7 @@ bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand) {
                     "its factors, one a block, are applied to sums of products");
         return false;
     }
-    bool tensor = matmul_uses_tensor_cores(fuse, matmul);
+    bool tensor = product_uses_tensor_cores(fuse->limits, matmul);
     if (tensor ? tiles <= 1 : tiles * cost <= MATMUL_RECOMPUTE_COST) {
         pass_decide(fuse->pass, "prologue", true, matmul, value, NULL,
                     "computing the operand in each of %lld tiles costs less than storing it",

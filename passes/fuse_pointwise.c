@@ -92,6 +92,8 @@ static bool pointwise_try(Fuse *fuse, Group *group, Value *value) {
 
 void fuse_light(Fuse *fuse, Value *value) {
     Group *homes[POINTWISE_HOMES];
+    if (fuse_block_repeated(fuse, value))
+        return;
     if ((value_is_pointwise(value) || value->op == OP_concat) &&
         (fuse_columns(fuse, value, false) || fuse_bundle(fuse, value)))
         return;

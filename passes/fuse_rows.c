@@ -22,6 +22,14 @@ static void rows_sources(Fuse *fuse, const Value *value, const Value **sources, 
 
 enum { ROWS_SOURCES = 32 };
 
+/* Parts of a product's statistics that its kernel writes together: small, and put together by one kernel. */
+static bool rows_are_parts(const Fuse *fuse, const Value *a, const Value *b) {
+    BlockStatistic part;
+    const Group *home = fuse_home(fuse, a);
+    return home && home->kind == TEMPLATE_MATMUL && fuse_home(fuse, b) == home && block_statistic(a, &part) &&
+           block_statistic(b, &part);
+}
+
 /* Whether `group` reads a tensor of its whole space that `operand` is computed from too. */
 static bool rows_share(Fuse *fuse, const Group *group, const Value *operand) {
     const Value *mine[ROWS_SOURCES], *theirs[ROWS_SOURCES];
@@ -34,7 +42,8 @@ static bool rows_share(Fuse *fuse, const Group *group, const Value *operand) {
     int64_t space = fuse_count(fuse, group->rank, group->dims);
     for (int i = 0; i < n_mine; i++)
         for (int k = 0; k < n_theirs; k++)
-            if (mine[i] == theirs[k] && fuse_count(fuse, mine[i]->rank, mine[i]->dims) >= space)
+            if ((mine[i] == theirs[k] || rows_are_parts(fuse, mine[i], theirs[k])) &&
+                fuse_count(fuse, mine[i]->rank, mine[i]->dims) >= space)
                 return true;
     return false;
 }
@@ -147,7 +156,7 @@ static bool rows_join_matmul(Fuse *fuse, Value *value, ReductionLayout layout, i
                         (long long)longest);
         return false;
     }
-    if (!group_has_room(fuse, group, value))
+    if (group->block_cols || !group_has_room(fuse, group, value))
         return false;
     group->n_reduced = 1;
     group_join(fuse, group, value);
@@ -173,6 +182,8 @@ void fuse_reduction(Fuse *fuse, Value *value) {
                     "it has so few elements that it is computed like a scalar");
         return;
     }
+    if (fuse_block_statistic(fuse, value))
+        return;
     ReductionLayout layout = reduction_layout(value, &n_reduced);
     if (layout == REDUCTION_MIXED) {
         Group *group = group_new(fuse, TEMPLATE_POINTWISE, value->rank, value->dims, 0);

@@ -5,7 +5,7 @@
  *   4  each output of the graph is written, by one region; no Value is written twice
  *   5  a matmul stands in a matmul region, as one of its one or two cores, or in a chain of two or three
  *   6  reduced axes lie inside the space; outputs have the space's elements, or its rows', or a window of its
- * columns */
+ *      columns, or are statistics of blocks of a product */
 #include "passes/fuse.h"
 
 typedef struct PartitionCheck {
@@ -54,6 +54,9 @@ static void verify_values(PartitionCheck *check, const Region *region, int mark)
 
 /* The output's space: the region's, or that with reduced axes one or dropped, in any order. */
 static bool verify_output_dims(const Partition *partition, const Region *region, const Value *output) {
+    BlockStatistic block;
+    if (region->kind == TEMPLATE_MATMUL && block_statistic(output, &block))
+        return block.of->rank == region->rank;
     DimTable *table = partition->graph->dims;
     const Dim *full = dim_const(table, 1), *kept = full, *count = value_count(partition->graph, output);
     const RegionWindow *window = region_window(region, output);

@@ -28,6 +28,7 @@ typedef struct Pass {
     Diags *diags;
     Partition *partition; /* where decisions are recorded; regions from `fuse` on */
     const char *name;
+    void *state; /* of the pass that runs: what its rules share */
 } Pass;
 
 /* True where the pass changed the graph. Errors go to pass->diags. */

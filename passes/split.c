@@ -6,7 +6,8 @@
  *
  * Rows: few rows, long ones. Columns (leading axes): few columns, many rows. Lengths must be known, and
  * divide: then the parts are equal and no element is guarded. Sums, products, extremes and any/all may be
- * taken in parts in any order; argmax numbers elements and stays whole. */
+ * taken in parts in any order; argmax numbers elements and stays whole. What split_product.c does in the
+ * kernel of a product is left to it. */
 #include "passes/fuse.h"
 #include "passes/movement.h"
 
@@ -79,7 +80,7 @@ static Value *split_apply(Rewrite *rewrite, Value *value, int at, int n_reduced,
 static Value *split_rule(Rewrite *rewrite, Value *value) {
     int64_t reduced, kept;
     int n_reduced;
-    if (value_class(value) != OPCLASS_REDUCTION || !split_is_divisible_op(value->op) || !value->attrs[1].i ||
+    if (value_class(value) != OPCLASS_REDUCTION || product_get(rewrite->pass->state, value) || !split_is_divisible_op(value->op) || !value->attrs[1].i ||
         !split_counts(value, &reduced, &kept))
         return value;
     ReductionLayout layout = reduction_layout(value, &n_reduced);
@@ -108,7 +109,11 @@ static Value *split_rule(Rewrite *rewrite, Value *value) {
 }
 
 bool pass_split(Pass *pass, Graph *graph) {
-    if (pass->options->no_fusion || !rewrite_graph(pass, graph, split_rule))
+    if (pass->options->no_fusion)
+        return false;
+    graph_renumber(graph);
+    pass->state = product_find(pass, graph); /* another pass's */
+    if (!rewrite_graph(pass, graph, split_rule))
         return false;
     for (int round = 0; round < 4 && pass_movement(pass, graph); round++)
         continue; /* the parts' reshape belongs on the inputs */

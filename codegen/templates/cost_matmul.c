@@ -115,7 +115,7 @@ static double cost_seconds(const Cost *c, const Schedule *s) {
     product = fmax(product, cost_computed(plan, s) * crowd);
     double feed = stage_bytes * crowd / (cost_l2_per_clock * cost_clock);
     double step = fmax(fmax(product, feed), cost_latency / (s->stages > 1 ? s->stages - 1 : 1));
-    double elements = (double)s->tile_m * s->tile_n * (1 + (double)plan->statistics.n);
+    double elements = (double)s->tile_m * s->tile_n * (1 + (double)(plan->statistics.n + plan->columns.n));
     double epilogue = elements * crowd * (cost_epilogue_slots + 4.0 * c->streams) / 128 / cost_clock;
     if (gang > 1)
         epilogue += cost_exchange * (double)plan->statistics.n;

@@ -135,6 +135,22 @@ bool matmul_is_row_value(const MatmulPlan *plan, const Value *value) {
     return true;
 }
 
+/* A statistic of blocks: of a tile's columns, or of a warp's rows. */
+static bool plan_block(MatmulPlan *plan, const Value *value) {
+    const Value *core = plan->core[0];
+    BlockStatistic block;
+    if (!block_statistic(value, &block) || !value_same_dims(block.of, core))
+        return false;
+    if (block.axis == core->rank - 2) {
+        vec_push(plan->graph->arena, &plan->columns, value);
+        return block.block == MATMUL_BLOCK_ROWS;
+    }
+    bool same = !plan->statistics.n || plan->block_cols == block.block;
+    plan->block_cols = block.block;
+    vec_push(plan->graph->arena, &plan->statistics, value);
+    return same;
+}
+
 /* Whether a reduction of the region is a statistic of the product's rows. */
 static bool plan_is_row_reduction(const MatmulPlan *plan, const Value *value) {
     const Value *core = plan->core[0];
@@ -159,12 +175,41 @@ void matmul_mark_dependents(const MatmulPlan *plan, const Value *const *from, in
     }
 }
 
+/* Column statistics that wait for another one go behind the rest; false where they wait for each other too.
+ */
+static bool plan_order_columns(MatmulPlan *plan) {
+    Arena *arena = plan->graph->arena;
+    VEC(const Value *) first = {0}, rest = {0};
+    for (size_t i = 0; i < plan->columns.n; i++) {
+        const Value *column = plan->columns.at[i];
+        ValueMap marks = {.arena = arena}, late = {.arena = arena};
+        matmul_mark_dependents(plan, first.at, (int)first.n, NULL, 0, &marks);
+        matmul_mark_dependents(plan, rest.at, (int)rest.n, NULL, 0, &late);
+        if (value_map_get(&late, column))
+            return false;
+        if (value_map_get(&marks, column))
+            vec_push(arena, &rest, column);
+        else
+            vec_push(arena, &first, column);
+    }
+    plan->n_columns_first = first.n;
+    plan->columns.n = 0;
+    for (size_t i = 0; i < first.n; i++)
+        vec_push(arena, &plan->columns, first.at[i]);
+    for (size_t i = 0; i < rest.n; i++)
+        vec_push(arena, &plan->columns, rest.at[i]);
+    return true;
+}
+
 /* Whether a fragment's threads can write each output: elements of the product, two columns at a time, or one
  * a row. */
 static bool plan_outputs(const MatmulPlan *plan, const char **why) {
     const Graph *graph = plan->graph;
     for (size_t i = 0; i < plan->region->outputs.n; i++) {
         const Value *output = plan->region->outputs.at[i], *root = lower_root(plan->region, output);
+        BlockStatistic block;
+        if (block_statistic(output, &block))
+            continue;
         bool is_row = matmul_is_row_value(plan, root);
         *why = "an output is neither the product's shape, nor a window of its columns, nor one element a row";
         if (!is_row && !value_same_dims(root, plan->core[0]) && !region_window(plan->region, output))
@@ -225,17 +270,22 @@ bool matmul_plan(const Graph *graph, const Region *region, const Target *target,
     plan_access(graph, region, &plan->a);
     for (int i = 0; i < plan->n_cores; i++)
         plan_access(graph, region, &plan->b[i]);
-    *why = "the epilogue reduces the product otherwise than along its rows";
+    *why = "the epilogue reduces the product otherwise than along its rows, or 16 rows of its columns";
     ValueMap of_product = {.arena = graph->arena};
     matmul_mark_dependents(plan, plan->core, plan->n_cores, NULL, 0, &of_product);
     for (size_t i = 0; i < region->values.n; i++) {
         const Value *value = region->values.at[i];
         if (op_info(value->op)->class_ != OPCLASS_REDUCTION || !value_map_get(&of_product, value))
             continue; /* reductions of the prologue and of other inputs are lowered in place */
-        if (!plan_is_row_reduction(plan, value))
+        if (plan_block(plan, value))
+            continue;
+        if (!plan_is_row_reduction(plan, value) || plan->block_cols)
             return false;
         vec_push(graph->arena, &plan->statistics, value);
     }
+    *why = "statistics of columns wait for each other";
+    if (!plan_order_columns(plan))
+        return false;
     plan->scaled = plan_scaled(plan);
     return plan_outputs(plan, why);
 }
@@ -294,7 +344,7 @@ bool matmul_holds_blocks(const MatmulPlan *plan, int columns, const char **why) 
 
 static bool accepts_planned(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
     *why = "ease is 0, 1 or 2";
-    if (schedule->ease < 0 || schedule->ease > 2)
+    if (schedule->ease < 0 || schedule->ease > 2 || !matmul_accepts_blocks(plan, schedule, why))
         return false;
     switch (schedule->path) {
     case MATMUL_WGMMA: return matmul_accepts_wgmma(matmul_wgmma_plan(plan), schedule, why);

@@ -18,6 +18,7 @@
  *     matmul_partials.c  parts of sums, held by warps or by the blocks of a cluster, to sums and the epilogue
  *     matmul_rounds.c    the largest of each row, as a loop of rounds
  *     matmul_gang.c      the exchange of those statistics where a row lies in several blocks
+ *     matmul_blocks.c    statistics of a tile's part of rows and columns, which another kernel puts together
  *     matmul_tiles.c     the order in which tiles of the result are visited
  *     cost_matmul.c      the schedule from shapes and target
  */
@@ -29,10 +30,11 @@
 #include "codegen/reduce.h"
 #include "codegen/template.h"
 #include "codegen/tile.h"
+#include "ir/block.h"
 #include "ir/value_map.h"
 #include "ir/view.h"
 
-enum { MATMUL_CORES = 2 };
+enum { MATMUL_CORES = 2, MATMUL_BLOCK_ROWS = 16 };
 
 /* What multiplies. */
 typedef enum MatmulKind {
@@ -83,6 +85,9 @@ typedef struct MatmulPlan {
     int batch_rank;
     const Dim *m, *n, *k;
     VEC(const Value *) statistics; /* reductions of the product along its rows, in order */
+    int64_t block_cols;            /* they are of that many columns, a tile's; 0: of whole rows */
+    VEC(const Value *) columns;    /* reductions of MATMUL_BLOCK_ROWS rows of its columns */
+    size_t n_columns_first;        /* those that wait for no other of them, and come first */
     KType accumulator;
     /* The same product read as narrow memory times factors of blocks, where it has that form, for wgmma; else
      * NULL. */
@@ -315,6 +320,9 @@ typedef struct Epilogue {
     const Value *held;  /* what accumulator[0] holds by now instead of the product; NULL: the product */
     VEC(MatmulRow) rows;
     struct EpilogueStore *early; /* what matmul_store_early() stores; NULL: nothing, or no longer */
+    const KExpr *column_group;   /* the first of the groups that column statistics are being taken of */
+    const PartialVars
+        *columns; /* the first column statistics of the batch, known in all lanes; NULL: not yet */
 } Epilogue;
 
 /* A run within a batch of column groups. */
@@ -324,12 +332,11 @@ typedef struct EpilogueSlot {
     Run run;
     const KExpr *inside; /* the run's columns lie in the result; NULL: all do */
 } EpilogueSlot;
-/* `stored`: the body only stores them, which rounds.
- * Computes `values` for `n_groups` column groups from `group` on, loads first, and calls body with the
- * registers of each run. */
+/* Computes `values` for `n_groups` column groups from `group` on, loads first, and calls body with the
+ * registers of each run. The first `n_stored` of them the body only stores, which rounds. */
 typedef void EpilogueBody(Epilogue *e, const EpilogueSlot *slot, const KVar *const *computed, void *context);
 void epilogue_batch(Epilogue *e, const KExpr *block, const KExpr *group, int n_groups,
-                    const Value *const *values, int n, bool stored, EpilogueBody *body, void *context);
+                    const Value *const *values, int n, int n_stored, EpilogueBody *body, void *context);
 /* How many column groups make a batch. */
 int epilogue_batch_groups(const Epilogue *e);
 /* Element of the accumulator arrays that a run begins at. */
@@ -381,6 +388,26 @@ PartialVars matmul_gang_whole(Epilogue *e, const Value *statistic, const MatmulE
  * by then. */
 bool matmul_begins_rounds(const Epilogue *e, const Value *statistic);
 void matmul_row_rounds(Epilogue *e, const Value *first);
+/* What a statistic reduces, with the product's dims. */
+const Value *matmul_reduced(const Value *statistic);
+
+/* matmul_blocks.c: whether a schedule's tiles are the blocks that the region's statistics are of. */
+bool matmul_accepts_blocks(const MatmulPlan *plan, const Schedule *schedule, const char **why);
+/* Whether a tile has all columns of a row that its statistics are of. */
+bool matmul_has_rows(const MatmulPlan *plan, const Schedule *schedule);
+/* Stores statistics of the tile's columns: an element a row. */
+void matmul_store_row_blocks(Epilogue *e);
+/* Partial results of the column statistics, over column groups from `group` on: declared before them; the
+ * first ones folded into for each run (computed[i] are the elements of what plan->columns[i] reduces); behind
+ * it the others are computed, all are exchanged between lanes, and stored. */
+typedef VEC(PartialVars) MatmulColumns;
+void matmul_columns_begin(Epilogue *e, const KExpr *group, int n_groups, MatmulColumns *columns);
+void matmul_columns_fold(Epilogue *e, const EpilogueSlot *slot, const KVar *const *computed,
+                         const MatmulColumns *columns);
+void matmul_columns_end(Epilogue *e, const KExpr *block, const KExpr *group, int n_groups,
+                        const MatmulColumns *columns);
+/* Gives a run the first statistics, where they are known (e->columns). */
+void matmul_columns_bind(Epilogue *e, const EpilogueSlot *slot);
 
 /* matmul_prologue.c: tiles of an operand into a ring of stages, by all threads of the block. */
 typedef struct MatmulLoader {

@@ -160,6 +160,7 @@ static void epilogue_bind(Epilogue *e, const EpilogueSlot *slot) {
         const KExpr *x = k_elem(b, row->array, epilogue_row_at(e, slot->block, slot->half));
         lower_bind_expr(e->lower, row->value, k_convert(b, x, ktype_of(row->value->dtype)));
     }
+    matmul_columns_bind(e, slot);
 }
 
 /* The run's elements of inputs that lie in shared memory. */
@@ -203,13 +204,13 @@ static void epilogue_slots_end(Epilogue *e, int n_groups) {
 }
 
 void epilogue_batch(Epilogue *e, const KExpr *block, const KExpr *group, int n_groups,
-                    const Value *const *values, int n, bool stored, EpilogueBody *body, void *context) {
+                    const Value *const *values, int n, int n_stored, EpilogueBody *body, void *context) {
     Builder *b = e->b;
     const MatmulFragment *f = e->fragment;
     LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, (size_t)n + 1);
     const KVar **computed = ARENA_ARRAY(b->arena, const KVar *, (size_t)n + 1);
     for (int i = 0; i < n; i++)
-        targets[i] = (LowerTarget){.value = values[i], .stored = stored};
+        targets[i] = (LowerTarget){.value = values[i], .stored = i < n_stored};
     EpilogueSlot slot = {.block = block, .group = group, .half = k_i32(b, 0), .piece = k_i32(b, 0)};
     epilogue_place(e, &slot);
     epilogue_bind(e, &slot);
@@ -243,8 +244,11 @@ void epilogue_batch(Epilogue *e, const KExpr *block, const KExpr *group, int n_g
 /* ---- outputs */
 
 typedef struct EpilogueStore {
-    const MatmulStaging *staging;        /* NULL: all from registers */
-    VEC(const Value *) outputs;          /* one element a point of the space */
+    const MatmulStaging *staging; /* NULL: all from registers */
+    VEC(const Value *) outputs;   /* one element a point of the space */
+    VEC(const Value *) values;    /* outputs, and what column statistics reduce where `columns` */
+    bool takes_columns;
+    MatmulColumns columns;
     const KVar *packed[STAGING_OUTPUTS]; /* of 16 bits: two elements a word, for stmatrix */
     const KExpr *const *boxes;           /* the stages that the present boxes take */
     const KExpr *box_col;                /* the present batch's first column within a box */
@@ -294,6 +298,19 @@ static void epilogue_store_run(Epilogue *e, const EpilogueSlot *slot, const KVar
         const KExpr *word = k_add(b, k_mul(b, slot->local, k_i32(b, e->fragment->halves)), slot->half);
         k_set_elem(b, store->packed[staged], word, k_pack(b, output->dtype, pair));
     }
+    if (store->takes_columns)
+        matmul_columns_fold(e, slot, computed + store->outputs.n, &store->columns);
+}
+
+static void epilogue_columns_begin(Epilogue *e, EpilogueStore *store, const KExpr *group, int n_groups) {
+    if (store->takes_columns)
+        matmul_columns_begin(e, group, n_groups, &store->columns);
+}
+
+static void epilogue_columns_end(Epilogue *e, EpilogueStore *store, const KExpr *block, const KExpr *group,
+                                 int n_groups) {
+    if (store->takes_columns)
+        matmul_columns_end(e, block, group, n_groups, &store->columns);
 }
 
 /* One batch of column groups, from `group` on; its staged outputs into their boxes from column `box_col` on.
@@ -310,7 +327,7 @@ static void epilogue_store_batch(Epilogue *e, EpilogueStore *store, const KExpr 
             store->packed[o] =
                 k_array(b, text_format(b->arena, "%s_packed", name), K_U32, 2 * n_groups, NULL);
     }
-    epilogue_batch(e, block, group, n_groups, store->outputs.at, (int)store->outputs.n, true,
+    epilogue_batch(e, block, group, n_groups, store->values.at, (int)store->values.n, (int)store->outputs.n,
                    epilogue_store_run, store);
     for (int o = 0; staging && o < staging->n_outputs; o++)
         for (int pair = 0; pair < n_groups / 2 && epilogue_is_packed(staging->output[o]); pair++) {
@@ -365,11 +382,14 @@ static void epilogue_store_box(Epilogue *e, EpilogueStore *store, const KExpr *b
     const MatmulFragment *f = e->fragment;
     int n_groups = epilogue_batch_groups(e), box_groups = store->staging->cols / f->group_cols;
     n_groups = n_groups > box_groups ? box_groups : n_groups < 2 ? 2 : n_groups; /* stmatrix takes two */
+    const KExpr *box_group = k_mul(b, box, k_i32(b, box_groups));
+    epilogue_columns_begin(e, store, box_group, box_groups);
     const KExpr *part = epilogue_loop(b, "part", box_groups / n_groups);
-    const KExpr *group = k_add(b, k_mul(b, box, k_i32(b, box_groups)), k_mul(b, part, k_i32(b, n_groups)));
+    const KExpr *group = k_add(b, box_group, k_mul(b, part, k_i32(b, n_groups)));
     epilogue_store_batch(e, store, block, group, n_groups, boxes,
                          k_mul(b, part, k_i32(b, n_groups * f->group_cols)));
     epilogue_loop_end(b, box_groups / n_groups);
+    epilogue_columns_end(e, store, block, box_group, box_groups);
     epilogue_send(e, store->staging, block, box, boxes, first);
 }
 
@@ -489,7 +509,10 @@ static void epilogue_store_direct(Epilogue *e, EpilogueStore *store) {
     const KExpr *block = epilogue_loop(b, "block", f->blocks);
     const KExpr *part = epilogue_loop(b, "part", parts);
     const KExpr *number = k_add(b, k_mul(b, chunk, k_i32(b, parts)), part);
-    epilogue_store_batch(e, store, block, k_mul(b, number, k_i32(b, n_groups)), n_groups, NULL, NULL);
+    const KExpr *group = k_mul(b, number, k_i32(b, n_groups));
+    epilogue_columns_begin(e, store, group, n_groups);
+    epilogue_store_batch(e, store, block, group, n_groups, NULL, NULL);
+    epilogue_columns_end(e, store, block, group, n_groups);
     epilogue_loop_end(b, parts);
     epilogue_loop_end(b, f->blocks);
     matmul_inputs_chunk_end(e);
@@ -530,9 +553,14 @@ static void epilogue_store_rows(Epilogue *e, const Value *const *outputs, int n,
 }
 
 static void epilogue_store(Epilogue *e, EpilogueStore *store) {
+    const MatmulPlan *plan = e->plan;
+    for (size_t i = 0; i < store->outputs.n; i++)
+        vec_push(e->b->arena, &store->values, store->outputs.at[i]);
+    for (size_t i = 0; i < plan->n_columns_first && store->takes_columns; i++)
+        vec_push(e->b->arena, &store->values, matmul_reduced(plan->columns.at[i]));
     if (store->outputs.n && store->staging && store->staging->n_outputs)
         epilogue_store_staged(e, store);
-    else if (store->outputs.n)
+    else if (store->values.n)
         epilogue_store_direct(e, store);
 }
 
@@ -614,7 +642,7 @@ void matmul_epilogue_hold(Builder *b, const MatmulPlan *plan, Lower *lower, cons
         matmul_row_statistics(&e, NULL);
     int n_groups = epilogue_batch_groups(&e);
     const KExpr *part = epilogue_loop(b, "part", fragment->groups / n_groups);
-    epilogue_batch(&e, k_i32(b, 0), k_mul(b, part, k_i32(b, n_groups)), n_groups, &value, 1, true,
+    epilogue_batch(&e, k_i32(b, 0), k_mul(b, part, k_i32(b, n_groups)), n_groups, &value, 1, 1,
                    epilogue_hold_run, NULL);
     epilogue_loop_end(b, fragment->groups / n_groups);
     epilogue_end(&e);
@@ -629,6 +657,9 @@ void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const Mat
     for (size_t i = 0; i < plan->region->outputs.n; i++) {
         const Value *output = plan->region->outputs.at[i];
         const RegionWindow *window = region_window(plan->region, output);
+        BlockStatistic part;
+        if (block_statistic(output, &part))
+            continue;
         if (window && window->is_bundle)
             vec_push(b->arena, &bundles, output);
         else if (plan->statistics.n && matmul_is_row_value(plan, lower_root(plan->region, output)))
@@ -645,11 +676,17 @@ void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const Mat
         early.staging = &early_staging;
         store.staging = &late_staging;
     }
+    bool is_early = early.outputs.n > 0;
+    for (size_t i = 0; i < plan->columns.n; i++)
+        is_early = is_early && matmul_is_early(plan, plan->columns.at[i]);
+    early.takes_columns = plan->columns.n && is_early;
+    store.takes_columns = plan->columns.n && !is_early;
     e.early = &early;
     if (plan->statistics.n)
         matmul_row_statistics(&e, inputs && inputs->is_held ? inputs : NULL);
     e.inputs = inputs && !inputs->is_held ? inputs : NULL;
     epilogue_store(&e, &store);
+    matmul_store_row_blocks(&e);
     if (rows.n + bundles.n)
         epilogue_store_rows(&e, rows.at, (int)rows.n, bundles.at, (int)bundles.n);
     epilogue_end(&e);

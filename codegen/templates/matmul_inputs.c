@@ -13,6 +13,20 @@
 
 enum { BOX_COLS = 64, BOX_ROW_BYTES = 128 }; /* of 16-bit elements: the widest swizzle's span */
 
+/* Whether a Value is a statistic's operand in blocks, or padded to be. */
+static bool inputs_is_cut(const MatmulPlan *plan, const Value *value) {
+    bool found = false;
+    for (size_t i = 0; i < plan->statistics.n && plan->block_cols; i++) {
+        const Value *blocks = plan->statistics.at[i]->in[0];
+        found |= blocks == value || (value->op == OP_pad && blocks->in[0] == value);
+    }
+    for (size_t i = 0; i < plan->columns.n; i++) {
+        const Value *blocks = plan->columns.at[i]->in[0];
+        found |= blocks == value || (value->op == OP_pad && blocks->in[0] == value);
+    }
+    return found;
+}
+
 /* Whether everything between the input and `cut` (or the outputs and statistics, where that is NULL) is
  * computed element by element, so that each element of the input is wanted where its own column is at hand,
  * and nothing behind `cut` wants it. */
@@ -29,9 +43,15 @@ static bool inputs_is_elementwise(const MatmulPlan *plan, const Value *input, co
             reads |= value_map_get(marks, value->in[k]);
         if (!reads)
             continue;
+        if (inputs_is_cut(plan, value)) { /* in blocks, as the statistic behind it takes them */
+            value_map_set(marks, value, true);
+            continue;
+        }
         if (op_info(value->op)->class_ == OPCLASS_REDUCTION) {
             for (size_t s = 0; s < plan->statistics.n; s++)
                 reads &= plan->statistics.at[s] != value;
+            for (size_t s = 0; s < plan->columns.n; s++)
+                reads &= plan->columns.at[s] != value;
             if (reads || cut)
                 return false;
             continue;

@@ -57,8 +57,7 @@ bool matmul_accepts_mma(const MatmulPlan *plan, const Schedule *schedule, const 
         matmul_smem_tiles(plan, schedule) > plan->target->smem_per_block - 1024)
         return false;
     *why = "row statistics need whole rows in one warp: warps_n 1 and N up to tile_n";
-    if (plan->statistics.n &&
-        (schedule->warps_n != 1 || dim_upper(plan->graph->dims, plan->n) > schedule->tile_n))
+    if (plan->statistics.n && (schedule->warps_n != 1 || !matmul_has_rows(plan, schedule)))
         return false;
     if (!matmul_holds_blocks(plan, schedule->tile_n / schedule->warps_n, why))
         return false;

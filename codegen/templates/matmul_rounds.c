@@ -212,7 +212,7 @@ void matmul_row_rounds(Epilogue *e, const Value *first) {
     const Value *values[] = {rounds->x, rounds->y};
     const KExpr *block = epilogue_loop(b, "block", f->blocks);
     const KExpr *group = epilogue_loop(b, "part", f->groups);
-    epilogue_batch(e, block, group, 1, values, rounds->y ? 2 : 1, false, rounds_search, &pass);
+    epilogue_batch(e, block, group, 1, values, rounds->y ? 2 : 1, 0, rounds_search, &pass);
     epilogue_loop_end(b, f->groups);
     epilogue_loop_end(b, f->blocks);
     const KExpr *row = epilogue_loop(b, "row", n_rows);

@@ -93,6 +93,8 @@ static void rows_reduce(Epilogue *e, const EpilogueSlot *slot, const KVar *const
     Partial identity = reduce_identity(b, pass->statistic, K_I32);
     const KExpr *j = epilogue_loop(b, "j", e->run);
     const KExpr *column = k_add(b, slot->run.coords[slot->run.axis], j);
+    if (e->plan->block_cols) /* elements of a block count from its first */
+        column = k_mod(b, column, k_i32(b, e->plan->block_cols));
     Partial element = reduce_element(b, pass->statistic, k_elem(b, computed[0], j), column);
     if (slot->inside) { /* rows behind the last are not looked at */
         element.x = k_select(b, slot->inside, element.x, identity.x);
@@ -115,10 +117,15 @@ static void rows_pass(Epilogue *e, const Value *value, EpilogueBody *body, void 
     const KExpr *block = epilogue_loop(b, "block", f->blocks);
     const KExpr *part = epilogue_loop(b, "part", parts);
     const KExpr *number = k_add(b, k_mul(b, chunk, k_i32(b, parts)), part);
-    epilogue_batch(e, block, k_mul(b, number, k_i32(b, n_groups)), n_groups, &value, 1, false, body, context);
+    epilogue_batch(e, block, k_mul(b, number, k_i32(b, n_groups)), n_groups, &value, 1, 0, body, context);
     epilogue_loop_end(b, parts);
     epilogue_loop_end(b, f->blocks);
     matmul_inputs_chunk_end(e);
+}
+
+const Value *matmul_reduced(const Value *statistic) {
+    BlockStatistic block;
+    return block_statistic(statistic, &block) ? block.of : statistic->in[0];
 }
 
 static void rows_unbind(Epilogue *e) {
@@ -164,7 +171,7 @@ static PartialVars rows_statistic(Epilogue *e, size_t i, MatmulInputs *inputs, c
     const char *name = statistic->name ? statistic->name : op_info(statistic->op)->name;
     RowPass pass = {statistic,
                     reduce_declare(b, statistic, text_format(b->arena, "row_%s", name), n_rows, K_I32)};
-    rows_pass(e, statistic->in[0], rows_reduce, &pass);
+    rows_pass(e, matmul_reduced(statistic), rows_reduce, &pass);
     const KExpr *row = epilogue_loop(b, "row", n_rows);
     reduce_lanes(b, statistic, pass.partial, row, f->row_lanes);
     epilogue_loop_end(b, n_rows);

@@ -53,7 +53,7 @@ bool matmul_accepts_simt(const MatmulPlan *plan, const Schedule *schedule, const
         matmul_smem_tiles(plan, schedule) > plan->target->smem_per_block - 1024)
         return false;
     *why = "row statistics need whole rows in one tile: N up to tile_n";
-    if (plan->statistics.n && dim_upper(plan->graph->dims, plan->n) > schedule->tile_n)
+    if (plan->statistics.n && !matmul_has_rows(plan, schedule))
         return false;
     *why = NULL;
     return true;

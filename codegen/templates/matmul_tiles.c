@@ -2,7 +2,7 @@
 #include "codegen/templates/matmul.h"
 
 int matmul_gang(const MatmulPlan *plan, const Schedule *schedule) {
-    if (!plan->statistics.n || !dim_is_const(plan->n) || schedule->tile_n < 1)
+    if (!plan->statistics.n || plan->block_cols || !dim_is_const(plan->n) || schedule->tile_n < 1)
         return 1;
     int64_t blocks = (plan->n->value + schedule->tile_n - 1) / schedule->tile_n;
     return blocks < 1 ? 1 : blocks > INT16_MAX ? INT16_MAX : (int)blocks;
@@ -49,7 +49,7 @@ static int tiles_threads(const MatmulPlan *plan, const Schedule *schedule) {
 /* An estimate of a thread's registers: accumulators, fragments, operands on their way, addresses and the
  * epilogue. */
 int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
-    enum { ADDRESSES = 44, STATISTICS = 24, PARTIAL = 32, SYMBOLIC = 52 };
+    enum { ADDRESSES = 44, STATISTICS = 24, PARTIAL = 32, COLUMNS = 16, SYMBOLIC = 52 };
     if (schedule->path == MATMUL_GEMV)
         return matmul_gemv_registers(plan, schedule);
     int threads = tiles_threads(plan, schedule);
@@ -65,6 +65,8 @@ int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
     int registers = around + schedule->tile_m * schedule->tile_n * plan->n_cores * words / own;
     if (plan->statistics.n)
         registers += STATISTICS;
+    if (plan->columns.n)
+        registers += COLUMNS * (plan->columns.n > plan->n_columns_first ? 2 : 1);
     if (schedule->path == MATMUL_MMA_SYNC)
         registers += schedule->tile_m / schedule->warps_m / 4 + 16;
     /* extents and pitches that come at launch, and what is multiplied with them */

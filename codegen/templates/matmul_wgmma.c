@@ -176,7 +176,7 @@ static bool wgmma_accepts_statistics(const MatmulPlan *plan, const Schedule *sch
     if (schedule->swap_ab)
         return false;
     *why = "row statistics need whole rows in one tile, or an N that is known";
-    if (!dim_is_const(plan->n) && dim_upper(plan->graph->dims, plan->n) > schedule->tile_n)
+    if (!dim_is_const(plan->n) && !matmul_has_rows(plan, schedule))
         return false;
     int gang = matmul_gang(plan, schedule);
     if (gang == 1)

@@ -74,6 +74,15 @@ def cross_entropy(x, t):
     return F.cross_entropy(x.float(), t.long(), reduction="none").unsqueeze(1)
 
 
+def linear_cross_entropy(x, w, t):
+    return F.cross_entropy(F.linear(x, w).float(), t.long(), reduction="none")
+
+
+def dgelu_dbias(dy, w, h):
+    dx = torch.ops.aten.gelu_backward(F.linear(dy, w), h, approximate="tanh")
+    return dx, dx.sum(0)
+
+
 def scaled_mm(x, w, sx, sw):
     return torch._scaled_mm(x, w.t(), scale_a=sx, scale_b=sw, out_dtype=BF, use_fast_accum=True)
 
@@ -191,6 +200,10 @@ CASES = {
     "mm_softmax_n1024": linear(8192, 1024, 1024, lambda x, w: F.softmax(F.linear(x, w), -1)),
     "rmsnorm_mm_prologue": (lambda: [rand(8192, 4096), rand(4096), rand(4096, 4096)],
                             lambda x, g, w: F.linear(F.rms_norm(x, (4096,), g, 1e-5), w), 2.0 * 8192 * 4096 * 4096, 168e6),
+    "dgelu_dbias": linear(8192, 16384, 4096, dgelu_dbias, (8192, 16384)),
+    "lmhead_ce": (lambda: [rand(4096, 4096), rand(128256, 4096, scale=0.05),
+                           torch.randint(0, 128256, (4096,), device="cuda", dtype=torch.int32)],
+                  linear_cross_entropy, 2.0 * 4096 * 4096 * 128256, 2 * (4096 * 4096 + 128256 * 4096)),
     "pointwise_chain_64m": (lambda: [rand(16384, 4096), rand(4096), rand(16384, 4096)], lambda x, b, r: gelu(x + b) + r, 0,
                             rows(16384, 4096, extra=[2 * 16384 * 4096])),
     "layernorm_16384x4096": (lambda: [rand(16384, 4096), rand(4096), rand(4096)],

@@ -15,6 +15,7 @@
 
 #include "codegen/codegen.h"
 #include "codegen/simulate.h"
+#include "ir/block.h"
 #include "ir/reference.h"
 #include "ir/view.h"
 
@@ -124,7 +125,8 @@ static inline void case_region(Case *c) {
             vec_push(c->arena, &r->values, value);
         if (value->op == OP_matmul)
             vec_push(c->arena, &r->cores, value);
-        if (op_info(value->op)->class_ == OPCLASS_REDUCTION && r->cores.n)
+        BlockStatistic block;
+        if (op_info(value->op)->class_ == OPCLASS_REDUCTION && r->cores.n && !block_statistic(value, &block))
             r->n_reduced = 1;
     }
     for (size_t i = 0; i < graph->outputs.n; i++)

@@ -1,0 +1,255 @@
+/* Which reductions of products pay in parts.
+ *
+ * A product's cone is what follows it element by element. A reduction along the rows of the cone is done in
+ * parts where nothing else waits for it that needs the row again: softmax(x @ w.T) reads its row after the
+ * statistics anyway, and the kernel that reads it computes them on the way; the loss of logits does not, and
+ * the logits then never lie in memory. A row too long to stay on chip would be read twice, and is done in
+ * parts as well. Reductions down the columns gain in any case: their kernel would read
+ * the product once more. It is all or nothing for the reductions of one product along one axis: one that is
+ * left over would read the product again. */
+#include "passes/product.h"
+
+#include "passes/fuse.h"
+
+enum {
+    PRODUCT_LEAST_ROWS = 256,      /* below, products are cut along M otherwise */
+    PRODUCT_LEAST_COUNT = 1 << 20, /* elements below which a read costs less than a launch */
+    PRODUCT_WASTE = 8,             /* the last block may lack this part of all columns */
+};
+
+/* What is known of a Value: bits of Product.flags. */
+enum { FROM_ROWS = 1, FROM_COLUMNS = 2 };
+
+typedef struct Product {
+    Pass *pass;
+    const Graph *graph;
+    const Value **core; /* by id: the product whose cone it is in; NULL: none */
+    uint8_t *flags;     /* by id: computed from reductions of a product along its rows, or down its columns */
+    uint8_t *bad;       /* by id of the core: FROM_ROWS, FROM_COLUMNS: these reductions stay whole */
+} Product;
+
+int64_t product_extent(const Graph *graph, const Dim *dim) {
+    if (dim_is_const(dim))
+        return dim->value;
+    int64_t lower = dim_lower(graph->dims, dim), upper = dim_upper(graph->dims, dim);
+    if (upper < FUSE_UNKNOWN_DIM)
+        return upper;
+    return lower > FUSE_UNKNOWN_DIM ? lower : FUSE_UNKNOWN_DIM;
+}
+
+bool product_uses_tensor_cores(const FuseLimits *limits, const Value *matmul) {
+    DType a = matmul->in[0]->dtype, b = matmul->in[1]->dtype;
+    bool fp8 = (a == DTYPE_E4M3 || a == DTYPE_E5M2) && (b == DTYPE_E4M3 || b == DTYPE_E5M2);
+    bool int8 = (a == DTYPE_I8 || a == DTYPE_U8) && (b == DTYPE_I8 || b == DTYPE_U8);
+    bool same = a == b && (a == DTYPE_F16 || a == DTYPE_BF16 || a == DTYPE_TF32);
+    return limits->has_tensor_cores && (fp8 || int8 || same);
+}
+
+bool product_block_fits(const Graph *graph, const FuseLimits *limits, const Value *product, bool is_row,
+                        int64_t block) {
+    int64_t m = product_extent(graph, product->dims[product->rank - 2]),
+            n = product_extent(graph, product->dims[product->rank - 1]);
+    if (m < PRODUCT_LEAST_ROWS || n < 1 || n < PRODUCT_LEAST_COUNT / m)
+        return false;
+    if (!is_row)
+        return block == PRODUCT_BLOCK_ROWS;
+    int64_t blocks = (n + block - 1) / block;
+    bool is_tile = block == limits->matmul_row_max || block == limits->matmul_row_max / 2;
+    return is_tile && n > limits->matmul_row_max && (blocks * block - n) * PRODUCT_WASTE <= n;
+}
+
+/* The widest blocks of columns that fit; 0: none. */
+static int64_t product_block(const Product *p, const Value *core, ProductPart part) {
+    const FuseLimits *limits = p->pass->options->limits;
+    int64_t widest = part == PRODUCT_ROWS ? limits->matmul_row_max : PRODUCT_BLOCK_ROWS;
+    if (product_block_fits(p->graph, limits, core, part == PRODUCT_ROWS, widest))
+        return widest;
+    bool half = part == PRODUCT_ROWS && product_block_fits(p->graph, limits, core, true, widest / 2);
+    return half ? widest / 2 : 0;
+}
+
+/* Over the last axis, and maybe others; or over the one before and maybe others before that. */
+static ProductPart product_part(const Value *reduction) {
+    int rank = reduction->in[0]->rank, n = reduction->attrs[0].axes.n;
+    const int *axes = reduction->attrs[0].axes.at;
+    if (n < 1 || rank < 2 || axes[n - 1] < rank - 2)
+        return PRODUCT_WHOLE;
+    return axes[n - 1] == rank - 1 ? PRODUCT_ROWS : PRODUCT_COLUMNS;
+}
+
+static bool product_is_divisible(const Value *reduction, ProductPart part) {
+    switch (reduction->op) {
+    case OP_sum:
+    case OP_prod:
+    case OP_reduce_min:
+    case OP_reduce_max:
+    case OP_any:
+    case OP_all: return true;
+    case OP_argmin:
+    case OP_argmax: return part == PRODUCT_ROWS && reduction->attrs[0].axes.n == 1;
+    default: return false;
+    }
+}
+
+static const Value *product_narrow(const Value *value) {
+    while (value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype))
+        value = value->in[0];
+    return value;
+}
+
+/* Whether `first` reduces x over the axes of `sum`, and keeps them. */
+static bool product_is_first(const Value *first, OpKind op, const Value *x, const Value *sum) {
+    if (first->op != op || product_narrow(first->in[0]) != product_narrow(x) || !first->attrs[1].i ||
+        first->dtype != sum->dtype || first->attrs[0].axes.n != sum->attrs[0].axes.n)
+        return false;
+    for (int i = 0; i < first->attrs[0].axes.n; i++)
+        if (first->attrs[0].axes.at[i] != sum->attrs[0].axes.at[i])
+            return false;
+    return true;
+}
+
+/* `g` without what stands for 0 where it is not finite. */
+static const Value *product_exp_shift(const Value *g) {
+    double zero;
+    bool is_guarded = g->op == OP_select && g->in[0]->op == OP_isfinite && g->in[0]->in[0] == g->in[1] &&
+                      value_is_constant(g->in[2], &zero) && zero == 0;
+    return is_guarded ? g->in[1] : g;
+}
+
+/* `g` without a scalar factor or divisor. */
+static const Value *product_mean_sum(const Value *g) {
+    if ((g->op == OP_mul || g->op == OP_div) && g->in[1]->rank == 0)
+        return g->in[0];
+    return g->op == OP_mul && g->in[0]->rank == 0 ? g->in[1] : g;
+}
+
+/* The form of a reduction, and what it refers to. */
+static ProductForm product_form(const Value *sum, const Value **first) {
+    const Value *e = sum->in[0], *shifted = e->n_in ? e->in[0] : NULL;
+    *first = NULL;
+    if (sum->op != OP_sum || !shifted || shifted->op != OP_sub || !dtype_is_float(sum->dtype) ||
+        !value_same_dims(shifted->in[0], e))
+        return PRODUCT_PLAIN;
+    const Value *x = shifted->in[0], *g = shifted->in[1];
+    if (e->op == OP_exp && product_is_first(product_exp_shift(g), OP_reduce_max, x, sum)) {
+        *first = product_exp_shift(g);
+        return PRODUCT_EXP_SUM;
+    }
+    if (e->op == OP_mul && e->in[1] == shifted && product_is_first(product_mean_sum(g), OP_sum, x, sum)) {
+        *first = product_mean_sum(g);
+        return PRODUCT_SQUARE_SUM;
+    }
+    return PRODUCT_PLAIN;
+}
+
+/* The product whose kernel computes `value` too; NULL: none, or several that are not one kernel. */
+static const Value *product_core(const Product *p, const Value *value) {
+    if (value->op == OP_matmul)
+        return product_uses_tensor_cores(p->pass->options->limits, value) ? value : NULL;
+    const Value *core = NULL;
+    for (int i = 0; value_is_pointwise(value) && i < value->n_in; i++) {
+        const Value *other = p->core[value->in[i]->id];
+        if (!other || !value_same_dims(other, value))
+            continue;
+        if (core && core != other && core->in[0] != other->in[0])
+            return NULL;
+        core = core ? core : other;
+    }
+    return core;
+}
+
+/* Whether a rows kernel reads a row of the product once, for its statistics and for what they are applied to.
+ */
+static bool product_row_stays(const Product *p, const Value *core) {
+    int64_t n = product_extent(p->graph, core->dims[core->rank - 1]);
+    return n <= p->pass->options->limits->row_resident_max / (int64_t)sizeof(float);
+}
+
+/* A Value that its product's kernel must have whole, or that lies in memory: what it is computed from cannot
+ * come of parts. */
+static void product_need(Product *p, const Value *value) {
+    const Value *core = p->core[value->id];
+    if (core && (p->flags[value->id] & FROM_ROWS) && product_row_stays(p, core))
+        p->bad[core->id] |= FROM_ROWS;
+}
+
+/* Whether a row of the product lies in one tile, whose kernel then reduces it as a whole. */
+static bool product_has_row(const Product *p, const Value *core) {
+    return dim_upper(p->graph->dims, core->dims[core->rank - 1]) <= p->pass->options->limits->matmul_row_max;
+}
+
+/* A reduction over a cone: what it makes of the values computed from it, and what stands against parts. */
+static void product_reduction(Product *p, const Value *value) {
+    const Value *operand = value->in[0], *core = p->core[operand->id], *first;
+    ProductPart part = product_part(value);
+    if (!core || (part == PRODUCT_ROWS && value->attrs[0].axes.n == 1 && product_has_row(p, core)))
+        return;
+    uint8_t flags = p->flags[operand->id], mine = part == PRODUCT_ROWS ? FROM_ROWS : FROM_COLUMNS;
+    if (flags == mine && product_form(value, &first) != PRODUCT_PLAIN)
+        flags = 0;
+    if (flags)
+        product_need(p, operand);
+    if (part == PRODUCT_WHOLE)
+        return;
+    if (flags || !product_is_divisible(value, part) || !product_block(p, core, part))
+        p->bad[core->id] |= mine;
+    p->flags[value->id] |= mine;
+}
+
+static void product_walk(Product *p) {
+    for (size_t i = 0; i < p->graph->values.n; i++) {
+        const Value *value = p->graph->values.at[i];
+        for (int k = 0; value->op != OP_matmul && k < value->n_in; k++)
+            p->flags[i] |= p->flags[value->in[k]->id];
+        p->core[i] = product_core(p, value);
+        bool is_reduction = value_class(value) == OPCLASS_REDUCTION;
+        if (is_reduction)
+            product_reduction(p, value);
+        for (int k = 0; !is_reduction && k < value->n_in; k++)
+            if (p->core[value->in[k]->id] != p->core[i])
+                product_need(p, value->in[k]);
+    }
+    for (size_t i = 0; i < p->graph->outputs.n; i++)
+        product_need(p, p->graph->outputs.at[i].value);
+}
+
+ProductReductions *product_find(Pass *pass, const Graph *graph) {
+    size_t n = graph->values.n + 1;
+    Product p = {.pass = pass, .graph = graph};
+    VEC(ProductReduction) found = {0}, whole = {0};
+    ProductReductions *all = ARENA_NEW(pass->arena, ProductReductions);
+    *all = (ProductReductions){.numbers.arena = pass->arena};
+    if (!pass->options->limits || !pass->options->limits->has_tensor_cores || pass->options->no_fusion)
+        return all;
+    p.core = ARENA_ARRAY(pass->arena, const Value *, n);
+    p.flags = ARENA_ARRAY(pass->arena, uint8_t, n);
+    p.bad = ARENA_ARRAY(pass->arena, uint8_t, n);
+    product_walk(&p);
+    for (size_t i = 0; i < graph->values.n; i++) {
+        Value *value = graph->values.at[i];
+        const Value *core = value_class(value) == OPCLASS_REDUCTION ? p.core[value->in[0]->id] : NULL;
+        ProductPart part = core ? product_part(value) : PRODUCT_WHOLE;
+        ProductReduction one = {.value = value, .part = part};
+        one.block = part == PRODUCT_WHOLE ? 0 : product_block(&p, core, part);
+        if (!one.block)
+            continue;
+        if (p.bad[core->id] & (part == PRODUCT_ROWS ? FROM_ROWS : FROM_COLUMNS)) {
+            vec_push(pass->arena, &whole, one);
+            continue;
+        }
+        if (p.flags[value->in[0]->id] & (part == PRODUCT_ROWS ? FROM_ROWS : FROM_COLUMNS))
+            one.form = product_form(value, &one.first);
+        vec_push(pass->arena, &found, one);
+        value_map_set(&all->numbers, value, (int)found.n);
+    }
+    all->whole = whole.at;
+    all->n_whole = whole.n;
+    all->at = found.at;
+    all->n = found.n;
+    return all;
+}
+
+ProductReduction *product_get(const ProductReductions *all, const Value *value) {
+    int number = value_map_get(&all->numbers, value);
+    return number ? &all->at[number - 1] : NULL;
+}

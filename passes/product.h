@@ -1,0 +1,56 @@
+/* Which reductions of matrix products are done in parts by the kernel that multiplies: asked by the passes
+ * `split`, which leaves those alone, and `split_product`, which does it, and by fusion. */
+#ifndef SINTER_PASSES_PRODUCT_H
+#define SINTER_PASSES_PRODUCT_H
+
+#include "ir/value_map.h"
+#include "passes/pass.h"
+
+enum { PRODUCT_BLOCK_ROWS = 16 /* rows that one warp has of a tile: a column's part */ };
+
+typedef enum ProductPart {
+    PRODUCT_WHOLE,   /* not in parts */
+    PRODUCT_ROWS,    /* along N, in blocks of columns */
+    PRODUCT_COLUMNS, /* along M, in blocks of rows */
+} ProductPart;
+
+typedef enum ProductForm {
+    PRODUCT_PLAIN,      /* refers to no other reduction of its kind */
+    PRODUCT_EXP_SUM,    /* sum(exp(x - g)): first is reduce_max(x), g is it, or 0 where that is not finite */
+    PRODUCT_SQUARE_SUM, /* sum((x - g)^2): first is sum(x), g is it times or through a scalar */
+} ProductForm;
+
+/* A reduction that is done in parts. */
+typedef struct ProductReduction {
+    Value *value;
+    ProductPart part;
+    int64_t block; /* elements of a block */
+    ProductForm form;
+    const Value *first; /* the reduction that it refers to, rewritten along with it; NULL for PRODUCT_PLAIN */
+    Value *parts;       /* what split_product made of it: one element a block */
+} ProductReduction;
+
+typedef struct ProductReductions {
+    ProductReduction *at;
+    size_t n;
+    ProductReduction *whole; /* large ones that are not: what waits for them reads the product again */
+    size_t n_whole;
+    ValueMap numbers; /* of values in `at`, plus 1 */
+} ProductReductions;
+
+/* All of a graph's, in topological order; graph->values must be numbered. */
+ProductReductions *product_find(Pass *pass, const Graph *graph);
+/* The one among them that is `value`; NULL: none. */
+ProductReduction *product_get(const ProductReductions *all, const Value *value);
+
+/* Whether blocks of that many columns (is_row: the parts of a row), or of that many rows, of a product of
+ * these dims are what a product's kernel reduces by itself, and it is large enough to gain. */
+bool product_block_fits(const Graph *graph, const FuseLimits *limits, const Value *product, bool is_row,
+                        int64_t block);
+/* Types that tensor cores multiply as they are: both of 16 bits and alike, both fp8, or both 8-bit integers.
+ */
+bool product_uses_tensor_cores(const FuseLimits *limits, const Value *matmul);
+/* What a dim without bounds counts as where costs are compared: FUSE_UNKNOWN_DIM at most. */
+int64_t product_extent(const Graph *graph, const Dim *dim);
+
+#endif
