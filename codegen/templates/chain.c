@@ -378,7 +378,7 @@ static int chain_schedules(const Graph *graph, const Region *region, const Targe
                                   : 0;
     for (int i = 0; i < n_candidates && n < room - 1; i++)
         n += chain_with_stages(&plan, candidates[i], &out[n]);
-    if (n < room && template_any.schedules(graph, region, target, hint, &out[n], 1) == 1)
+    if (!n && template_any.schedules(graph, region, target, hint, &out[n], 1) == 1)
         out[n++].path = MATMUL_LOOP; /* what always exists */
     return n;
 }
