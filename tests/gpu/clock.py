@@ -21,7 +21,7 @@ class Clock:
         while not self.stop:
             if self.lib.nvmlDeviceGetClockInfo(self.handle, 1, ctypes.byref(mhz)) == 0:  # 1: the SMs
                 self.samples.append(mhz.value)
-            time.sleep(0.002)
+            time.sleep(0.005)
 
     def __enter__(self):
         self.samples, self.stop, self.thread = [], False, None
