@@ -59,14 +59,14 @@ static void test_chains(void **state) {
         "graph g (q: bf16[8, M, 64], k: bf16[8, 257, 64], v: bf16[8, 257, 64]) -> (y: bf16[8, M, 64]) {\n"
         "  y = softmax(q @ k.T) @ v }",
         "chain2", dims);
-    /* longer rows, and rows of that length that no chain ends */
+    /* longer rows, and rows of that length that no chain ends: in blocks that run together */
     expect_graph(
         "graph g (q: bf16[8, M, 64], k: bf16[8, 336, 64], v: bf16[8, 336, 64]) -> (y: bf16[8, M, 64]) {\n"
         "  y = softmax(q @ k.T) @ v }",
-        "matmul rows matmul", dims);
+        "matmul/rows matmul", dims);
     expect_graph(
         "graph g (q: bf16[8, M, 64], k: bf16[8, 257, 64]) -> (y: bf16[8, M, 257]) { y = softmax(q @ k.T) }",
-        "matmul rows", dims);
+        "matmul/rows", dims);
     /* what lies between is needed elsewhere */
     expect_graph(
         "graph g (x: bf16[M, 64], w: bf16[64, 64], u: bf16[64, 64]) -> (h: bf16[M, 64], y: bf16[M, 64]) {\n"
