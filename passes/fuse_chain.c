@@ -16,6 +16,7 @@ enum {
     CHAIN_COLUMNS_LAST = 65536, /* done in passes */
     CHAIN_BLOCKS = 64,          /* tiles of rows that keep enough of a GPU busy */
     CHAIN_SMALL = 512,      /* a first product of this depth takes less than the launch of another kernel */
+    CHAIN_DEEP = 2048,      /* from here on, twice as many tiles are better than tiles of half the rows */
     CHAIN_TMA_ELEMENTS = 8, /* 16 bytes */
     CHAIN_TMA_BATCH = 2,
     CHAIN_INSTRUCTION = 256, /* columns of one matrix instruction */
@@ -162,9 +163,10 @@ static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_
         dim_upper(dims, matmul->dims[matmul->rank - 1]) > CHAIN_COLUMNS_LAST)
         return "the extents are not bounded";
     *change = "more rows, or a shorter first and a narrower second product";
-    if (chain_blocks(fuse, first) < CHAIN_BLOCKS &&
-        (fuse_extent(fuse, first->in[0]->dims[first->rank - 1]) > CHAIN_SMALL ||
-         fuse_extent(fuse, matmul->dims[matmul->rank - 1]) > CHAIN_SMALL))
+    int64_t depth = fuse_extent(fuse, first->in[0]->dims[first->rank - 1]);
+    if ((chain_blocks(fuse, first) < CHAIN_BLOCKS &&
+         (depth > CHAIN_SMALL || fuse_extent(fuse, matmul->dims[matmul->rank - 1]) > CHAIN_SMALL)) ||
+        (chain_blocks(fuse, first) < 2 * CHAIN_BLOCKS && depth > CHAIN_DEEP))
         return "too few blocks would do both products, which kernels of their own spread wider";
     *change = "more columns between the two, or fewer around them";
     if (chain_saves_little(fuse, first, matmul))
@@ -191,7 +193,7 @@ bool fuse_chain(Fuse *fuse, Value *matmul) {
     Group *group = fuse_home(fuse, held);
     const char *change;
     if (!fuse->limits->chain_columns_max || !group || group->kind != TEMPLATE_MATMUL ||
-        fuse_node(fuse, held)->barrier || group->cores.n >= CHAIN_LINKS ||
+        fuse_node(fuse, held)->barrier || group->cores.n >= CHAIN_LINKS || group->block_cols ||
         (group->cores.n > 1 && !group->is_chain))
         return false;
     const char *fault = chain_fault(fuse, group, matmul, false, &change);

@@ -136,7 +136,7 @@ static bool rows_join_matmul(Fuse *fuse, Value *value, ReductionLayout layout, i
             most = chain_row_max(fuse, group);
     bool is_long = longest > most;
     GangEstimate estimate = {0};
-    if (is_long && most == fuse->limits->matmul_row_max)
+    if (is_long && !group->is_chain && most == fuse->limits->matmul_row_max)
         estimate = fuse_gang(fuse, group, value);
     if (is_long && !estimate.chosen) {
         char *change = text_format(fuse->graph->arena,

@@ -94,6 +94,19 @@ static void test_chains(void **state) {
                  "bf16[M, 64]) {\n"
                  "  y = relu(relu(relu(x @ w.T) @ u.T) @ t.T) }",
                  "chain2 matmul", dims);
+    /* rows of the last product that are longer than a block holds are no chain's, where blocks might share
+     * them */
+    Support gang = {
+        .text = "graph g (x: bf16[20000, 64], w: bf16[64, 64], u: bf16[304, 64]) -> (y: bf16[20000, 304]) {\n"
+                "  y = softmax(relu(x @ w.T) @ u.T) }",
+        .limits = support_limits()};
+    gang.limits.matmul_gang_row_max = 4096;
+    gang.limits.sm_count = 132;
+    gang.limits.memory_bytes_per_second = 4e12;
+    gang.limits.tensor_flops = 800e12;
+    support_run(&gang);
+    assert_string_equal(gang.kernels, "chain2 rows");
+    support_end(&gang);
     Support none = {.text = mlp, .limits = support_limits()};
     none.limits.chain_columns_max = 0;
     support_run(&none);
