@@ -406,6 +406,7 @@ static void epilogue_store_parts(Epilogue *e, EpilogueStore *store, const KExpr 
         own.output[0] = part->output;
         own.map[0] = part->map;
         vec_push(b->arena, &one.outputs, part->output);
+        vec_push(b->arena, &one.values, part->output);
         if (i + 1 < n)
             k_if_begin(b, k_lt(b, epilogue_box_col(e, staging, box), k_i32(b, part->first + part->width)));
         e->begin = part->first;
