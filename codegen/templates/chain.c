@@ -234,9 +234,9 @@ static bool chain_accepts_planned(const ChainPlan *plan, const Schedule *schedul
     *why = "tile_k is 32 or 64";
     if (schedule->tile_k != 32 && schedule->tile_k != 64)
         return false;
-    *why = "2 to 8 stages, and up to 32 of later links";
+    *why = "2 to 8 stages, and up to 24 of later links";
     if (schedule->stages < 2 || schedule->stages > 8 || schedule->later_stages < 0 ||
-        schedule->later_stages > 32)
+        schedule->later_stages > 24)
         return false;
     *why = "the accumulators do not fit the registers";
     int most = target->registers_per_sm / (WARPGROUP * (1 + schedule->warps_m));
@@ -342,7 +342,7 @@ static bool chain_share_memory(const ChainPlan *plan, Schedule *s, int first_ste
     for (int ahead = AHEAD; ahead >= 2; ahead--) {
         int fewest = ahead * first_steps < ENOUGH ? ahead * first_steps : ENOUGH;
         s->later_stages = ahead * all;
-        if (s->later_stages <= 32 && chain_deepest(plan, s, fewest, blocks))
+        if (s->later_stages <= 16 && chain_deepest(plan, s, fewest, blocks))
             return true;
     }
     s->later_stages = 0;
