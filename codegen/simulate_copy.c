@@ -138,7 +138,7 @@ static bool copy_next(const KTensorMap *map, int *at) {
 static bool copy_into(Sim *sim, SimWarp *warp, const CopyBox *box, SimCta *cta, SimWriter writer) {
     const KTensorMap *map = box->map->map;
     int at[5] = {0};
-    int64_t base = sim_shared_base(sim), address = box->address;
+    int64_t base = sim_shared_base(sim, warp->cta), address = box->address;
     do {
         int64_t offset = sim_swizzle(map->swizzle, address) - base;
         int64_t element = copy_element(box, at);
@@ -216,7 +216,7 @@ void sim_tma_store(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) 
             return;
         }
         int at[5] = {0};
-        int64_t base = sim_shared_base(sim), address = box.address;
+        int64_t base = sim_shared_base(sim, warp->cta), address = box.address;
         do {
             int64_t offset = sim_swizzle(map->swizzle, address) - base;
             int64_t element = copy_element(&box, at);

@@ -60,14 +60,15 @@ static void expr_unpack(const SimOp *op, const Lanes *word, LaneMask mask) {
     }
 }
 
-static void expr_address(Sim *sim, const SimOp *op, const Lanes *index, LaneMask mask) {
+static void expr_address(Sim *sim, const SimWarp *warp, const SimOp *op, const Lanes *index, LaneMask mask) {
     const KBuffer *buffer = op->expr->buffer;
     int bits = dtype_bits(buffer->elem);
     FOR_LANES(lane, mask) {
         int64_t i = index->at[lane].i;
-        op->dst->at[lane].i = buffer->space == SPACE_SHARED
-                                  ? (int64_t)(uint32_t)(sim_shared_base(sim) + buffer->offset + i * bits / 8)
-                                  : sim_global_address(buffer, i);
+        op->dst->at[lane].i =
+            buffer->space == SPACE_SHARED
+                ? (int64_t)(uint32_t)(sim_shared_base(sim, warp->cta) + buffer->offset + i * bits / 8)
+                : sim_global_address(buffer, i);
     }
 }
 
@@ -121,7 +122,7 @@ static void expr_op(Sim *sim, SimWarp *warp, const SimOp *op, LaneMask mask) {
         return;
     case SIM_PACK: expr_pack(op, args, mask); return;
     case SIM_UNPACK: expr_unpack(op, args[0], mask); return;
-    case SIM_ADDRESS: expr_address(sim, op, args[0], mask); return;
+    case SIM_ADDRESS: expr_address(sim, warp, op, args[0], mask); return;
     }
 }
 

@@ -286,7 +286,7 @@ void sim_set_register(Sim *sim, SimWarp *warp, int reg, LaneMask mask);
 void sim_load(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask);
 void sim_store(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask);
 /* Where block's shared memory begins in the shared window. */
-int64_t sim_shared_base(const Sim *sim);
+int64_t sim_shared_base(const Sim *sim, const SimCta *cta);
 /* The byte offset into shared memory of an address, `bytes` long and aligned to `align`; -1 after a report.
  */
 int64_t sim_shared_offset(Sim *sim, const SimWarp *warp, int lane, int64_t address, int64_t bytes, int align);

@@ -10,15 +10,17 @@ int64_t sim_global_address(const KBuffer *buffer, int64_t index) {
                      (uint64_t)(index * dtype_bits(buffer->elem) / 8));
 }
 
-int64_t sim_shared_base(const Sim *sim) {
-    /* Aligned to what is promised and to nothing more, so that a broken promise shows. */
+int64_t sim_shared_base(const Sim *sim, const SimCta *cta) {
+    /* Aligned to what is promised and to nothing more, so that a broken promise shows. In a cluster, addresses
+     * have the block's number in bits that a matrix descriptor has no room for. */
     int align = sim->kernel->smem_align;
-    return align >= 1024 ? 1024 : 1024 + align;
+    int64_t block = sim->n_ctas > 1 ? (int64_t)(cta->rank + 1) << 24 : 0;
+    return block + (align >= 1024 ? 1024 : 1024 + align);
 }
 
 int64_t sim_shared_offset(Sim *sim, const SimWarp *warp, int lane, int64_t address, int64_t bytes,
                           int align) {
-    int64_t offset = address - sim_shared_base(sim);
+    int64_t offset = address - sim_shared_base(sim, warp->cta);
     if (offset < 0 || offset + bytes > sim->kernel->smem_bytes) {
         sim_fail(sim, warp, lane, "shared bytes %lld to %lld of %lld", (long long)offset,
                  (long long)(offset + bytes), (long long)sim->kernel->smem_bytes);

@@ -117,9 +117,15 @@ typedef struct WgmmaRead {
     double *to; /* [mn - first][WGMMA_K_MAX] */
 } WgmmaRead;
 
+/* Of the chunk in shared memory: a descriptor holds the low 18 bits of an address. */
+static int64_t wgmma_offset(const WgmmaRead *read, int64_t address) {
+    return address - (sim_shared_base(read->sim, read->warp->cta) & 0x3ffff);
+}
+
 static bool wgmma_read_chunk(void *context, int64_t address, int mn, int k) {
     WgmmaRead *read = context;
-    int64_t offset = sim_shared_offset(read->sim, read->warp, -1, address, 16, 16);
+    int64_t whole = sim_shared_base(read->sim, read->warp->cta) + wgmma_offset(read, address);
+    int64_t offset = sim_shared_offset(read->sim, read->warp, -1, whole, 16, 16);
     if (offset < 0 || !shadow_read_async(read->sim, read->warp, offset, 16))
         return false;
     int along = 128 / dtype_bits(read->matrix->type);
@@ -134,7 +140,7 @@ static bool wgmma_mark_chunk(void *context, int64_t address, int mn, int k) {
     const WgmmaRead *read = context;
     (void)mn;
     (void)k;
-    shadow_read_done(read->sim, read->warp, address - sim_shared_base(read->sim), 16);
+    shadow_read_done(read->sim, read->warp, wgmma_offset(read, address), 16);
     return true;
 }
 
@@ -142,7 +148,7 @@ static bool wgmma_read_again(void *context, int64_t address, int mn, int k) {
     const WgmmaRead *read = context;
     (void)mn;
     (void)k;
-    return shadow_read_async(read->sim, read->warp, address - sim_shared_base(read->sim), 16);
+    return shadow_read_async(read->sim, read->warp, wgmma_offset(read, address), 16);
 }
 
 /* Visits all that a product reads. */

@@ -68,7 +68,9 @@ const KExpr *tile_block_address(Builder *b, const Tile *tile, const KExpr *stage
 
 const KExpr *tile_descriptor(Builder *b, const Tile *tile, OperandMajor major) {
     int64_t block_bytes = (int64_t)tile->rows * swizzle_span(tile->swizzle);
+    /* 18 bits: in a cluster the address has the block's number above them (PTX ISA 9.7.15.5.1.2.2) */
     const KExpr *address = k_smem_addr(b, tile->buffer, k_i32(b, 0));
+    address = k_bit_and(b, address, k_int(b, K_U32, 0x3ffff));
     const KExpr *low = k_convert(b, k_shr(b, address, 4), K_U64);
     uint64_t constant = wgmma_descriptor(tile->swizzle, major, block_bytes);
     return k_bit_or(b, low, k_int(b, K_U64, (int64_t)constant));
