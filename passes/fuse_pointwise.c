@@ -95,7 +95,7 @@ void fuse_light(Fuse *fuse, Value *value) {
     if (fuse_block_repeated(fuse, value))
         return;
     if ((value_is_pointwise(value) || value->op == OP_concat) &&
-        (fuse_columns(fuse, value, false) || fuse_bundle(fuse, value)))
+        (fuse_columns(fuse, value, value->op == OP_concat) || fuse_bundle(fuse, value)))
         return;
     if (value_is_pointwise(value) || value->op == OP_broadcast) {
         int n = pointwise_homes(fuse, value, homes);

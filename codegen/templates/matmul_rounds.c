@@ -98,23 +98,18 @@ typedef struct RoundPass {
 static void rounds_search(Epilogue *e, const EpilogueSlot *slot, const KVar *const *computed, void *context) {
     Builder *b = e->b;
     const RoundPass *pass = context;
-    const KExpr *row = epilogue_row_at(e, slot->block, slot->half), *lowest = k_float(b, K_F32, -INFINITY);
+    const KExpr *row = epilogue_row_at(e, slot->block, slot->half);
     const KExpr *j = epilogue_loop(b, "j", e->run);
     const KExpr *bit = k_add(b, k_mul(b, slot->group, k_i32(b, 2)), j);
     const KExpr *word = k_add(b, k_mul(b, row, k_i32(b, pass->words)), k_div(b, bit, k_i32(b, ROUND_WORD)));
     const KExpr *one = k_scalar(b, OP_shl, k_int(b, K_U32, 1),
                                 k_convert(b, k_mod(b, bit, k_i32(b, ROUND_WORD)), K_U32), NULL);
     const KExpr *set = k_bit_and(b, k_elem(b, pass->taken, word), one);
-    const KExpr *free = k_eq(b, set, k_int(b, K_U32, 0));
-    const KExpr *x =
-        k_select(b, slot->inside ? k_and(b, slot->inside, free) : free, k_elem(b, computed[0], j), lowest);
-    x = k_let_expr(b, "x", x);
-    const KExpr *best = k_elem(b, pass->best.x, row);
+    const KExpr *x = k_let_expr(b, "x", k_elem(b, computed[0], j)), *best = k_elem(b, pass->best.x, row);
     /* columns come in order, so that of equals the first stays; a NaN wins over all but a NaN */
-    const KExpr *is_nan = k_scalar(b, OP_isnan, x, NULL, NULL),
-                *was_nan = k_scalar(b, OP_isnan, best, NULL, NULL);
-    const KExpr *wins =
-        k_scalar(b, OP_or, k_scalar(b, OP_gt, x, best, NULL), k_and(b, is_nan, k_not(b, was_nan)), NULL);
+    const KExpr *wins = k_not(b, k_scalar(b, OP_le, x, best, NULL));
+    wins = k_and(b, wins, k_eq(b, best, best));
+    wins = k_and(b, k_and(b, slot->inside, k_eq(b, set, k_int(b, K_U32, 0))), wins);
     wins = k_let_expr(b, "wins", wins);
     const KExpr *column = k_convert(b, k_add(b, slot->run.coords[slot->run.axis], j), K_I32);
     k_set_elem(b, pass->best.number, row, k_select(b, wins, column, k_elem(b, pass->best.number, row)));
@@ -211,9 +206,14 @@ void matmul_row_rounds(Epilogue *e, const Value *first) {
     pass.picked = picked ? k_array(b, "beside", K_F32, n_rows, k_float(b, K_F32, 0)) : NULL;
     const Value *values[] = {rounds->x, rounds->y};
     const KExpr *block = epilogue_loop(b, "block", f->blocks);
-    const KExpr *group = epilogue_loop(b, "part", f->groups);
-    epilogue_batch(e, block, group, 1, values, rounds->y ? 2 : 1, 0, rounds_search, &pass);
-    epilogue_loop_end(b, f->groups);
+    int together = 8; /* groups whose loads are under way at a time: a round is a chain of comparisons, and
+                         waits for nothing else */
+    while (f->groups % together != 0)
+        together /= 2;
+    const KExpr *part = epilogue_loop(b, "part", f->groups / together);
+    epilogue_batch(e, block, k_mul(b, part, k_i32(b, together)), together, values, rounds->y ? 2 : 1, 0,
+                   rounds_search, &pass);
+    epilogue_loop_end(b, f->groups / together);
     epilogue_loop_end(b, f->blocks);
     const KExpr *row = epilogue_loop(b, "row", n_rows);
     rounds_meet(e, &pass, row);
