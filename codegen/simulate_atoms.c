@@ -42,6 +42,21 @@ static void sim_shuffle(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask m
     sim_set_register(sim, warp, stmt->operands[0].reg, mask);
 }
 
+static void sim_byte_permute(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+    Lanes low = *sim_operand(sim, warp, &stmt->operands[1], mask);
+    Lanes high = *sim_operand(sim, warp, &stmt->operands[2], mask);
+    Lanes which = *sim_operand(sim, warp, &stmt->operands[3], mask);
+    Lanes *to = &warp->registers[stmt->operands[0].reg];
+    FOR_LANES(lane, mask) {
+        uint64_t bytes = (uint64_t)(uint32_t)high.at[lane].i << 32 | (uint32_t)low.at[lane].i;
+        uint32_t word = 0;
+        for (int i = 0; i < 4; i++)
+            word |= (uint32_t)(bytes >> 8 * (which.at[lane].i >> 4 * i & 7) & 0xff) << 8 * i;
+        to->at[lane].i = word;
+    }
+    sim_set_register(sim, warp, stmt->operands[0].reg, mask);
+}
+
 static void sim_ex2(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     Lanes x = *sim_operand(sim, warp, &stmt->operands[1], mask);
     Lanes *to = &warp->registers[stmt->operands[0].reg];
@@ -117,6 +132,7 @@ static SimAtom *const atom_functions[ATOM_COUNT] = {
     [ATOM_mma_fp8] = sim_mma,
     [ATOM_shuffle_xor] = sim_shuffle,
     [ATOM_shuffle_index] = sim_shuffle,
+    [ATOM_byte_permute] = sim_byte_permute,
     [ATOM_ex2_ftz] = sim_ex2,
     [ATOM_packet_send] = sim_packet,
     [ATOM_packet_peek] = sim_packet,

@@ -384,8 +384,8 @@ const KExpr *matmul_gang_at(Epilogue *e, const MatmulExchange *exchange, const K
                             const KExpr **guard);
 /* A statistic of the whole rows from those of its parts: the same bits in every block of the gang. */
 PartialVars matmul_gang_whole(Epilogue *e, const Value *statistic, const MatmulExchange *exchange, int which);
-/* matmul_rounds.c: whether a statistic begins rounds that find a row's largest one after the other, and all of them, of what is held
- * by then. */
+/* matmul_rounds.c: whether a statistic begins rounds that find a row's largest one after the other, and all
+ * of them, of what is held by then. */
 bool matmul_begins_rounds(const Epilogue *e, const Value *statistic);
 void matmul_row_rounds(Epilogue *e, const Value *first);
 /* What a statistic reduces, with the product's dims. */
@@ -431,7 +431,8 @@ typedef struct MatmulLoader {
     const MatmulOperand *source;
     Tile source_tile;
     const KExpr *source_stage;
-    const KVar *from; /* the elements of a piece of it */
+    const KExpr *source_k; /* of that tile, at which the operand's begins */
+    const KVar *from;      /* the elements of a piece of it */
 } MatmulLoader;
 /* `is_mn_tile`: tiles keep M (or N) contiguous; else whichever axis memory has, where the matrix instruction
  * can read both. */
@@ -481,6 +482,8 @@ typedef struct MatmulConvert {
     MatmulLoader loader; /* makes the operand's tile */
     MatmulTma tma;       /* the tile of memory that it is made from */
     Pipeline raw;        /* the ring of those */
+    int ratio;           /* steps of K that one of those has */
+    int ahead;           /* how many of those the producer brings before it waits for any to be used */
 } MatmulConvert;
 /* Whether an operand is computed because TMA cannot bring it as wgmma takes it. */
 bool matmul_is_converted(const MatmulPlan *plan, const MatmulOperand *operand);
@@ -496,10 +499,11 @@ bool matmul_convert_source(const MatmulPlan *plan, const MatmulOperand *operand,
 int64_t matmul_convert_bytes(const MatmulPlan *plan, const Schedule *schedule); /* of its ring */
 MatmulConvert matmul_convert(Builder *b, const MatmulPlan *plan, const Schedule *schedule,
                              const MatmulOperand *operand, const char *name, int tile_mn);
-/* The converter's work for one stage: waits for both rings, computes, and arrives at both. */
-void matmul_convert_stage(Builder *b, MatmulConvert *convert, const Pipeline *stages,
-                          const PipelineState *raw, const PipelineState *stage, const KExpr *mn0,
-                          const KExpr *k0, const KExpr *const *batch);
+/* The converter's work for one raw tile, which begins at k0: waits for both rings, computes the stages that
+ * are made from it, arrives at both and goes on to the next in both. */
+void matmul_convert_raw(Builder *b, MatmulConvert *convert, const Pipeline *stages, const PipelineState *raw,
+                        const PipelineState *stage, const KExpr *mn0, const KExpr *k0,
+                        const KExpr *const *batch);
 
 /* Bytes of shared memory of a block. */
 /* wgmma in two levels: each step's products into registers of their own, whose sum goes into the f32
@@ -513,12 +517,6 @@ bool matmul_scales_fit(const MatmulPlan *plan, const Schedule *schedule);
 int64_t matmul_smem_wgmma(const MatmulPlan *plan, const Schedule *schedule);
 int64_t matmul_smem_tiles(const MatmulPlan *plan, const Schedule *schedule); /* mma.sync, multiply-adds */
 int64_t matmul_smem_gemv(const MatmulPlan *plan, const Schedule *schedule);
-/* The least tile_k of the gemv path for these warps and columns, one run of each lane; 0: they do not divide. */
-int matmul_gemv_step(const MatmulPlan *plan, const Schedule *schedule);
-/* Bytes in a row that a warp's load has from memory. */
-int matmul_gemv_line(const MatmulPlan *plan, const Schedule *schedule);
-/* Columns of the product that a thread of the gemv path adds to, for which it reads the first operand once. */
-int matmul_gemv_columns(const MatmulPlan *plan, const Schedule *schedule);
 /* Registers of a thread of the gemv path, estimated. */
 int matmul_gemv_registers(const MatmulPlan *plan, const Schedule *schedule);
 
@@ -526,12 +524,6 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan);
 void matmul_build_mma(Builder *b, const MatmulPlan *plan);
 void matmul_build_simt(Builder *b, const MatmulPlan *plan);
 void matmul_build_gemv(Builder *b, const MatmulPlan *plan);
-
-/* Whether what is loaded once should be the first that L2 gives up, so that it drives out neither what is read
- * again nor what others wrote. Of streams many times its size nothing would stay anyway, and they are faster
- * when L2 writes those lines back at once (H200, reading behind a kernel that wrote 256 MB: 34.2 against 37.8 us
- * for 117 MB, but 117.4 against 112.9 for 470 MB). */
-bool matmul_leaves_l2(const MatmulPlan *plan, const MatmulOperand *operand);
 
 /* Registers of a thread, estimated; more than 255 spill. */
 int matmul_registers(const MatmulPlan *plan, const Schedule *schedule);

@@ -71,12 +71,29 @@ int matmul_converters(const MatmulPlan *plan, const Schedule *schedule) {
 }
 
 int matmul_convert_registers(const MatmulPlan *plan, const Schedule *schedule) {
-    int converters = matmul_converters(plan, schedule),
-        all = plan->target->registers_per_sm / CONVERT_THREADS;
-    int at_launch = all / (1 + converters + schedule->warps_m);
-    int left = all - schedule->producer_registers - schedule->warps_m * schedule->consumer_registers;
+    int converters = matmul_converters(plan, schedule), groups = 1 + converters + schedule->warps_m;
+    int at_launch = plan->target->registers_per_sm / (CONVERT_THREADS * groups) / 8 * 8;
+    int left =
+        groups * at_launch - schedule->producer_registers - schedule->warps_m * schedule->consumer_registers;
     left = left > 0 ? left / converters : 0;
     return (left < at_launch ? left : at_launch) / 8 * 8;
+}
+
+/* Stages that are made from one raw tile: as many as make its rows 128 bytes, without which memory delivers
+ * less. Steps and stages must come in such numbers, so that the converter keeps its stages from tile to tile;
+ * several converters, and those for several warpgroups, have raw tiles of one step each. */
+static int convert_ratio(const MatmulPlan *plan, const Schedule *schedule, const MatmulOperand *source) {
+    int row = schedule->tile_k * dtype_bits(source->elem) / 8;
+    bool is_even = dim_divisor(plan->graph->dims, plan->k) % (2 * (int64_t)schedule->tile_k) == 0 &&
+                   schedule->stages % 2 == 0 && schedule->warps_m == 1 &&
+                   matmul_converters(plan, schedule) == 1;
+    return source->major == MAJOR_K && row == 64 && is_even ? 2 : 1;
+}
+
+/* Raw tiles in the ring. Where one warpgroup multiplies, few rows meet many weights: the more of them are on
+ * their way, the better. */
+static int convert_raw_stages(const Schedule *schedule) {
+    return schedule->warps_m == 1 ? 2 * schedule->stages : schedule->stages;
 }
 
 bool matmul_accepts_convert(const MatmulPlan *plan, const Schedule *schedule, const MatmulOperand *operand,
@@ -100,12 +117,6 @@ bool matmul_accepts_convert(const MatmulPlan *plan, const Schedule *schedule, co
     return schedule->warps_m + converters <= 4;
 }
 
-/* The tile that TMA fills. */
-static void convert_tile_dims(const MatmulOperand *source, int tile_mn, int tile_k, int *rows, int *cols) {
-    *rows = source->major == MAJOR_K ? tile_mn : tile_k;
-    *cols = source->major == MAJOR_K ? tile_k : tile_mn;
-}
-
 int64_t matmul_convert_bytes(const MatmulPlan *plan, const Schedule *schedule) {
     int64_t bytes = 0;
     for (int i = 0; i < 1 + plan->n_cores; i++) {
@@ -114,7 +125,8 @@ int64_t matmul_convert_bytes(const MatmulPlan *plan, const Schedule *schedule) {
         if (!matmul_is_converted(plan, operand) || !matmul_convert_source(plan, operand, &source))
             continue;
         int tile_mn = (i != 0) == schedule->swap_ab ? schedule->tile_m : schedule->tile_n;
-        bytes += (int64_t)tile_mn * schedule->tile_k * dtype_bits(source.elem) / 8 * schedule->stages;
+        int64_t tile = (int64_t)tile_mn * schedule->tile_k * convert_ratio(plan, schedule, &source);
+        bytes += tile * dtype_bits(source.elem) / 8 * convert_raw_stages(schedule);
     }
     return bytes;
 }
@@ -124,34 +136,46 @@ MatmulConvert matmul_convert(Builder *b, const MatmulPlan *plan, const Schedule 
     MatmulConvert convert = {.loader = matmul_loader(b, plan, operand, name, tile_mn, schedule->tile_k,
                                                      schedule->stages, CONVERT_THREADS, false)};
     MatmulOperand *source = ARENA_NEW(b->arena, MatmulOperand);
-    int rows, cols;
     matmul_convert_source(plan, operand, source);
-    convert_tile_dims(source, tile_mn, schedule->tile_k, &rows, &cols);
-    convert.tma = (MatmulTma){.operand = source,
-                              .tile = tile_shared(b, "raw_tile", source->elem, rows, cols, schedule->stages),
-                              .share = 1};
+    convert.ratio = convert_ratio(plan, schedule, source);
+    int stages = convert_raw_stages(schedule), k = schedule->tile_k * convert.ratio;
+    bool is_k = source->major == MAJOR_K;
+    convert.ahead = stages - matmul_converters(plan, schedule);
+    convert.ahead = convert.ahead > 0 ? convert.ahead : 1;
+    convert.tma = (MatmulTma){
+        .operand = source,
+        .tile = tile_shared(b, "raw_tile", source->elem, is_k ? tile_mn : k, is_k ? k : tile_mn, stages),
+        .share = 1};
     convert.tma.map = matmul_tma_map(b, &convert.tma);
-    convert.raw = pipeline_new(b, "raw", schedule->stages);
+    convert.raw = pipeline_new(b, "raw", stages);
     convert.loader.vector = CONVERT_WIDTH;
     convert.loader.source = source;
     convert.loader.source_tile = convert.tma.tile;
     return convert;
 }
 
-void matmul_convert_stage(Builder *b, MatmulConvert *convert, const Pipeline *stages,
-                          const PipelineState *raw, const PipelineState *stage, const KExpr *mn0,
-                          const KExpr *k0, const KExpr *const *batch) {
-    /* what else the operand is computed from is on its way while the stages are waited for */
-    matmul_load_start(b, &convert->loader, k_var(b, stage->stage), mn0, k0, batch, NULL);
-    pipeline_wait_full(b, &convert->raw, raw);
-    pipeline_wait_empty(b, stages, stage);
-    convert->loader.source_stage = k_var(b, raw->stage);
-    matmul_load_finish(b, &convert->loader);
-    k_atom(b, ATOM_fence_async, NULL, NULL, 0);
-    k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
-    k_if_begin(b, k_eq(b, k_special(b, SPECIAL_LANE), k_i32(b, 0)));
-    KOperand full = k_operand(pipeline_full_address(b, stages, stage));
-    k_atom(b, ATOM_mbar_arrive, NULL, &full, 1);
-    k_end(b);
+void matmul_convert_raw(Builder *b, MatmulConvert *convert, const Pipeline *stages, const PipelineState *raw,
+                        const PipelineState *stage, const KExpr *mn0, const KExpr *k0,
+                        const KExpr *const *batch) {
+    MatmulLoader *loader = &convert->loader;
+    for (int i = 0; i < convert->ratio; i++) {
+        const KExpr *k = k_i32(b, (int64_t)i * loader->tile_k);
+        /* what else the operand is computed from is on its way while the stages are waited for */
+        matmul_load_start(b, loader, k_var(b, stage->stage), mn0, k_add(b, k0, k), batch, NULL);
+        if (i == 0)
+            pipeline_wait_full(b, &convert->raw, raw);
+        pipeline_wait_empty(b, stages, stage);
+        loader->source_stage = k_var(b, raw->stage);
+        loader->source_k = k;
+        matmul_load_finish(b, loader);
+        k_atom(b, ATOM_fence_async, NULL, NULL, 0);
+        k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
+        k_if_begin(b, k_eq(b, k_special(b, SPECIAL_LANE), k_i32(b, 0)));
+        KOperand full = k_operand(pipeline_full_address(b, stages, stage));
+        k_atom(b, ATOM_mbar_arrive, NULL, &full, 1);
+        k_end(b);
+        pipeline_advance(b, stages, stage);
+    }
     pipeline_release(b, &convert->raw, k_var(b, raw->stage), 1);
+    pipeline_advance(b, &convert->raw, raw);
 }

@@ -228,13 +228,42 @@ static void loader_put(Builder *b, const MatmulLoader *loader, const LoaderPiece
     k_end(b);
 }
 
+/* Bytes to f32 without the slow conversion: behind the leading bits of 2^23 a byte is a number of ones. i8
+ * counts from -128 then. */
+static void loader_widen_bytes(Builder *b, const MatmulLoader *loader, const KExpr *at, const KExpr *inside) {
+    enum { LEADING = 0x4B000000, AROUND = 0x7540 /* LEADING but for its lowest byte */ };
+    bool is_signed = loader->source->elem == DTYPE_I8;
+    int n_words = loader->vector / 4;
+    const KVar *words = k_array(b, "bytes", K_U32, n_words, NULL);
+    k_load_raw(b, words, NULL, loader->source_tile.buffer, at, loader->vector, inside, CACHE_DEFAULT);
+    for (int i = 0; i < n_words; i++) {
+        const KExpr *word = k_elem_at(b, words, i);
+        if (is_signed)
+            word = k_let_expr(b, "shifted", k_xor(b, word, k_int(b, K_U32, 0x80808080)));
+        for (int e = 0; e < 4; e++) {
+            const KVar *bits = k_variable(b, "bits", K_U32, NULL);
+            KOperand operands[] = {k_reg(bits), k_operand(word), k_operand(k_int(b, K_U32, LEADING)),
+                                   k_operand(k_int(b, K_U32, AROUND | e))};
+            k_atom(b, ATOM_byte_permute, NULL, operands, 4);
+            const KExpr *zero = k_float(b, K_F32, is_signed ? 8388736 : 8388608);
+            k_set_elem(b, loader->from, k_i32(b, 4 * i + e),
+                       k_sub(b, k_bitcast(b, k_var(b, bits), K_F32), zero));
+        }
+    }
+}
+
 /* The piece's elements of the source, from its tile. */
 static void loader_from_source(Builder *b, const MatmulLoader *loader, const LoaderPiece *piece) {
     const MatmulOperand *source = loader->source;
     bool is_k = source->major == MAJOR_K;
-    const KExpr *at = tile_index(b, &loader->source_tile, loader->source_stage, is_k ? piece->mn : piece->k,
-                                 is_k ? piece->k : piece->mn);
+    const KExpr *k = k_add(b, loader->source_k, piece->k);
+    const KExpr *at =
+        tile_index(b, &loader->source_tile, loader->source_stage, is_k ? piece->mn : k, is_k ? k : piece->mn);
     KType raw = ktype_of(source->elem), type = loader->from->type;
+    if ((source->elem == DTYPE_I8 || source->elem == DTYPE_U8) && type == K_F32 && loader->vector % 4 == 0) {
+        loader_widen_bytes(b, loader, at, piece->inside);
+        return;
+    }
     const KVar *elements = raw == type ? loader->from : k_array(b, "raw", raw, loader->vector, NULL);
     k_load(b, elements, NULL, loader->source_tile.buffer, at, loader->vector, piece->inside, CACHE_DEFAULT);
     if (raw == type)

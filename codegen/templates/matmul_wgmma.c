@@ -163,9 +163,6 @@ static bool wgmma_accepts_split(const MatmulPlan *plan, const Schedule *schedule
         schedule->ping_pong || (schedule->tile_m & (schedule->tile_m - 1)) ||
         (schedule->tile_n & (schedule->tile_n - 1)) || schedule->warps_m == 3)
         return false;
-    *why = "a split has no warpgroups that convert operands";
-    if (matmul_converters(plan, schedule))
-        return false;
     *why = "each block of a split has at least one step of K";
     if (dim_lower(plan->graph->dims, plan->k) < (int64_t)split * schedule->tile_k)
         return false;
@@ -272,10 +269,13 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
     if (!matmul_holds_blocks(plan, schedule->swap_ab || wgmma_split(schedule) > 1 ? 1 : schedule->tile_n,
                              why))
         return false;
-    *why = "setmaxnreg takes multiples of 8 from 24 to 256 that fit the SM";
+    /* what a block has at launch, in multiples of 8 a thread, is all that its warpgroups can share: to ask
+     * for more is to wait for ever */
+    *why = "setmaxnreg takes multiples of 8 from 24 to 256, together no more than the block has at launch";
     int p = schedule->producer_registers, c = schedule->consumer_registers;
-    if (c && (p % 8 || c % 8 || p < 24 || c > 256 ||
-              WARPGROUP * (p + schedule->warps_m * c) > target->registers_per_sm))
+    int groups = 1 + matmul_converters(plan, schedule) + schedule->warps_m;
+    if (c &&
+        (p % 8 || c % 8 || p < 24 || c > 256 || p + schedule->warps_m * c > groups * (at_launch / 8 * 8)))
         return false;
     *why = "an instruction's columns take more registers than a thread has at launch";
     int cols = matmul_partial_cols(plan, schedule) ? matmul_partial_cols(plan, schedule) : schedule->tile_n;
@@ -321,8 +321,7 @@ static bool wgmma_is_shared(const Wgmma *w, const WgmmaOperand *o) {
  */
 static bool wgmma_is_read_once(const Wgmma *w, const WgmmaOperand *o) {
     const Dim *across = o->is_rows ? w->tiles.tiles_n : w->tiles.tiles_m;
-    return dim_is(across, 1) && o->operand->n_batch == w->plan->batch_rank &&
-           matmul_leaves_l2(w->plan, o->operand);
+    return dim_is(across, 1) && o->operand->n_batch == w->plan->batch_rank;
 }
 
 static MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o) {
@@ -380,46 +379,75 @@ static void wgmma_meet(Builder *b) {
     k_atom(b, ATOM_cluster_wait, NULL, NULL, 0);
 }
 
-/* The memory that the converter makes its operand from. */
-static void wgmma_load_raw(Wgmma *w, const PipelineState *raw, const KExpr *mn0, const KExpr *k0,
-                           const KExpr *const *batch) {
+/* The next raw tile, from which the converter makes its operand: number `unit` along K. */
+static void wgmma_load_raw(Wgmma *w, const PipelineState *raw, const MatmulTile *tile, const KExpr *unit) {
     Builder *b = w->b;
     const MatmulConvert *convert = &w->convert;
+    bool is_rows = matmul_is_converted(w->plan, &w->plan->a) != w->schedule->swap_ab;
+    const KExpr *k0 = k_mul(b, unit, k_i32(b, (int64_t)w->schedule->tile_k * convert->ratio));
     pipeline_wait_empty(b, &convert->raw, raw);
     pipeline_expect(b, &convert->raw, raw, k_int(b, K_U32, tile_bytes(&convert->tma.tile)));
     matmul_tma_load(b, w->plan, &convert->tma, k_var(b, raw->stage),
-                    pipeline_full_address(b, &convert->raw, raw), mn0, k0, batch);
+                    pipeline_full_address(b, &convert->raw, raw), is_rows ? tile->row : tile->col, k0,
+                    tile->batch);
     pipeline_advance(b, &convert->raw, raw);
 }
 
-/* Each converter has every n-th step, through all tiles. */
+static const KExpr *wgmma_units(Wgmma *w) {
+    return k_div(w->b, k_dim(w->b, w->steps, K_I32), k_i32(w->b, w->convert.ratio));
+}
+
+/* The first raw tiles of a tile, all on their way together. */
+static void wgmma_first_raw(Wgmma *w, const PipelineState *raw, const MatmulTile *tile) {
+    Builder *b = w->b;
+    if (!w->converters)
+        return;
+    const KExpr *end = k_min(b, wgmma_units(w), k_i32(b, w->convert.ahead));
+    wgmma_load_raw(w, raw, tile, k_for_begin(b, "unit", k_i32(b, 0), end, 1, UNROLL_NONE));
+    k_end(b);
+}
+
+/* In a step of the other operand, those that are due. */
+static void wgmma_next_raw(Wgmma *w, const PipelineState *raw, const MatmulTile *tile, const KExpr *step) {
+    Builder *b = w->b;
+    if (!w->converters)
+        return;
+    const KExpr *ratio = k_i32(b, w->convert.ratio);
+    const KExpr *unit = k_add(b, k_div(b, step, ratio), k_i32(b, w->convert.ahead));
+    k_if_begin(b, k_and(b, k_eq(b, k_mod(b, step, ratio), k_i32(b, 0)), k_lt(b, unit, wgmma_units(w))));
+    wgmma_load_raw(w, raw, tile, unit);
+    k_end(b);
+}
+
+/* Each converter has every n-th raw tile, through all tiles. */
 static void wgmma_convert(Wgmma *w) {
     Builder *b = w->b;
-    int n = w->converters;
+    int n = w->converters, ratio = w->convert.ratio;
     const KExpr *number = k_div(b, k_sub(b, k_special(b, SPECIAL_WARP), k_i32(b, 4)), k_i32(b, 4));
     number = n > 1 ? k_let_expr(b, "converter", number) : k_i32(b, 0);
     PipelineState raw = pipeline_start(b, &w->convert.raw), state = pipeline_start(b, &w->pipeline);
     k_set(b, raw.stage, number);
-    k_set(b, state.stage, number);
-    const KVar *first = k_variable(b, "first_step", K_I32, number);
-    const KExpr *steps = k_dim(b, w->steps, K_I32);
+    k_set(b, state.stage, k_mul(b, number, k_i32(b, ratio)));
+    const KVar *first = k_variable(b, "first_unit", K_I32, number);
+    const KExpr *units = wgmma_units(w);
     MatmulTile tile;
     wgmma_tiles_begin(w, NULL, 1, &tile);
-    const KExpr *step = k_for_begin(b, "k_step", k_var(b, first), steps, n, UNROLL_NONE);
-    const KExpr *k0 = k_mul(b, step, k_i32(b, w->schedule->tile_k));
+    const KExpr *unit = k_for_begin(b, "unit", k_var(b, first), units, n, UNROLL_NONE);
+    const KExpr *k0 = k_mul(b, unit, k_i32(b, (int64_t)w->schedule->tile_k * ratio));
     for (int i = 0; i < w->n_operands; i++)
         if (w->operands[i].convert)
-            matmul_convert_stage(b, &w->convert, &w->pipeline, &raw, &state,
-                                 w->operands[i].is_rows ? tile.row : tile.col, k0, tile.batch);
-    for (int i = 0; i < n; i++) {
+            matmul_convert_raw(b, &w->convert, &w->pipeline, &raw, &state,
+                               w->operands[i].is_rows ? tile.row : tile.col, k0, tile.batch);
+    for (int i = 1; i < n; i++) { /* past the other converters' */
         pipeline_advance(b, &w->convert.raw, &raw);
-        pipeline_advance(b, &w->pipeline, &state);
+        for (int k = 0; k < ratio; k++)
+            pipeline_advance(b, &w->pipeline, &state);
     }
     k_end(b);
-    if (n > 1 && dim_divisor(w->plan->graph->dims, w->steps) % n != 0) { /* the next tile's first step */
-        const KExpr *left = k_max(b, k_sub(b, steps, k_var(b, first)), k_i32(b, 0));
+    if (n > 1 && dim_divisor(w->plan->graph->dims, w->steps) % (n * ratio) != 0) { /* the next tile's first */
+        const KExpr *left = k_max(b, k_sub(b, units, k_var(b, first)), k_i32(b, 0));
         const KExpr *turns = k_div(b, k_add(b, left, k_i32(b, n - 1)), k_i32(b, n));
-        k_set(b, first, k_sub(b, k_add(b, k_var(b, first), k_mul(b, turns, k_i32(b, n))), steps));
+        k_set(b, first, k_sub(b, k_add(b, k_var(b, first), k_mul(b, turns, k_i32(b, n))), units));
     }
     wgmma_tiles_end(w);
 }
@@ -433,14 +461,13 @@ static void wgmma_produce(Wgmma *w) {
     MatmulTile tile;
     const KExpr *first, *steps = wgmma_steps(w, &first);
     wgmma_tiles_begin(w, NULL, 1, &tile);
+    wgmma_first_raw(w, &raw, &tile);
     const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
     int64_t bytes = 0;
     for (int i = 0; i < w->n_operands; i++)
         bytes += w->operands[i].convert ? 0 : tile_bytes(&w->operands[i].tile);
     const KExpr *k0 = k_let_expr(b, "k", k_mul(b, k_add(b, first, step), k_i32(b, w->schedule->tile_k)));
-    for (int i = 0; i < w->n_operands; i++)
-        if (w->operands[i].convert)
-            wgmma_load_raw(w, &raw, w->operands[i].is_rows ? tile.row : tile.col, k0, tile.batch);
+    wgmma_next_raw(w, &raw, &tile, step);
     pipeline_wait_empty(b, &w->pipeline, &state);
     pipeline_expect(b, &w->pipeline, &state, k_int(b, K_U32, bytes));
     for (int i = 0; i < w->n_operands; i++) {

@@ -73,6 +73,14 @@ static void test_converters_take_turns(void **state) {
     check_weights((Weights){DTYPE_I8, 64, 400, 1 * 64, false, true}, convert_schedule(64, 32, 3, 3));
 }
 
+/* Rows of 128 bytes at a time: two steps of K from each raw tile. */
+static void test_pairs_of_steps(void **state) {
+    (void)state;
+    check_weights((Weights){DTYPE_I8, 70, 72, 256, false, true}, convert_schedule(64, 64, 2, 1));
+    check_weights((Weights){DTYPE_E4M3, 64, 400, 5 * 128, false, true}, convert_schedule(64, 32, 4, 1));
+    check_weights((Weights){DTYPE_I8, 64, 400, 128, false, false}, convert_schedule(64, 32, 6, 1));
+}
+
 static void test_transposed_product(void **state) {
     (void)state;
     Schedule swapped = convert_schedule(64, 16, 4, 2);
@@ -85,7 +93,7 @@ static void test_two_consumers(void **state) {
     Schedule wide = convert_schedule(128, 64, 4, 2);
     wide.warps_m = 2;
     wide.producer_registers = 24;
-    wide.consumer_registers = 168;
+    wide.consumer_registers = 144;
     check_weights((Weights){DTYPE_I8, 300, 128, 192, false, true}, wide);
 }
 
@@ -144,7 +152,10 @@ static void test_refusals(void **state) {
     starved.warps_m = 2;
     starved.producer_registers = 40;
     starved.consumer_registers = 232;
-    expect_refusal(starved, "registers");
+    expect_refusal(starved, "no more than the block has at launch");
+    starved.producer_registers = 24; /* 24 + 2 * 200 of 5 * 96, and two that convert */
+    starved.consumer_registers = 200;
+    expect_refusal(starved, "less than 56 registers");
 }
 
 int main(void) {
@@ -152,6 +163,7 @@ int main(void) {
         cmocka_unit_test(test_weights),
         cmocka_unit_test(test_weights_along_n),
         cmocka_unit_test(test_converters_take_turns),
+        cmocka_unit_test(test_pairs_of_steps),
         cmocka_unit_test(test_transposed_product),
         cmocka_unit_test(test_two_consumers),
         cmocka_unit_test(test_applied_norm),

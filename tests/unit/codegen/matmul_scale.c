@@ -153,6 +153,15 @@ static void test_choice(void **state) {
     assert_int_equal(best[0].path, MATMUL_WGMMA);
     assert_true(best[0].tile_m * best[0].tile_n >= 128 * 192);
     case_close(&c);
+    open_blocks(
+        &c, (Blocks){4096, 7168, 16384, 0, 0, false}); /* plain fp8: sums in f32, unless less is allowed */
+    case_region(&c);
+    assert_int_equal(template_matmul.schedules(c.graph, &c.region, c.target, NULL, best, 2), 2);
+    assert_true(best[0].promote);
+    c.region.fast_sums = true;
+    assert_int_equal(template_matmul.schedules(c.graph, &c.region, c.target, NULL, best, 2), 2);
+    assert_false(best[0].promote);
+    case_close(&c);
 }
 
 int main(void) {

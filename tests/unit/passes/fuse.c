@@ -266,6 +266,26 @@ static void test_block_scaled_matmul(void **state) {
                  "matmul", NULL);
 }
 
+static bool allows_fast_sums(const char *hint) {
+    char text[512];
+    snprintf(text, sizeof text,
+             "graph g (x: e4m3[M, 64], w: e4m3[N, 64]) -> (y: bf16[M, N]) { y = relu(x @ w.T)   %s }", hint);
+    Support support = {.text = text};
+    support_run(&support);
+    assert_string_equal(support.messages, "");
+    assert_int_equal(support.partition->regions.n, 1);
+    bool allows = support.partition->regions.at[0]->fast_sums;
+    support_end(&support);
+    return allows;
+}
+
+static void test_sums_are_fast_where_allowed(void **state) {
+    (void)state;
+    assert_true(allows_fast_sums("@allow(fast_accumulation)"));
+    assert_false(allows_fast_sums("@allow(nondeterministic)"));
+    assert_false(allows_fast_sums(""));
+}
+
 static void test_mlp_is_two(void **state) {
     (void)state;
     expect_graph("graph g (x: bf16[M, D], w1: bf16[H, D], b1: bf16[H], w2: bf16[C, H], b2: bf16[C]) -> (y: "
@@ -316,6 +336,7 @@ int main(void) {
         cmocka_unit_test(test_borders),
         cmocka_unit_test(test_quantized_matmul),
         cmocka_unit_test(test_block_scaled_matmul),
+        cmocka_unit_test(test_sums_are_fast_where_allowed),
         cmocka_unit_test(test_mlp_is_two),
         cmocka_unit_test(test_heads_are_stored_in_order),
         cmocka_unit_test(test_no_fusion),
