@@ -39,9 +39,9 @@ void plan_take_tuned(sinter_plan *plan, PlanKernel *entry) {
     bool found = tuned_get(plan->context, plan->arena, key, &tuned, &why);
     if (found && codegen_accepts(plan->graph, entry->region, plan->target, &tuned.schedule, &why)) {
         entry->schedule = tuned.schedule;
-        entry->remark = text_format(plan->arena,
-                                    "tuned: %.2f us measured on %s, where the cost model's choice took %.2f",
-                                    tuned.us, plan->context->device.name, tuned.model_us);
+        entry->remark =
+            text_format(plan->arena, "tuned: %.2f us measured on %s, where the cost model's choice took %.2f",
+                        tuned.us, plan->context->device.name, tuned.model_us);
     } else if (why) {
         diag_warning(&plan->diags, DIAG_SCHEDULE, (Span){0},
                      "what was tuned for kernel '%s' is of no use, and the cost model decides: %s",
@@ -78,6 +78,12 @@ static bool choose_try(sinter_plan *plan, const PlanKernel *first, const Schedul
     return false;
 }
 
+/* Whether the model expects a choice to take at most so many times the first one's time. One thread an
+ * element, which it gives no time, is no answer to a few words in memory. */
+static bool choose_is_near(const Schedule *first, const Schedule *choice, double times) {
+    return first->seconds > 0 ? choice->seconds > 0 && choice->seconds <= times * first->seconds : true;
+}
+
 static const char *choose_remark(sinter_plan *plan, const PlanKernel *taken, const PlanKernel *first,
                                  int tried) {
     Text text = text_new(plan->arena);
@@ -85,9 +91,9 @@ static const char *choose_remark(sinter_plan *plan, const PlanKernel *taken, con
     text_add(&text, "the first choice (");
     schedule_print(&text, &first->schedule);
     text_add(&text, ") %s; of %d schedules tried after it this one %s",
-             first->machine.image.figures.serialized ? "had its wgmma serialized"
-                                                     : text_format(plan->arena, "spilled %d bytes a thread",
-                                                                   choose_spill(first)),
+             first->machine.image.figures.serialized
+                 ? "had its wgmma serialized"
+                 : text_format(plan->arena, "spilled %d bytes a thread", choose_spill(first)),
              tried, spill ? text_format(plan->arena, "spills least, %d bytes", spill) : "spills nothing");
     return text.at;
 }
@@ -103,8 +109,7 @@ bool plan_choose(sinter_plan *plan, PlanKernel *entry, const MachineOptions *opt
     int tried = 0;
     for (int i = 0; i < entry->n_choices && tried < CHOOSE_TRIES && choose_spill(best); i++) {
         const Schedule *choice = &entry->choices[i];
-        /* one thread an element, which the model gives no time, is no answer to a few words in memory */
-        if (schedule_equals(choice, &first->schedule) || (first->schedule.seconds > 0 && choice->seconds <= 0))
+        if (schedule_equals(choice, &first->schedule) || !choose_is_near(&first->schedule, choice, 1.5))
             continue;
         PlanKernel *next = ARENA_NEW(plan->arena, PlanKernel);
         tried++;
@@ -112,12 +117,18 @@ bool plan_choose(sinter_plan *plan, PlanKernel *entry, const MachineOptions *opt
             continue;
         latest->passed_over = next; /* for packs: who opens one goes the same way */
         latest = next;
-        best = choose_spill(next) < choose_spill(best) ? next : best;
+        /* less of it in memory is worth nothing slower; none at all is */
+        if (choose_spill(next) < choose_spill(best) &&
+            (!choose_spill(next) || choose_is_near(&first->schedule, choice, 1.02)))
+            best = next;
     }
     *entry = *best;
     entry->passed_over = first;
     entry->region->schedule = entry->schedule;
-    if (best != first)
-        entry->remark = choose_remark(plan, best, first, tried);
+    entry->remark = best != first ? choose_remark(plan, best, first, tried)
+                                  : text_format(plan->arena,
+                                                "%d bytes a thread are spilled; none of %d schedules tried "
+                                                "after it does without",
+                                                choose_spill(first), tried);
     return true;
 }
