@@ -58,14 +58,18 @@ bool product_block_fits(const Graph *graph, const FuseLimits *limits, const Valu
     return is_tile && n > limits->matmul_row_max && (blocks * block - n) * PRODUCT_WASTE <= n;
 }
 
-/* The widest blocks of columns that fit; 0: none. */
+/* Elements of a block; 0: none fits. The widest blocks of columns that N is made of; where the last one is
+ * not full, the guards of its columns take the registers that wide tiles leave, so that narrow ones are
+ * better. */
 static int64_t product_block(const Product *p, const Value *core, ProductPart part) {
     const FuseLimits *limits = p->pass->options->limits;
-    int64_t widest = part == PRODUCT_ROWS ? limits->matmul_row_max : PRODUCT_BLOCK_ROWS;
-    if (product_block_fits(p->graph, limits, core, part == PRODUCT_ROWS, widest))
+    if (part == PRODUCT_COLUMNS)
+        return product_block_fits(p->graph, limits, core, false, PRODUCT_BLOCK_ROWS) ? PRODUCT_BLOCK_ROWS : 0;
+    int64_t widest = limits->matmul_row_max,
+            columns = dim_divisor(p->graph->dims, core->dims[core->rank - 1]);
+    if (columns % widest == 0 && product_block_fits(p->graph, limits, core, true, widest))
         return widest;
-    bool half = part == PRODUCT_ROWS && product_block_fits(p->graph, limits, core, true, widest / 2);
-    return half ? widest / 2 : 0;
+    return product_block_fits(p->graph, limits, core, true, widest / 2) ? widest / 2 : 0;
 }
 
 /* Over the last axis, and maybe others; or over the one before and maybe others before that. */
@@ -142,10 +146,24 @@ static ProductForm product_form(const Value *sum, const Value **first) {
     return PRODUCT_PLAIN;
 }
 
+/* Whether an operand can be copied 16 bytes at a time. One that threads must bring element by element takes
+ * registers that statistics of wide tiles want. */
+static bool product_is_aligned(const Product *p, const Value *operand) {
+    while (operand->op == OP_transpose)
+        operand = operand->in[0];
+    int64_t divisor = operand->rank ? dim_divisor(p->graph->dims, operand->dims[operand->rank - 1]) : 1;
+    return divisor * dtype_bits(operand->dtype) % 128 == 0;
+}
+
+static bool product_is_fit(const Product *p, const Value *matmul) {
+    return product_uses_tensor_cores(p->pass->options->limits, matmul) &&
+           product_is_aligned(p, matmul->in[0]) && product_is_aligned(p, matmul->in[1]);
+}
+
 /* The product whose kernel computes `value` too; NULL: none, or several that are not one kernel. */
 static const Value *product_core(const Product *p, const Value *value) {
     if (value->op == OP_matmul)
-        return product_uses_tensor_cores(p->pass->options->limits, value) ? value : NULL;
+        return product_is_fit(p, value) ? value : NULL;
     const Value *core = NULL;
     for (int i = 0; value_is_pointwise(value) && i < value->n_in; i++) {
         const Value *other = p->core[value->in[i]->id];

@@ -72,7 +72,7 @@ int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
     /* extents and pitches that come at launch, and what is multiplied with them */
     bool is_fixed = dim_is_const(plan->m) && dim_is_const(plan->n) && dim_is_const(plan->k);
     if (schedule->path == MATMUL_MMA_SYNC && !is_fixed)
-        registers += SYMBOLIC;
+        registers += SYMBOLIC + (plan->columns.n ? COLUMNS : 0);
     if (schedule->path == MATMUL_SIMT)
         registers += (schedule->tile_m + schedule->tile_n) / 16 * words;
     if (schedule->path != MATMUL_WGMMA) {
