@@ -202,11 +202,13 @@ static bool facts_relax(DimTable *table, const Dim *rest, const Dim *factor, boo
                         int depth) {
     const Dim *x = atom->a, *y = atom->b;
     switch (atom->kind) {
-    case DIM_DIV: /* x - (k - 1) <= k * (x/k) <= x */
+    case DIM_DIV: /* x - (k - g) <= k * (x/k) <= x, where g divides both x and k: so does what is left over */
         if (y->kind != DIM_CONST)
             return false;
-        if (!positive && !dim_known_multiple(table, x, y))
-            x = dim_sub(table, x, dim_const(table, y->value - 1));
+        if (!positive && !dim_known_multiple(table, x, y)) {
+            int64_t left = y->value - dim_gcd(dim_divisor(table, x), y->value);
+            x = dim_sub(table, x, dim_const(table, left));
+        }
         return facts_relaxed(table, rest, factor, x, y->value, depth);
     case DIM_MOD: /* 0 <= x%y <= x */
         if (positive && dim_lower(table, x) >= 0)

@@ -36,6 +36,8 @@ static Value *parts_cut(Rewrite *rewrite, Value *operand, int axis, int64_t bloc
     }
     if (whole != extent) {
         high[axis] = dim_sub(table, whole, extent);
+        if (!dim_known_le(table, dim_const(table, 0), high[axis]))
+            return NULL;
         Value *border = build_constant(rewrite, identity, operand->dtype, like);
         operand = build_pad(rewrite, operand, border, low, high, like);
     }

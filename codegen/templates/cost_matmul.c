@@ -7,6 +7,9 @@
  *     step = max(product / tensor rate, tile bytes / L2 rate, latency / stages)
  *     rest = epilogue, and the latency of the first step where the ring starts empty
  *
+ * Where memory sets the pace, loads take longer (latency), and what an SM does between rings adds to the time
+ * of memory; K split over a cluster has its own steps, more tiles, and the meeting of the parts in its rest.
+ *
  * The constants are rounded from measurements on an H200 and serve as ratios for the other targets: an L2
  * that feeds an SM 64 bytes a clock in theory gives about 45; a TMA load takes about 700 ns; mma.sync reaches
  * 0.62 of wgmma's rate on Hopper. */
@@ -16,10 +19,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { COST_CANDIDATES = 192 };
+enum { COST_CANDIDATES = 512 };
 
-static const double cost_launch = 2e-6, cost_latency = 0.7e-6, cost_clock = 1.7e9, cost_l2_per_clock = 45;
-static const double cost_exchange = 2e-6; /* of a row statistic between the blocks of a gang */
+static const double cost_launch = 2e-6, cost_latency = 0.7e-6, cost_memory_latency = 1.2e-6,
+                    cost_gemv_latency = 0.9e-6, cost_gemv_block = 0.6e-6, cost_clock = 1.7e9,
+                    cost_l2_per_clock = 45;
+static const double cost_exchange = 2e-6;  /* of a row statistic between the blocks of a gang */
+static const double cost_meeting = 1.5e-6; /* of parts of sums in a cluster */
 static const double cost_mma_on_hopper = 0.62, cost_epilogue_slots = 14; /* instructions an element */
 
 typedef struct Cost {
@@ -27,6 +33,7 @@ typedef struct Cost {
     int64_t m, n, k, batch;
     int64_t bytes;
     int streams;
+    bool from_memory; /* memory, not the matrix unit, sets the pace */
 } Cost;
 
 typedef struct Candidate {
@@ -103,6 +110,12 @@ static const MatmulPlan *cost_plan(const Cost *c, const Schedule *s) {
     return s->path == MATMUL_WGMMA ? matmul_wgmma_plan(c->plan) : c->plan;
 }
 
+/* Blocks that run at once where each SM has one. A cluster lies within a GPC, whose SMs it need not divide:
+ * an H100's 132 SMs hold 66 clusters of 2, 30 of 4 and 15 of 8. */
+static double cost_slots(const Target *target, int cluster) {
+    return cluster <= 2 ? target->sm_count : floor(target->sm_count * 0.91 / cluster) * cluster;
+}
+
 static double cost_seconds(const Cost *c, const Schedule *s) {
     const MatmulPlan *plan = cost_plan(c, s);
     const Target *target = plan->target;
@@ -110,10 +123,13 @@ static double cost_seconds(const Cost *c, const Schedule *s) {
     int64_t rows = s->swap_ab ? c->n : c->m, cols = s->swap_ab ? c->m : c->n;
     double tiles_m = ceil((double)rows / (s->tile_m * cluster_m)) * cluster_m;
     double tiles_n = ceil((double)cols / (s->tile_n * cluster_n)) * cluster_n;
-    double tiles = tiles_m * tiles_n * (double)c->batch;
+    int split = s->split_k > 1 ? s->split_k : 1;
+    double tiles = tiles_m * tiles_n * (double)c->batch * split; /* or parts of them */
     int occupancy = matmul_blocks_per_sm(plan, s), gang = matmul_gang(plan, s);
-    double rounds = ceil(tiles / gang / (target->sm_count * occupancy / gang));
-    double steps = ceil((double)c->k / s->tile_k);
+    double slots =
+        gang > 1 ? target->sm_count * occupancy / gang * gang : cost_slots(target, split) * occupancy;
+    double rounds = ceil(tiles / slots);
+    double steps = ceil(ceil((double)c->k / s->tile_k) / split);
     /* blocks that share an SM share its matrix unit and its way to L2, not the latency */
     double crowd = tiles < (double)target->sm_count * occupancy ? ceil(tiles / target->sm_count) : occupancy;
     double flops = 2.0 * s->tile_m * s->tile_n * s->tile_k * plan->n_cores;
@@ -126,7 +142,8 @@ static double cost_seconds(const Cost *c, const Schedule *s) {
     product = fmax(product, cost_computed(plan, s) * crowd);
     product = fmax(product, cost_converted(plan, s) * crowd);
     double feed = stage_bytes * crowd / (cost_l2_per_clock * cost_clock);
-    double step = fmax(fmax(product, feed), cost_latency / (s->stages > 1 ? s->stages - 1 : 1));
+    double latency = c->from_memory ? cost_memory_latency : cost_latency;
+    double step = fmax(fmax(product, feed), latency / (s->stages > 1 ? s->stages - 1 : 1));
     if (cost_computed(plan, s) > 0) /* its loads are one step ahead, whatever the stages */
         step = fmax(step, cost_latency);
     double elements = (double)s->tile_m * s->tile_n * (1 + (double)(plan->statistics.n + plan->columns.n));
@@ -135,17 +152,47 @@ static double cost_seconds(const Cost *c, const Schedule *s) {
         epilogue += cost_exchange * (double)plan->statistics.n;
     if (s->path == MATMUL_WGMMA && s->warps_m == 1)
         epilogue *= 1.7; /* four warps alone do not fill the schedulers */
-    bool runs_ahead = s->path == MATMUL_WGMMA && rounds > 1;
+    bool runs_ahead = s->path == MATMUL_WGMMA && rounds > 1 && split == 1;
     if (s->ping_pong) { /* the other warpgroup multiplies meanwhile, but one alone is assumed to feed the
                            matrix unit less well */
         step = fmax(step, epilogue / steps) * 1.15;
         epilogue /= rounds;
     }
-    double rest = (runs_ahead ? 0.75 : 1) * epilogue + (runs_ahead ? 0 : cost_latency);
+    double rest = (runs_ahead ? 0.75 : 1) * epilogue + (runs_ahead ? 0 : latency);
+    rest += split > 1 ? cost_meeting : 0;
     double work = rounds * (steps * step + rest), memory = (double)c->bytes / target->memory_bytes_per_second;
+    if (c->from_memory) {
+        /* the larger operand is brought to SMs once for each tile across it; L2 gives it half for nothing */
+        double again = rows > cols ? (double)rows * (tiles_n - 1) : (double)cols * (tiles_m - 1);
+        memory += 0.5 * again * (double)c->k * (double)c->batch * elem / target->memory_bytes_per_second;
+        memory += runs_ahead ? 0 : rounds * rest; /* while which nothing is loaded */
+    }
     double seconds = cost_launch + fmax(work, memory) + 0.15 * fmin(work, memory);
     /* loads by threads cost what TMA does not */
     return s->path == MATMUL_MMA_SYNC && target->has_wgmma ? 1.1 * seconds : seconds;
+}
+
+/* Few rows: blocks that wait for memory and add in between. Enough warps on an SM hide the one behind the
+ * other. Of the bytes that all blocks together have to go, the last to finish leave the machine part idle, so
+ * that small blocks end more evenly. */
+static double cost_gemv_seconds(const Cost *c, const Schedule *s) {
+    const MatmulPlan *plan = c->plan;
+    const Target *target = plan->target;
+    int split = s->split_k > 1 ? s->split_k : 1;
+    double tiles = ceil((double)c->m / s->tile_m) * ceil((double)c->n / s->tile_n) * (double)c->batch;
+    double blocks = tiles * split, slots = cost_slots(target, split) * matmul_blocks_per_sm(plan, s);
+    double rounds = fmax(1, blocks / slots);
+    double steps = ceil(ceil((double)c->k / s->tile_k) / split);
+    double waiting = rounds * (steps * cost_gemv_latency + cost_gemv_block);
+    double weights = blocks * s->tile_n * steps * s->tile_k * plan->n_cores;
+    double slow = 2 + s->tile_m * (1.5 + 3.5 / matmul_gemv_columns(plan, s)); /* instructions a weight */
+    double adds = weights * slow / (128 * cost_clock * fmin(blocks, target->sm_count));
+    double memory = (double)c->bytes / target->memory_bytes_per_second;
+    memory *= fmax(1, sqrt(128.0 / matmul_gemv_line(plan, s))); /* it comes by half lines, and by pages */
+    double longest = fmax(memory, fmax(waiting, adds)), others = memory + waiting + adds - longest;
+    double warps = fmin(blocks, slots) / target->sm_count * s->threads / 32;
+    double idle = 0.05 + 0.3 * fmax(0, 1 - warps / 32);
+    return cost_launch + longest + idle * others + 0.3 * memory / rounds + (split > 1 ? 2 * cost_meeting : 0);
 }
 
 /* Tiles that a round of blocks works on together should span equal bytes of both operands. */
@@ -164,7 +211,8 @@ static void cost_add(const Cost *c, CostAccepts *accepts, Candidates *found, Sch
     const char *why;
     s.group_m = cost_group_m(c, &s);
     if (found->n < COST_CANDIDATES && accepts(c->plan, &s, &why))
-        found->at[found->n++] = (Candidate){s, cost_seconds(c, &s)};
+        found->at[found->n++] =
+            (Candidate){s, s.path == MATMUL_GEMV ? cost_gemv_seconds(c, &s) : cost_seconds(c, &s)};
 }
 
 /* The most stages, from `most` down to 2, with which `blocks` blocks share an SM. */
@@ -176,6 +224,17 @@ static void cost_add_deepest(const Cost *c, CostAccepts *accepts, Candidates *fo
             cost_add(c, accepts, found, s);
             return;
         }
+}
+
+/* The deepest ring for a schedule whose K is split, where whole tiles would leave SMs without work. */
+static void cost_add_split(const Cost *c, CostAccepts *accepts, Candidates *found, Schedule s) {
+    int64_t rows = s.swap_ab ? c->n : c->m, cols = s.swap_ab ? c->m : c->n;
+    double tiles = ceil((double)rows / s.tile_m) * ceil((double)cols / s.tile_n) * (double)c->batch;
+    if (s.tile_m * s.tile_n > 128 * 64)
+        return; /* the exchange of a larger tile costs more than the SMs that it gains */
+    for (s.split_k = 2; s.split_k <= 8; s.split_k *= 2)
+        if (tiles * s.split_k <= 1.1 * c->plan->target->sm_count)
+            cost_add_deepest(c, accepts, found, s, 12, 1);
 }
 
 /* With three converting warpgroups beside one that multiplies, or one beside one or two. */
@@ -220,11 +279,12 @@ static void cost_wgmma(const Cost *c, CostAccepts *accepts, Candidates *found) {
                     s.producer_registers = is_full ? 24 : 40;
                     s.consumer_registers = is_full ? 240 : 232;
                 }
-                cost_add_deepest(c, accepts, found, s, 8, 1);
+                cost_add_deepest(c, accepts, found, s, c->from_memory ? 12 : 8, 1);
                 if (matmul_converters(plan, &s)) {
                     cost_add_converting(c, accepts, found, s);
                     continue;
                 }
+                cost_add_split(c, accepts, found, s);
                 if (rows[i][0] == 128 && tile_n >= 96 && !swap) {
                     Schedule turns = s;
                     turns.ping_pong = true;
@@ -269,6 +329,29 @@ static void cost_simt(const Cost *c, CostAccepts *accepts, Candidates *found) {
         }
 }
 
+static void cost_gemv(const Cost *c, CostAccepts *accepts, Candidates *found) {
+    const MatmulPlan *plan = c->plan;
+    enum { MOST_ROWS = 64 /* in tiles of 8, for weights that neither TMA nor cp.async can read */ };
+    int rows = 1;
+    while (rows < c->m && rows < 8)
+        rows *= 2;
+    /* the constants are measured for 16-bit and exact f32 operands; the others have it by @schedule */
+    bool is_measured =
+        plan->kind == MATMUL_16BIT || (plan->kind == MATMUL_FMA && plan->core[0]->dtype == DTYPE_F32);
+    if (c->m > MOST_ROWS || !is_measured)
+        return;
+    Schedule s = {.path = MATMUL_GEMV, .tile_m = rows};
+    for (s.warps_m = 4; s.warps_m <= 8; s.warps_m *= 2)
+        for (s.tile_n = 1; s.tile_n <= 256; s.tile_n *= 2)
+            for (s.split_k = 1; s.split_k <= 8; s.split_k *= 2) {
+                s.warps_n = 1;
+                s.threads = 32 * s.warps_m;
+                int least = matmul_gemv_step(plan, &s);
+                for (s.tile_k = least; least && s.tile_k <= 8 * least; s.tile_k *= 2)
+                    cost_add(c, accepts, found, s);
+            }
+}
+
 static int cost_compare(const void *x, const void *y) {
     const Candidate *a = x, *b = y;
     if (a->seconds != b->seconds)
@@ -291,10 +374,13 @@ int matmul_schedules(const MatmulPlan *plan, const DimBindings *hint, Schedule *
               .batch = cost_space(graph, plan->region, 0, plan->batch_rank, hint),
               .bytes = cost_bytes(graph, plan->region, hint),
               .streams = cost_streams(graph, plan->region)};
+    double flops = 2.0 * (double)c.m * (double)c.n * (double)c.k * (double)c.batch * plan->n_cores;
+    c.from_memory = flops / cost_rate(plan) < (double)c.bytes / plan->target->memory_bytes_per_second;
     Candidates *found = ARENA_NEW(graph->arena, Candidates);
     cost_wgmma(&c, accepts, found);
     cost_mma(&c, accepts, found);
     cost_simt(&c, accepts, found);
+    cost_gemv(&c, accepts, found);
     qsort(found->at, (size_t)found->n, sizeof *found->at, cost_compare);
     /* the best also with fewer registers, should the assembler find that it spills */
     int n = 0;

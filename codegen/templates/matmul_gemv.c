@@ -49,19 +49,59 @@ static int gemv_width(const MatmulPlan *plan, const MatmulOperand *operand, int 
     return gemv_power_of_two(lower_vector_width(plan->graph, space, axis));
 }
 
+static bool gemv_is_input(void *region, const Value *value) {
+    return region_reads(region, value);
+}
+
+/* Which of two axes of a value neighbours in memory lie along: those of the input itself, or of the operand
+ * that has both axes, where it is computed. -1: neither. */
+static int gemv_axis_of(const MatmulPlan *plan, Value *value, int k, int n) {
+    for (;;) {
+        View view = view_of(plan->graph, value, gemv_is_input, (void *)(uintptr_t)plan->region);
+        if (region_reads(plan->region, view.base))
+            return dim_is(view.strides[k], 1) ? 0 : dim_is(view.strides[n], 1) ? 1 : -1;
+        if (value->op == OP_transpose) {
+            k = (int)value->attrs[0].ints[k];
+            n = (int)value->attrs[0].ints[n];
+            value = value->in[0];
+            continue;
+        }
+        Value *whole = NULL;
+        for (int i = 0; i < value->n_in && op_info(value->op)->class_ == OPCLASS_POINTWISE; i++) {
+            Value *in = value->in[i];
+            int shift = value->rank - in->rank;
+            if (k >= shift && n >= shift && in->dims[k - shift] == value->dims[k] &&
+                in->dims[n - shift] == value->dims[n])
+                whole = in;
+        }
+        if (!whole)
+            return -1;
+        k -= value->rank - whole->rank;
+        n -= value->rank - whole->rank;
+        value = whole;
+    }
+}
+
+/* The axis along which the weights, or what they are computed from, lie in memory; -1: neither K nor N. */
+static int gemv_axis(const MatmulPlan *plan, const MatmulOperand *operand) {
+    Value *value = (Value *)(uintptr_t)operand->value;
+    int which = gemv_axis_of(plan, value, operand->k_axis, operand->mn_axis);
+    return which < 0 ? -1 : which == 0 ? operand->k_axis : operand->mn_axis;
+}
+
 static bool gemv_is_power_of_two(int n) {
     return n > 0 && (n & (n - 1)) == 0;
 }
 
-/* False where the schedule does not divide evenly. */
-static bool gemv_shape(const MatmulPlan *plan, const Schedule *schedule, GemvShape *shape) {
-    const MatmulOperand *w = &plan->b[0];
-    int along_k = gemv_width(plan, w, w->k_axis), along_n = gemv_width(plan, w, w->mn_axis);
-    *shape = (GemvShape){.along_k = along_k >= along_n};
-    shape->width = shape->along_k ? along_k : along_n;
-    for (int i = 1; i < plan->n_cores; i++) {
-        const MatmulOperand *other = &plan->b[i];
-        int width = gemv_width(plan, other, shape->along_k ? other->k_axis : other->mn_axis);
+/* False where the schedule does not divide evenly; unroll and x_width follow from tile_k. */
+static bool gemv_shape_lanes(const MatmulPlan *plan, const Schedule *schedule, GemvShape *shape) {
+    int axis = gemv_axis(plan, &plan->b[0]);
+    *shape = (GemvShape){.along_k = axis == plan->b[0].k_axis, .width = GEMV_WIDTH_MAX};
+    for (int i = 0; i < plan->n_cores; i++) {
+        const MatmulOperand *w = &plan->b[i];
+        if (axis < 0 || gemv_axis(plan, w) != (shape->along_k ? w->k_axis : w->mn_axis))
+            return false;
+        int width = gemv_width(plan, w, shape->along_k ? w->k_axis : w->mn_axis);
         shape->width = width < shape->width ? width : shape->width;
     }
     int columns = schedule->tile_n / schedule->warps_n; /* of a warp */
@@ -76,6 +116,19 @@ static bool gemv_shape(const MatmulPlan *plan, const Schedule *schedule, GemvSha
         shape->lanes_n > GEMV_LANES)
         return false;
     shape->lanes_k = GEMV_LANES / shape->lanes_n;
+    return true;
+}
+
+int matmul_gemv_step(const MatmulPlan *plan, const Schedule *schedule) {
+    GemvShape shape;
+    if (!gemv_shape_lanes(plan, schedule, &shape))
+        return 0;
+    return shape.lanes_k * schedule->warps_m * (shape.along_k ? shape.width : 1);
+}
+
+static bool gemv_shape(const MatmulPlan *plan, const Schedule *schedule, GemvShape *shape) {
+    if (!gemv_shape_lanes(plan, schedule, shape))
+        return false;
     int step = shape->lanes_k * schedule->warps_m * (shape->along_k ? shape->width : 1);
     shape->unroll = schedule->tile_k / step;
     int run = shape->along_k ? shape->width : shape->unroll; /* neighbours along K */
@@ -85,8 +138,22 @@ static bool gemv_shape(const MatmulPlan *plan, const Schedule *schedule, GemvSha
            shape->unroll <= GEMV_UNROLL_MAX;
 }
 
+int matmul_gemv_columns(const MatmulPlan *plan, const Schedule *schedule) {
+    GemvShape shape;
+    return gemv_shape_lanes(plan, schedule, &shape) ? shape.cols : 1;
+}
+
+int matmul_gemv_line(const MatmulPlan *plan, const Schedule *schedule) {
+    GemvShape shape;
+    if (!gemv_shape_lanes(plan, schedule, &shape))
+        return 1;
+    int elements = shape.width * (shape.along_k ? GEMV_LANES : shape.lanes_n);
+    int bytes = elements * dtype_bits(plan->b[0].narrow) / 8;
+    return bytes < 1 ? 1 : bytes;
+}
+
 int matmul_gemv_registers(const MatmulPlan *plan, const Schedule *schedule) {
-    enum { ADDRESSES = 32 };
+    enum { ADDRESSES = 20 };
     GemvShape shape;
     if (!gemv_shape(plan, schedule, &shape))
         return 255;
@@ -95,7 +162,7 @@ int matmul_gemv_registers(const MatmulPlan *plan, const Schedule *schedule) {
     int runs = shape.unroll * (shape.along_k ? shape.cols : 1) * plan->n_cores;
     int x = schedule->tile_m * shape.unroll * (shape.along_k ? shape.width : 1) * dtype_bits(plan->a.narrow);
     int at_once = schedule->tile_m * (shape.along_k ? shape.width : shape.unroll) * wide;
-    return ADDRESSES + runs * (words < 1 ? 1 : words) + x / 32 + at_once + shape.width * wide +
+    return ADDRESSES + runs * (words < 1 ? 1 : words) + x / 32 + at_once +
            schedule->tile_m * shape.cols * plan->n_cores * wide;
 }
 
@@ -117,6 +184,11 @@ bool matmul_accepts_gemv(const MatmulPlan *plan, const Schedule *schedule, const
         !gemv_is_power_of_two(schedule->tile_n) || !gemv_is_power_of_two(warps) || warps > 16 ||
         schedule->tile_n % schedule->warps_n)
         return false;
+    for (int i = 0; i < plan->n_cores; i++) {
+        *why = "the weights lie in memory along neither K nor N";
+        if (gemv_axis(plan, &plan->b[i]) < 0)
+            return false;
+    }
     GemvShape shape;
     *why = "tile_k is 1, 2, 4 or 8 runs of each lane and warp along K";
     if (!gemv_shape(plan, schedule, &shape))
@@ -375,7 +447,8 @@ void matmul_build_gemv(Builder *b, const MatmulPlan *plan) {
     lower_set_cache(g.x_lower, CACHE_KEEP);
     for (int core = 0; core < plan->n_cores; core++) {
         g.w_lower[core] = lower_new(b, matmul_operand_space(b->arena, plan->region, plan->b[core].value));
-        lower_set_cache(g.w_lower[core], CACHE_STREAM);
+        lower_set_cache(g.w_lower[core],
+                        matmul_leaves_l2(plan, &plan->b[core]) ? CACHE_STREAM : CACHE_DEFAULT);
     }
 
     const KExpr *lane = k_special(b, SPECIAL_LANE), *warp = k_special(b, SPECIAL_WARP);

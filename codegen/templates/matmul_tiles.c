@@ -30,6 +30,15 @@ MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule) {
     return tiles;
 }
 
+bool matmul_leaves_l2(const MatmulPlan *plan, const MatmulOperand *operand) {
+    enum { TIMES_L2 = 4 };
+    const DimTable *dims = plan->graph->dims;
+    double bytes = dtype_bits(operand->narrow) / 8.0;
+    for (int i = 0; i < operand->value->rank; i++)
+        bytes *= (double)dim_upper(dims, operand->value->dims[i]);
+    return bytes < TIMES_L2 * (double)plan->target->l2_bytes;
+}
+
 int64_t matmul_smem_tiles(const MatmulPlan *plan, const Schedule *schedule) {
     int64_t stage = matmul_loader_bytes(&plan->a, schedule->tile_m, schedule->tile_k);
     for (int i = 0; i < plan->n_cores; i++)

@@ -163,6 +163,9 @@ static bool wgmma_accepts_split(const MatmulPlan *plan, const Schedule *schedule
         schedule->ping_pong || (schedule->tile_m & (schedule->tile_m - 1)) ||
         (schedule->tile_n & (schedule->tile_n - 1)) || schedule->warps_m == 3)
         return false;
+    *why = "a split has no warpgroups that convert operands";
+    if (matmul_converters(plan, schedule))
+        return false;
     *why = "each block of a split has at least one step of K";
     if (dim_lower(plan->graph->dims, plan->k) < (int64_t)split * schedule->tile_k)
         return false;
@@ -321,7 +324,8 @@ static bool wgmma_is_shared(const Wgmma *w, const WgmmaOperand *o) {
  */
 static bool wgmma_is_read_once(const Wgmma *w, const WgmmaOperand *o) {
     const Dim *across = o->is_rows ? w->tiles.tiles_n : w->tiles.tiles_m;
-    return dim_is(across, 1) && o->operand->n_batch == w->plan->batch_rank;
+    return dim_is(across, 1) && o->operand->n_batch == w->plan->batch_rank &&
+           matmul_leaves_l2(w->plan, o->operand);
 }
 
 static MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o) {

@@ -164,6 +164,7 @@ CASES = {
     "swiglu_70b_tp8": (lambda: [rand(8192, 8192), rand(3584, 8192), rand(3584, 8192)], swiglu,
                        4.0 * 8192 * 8192 * 3584, 2 * (8192 * 8192 + 3 * 3584 * 8192)),
     "mm_decode16_bias_gelu": linear(16, 14336, 4096, lambda x, w, b: gelu(F.linear(x, w, b)), (14336,)),
+    "mm_decode64_down": linear(64, 4096, 14336, lambda x, w, r: F.linear(x, w) + r, (64, 4096)),
     "gemv_70b": linear(1, 28672, 8192, lambda x, w, u: F.silu(F.linear(x, w)) * u, (1, 28672)),
     "mm_odd": (lambda: [rand(1000, 1001), rand(1001, 1000), rand(1000)], lambda a, b, c: F.relu(a @ b + c),
                2.0 * 1000 * 1000 * 1001, 6.01e6),

@@ -48,6 +48,9 @@ static void test_bias_gelu(void **state) {
         {"sm_90a", 8192, 16384, 4096, DTYPE_BF16, false, MATMUL_WGMMA},
         {"sm_90a", 8192, 8192, 8192, DTYPE_F16, true, MATMUL_WGMMA},
         {"sm_90a", 16, 14336, 4096, DTYPE_BF16, false, MATMUL_WGMMA},
+        {"sm_90a", 64, 4096, 14336, DTYPE_BF16, true, MATMUL_WGMMA}, /* K split over clusters */
+        {"sm_90a", 1, 28672, 8192, DTYPE_BF16, false, MATMUL_GEMV},
+        {"sm_80", 1, 4096, 4096, DTYPE_F32, true, MATMUL_GEMV},
         {"sm_90a", 512, 3072, 768, DTYPE_BF16, false, MATMUL_WGMMA},
         {"sm_90a", 4096, 4096, 4096, DTYPE_E4M3, false, MATMUL_WGMMA},
         {"sm_90a", 4096, 4096, 4096, DTYPE_TF32, false, MATMUL_WGMMA},

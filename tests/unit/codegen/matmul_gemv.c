@@ -61,15 +61,18 @@ static void test_types(void **state) {
 
 static void test_dequantized(void **state) {
     (void)state;
-    Case c;
-    case_open(&c, "sm_90a");
-    Value *x = INPUT(&c, "x", DTYPE_BF16, 2, 520), *w = INPUT(&c, "w", DTYPE_I8, 24, 520);
-    Value *scale = INPUT(&c, "scale", DTYPE_BF16, 24, 1);
-    Value *weight = case_op(&c, OP_mul, case_cast(&c, w, DTYPE_BF16), scale, NULL, NULL);
-    case_output(&c, "y", case_matmul(&c, x, case_t(&c, weight)));
-    Schedule schedule = gemv_schedule(2, 8, 512, 1, 4);
-    case_check(&c, &schedule, 5e-3);
-    case_close(&c);
+    for (int along_k = 0; along_k < 2; along_k++) {
+        Case c;
+        case_open(&c, "sm_90a");
+        Value *x = INPUT(&c, "x", DTYPE_BF16, 2, 528);
+        Value *w = along_k ? INPUT(&c, "w", DTYPE_I8, 64, 528) : INPUT(&c, "w", DTYPE_I8, 528, 64);
+        Value *scale = along_k ? INPUT(&c, "scale", DTYPE_BF16, 64, 1) : INPUT(&c, "scale", DTYPE_BF16, 64);
+        Value *weight = case_op(&c, OP_mul, case_cast(&c, w, DTYPE_BF16), scale, NULL, NULL);
+        case_output(&c, "y", case_matmul(&c, x, along_k ? case_t(&c, weight) : weight));
+        Schedule schedule = along_k ? gemv_schedule(2, 8, 512, 1, 4) : gemv_schedule(2, 64, 64, 2, 1);
+        case_check(&c, &schedule, 5e-3);
+        case_close(&c);
+    }
 }
 
 static void test_two_products(void **state) {

@@ -58,6 +58,11 @@ BENCH_TEST(test_divisors_fold) {
     assert_int_equal(dim_divisor(bench->dims, ADD(MUL(m, s), CONST(24))), 8);
     assert_int_equal(dim_divisor(bench->dims, DIV(m, CONST(4))), 4);
     assert_int_equal(dim_divisor(bench->dims, DIV(m, CONST(32))), 1);
+    /* Rounded up to 32, a multiple of 16 is not less than it was; but not by 32. */
+    const Dim *whole = MUL(CONST(32), dim_ceil_div(bench->dims, m, CONST(32)));
+    assert_true(dim_known_le(bench->dims, m, whole));
+    assert_true(dim_known_le(bench->dims, whole, ADD(m, CONST(16))));
+    assert_false(dim_known_le(bench->dims, ADD(m, CONST(16)), whole));
     assert_int_equal(dim_divisor(bench->dims, CONST(0)), 0);
     assert_int_equal(dim_divisor(bench->dims, CONST(-12)), 12);
     WHERE(MOD(m, CONST(6)), DIM_EQ, CONST(0));
