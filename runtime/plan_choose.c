@@ -12,7 +12,7 @@
 
 #include "runtime/tuned.h"
 
-enum { CHOOSE_TRIES = 8 };
+enum { CHOOSE_TRIES = 8, CHOOSE_FEW = 256 /* bytes */ };
 
 bool plan_generate(sinter_plan *plan, PlanKernel *entry) {
     entry->region->schedule = entry->schedule;
@@ -117,9 +117,10 @@ bool plan_choose(sinter_plan *plan, PlanKernel *entry, const MachineOptions *opt
             continue;
         latest->passed_over = next; /* for packs: who opens one goes the same way */
         latest = next;
-        /* less of it in memory is worth nothing slower; none at all is */
+        /* a few words less in memory are worth nothing slower; many, or all of them, are */
         if (choose_spill(next) < choose_spill(best) &&
-            (!choose_spill(next) || choose_is_near(&first->schedule, choice, 1.02)))
+            (!choose_spill(next) ||
+             choose_is_near(&first->schedule, choice, choose_spill(first) > CHOOSE_FEW ? 1.5 : 1.02)))
             best = next;
     }
     *entry = *best;
