@@ -5,7 +5,6 @@
  *     a = h[:, 0:N/2]           ->    b = x @ w[:, N/2:N]
  *     b = h[:, N/2:N]                 y = silu(a) * b           (one kernel with two cores)
  *     y = silu(a) * b */
-#include "ir/columns.h"
 #include "passes/movement.h"
 
 static bool slice_is_plain(const Value *value, int axis) {
@@ -67,16 +66,6 @@ static Value *slice_of_pointwise(Rewrite *rewrite, Value *value) {
     return fresh && value_same_dims(fresh, value) ? fresh : value;
 }
 
-/* Whether each thread of a product's kernel has both halves of its rows, so that they meet where they are. */
-static bool slice_stays_in_tile(const Rewrite *rewrite, const Value *matmul) {
-    const FuseLimits *limits = rewrite->pass->options->limits;
-    const Dim *columns = matmul->dims[matmul->rank - 1];
-    return limits && limits->has_tensor_cores && !rewrite->pass->options->no_fusion &&
-           dim_is_const(columns) && columns->value <= COLUMN_BLOCK_MAX &&
-           columns->value >= 2 * COLUMN_GROUP && (columns->value & (columns->value - 1)) == 0 &&
-           matmul->in[0]->dtype == matmul->in[1]->dtype && dtype_bits(matmul->in[0]->dtype) == 16;
-}
-
 /* Rows or columns of a product, where the slices together are no more than the whole. Columns cut into more
  * than two parts stay with the product, whose kernel stores each part where it belongs (fuse_columns.c); two
  * may meet again as the cores of one kernel. */
@@ -91,7 +80,7 @@ static Value *slice_of_matmul(Rewrite *rewrite, Value *value) {
     if (!rows && !columns)
         return value;
     int axis = rows ? m : n;
-    if (!rows && (uses > 2 || (uses == 2 && slice_stays_in_tile(rewrite, matmul))))
+    if (!rows && uses > 2)
         return value;
     const Dim *together = dim_mul(table, dim_const(table, uses), value->dims[axis]);
     if (!slice_is_plain(value, axis) || (uses > 1 && together != matmul->dims[axis]))
