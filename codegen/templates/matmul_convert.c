@@ -113,6 +113,9 @@ bool matmul_accepts_convert(const MatmulPlan *plan, const Schedule *schedule, co
     int converters = matmul_converters(plan, schedule);
     if (converters < 1 || converters > 3 || schedule->stages % converters != 0)
         return false;
+    *why = "a block has at most 64 mbarriers: two for each stage and each raw tile";
+    if (2 * (schedule->stages + convert_raw_stages(schedule)) > 64)
+        return false;
     *why = "at most four warpgroups multiply and convert";
     return schedule->warps_m + converters <= 4;
 }
@@ -126,7 +129,8 @@ int64_t matmul_convert_bytes(const MatmulPlan *plan, const Schedule *schedule) {
             continue;
         int tile_mn = (i != 0) == schedule->swap_ab ? schedule->tile_m : schedule->tile_n;
         int64_t tile = (int64_t)tile_mn * schedule->tile_k * convert_ratio(plan, schedule, &source);
-        bytes += tile * dtype_bits(source.elem) / 8 * convert_raw_stages(schedule);
+        bytes +=
+            (tile * dtype_bits(source.elem) / 8 + 16) * convert_raw_stages(schedule); /* and two mbarriers */
     }
     return bytes;
 }
