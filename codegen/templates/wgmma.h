@@ -1,0 +1,93 @@
+/* Shared by the files of the wgmma path of the matmul template; nobody else includes it. matmul_wgmma.c tells how the kernel works.
+ *
+ *     matmul_wgmma.c    the kernel: its roles, the consumers' way through a tile
+ *     wgmma_accepts.c   sizes of a tile and its parts; which schedules the path takes
+ *     wgmma_load.c      operands, the loop over tiles, the producer and what computes operands on their way
+ *     wgmma_product.c   instructions of one stage and of a tile, in one level of sums or two
+ */
+#ifndef SINTER_CODEGEN_TEMPLATES_WGMMA_H
+#define SINTER_CODEGEN_TEMPLATES_WGMMA_H
+
+#include "codegen/templates/matmul.h"
+
+enum {
+    WARPGROUP = 128,
+    WGMMA_M = 64,
+    WGMMA_K_BYTES = 32,
+    TMA_BOX_MAX = 256,
+    BARRIER_BYTES = 256,
+    WGMMA_OPERANDS = 26, /* registers besides the sums that the assembler wants for an instruction (C7602) */
+    VECTOR_BARRIER = 4 /* and the next two: a warpgroup's own */,
+    TURN_BARRIER = 1 /* and the next: each warpgroup's turn */
+};
+
+/* An operand as this kernel sees it: which side of the (maybe transposed) product it is on. */
+typedef struct WgmmaOperand {
+    const MatmulOperand *operand;
+    const MatmulConvert *convert; /* NULL: TMA brings it */
+    Tile tile;
+    bool is_rows; /* gives rows of the tile, else columns */
+    int tile_mn;
+    int map;
+    const KExpr *descriptor;
+} WgmmaOperand;
+
+typedef struct Wgmma {
+    MatmulVectors vectors;
+    const KVar *side; /* which of a vector's two copies is the present tile's */
+    Builder *b;
+    const MatmulPlan *plan;
+    const Schedule *schedule;
+    MatmulTiles tiles;
+    WgmmaOperand operands[1 + MATMUL_CORES]; /* a, then each core's b */
+    int n_operands;
+    Pipeline pipeline;
+    int consumers, blocks; /* warpgroups; m64 blocks of each */
+    int cluster;
+    int split; /* blocks of a cluster that share a tile's K; 1: none */
+    MatmulPartials parts;
+    MatmulGang gang; /* blocks 1: none */
+    MatmulInputs inputs;
+    const Dim *steps; /* of K */
+    const KVar *accumulator[MATMUL_CORES];
+    int partial_cols; /* 0: one level */
+    const KVar *partial;
+    MatmulScales scales[1 + MATMUL_CORES]; /* of each operand */
+    const KVar *next[1 + MATMUL_CORES];    /* its factors for the next step; NULL: it has none */
+    const KVar *factor[MATMUL_CORES];      /* of the present step's sums: [row][part]; NULL: 1 */
+    MatmulConvert convert;
+    int converters; /* warpgroups */
+} Wgmma;
+
+/* wgmma_accepts.c */
+int wgmma_k_bytes(const MatmulPlan *plan, const Schedule *schedule); /* of a tile's row */
+int wgmma_rows(const Schedule *schedule);     /* of the tile that one consumer warpgroup computes */
+int wgmma_blocks(const Schedule *schedule);   /* of 64 rows each that those are */
+int wgmma_releases(const Schedule *schedule); /* warps that must release a stage before it is free */
+int wgmma_split(const Schedule *schedule);    /* blocks that share a tile's K */
+int wgmma_result_rows(const Schedule *schedule); /* the tile as the result has it */
+int wgmma_result_cols(const Schedule *schedule);
+
+/* wgmma_load.c */
+void wgmma_add_operand(Wgmma *w, const MatmulOperand *operand, const char *name, bool is_rows);
+MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o);
+/* Loop over the tiles of this block: those from `skip` on, every `turns`-th. */
+void wgmma_tiles_begin(Wgmma *w, const KExpr *skip, int turns, MatmulTile *tile);
+void wgmma_tiles_end(Wgmma *w);
+/* Steps of K that this block takes, and the first of them. */
+const KExpr *wgmma_steps(Wgmma *w, const KExpr **first);
+void wgmma_meet(Builder *b); /* all blocks of the cluster */
+void wgmma_produce(Wgmma *w);
+void wgmma_convert(Wgmma *w);
+
+/* wgmma_product.c */
+/* Offset, in a descriptor's units, of the part of a tile at `mn` and K-step `i`. */
+int64_t wgmma_part(const WgmmaOperand *o, int mn, int i);
+int wgmma_own_factors(const Wgmma *w, const WgmmaOperand *o); /* that a thread has of an operand */
+/* Starts the copies of the factors of the tile's first step. */
+void wgmma_scales_tile(Wgmma *w, const KExpr *warp, const KExpr *warp_row, const MatmulTile *tile);
+void wgmma_tile_product_promoted(Wgmma *w, const PipelineState *state);
+void wgmma_tile_product(Wgmma *w, const KExpr *group, const KExpr *steps, const PipelineState *state,
+                        const KVar *previous);
+
+#endif

@@ -1,0 +1,195 @@
+/* Sizes of what the wgmma path works on, and which schedules it takes. */
+#include "codegen/templates/wgmma.h"
+
+int wgmma_k_bytes(const MatmulPlan *plan, const Schedule *schedule) {
+    return schedule->tile_k * dtype_bits(plan->a.elem) / 8;
+}
+
+/* Rows of the tile that one consumer warpgroup computes. */
+int wgmma_rows(const Schedule *schedule) {
+    return schedule->ping_pong ? schedule->tile_m : schedule->tile_m / schedule->warps_m;
+}
+
+int wgmma_blocks(const Schedule *schedule) {
+    return wgmma_rows(schedule) / WGMMA_M;
+}
+
+/* Warps that must release a stage before it is free. */
+int wgmma_releases(const Schedule *schedule) {
+    return 4 * (schedule->ping_pong ? 1 : schedule->warps_m);
+}
+
+int wgmma_split(const Schedule *schedule) {
+    return schedule->split_k > 1 ? schedule->split_k : 1;
+}
+
+/* The tile as the result has it. */
+int wgmma_result_rows(const Schedule *schedule) {
+    return schedule->swap_ab ? schedule->tile_n : schedule->tile_m;
+}
+
+int wgmma_result_cols(const Schedule *schedule) {
+    return schedule->swap_ab ? schedule->tile_m : schedule->tile_n;
+}
+
+int64_t matmul_smem_wgmma(const MatmulPlan *plan, const Schedule *schedule) {
+    int n_rows = schedule->swap_ab ? plan->n_cores : 1, n_cols = schedule->swap_ab ? 1 : plan->n_cores;
+    int64_t stage =
+        (int64_t)wgmma_k_bytes(plan, schedule) * (n_rows * schedule->tile_m + n_cols * schedule->tile_n);
+    int64_t parts = wgmma_split(schedule) == 1 ? 0
+                                               : matmul_partials_bytes(plan, wgmma_result_rows(schedule),
+                                                                       wgmma_result_cols(schedule), 1);
+    return stage * schedule->stages + parts + matmul_staging_bytes(plan, schedule) +
+           matmul_scales_bytes(plan, schedule) + matmul_convert_bytes(plan, schedule) + BARRIER_BYTES;
+}
+
+static bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedule,
+                                  const MatmulOperand *operand, bool is_rows, const char **why) {
+    if (!matmul_is_tma(plan->graph, operand, why))
+        return operand->is_memory && operand->narrow == operand->elem
+                   ? false
+                   : matmul_accepts_convert(plan, schedule, operand, why);
+    *why = "wgmma reads operands of 8 and 32 bits only where K is contiguous";
+    if (operand->major == MAJOR_MN && plan->kind != MATMUL_16BIT)
+        return false;
+    int tile_mn = is_rows ? schedule->tile_m : schedule->tile_n;
+    *why = "wgmma reads an operand that is contiguous along N in tiles of a multiple of 16";
+    return operand->major == MAJOR_K || tile_mn % 16 == 0;
+}
+
+static bool wgmma_accepts_split(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
+    int split = wgmma_split(schedule);
+    if (split == 1)
+        return true;
+    *why = "split_k takes a cluster of 2, 4 or 8 blocks of its own, whose tile has powers of two";
+    if (split > 8 || (split & (split - 1)) || schedule->cluster_m > 1 || schedule->cluster_n > 1 ||
+        schedule->ping_pong || (schedule->tile_m & (schedule->tile_m - 1)) ||
+        (schedule->tile_n & (schedule->tile_n - 1)) || schedule->warps_m == 3)
+        return false;
+    *why = "a split has no warpgroups that convert operands";
+    if (matmul_converters(plan, schedule))
+        return false;
+    *why = "each block of a split has at least one step of K";
+    if (dim_lower(plan->graph->dims, plan->k) < (int64_t)split * schedule->tile_k)
+        return false;
+    *why = "row statistics need the sums of whole rows, which a split has in several blocks";
+    return plan->statistics.n == 0;
+}
+
+/* Rows lie in one tile, or in a gang of blocks that exchange one word a row and statistic. */
+static bool wgmma_accepts_statistics(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
+    *why = "row statistics need tiles whose rows lie along N: not swap_ab";
+    if (schedule->swap_ab)
+        return false;
+    *why = "row statistics need whole rows in one tile, or an N that is known";
+    if (!dim_is_const(plan->n) && !matmul_has_rows(plan, schedule))
+        return false;
+    int gang = matmul_gang(plan, schedule);
+    if (gang == 1)
+        return true;
+    *why = "the blocks that hold a row do not run at the same time";
+    if (gang > plan->target->sm_count || gang > MATMUL_GANG_MOST)
+        return false;
+    *why = "a gang of blocks has no cluster";
+    if (schedule->cluster_m > 1 || schedule->cluster_n > 1)
+        return false;
+    *why = "blocks exchange statistics of 32 bits: sums, products and extremes, not their places";
+    for (size_t i = 0; i < plan->statistics.n; i++)
+        if (reduce_has_number(plan->statistics.at[i]) ||
+            ktype_bits(reduce_type(plan->statistics.at[i])) != 32)
+            return false;
+    return true;
+}
+
+bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
+    const Target *target = plan->target;
+    *why = "the target has no wgmma";
+    if (!target->has_wgmma || !target->has_tma)
+        return false;
+    *why = "no matrix instruction holds both operands exactly";
+    if (plan->kind == MATMUL_FMA)
+        return false;
+    if (!wgmma_accepts_operand(plan, schedule, &plan->a, !schedule->swap_ab, why))
+        return false;
+    for (int i = 0; i < plan->n_cores; i++) {
+        if (!wgmma_accepts_operand(plan, schedule, &plan->b[i], schedule->swap_ab, why))
+            return false;
+        *why = "both products must read their second operands alike";
+        if (plan->b[i].major != plan->b[0].major || plan->b[i].elem != plan->b[0].elem)
+            return false;
+    }
+    *why = "tile_m is 64 or 128 rows for each of 1 to 3 consumer warpgroups";
+    if (schedule->warps_m < 1 || schedule->warps_m > 3 || schedule->tile_m < WGMMA_M ||
+        schedule->tile_m % ((schedule->ping_pong ? 1 : schedule->warps_m) * WGMMA_M) != 0 ||
+        wgmma_blocks(schedule) > 2 || schedule->tile_m > TMA_BOX_MAX)
+        return false;
+    *why = "ping_pong takes two consumer warpgroups";
+    if (schedule->ping_pong && schedule->warps_m != 2)
+        return false;
+    *why = "tile_n is a multiple of 8 up to 256 (of 16 for integers)";
+    if (schedule->tile_n < 8 || schedule->tile_n > 256 ||
+        schedule->tile_n % (plan->kind == MATMUL_INT8 ? 16 : 8) != 0)
+        return false;
+    *why = "tile_k is 32, 64 or 128 bytes of K";
+    int k_bytes = wgmma_k_bytes(plan, schedule);
+    if (k_bytes != 32 && k_bytes != 64 && k_bytes != 128)
+        return false;
+    if (matmul_partial_cols(plan, schedule)) {
+        *why = "two-level sums are for floats and all of K, and need warpgroups that multiply side by side";
+        if (plan->kind == MATMUL_INT8 || schedule->ping_pong || wgmma_split(schedule) > 1)
+            return false;
+        *why = "a step of K lies within one block of factors, and an instruction's columns share one factor";
+        if (!matmul_scales_fit(plan, schedule))
+            return false;
+    }
+    *why = "the accumulators do not fit the registers";
+    int at_launch =
+        target->registers_per_sm / (WARPGROUP * (1 + matmul_converters(plan, schedule) + schedule->warps_m));
+    int most = schedule->consumer_registers ? schedule->consumer_registers
+               : at_launch > 255            ? 255
+                                            : at_launch;
+    if (matmul_registers(plan, schedule) > most)
+        return false;
+    *why = "2 to 12 stages";
+    if (schedule->stages < 2 || schedule->stages > 12)
+        return false;
+    *why = "the stages do not fit shared memory";
+    if (matmul_smem_wgmma(plan, schedule) > target->smem_per_block)
+        return false;
+    *why = "a cluster has 2 blocks, along m or along n, and shares tiles that divide between them";
+    int cluster_m = schedule->cluster_m > 1 ? schedule->cluster_m : 1,
+        cluster_n = schedule->cluster_n > 1 ? schedule->cluster_n : 1;
+    if (cluster_m * cluster_n > 2 || (cluster_m > 1 && schedule->tile_n % (16 * cluster_m) != 0))
+        return false;
+    if (cluster_m * cluster_n > 1) {
+        const MatmulOperand *shared = (cluster_m > 1) != schedule->swap_ab ? &plan->b[0] : &plan->a;
+        int tile_mn = cluster_m > 1 ? schedule->tile_n : schedule->tile_m;
+        *why = "multicast copies at most three dims, and whole blocks of 64 along M or N";
+        if (shared->n_batch > 1 || (shared->major == MAJOR_MN && tile_mn % 128 != 0))
+            return false;
+    }
+    if (!wgmma_accepts_split(plan, schedule, why))
+        return false;
+    if (plan->statistics.n && !wgmma_accepts_statistics(plan, schedule, why))
+        return false;
+    if (!matmul_holds_blocks(plan, schedule->swap_ab || wgmma_split(schedule) > 1 ? 1 : schedule->tile_n,
+                             why))
+        return false;
+    /* what a block has at launch, in multiples of 8 a thread, is all that its warpgroups can share: to ask
+     * for more is to wait for ever */
+    *why = "setmaxnreg takes multiples of 8 from 24 to 256, together no more than the block has at launch";
+    int p = schedule->producer_registers, c = schedule->consumer_registers;
+    int groups = 1 + matmul_converters(plan, schedule) + schedule->warps_m;
+    if (c &&
+        (p % 8 || c % 8 || p < 24 || c > 256 || p + schedule->warps_m * c > groups * (at_launch / 8 * 8)))
+        return false;
+    *why = "an instruction's columns take more registers than a thread has at launch";
+    int cols = matmul_partial_cols(plan, schedule) ? matmul_partial_cols(plan, schedule) : schedule->tile_n;
+    if (cols / 2 + WGMMA_OPERANDS > at_launch)
+        return false;
+    *why = "the converting warpgroups have less than 56 registers a thread";
+    if (c && matmul_converters(plan, schedule) && matmul_convert_registers(plan, schedule) < 56)
+        return false;
+    *why = NULL;
+    return true;
+}

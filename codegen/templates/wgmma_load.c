@@ -1,0 +1,202 @@
+/* What comes into shared memory: the operands' tiles, the loop over tiles, the producer, and the warpgroups
+ * that compute an operand on its way. */
+#include "codegen/templates/wgmma.h"
+
+/* ---- operands */
+
+void wgmma_add_operand(Wgmma *w, const MatmulOperand *operand, const char *name, bool is_rows) {
+    const Schedule *schedule = w->schedule;
+    Builder *b = w->b;
+    WgmmaOperand *o = &w->operands[w->n_operands++];
+    o->operand = operand;
+    o->is_rows = is_rows;
+    o->tile_mn = is_rows ? schedule->tile_m : schedule->tile_n;
+    if (matmul_is_converted(w->plan, operand)) {
+        w->convert = matmul_convert(b, w->plan, schedule, operand, name, o->tile_mn);
+        w->converters = matmul_converters(w->plan, schedule);
+        MatmulOperand *made = ARENA_NEW(b->arena, MatmulOperand);
+        *made = *operand;
+        made->major = w->convert.loader.tile_major;
+        o->operand = made;
+        o->convert = &w->convert;
+        o->tile = w->convert.loader.tile;
+        return;
+    }
+    o->tile = operand->major == MAJOR_K
+                  ? tile_shared(b, name, operand->elem, o->tile_mn, schedule->tile_k, schedule->stages)
+                  : tile_shared(b, name, operand->elem, schedule->tile_k, o->tile_mn, schedule->stages);
+}
+
+static bool wgmma_is_shared(const Wgmma *w, const WgmmaOperand *o) {
+    return o->is_rows ? w->tiles.cluster_n > 1 : w->tiles.cluster_m > 1;
+}
+
+/* Whether each element is loaded by one block only: a streamed weight should leave L2 to what is read again.
+ */
+static bool wgmma_is_read_once(const Wgmma *w, const WgmmaOperand *o) {
+    const Dim *across = o->is_rows ? w->tiles.tiles_n : w->tiles.tiles_m;
+    return dim_is(across, 1) && o->operand->n_batch == w->plan->batch_rank &&
+           matmul_leaves_l2(w->plan, o->operand);
+}
+
+MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o) {
+    return (MatmulTma){.operand = o->operand,
+                       .tile = o->tile,
+                       .map = o->map,
+                       .share = wgmma_is_shared(w, o) ? w->cluster : 1,
+                       .is_once = wgmma_is_read_once(w, o)};
+}
+
+/* ---- the two roles */
+
+/* Loop over the tiles of this block: those from `skip` on, every `turns`-th. A split has one cluster a tile.
+ */
+void wgmma_tiles_begin(Wgmma *w, const KExpr *skip, int turns, MatmulTile *tile) {
+    Builder *b = w->b;
+    const KExpr *first = k_special(b, SPECIAL_CTA_X), *step = k_special(b, SPECIAL_GRID_X);
+    if (w->split > 1) {
+        *tile = matmul_tile_at(b, w->plan, &w->tiles, k_div(b, first, k_i32(b, w->split)));
+        return;
+    }
+    if (w->tiles.together > 1) {
+        first = k_div(b, first, k_i32(b, w->tiles.together));
+        step = k_div(b, step, k_i32(b, w->tiles.together));
+    }
+    if (turns > 1)
+        first = k_add(b, first, k_mul(b, skip, step));
+    const KExpr *number =
+        k_for_step_begin(b, "tile", first, k_dim(b, w->tiles.count, K_I32), k_mul(b, step, k_i32(b, turns)));
+    *tile = matmul_tile_at(b, w->plan, &w->tiles, number);
+}
+
+void wgmma_tiles_end(Wgmma *w) {
+    if (w->split == 1)
+        k_end(w->b);
+}
+
+/* Steps of K that this block takes, and the first of them. */
+const KExpr *wgmma_steps(Wgmma *w, const KExpr **first) {
+    Builder *b = w->b;
+    const KExpr *all = k_dim(b, w->steps, K_I32), *split = k_i32(b, w->split);
+    *first = k_i32(b, 0);
+    if (w->split == 1)
+        return all;
+    const KExpr *rank = k_convert(b, k_special(b, SPECIAL_CTA_RANK), K_I32);
+    *first = k_let_expr(b, "first_step", k_div(b, k_mul(b, rank, all), split));
+    if (dim_divisor(w->plan->graph->dims, w->steps) % w->split == 0)
+        return k_div(b, all, split);
+    const KExpr *end = k_div(b, k_mul(b, k_add(b, rank, k_i32(b, 1)), all), split);
+    return k_let_expr(b, "steps", k_sub(b, end, *first));
+}
+
+void wgmma_meet(Builder *b) {
+    k_atom(b, ATOM_cluster_arrive, NULL, NULL, 0);
+    k_atom(b, ATOM_cluster_wait, NULL, NULL, 0);
+}
+
+/* The next raw tile, from which the converter makes its operand: number `unit` along K. */
+static void wgmma_load_raw(Wgmma *w, const PipelineState *raw, const MatmulTile *tile, const KExpr *unit) {
+    Builder *b = w->b;
+    const MatmulConvert *convert = &w->convert;
+    bool is_rows = matmul_is_converted(w->plan, &w->plan->a) != w->schedule->swap_ab;
+    const KExpr *k0 = k_mul(b, unit, k_i32(b, (int64_t)w->schedule->tile_k * convert->ratio));
+    pipeline_wait_empty(b, &convert->raw, raw);
+    pipeline_expect(b, &convert->raw, raw, k_int(b, K_U32, tile_bytes(&convert->tma.tile)));
+    matmul_tma_load(b, w->plan, &convert->tma, k_var(b, raw->stage),
+                    pipeline_full_address(b, &convert->raw, raw), is_rows ? tile->row : tile->col, k0,
+                    tile->batch);
+    pipeline_advance(b, &convert->raw, raw);
+}
+
+static const KExpr *wgmma_units(Wgmma *w) {
+    return k_div(w->b, k_dim(w->b, w->steps, K_I32), k_i32(w->b, w->convert.ratio));
+}
+
+/* The first raw tiles of a tile, all on their way together. */
+static void wgmma_first_raw(Wgmma *w, const PipelineState *raw, const MatmulTile *tile) {
+    Builder *b = w->b;
+    if (!w->converters)
+        return;
+    const KExpr *end = k_min(b, wgmma_units(w), k_i32(b, w->convert.ahead));
+    wgmma_load_raw(w, raw, tile, k_for_begin(b, "unit", k_i32(b, 0), end, 1, UNROLL_NONE));
+    k_end(b);
+}
+
+/* In a step of the other operand, those that are due. */
+static void wgmma_next_raw(Wgmma *w, const PipelineState *raw, const MatmulTile *tile, const KExpr *step) {
+    Builder *b = w->b;
+    if (!w->converters)
+        return;
+    const KExpr *ratio = k_i32(b, w->convert.ratio);
+    const KExpr *unit = k_add(b, k_div(b, step, ratio), k_i32(b, w->convert.ahead));
+    k_if_begin(b, k_and(b, k_eq(b, k_mod(b, step, ratio), k_i32(b, 0)), k_lt(b, unit, wgmma_units(w))));
+    wgmma_load_raw(w, raw, tile, unit);
+    k_end(b);
+}
+
+/* Each converter has every n-th raw tile, through all tiles. */
+void wgmma_convert(Wgmma *w) {
+    Builder *b = w->b;
+    int n = w->converters, ratio = w->convert.ratio;
+    const KExpr *number = k_div(b, k_sub(b, k_special(b, SPECIAL_WARP), k_i32(b, 4)), k_i32(b, 4));
+    number = n > 1 ? k_let_expr(b, "converter", number) : k_i32(b, 0);
+    PipelineState raw = pipeline_start(b, &w->convert.raw), state = pipeline_start(b, &w->pipeline);
+    k_set(b, raw.stage, number);
+    k_set(b, state.stage, k_mul(b, number, k_i32(b, ratio)));
+    const KVar *first = k_variable(b, "first_unit", K_I32, number);
+    const KExpr *units = wgmma_units(w);
+    MatmulTile tile;
+    wgmma_tiles_begin(w, NULL, 1, &tile);
+    const KExpr *unit = k_for_begin(b, "unit", k_var(b, first), units, n, UNROLL_NONE);
+    const KExpr *k0 = k_mul(b, unit, k_i32(b, (int64_t)w->schedule->tile_k * ratio));
+    for (int i = 0; i < w->n_operands; i++)
+        if (w->operands[i].convert)
+            matmul_convert_raw(b, &w->convert, &w->pipeline, &raw, &state,
+                               w->operands[i].is_rows ? tile.row : tile.col, k0, tile.batch);
+    for (int i = 1; i < n; i++) { /* past the other converters' */
+        pipeline_advance(b, &w->convert.raw, &raw);
+        for (int k = 0; k < ratio; k++)
+            pipeline_advance(b, &w->pipeline, &state);
+    }
+    k_end(b);
+    if (n > 1 && dim_divisor(w->plan->graph->dims, w->steps) % (n * ratio) != 0) { /* the next tile's first */
+        const KExpr *left = k_max(b, k_sub(b, units, k_var(b, first)), k_i32(b, 0));
+        const KExpr *turns = k_div(b, k_add(b, left, k_i32(b, n - 1)), k_i32(b, n));
+        k_set(b, first, k_sub(b, k_add(b, k_var(b, first), k_mul(b, turns, k_i32(b, n))), units));
+    }
+    wgmma_tiles_end(w);
+}
+
+void wgmma_produce(Wgmma *w) {
+    Builder *b = w->b;
+    k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));
+    PipelineState state = pipeline_start(b, &w->pipeline), raw = {0};
+    if (w->converters)
+        raw = pipeline_start(b, &w->convert.raw);
+    MatmulTile tile;
+    const KExpr *first, *steps = wgmma_steps(w, &first);
+    wgmma_tiles_begin(w, NULL, 1, &tile);
+    wgmma_first_raw(w, &raw, &tile);
+    const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
+    int64_t bytes = 0;
+    for (int i = 0; i < w->n_operands; i++)
+        bytes += w->operands[i].convert ? 0 : tile_bytes(&w->operands[i].tile);
+    const KExpr *k0 = k_let_expr(b, "k", k_mul(b, k_add(b, first, step), k_i32(b, w->schedule->tile_k)));
+    wgmma_next_raw(w, &raw, &tile, step);
+    pipeline_wait_empty(b, &w->pipeline, &state);
+    pipeline_expect(b, &w->pipeline, &state, k_int(b, K_U32, bytes));
+    for (int i = 0; i < w->n_operands; i++) {
+        const WgmmaOperand *o = &w->operands[i];
+        if (o->convert)
+            continue;
+        MatmulTma tma = wgmma_tma(w, o);
+        matmul_tma_load(b, w->plan, &tma, k_var(b, state.stage),
+                        pipeline_full_address(b, &w->pipeline, &state), o->is_rows ? tile.row : tile.col, k0,
+                        tile.batch);
+    }
+    pipeline_advance(b, &w->pipeline, &state);
+    k_end(b);
+    matmul_inputs_load(b, w->plan, &w->inputs, &w->pipeline, &state, &tile);
+    wgmma_tiles_end(w);
+    k_end(b);
+}

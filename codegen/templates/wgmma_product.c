@@ -1,0 +1,258 @@
+/* Matrix instructions: those of one stage, of a tile, and sums in two levels. */
+#include "codegen/templates/wgmma.h"
+
+static void wgmma_issue(Wgmma *w, int core, KOperand sums, const KExpr *a, const KExpr *bb,
+                        const KExpr *keep) {
+    Builder *b = w->b;
+    const WgmmaOperand *rows = &w->operands[w->schedule->swap_ab ? 1 + core : 0];
+    const WgmmaOperand *cols = &w->operands[w->schedule->swap_ab ? 0 : 1 + core];
+    int n = w->partial_cols ? w->partial_cols : w->schedule->tile_n;
+    KOperand operands[] = {sums, k_operand(a), k_operand(bb), k_operand(keep)};
+    DType x = rows->operand->elem, y = cols->operand->elem;
+    switch (w->plan->kind) {
+    case MATMUL_16BIT:
+        k_atom(b, ATOM_wgmma_16bit,
+               (int[]){n, (int)x, rows->operand->major == MAJOR_MN, cols->operand->major == MAJOR_MN},
+               operands, 4);
+        return;
+    case MATMUL_TF32: k_atom(b, ATOM_wgmma_tf32, (int[]){n}, operands, 4); return;
+    case MATMUL_FP8: k_atom(b, ATOM_wgmma_fp8, (int[]){n, (int)x, (int)y}, operands, 4); return;
+    case MATMUL_INT8: k_atom(b, ATOM_wgmma_int8, (int[]){n, (int)x, (int)y}, operands, 4); return;
+    case MATMUL_FMA: return;
+    }
+}
+
+/* Offset, in a descriptor's units, of the part of a tile at `mn` and K-step `i`. */
+int64_t wgmma_part(const WgmmaOperand *o, int mn, int i) {
+    int k = i * WGMMA_K_BYTES * 8 / dtype_bits(o->operand->elem);
+    return o->operand->major == MAJOR_K ? tile_descriptor_offset(&o->tile, mn, k)
+                                        : tile_descriptor_offset(&o->tile, k, mn);
+}
+
+/* Descriptors of a stage's tiles. */
+static void wgmma_stage_at(Wgmma *w, const KExpr *stage, const KExpr **at) {
+    Builder *b = w->b;
+    for (int i = 0; i < w->n_operands; i++) {
+        const WgmmaOperand *o = &w->operands[i];
+        const KExpr *offset =
+            k_mul(b, k_convert(b, stage, K_U64), k_int(b, K_U64, tile_bytes(&o->tile) / 16));
+        at[i] = k_let_expr(b, text_format(b->arena, "%s_at", o->tile.buffer->name),
+                           k_add(b, o->descriptor, offset));
+    }
+}
+
+/* The products of one stage: K steps of 32 bytes, for each block of 64 rows and each core. */
+static void wgmma_multiply(Wgmma *w, const KExpr *stage, const KExpr *k_step, bool is_cleared) {
+    Builder *b = w->b;
+    const Schedule *schedule = w->schedule;
+    const KExpr *at[1 + MATMUL_CORES];
+    int count = schedule->tile_n / 2;
+    wgmma_stage_at(w, stage, at);
+    int steps = wgmma_k_bytes(w->plan, schedule) / WGMMA_K_BYTES;
+    for (int i = 0; i < steps; i++)
+        for (int core = 0; core < w->plan->n_cores; core++)
+            for (int block = 0; block < w->blocks; block++) {
+                int rows = schedule->swap_ab ? 1 + core : 0, cols = schedule->swap_ab ? 0 : 1 + core;
+                const KExpr *a =
+                    k_add(b, at[rows], k_int(b, K_U64, wgmma_part(&w->operands[rows], block * WGMMA_M, i)));
+                const KExpr *bb = k_add(b, at[cols], k_int(b, K_U64, wgmma_part(&w->operands[cols], 0, i)));
+                /* the first product of a tile ignores what the registers held */
+                const KExpr *keep = i || is_cleared ? k_int(b, K_U32, 1) : k_convert(b, k_step, K_U32);
+                wgmma_issue(w, core, k_regs(w->accumulator[core], block * count, count), a, bb, keep);
+            }
+}
+
+/* The registers that hold a step's factors: of this thread's two rows of each block of 64, and of the
+ * columns of each instruction. */
+int wgmma_own_factors(const Wgmma *w, const WgmmaOperand *o) {
+    return o->is_rows ? 2 * w->blocks : w->schedule->tile_n / w->partial_cols;
+}
+
+/* Reads the factors of a step from the ring. They are used a step later, so that no product waits for them.
+ */
+static void wgmma_read_factors(Wgmma *w, const KExpr *step) {
+    Builder *b = w->b;
+    const KExpr *lane_row = k_div(b, k_special(b, SPECIAL_LANE), k_i32(b, 4));
+    for (int i = 0; i < w->n_operands; i++) {
+        const WgmmaOperand *o = &w->operands[i];
+        for (int k = 0; k < wgmma_own_factors(w, o) && o->operand->scale; k++) {
+            const KExpr *word = o->is_rows ? k_add(b, lane_row, k_i32(b, k * 8)) : k_i32(b, k);
+            matmul_scale_read(b, &w->scales[i], step, word, w->next[i], k);
+        }
+    }
+}
+
+/* The factors of the sums of a step: next[] become factor[]. */
+static void wgmma_set_factors(Wgmma *w) {
+    Builder *b = w->b;
+    int parts = w->schedule->tile_n / w->partial_cols;
+    for (int core = 0; core < w->plan->n_cores; core++)
+        for (int row = 0; row < 2 * w->blocks; row++)
+            for (int part = 0; part < parts; part++) {
+                const KVar *rows = w->next[w->schedule->swap_ab ? 1 + core : 0];
+                const KVar *cols = w->next[w->schedule->swap_ab ? 0 : 1 + core];
+                const KExpr *x = rows ? k_elem_at(b, rows, row) : NULL,
+                            *y = cols ? k_elem_at(b, cols, part) : NULL;
+                k_set_elem(b, w->factor[core], k_i32(b, row * parts + part),
+                           !x   ? y
+                           : !y ? x
+                                : k_mul(b, x, y));
+            }
+}
+
+/* acc += partial * factor, for `part` of the columns of a block of 64 rows. */
+static void wgmma_promote(Wgmma *w, int core, int block, int part) {
+    Builder *b = w->b;
+    int parts = w->schedule->tile_n / w->partial_cols;
+    int first = (block * w->schedule->tile_n + part * w->partial_cols) / 2;
+    const KExpr *g = k_for_begin(b, "g", k_i32(b, 0), k_i32(b, w->partial_cols / 8), 1, UNROLL_FULL);
+    for (int i = 0; i < 4; i++) {
+        const KExpr *at = k_add(b, k_mul(b, g, k_i32(b, 4)), k_i32(b, i));
+        const KExpr *to = k_add(b, at, k_i32(b, first));
+        const KExpr *sum = k_elem(b, w->accumulator[core], to);
+        const KExpr *factor = w->factor[core]
+                                  ? k_elem_at(b, w->factor[core], (block * 2 + i / 2) * parts + part)
+                                  : k_float(b, K_F32, 1);
+        k_set_elem(b, w->accumulator[core], to, k_scalar(b, OP_fma, k_elem(b, w->partial, at), factor, sum));
+    }
+    k_end(b);
+}
+
+/* The products of one stage in two levels; releases the stage. */
+static void wgmma_multiply_promoted(Wgmma *w, const KExpr *stage, const KExpr *step) {
+    Builder *b = w->b;
+    const Schedule *schedule = w->schedule;
+    const KExpr *at[1 + MATMUL_CORES];
+    int steps = wgmma_k_bytes(w->plan, schedule) / WGMMA_K_BYTES, parts = schedule->tile_n / w->partial_cols;
+    int units = w->plan->n_cores * w->blocks * parts;
+    wgmma_stage_at(w, stage, at);
+    for (int unit = 0; unit < units; unit++) {
+        int part = unit % parts, block = unit / parts % w->blocks, core = unit / parts / w->blocks;
+        const WgmmaOperand *rows = &w->operands[schedule->swap_ab ? 1 + core : 0];
+        const WgmmaOperand *cols = &w->operands[schedule->swap_ab ? 0 : 1 + core];
+        k_atom(b, ATOM_wgmma_fence, NULL, NULL, 0);
+        for (int i = 0; i < steps; i++) {
+            int64_t row = wgmma_part(rows, block * WGMMA_M, i),
+                    col = wgmma_part(cols, part * w->partial_cols, i);
+            wgmma_issue(w, core, k_regs(w->partial, 0, w->partial_cols / 2),
+                        k_add(b, at[rows - w->operands], k_int(b, K_U64, row)),
+                        k_add(b, at[cols - w->operands], k_int(b, K_U64, col)), k_int(b, K_U32, i > 0));
+        }
+        k_atom(b, ATOM_wgmma_commit, NULL, NULL, 0);
+        if (unit == 0)
+            wgmma_read_factors(w, k_add(b, step, k_i32(b, 1)));
+        k_atom(b, ATOM_wgmma_wait, (int[]){0}, NULL, 0);
+        matmul_settle(b, w->partial);
+        if (unit == units - 1)
+            pipeline_release(b, &w->pipeline, stage, w->cluster);
+        wgmma_promote(w, core, block, part);
+        matmul_settle(b, w->accumulator[core]); /* added before the next products take the same registers */
+    }
+}
+
+/* All copies but the latest `but` steps' have come, and what the warp has read may be overwritten. */
+static void wgmma_wait_scales(Builder *b, int but) {
+    k_atom(b, ATOM_cp_async_wait, &but, NULL, 0);
+    k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
+}
+
+static const KExpr *wgmma_last_step(Wgmma *w) {
+    return k_sub(w->b, k_dim(w->b, w->steps, K_I32), k_i32(w->b, 1));
+}
+
+/* Where a tile's factors stand, and the copies of its first steps. */
+void wgmma_scales_tile(Wgmma *w, const KExpr *warp, const KExpr *warp_row, const MatmulTile *tile) {
+    Builder *b = w->b;
+    const Schedule *schedule = w->schedule;
+    const KExpr *lane = k_special(b, SPECIAL_LANE);
+    if (!matmul_has_scale(w->plan))
+        return;
+    wgmma_wait_scales(b, 0);
+    /* a lane's row: 16 of each block of 64 */
+    const KExpr *row =
+        k_add(b, k_mul(b, k_div(b, lane, k_i32(b, 16)), k_i32(b, WGMMA_M)), k_mod(b, lane, k_i32(b, 16)));
+    row = k_add(b, k_add(b, tile->row, warp_row), row);
+    const KExpr *col = k_add(b, tile->col, k_mul(b, lane, k_i32(b, w->partial_cols)));
+    for (int i = 0; i < w->n_operands; i++) {
+        const WgmmaOperand *o = &w->operands[i];
+        matmul_scales_tile(b, &w->scales[i], warp, o->is_rows ? row : col, o->operand->mn,
+                           o->is_rows ? schedule->tile_m : schedule->tile_n, tile->batch);
+    }
+    for (int i = 0; i < w->n_operands; i++)
+        matmul_scales_first(b, &w->scales[i], wgmma_last_step(w));
+    k_atom(b, ATOM_cp_async_commit, NULL, NULL, 0);
+    wgmma_wait_scales(b, 0);
+    wgmma_read_factors(w, k_i32(b, 0));
+}
+
+void wgmma_tile_product_promoted(Wgmma *w, const PipelineState *state) {
+    Builder *b = w->b;
+    const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), k_dim(b, w->steps, K_I32), 1, UNROLL_NONE);
+    if (matmul_has_scale(w->plan)) {
+        wgmma_set_factors(w);
+        wgmma_wait_scales(b, 1); /* the next step's are there */
+        for (int i = 0; i < w->n_operands; i++)
+            matmul_scales_ahead(b, &w->scales[i], step, wgmma_last_step(w));
+        k_atom(b, ATOM_cp_async_commit, NULL, NULL, 0);
+    }
+    pipeline_wait_full(b, &w->pipeline, state);
+    wgmma_multiply_promoted(w, k_var(b, state->stage), step);
+    pipeline_advance(b, &w->pipeline, state);
+    k_end(b);
+}
+
+/* The warpgroup waits for its turn, or gives the turn to the other. */
+static void wgmma_turn(Wgmma *w, const KExpr *group, bool is_mine) {
+    Builder *b = w->b;
+    for (int g = 0; g < 2; g++) {
+        KOperand operands[] = {k_operand(k_i32(b, TURN_BARRIER + (is_mine ? g : 1 - g))),
+                               k_operand(k_i32(b, 2 * WARPGROUP))};
+        if (g == 0)
+            k_if_begin(b, k_eq(b, group, k_i32(b, 0)));
+        else
+            k_else(b);
+        k_atom(b, is_mine ? ATOM_bar_sync : ATOM_bar_arrive, NULL, operands, 2);
+    }
+    k_end(b);
+}
+
+void wgmma_tile_product(Wgmma *w, const KExpr *group, const KExpr *steps, const PipelineState *state,
+                        const KVar *previous) {
+    Builder *b = w->b;
+    /* where K may be 0, no product clears the registers */
+    bool is_cleared = w->partial_cols || dim_lower(w->plan->graph->dims, w->plan->k) < 1;
+    for (int core = 0; core < w->plan->n_cores && is_cleared; core++) {
+        const KExpr *i =
+            k_for_begin(b, "i", k_i32(b, 0), k_i32(b, w->accumulator[core]->count), 1, UNROLL_FULL);
+        k_set_elem(b, w->accumulator[core], i, k_convert(b, k_i32(b, 0), w->plan->accumulator));
+        k_end(b);
+    }
+    if (w->partial_cols) {
+        wgmma_tile_product_promoted(w, state);
+        return;
+    }
+    if (w->schedule->ping_pong)
+        wgmma_turn(w, group, true);
+    const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
+    pipeline_wait_full(b, &w->pipeline, state);
+    k_atom(b, ATOM_wgmma_fence, NULL, NULL, 0);
+    wgmma_multiply(w, k_var(b, state->stage), step, is_cleared);
+    k_atom(b, ATOM_wgmma_commit, NULL, NULL, 0);
+    k_atom(b, ATOM_wgmma_wait, (int[]){1}, NULL, 0);
+    k_if_begin(b, k_ge(b, step, k_i32(b, 1)));
+    pipeline_release(b, &w->pipeline, k_var(b, previous), w->cluster);
+    k_end(b);
+    k_set(b, previous, k_var(b, state->stage));
+    pipeline_advance(b, &w->pipeline, state);
+    k_end(b);
+    if (w->schedule->ping_pong)
+        wgmma_turn(w, group, false);
+    k_atom(b, ATOM_wgmma_wait, (int[]){0}, NULL, 0);
+    for (int core = 0; core < w->plan->n_cores; core++)
+        matmul_settle(b, w->accumulator[core]); /* all products have ended */
+    if (is_cleared)
+        k_if_begin(b, k_ge(b, steps, k_i32(b, 1)));
+    pipeline_release(b, &w->pipeline, k_var(b, previous), w->cluster);
+    if (is_cleared)
+        k_end(b);
+}
