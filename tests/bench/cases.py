@@ -113,11 +113,21 @@ def qkv_rope_split(x, w, c, s):
     return q, k, h[:, 5120:].reshape(-1, 8, 128)
 
 
+def spread(scale, like):
+    """A scale a block, for each element."""
+    return scale.repeat_interleave(like.shape[0] // scale.shape[0], 0).repeat_interleave(like.shape[1] // scale.shape[1], 1)
+
+
 def scaled_rows(x, w, sx, sw):
+    if x.dtype == torch.float64:
+        return (x * sx) @ (w * sw).t()
     return torch._scaled_mm(x, w.t(), scale_a=sx, scale_b=sw.t(), out_dtype=BF)
 
 
 def scaled_blocks(x, w, sx, sw):
+    if x.dtype == torch.float64:
+        sx = sx if sx.shape[0] == x.shape[0] else sx.t()
+        return (x * spread(sx, x)) @ (w * spread(sw, w)).t()
     return torch._scaled_mm(x, w.t(), scale_a=sx if sx.shape[0] == x.shape[0] else sx.t(), scale_b=sw.t(), out_dtype=BF)
 
 
@@ -126,6 +136,9 @@ def scaled_block_rows(x, w, sx, sw):
 
 
 def gelu_quant(x, w, sx, sw, so):
+    if x.dtype == torch.float64:
+        y = gelu((x @ w.t()) * (sx * sw))
+        return (y / so).clamp(-448, 448), y.abs().amax().reshape(1, 1)
     y = gelu(scaled_mm(x, w, sx, sw).float())
     return (y / so).clamp(-448, 448).to(E4), y.abs().amax().reshape(1, 1)
 
