@@ -261,13 +261,17 @@ const Dim *value_count(const Graph *graph, const Value *value) {
     return count;
 }
 
-bool value_same_dims(const Value *a, const Value *b) {
+bool value_same_rows(const Value *a, const Value *b) {
     if (a->rank != b->rank)
         return false;
-    for (int i = 0; i < a->rank; i++)
+    for (int i = 0; i < a->rank - 1; i++)
         if (a->dims[i] != b->dims[i])
             return false;
     return true;
+}
+
+bool value_same_dims(const Value *a, const Value *b) {
+    return value_same_rows(a, b) && (a->rank == 0 || a->dims[a->rank - 1] == b->dims[b->rank - 1]);
 }
 
 bool value_is_output(const Graph *graph, const Value *value) {

@@ -140,6 +140,7 @@ bool value_is_constant(const Value *value, double *out); /* scalar constant of a
 /* Product of the dims; NULL on overflow. */
 const Dim *value_count(const Graph *graph, const Value *value);
 bool value_same_dims(const Value *a, const Value *b);
+bool value_same_rows(const Value *a, const Value *b); /* all dims but the last */
 bool value_is_output(const Graph *graph, const Value *value);
 /* Row-major strides of these dims into strides[0..rank). */
 void dims_packed_strides(DimTable *table, int rank, const Dim *const *dims, const Dim **strides);

@@ -96,6 +96,9 @@ bool group_set_add(Arena *arena, GroupSet *set, int id);
 bool group_set_join(Arena *arena, GroupSet *set, const GroupSet *more);
 /* Whether `group` waits for `other`. */
 bool group_waits(const Group *group, const Group *other);
+/* Whether `operand`, computed in `group`, needs nothing that in turn waits for `group`. Floating Values may
+ * read the group's own results: they become a part of it. */
+bool group_can_compute(const Fuse *fuse, const Group *group, const Value *operand);
 /* Whether computing `value` outside of `group` would need a result of `group`. */
 bool group_feeds(const Fuse *fuse, const Group *group, const Value *value);
 /* Makes `group` wait for whatever `value` is read or computed from. */

@@ -63,15 +63,6 @@ static bool chain_is_needed_elsewhere(const Fuse *fuse, const Group *group, cons
     return matmul->in[0] == matmul->in[1];
 }
 
-static bool chain_same_rows(const Value *a, const Value *b) {
-    if (a->rank != b->rank)
-        return false;
-    for (int i = 0; i < a->rank - 1; i++)
-        if (a->dims[i] != b->dims[i])
-            return false;
-    return true;
-}
-
 /* The graph asks for another path of some product, and would not get it. */
 static bool chain_has_other_path(const Graph *graph) {
     for (size_t i = 0; i < graph->hints.n; i++)
@@ -151,7 +142,7 @@ static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_
     if (!chain_is_16bit(matmul) || !chain_is_16bit(first) || first->in[0]->dtype != held->dtype)
         return "its operands are not of one 16-bit type";
     *change = "equal batches and rows";
-    if (!value_same_dims(held, group->cores.at[group->cores.n - 1]) || !chain_same_rows(matmul, first))
+    if (!value_same_dims(held, group->cores.at[group->cores.n - 1]) || !value_same_rows(matmul, first))
         return "its rows are not those of the product before it";
     *change = "operands in memory whose rows start at 16 bytes";
     if ((group->cores.n == 1 &&

@@ -30,17 +30,6 @@ bool fuse_columns_place(Fuse *fuse, const Group *group, const Value *value, Colu
                          columns_is_here, &context, place, why);
 }
 
-/* Whether an operand, computed in `group`, needs nothing that waits for it. */
-static bool columns_can_compute(const Fuse *fuse, const Group *group, const Value *operand) {
-    const FuseNode *node = fuse_node(fuse, operand);
-    if (node->home)
-        return node->home == group ? !node->barrier : !group_waits(node->home, group);
-    for (int id = 0; id < (int)node->reads.n * 64; id++)
-        if (group_set_has(&node->reads, id) && group_waits(fuse->groups.at[id], group))
-            return false;
-    return true;
-}
-
 static bool columns_add_group(Group *group, Group **found, int n) {
     if (group->dead || group->kind != TEMPLATE_MATMUL || group->is_chain || n == COLUMNS_GROUPS)
         return false;
@@ -72,7 +61,7 @@ static bool columns_try(Fuse *fuse, Group *group, Value *value, bool decides) {
     const char *why = "another operand waits for the same kernel's stored result";
     bool can = true;
     for (int i = 0; i < value->n_in; i++)
-        can = can && columns_can_compute(fuse, group, value->in[i]);
+        can = can && group_can_compute(fuse, group, value->in[i]);
     bool is_fp8 = dtype_is_float(core->in[0]->dtype) && dtype_bits(core->in[0]->dtype) == 8;
     if (can && (is_fp8 || !product_uses_tensor_cores(fuse->limits, core))) {
         why = "its threads hold columns so only where tensor cores multiply elements of 16 bits, tf32 or "

@@ -57,6 +57,16 @@ bool fuse_reads(const Fuse *fuse, const Group *group, const Value *value) {
     return value->op == OP_input || (node->stored && node->home != group && !group_waits(node->home, group));
 }
 
+bool group_can_compute(const Fuse *fuse, const Group *group, const Value *operand) {
+    const FuseNode *node = fuse_node(fuse, operand);
+    if (node->home)
+        return node->home == group ? !node->barrier : !group_waits(node->home, group);
+    for (int id = 0; id < (int)node->reads.n * 64; id++)
+        if (group_set_has(&node->reads, id) && group_waits(fuse->groups.at[id], group))
+            return false;
+    return true;
+}
+
 bool group_feeds(const Fuse *fuse, const Group *group, const Value *value) {
     const FuseNode *node = fuse_node(fuse, value);
     if (node->home)

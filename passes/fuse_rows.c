@@ -48,18 +48,6 @@ static bool rows_share(Fuse *fuse, const Group *group, const Value *operand) {
     return false;
 }
 
-/* Whether `operand`, computed in `group`, needs nothing that in turn waits for `group`. Floating Values may
- * read the group's own results: they become a part of it. */
-static bool rows_can_compute(const Fuse *fuse, const Group *group, const Value *operand) {
-    const FuseNode *node = fuse_node(fuse, operand);
-    if (node->home)
-        return node->home == group ? !node->barrier : !group_waits(node->home, group);
-    for (int id = 0; id < (int)node->reads.n * 64; id++)
-        if (group_set_has(&node->reads, id) && group_waits(fuse->groups.at[id], group))
-            return false;
-    return true;
-}
-
 /* Whether everything between the group's results and a floating operand is element by element over the
  * group's space. */
 static bool rows_in_space(Fuse *fuse, const Group *group, const Value *value) {
@@ -93,7 +81,7 @@ static bool rows_join_existing(Fuse *fuse, Value *value, TemplateKind kind, int 
         if (!own && !(reads && rows_in_space(fuse, group, operand)) &&
             (reads || !rows_share(fuse, group, operand)))
             continue;
-        if (!rows_can_compute(fuse, group, operand)) {
+        if (!group_can_compute(fuse, group, operand)) {
             pass_decide(fuse->pass, "cycle", false, value, group->members.at[0],
                         "the reduced Value computed in the same kernel",
                         "a kernel between the two would have to run before and after");

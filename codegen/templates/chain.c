@@ -62,16 +62,6 @@ static int chain_products(const Region *region, const Value *core) {
     return has_core ? n : 0;
 }
 
-/* Whether two products have the same batch and rows. */
-static bool chain_same_rows(const Value *a, const Value *b) {
-    if (a->rank != b->rank)
-        return false;
-    for (int i = 0; i < a->rank - 1; i++)
-        if (a->dims[i] != b->dims[i])
-            return false;
-    return true;
-}
-
 static bool chain_link(ChainPlan *plan, int i, Value *core, const char **why) {
     const Region *whole = plan->region;
     bool is_last = i == plan->n_links - 1;
@@ -92,7 +82,7 @@ static bool chain_link(ChainPlan *plan, int i, Value *core, const char **why) {
         (held && held->dtype != link->a.elem) || (i && link->a.elem != plan->link[0].a.elem))
         return false;
     *why = "chained products have the same rows";
-    if (!chain_same_rows(core, whole->cores.at[0]) || (held && !value_same_dims(held, core)))
+    if (!value_same_rows(core, whole->cores.at[0]) || (held && !value_same_dims(held, core)))
         return false;
     if ((i == 0 && !matmul_is_tma(plan->graph, &link->a, why)) ||
         !matmul_is_tma(plan->graph, &link->b[0], why))
