@@ -162,6 +162,14 @@ static void bench_body(void *context) {
     device_run_end(&run);
 }
 
+static void bench_visit(Cli *cli, const char *file, sinter_graph *graph, void *context) {
+    (void)context;
+    Bench bench = {.cli = cli, .arena = arena_new(0), .file = file, .graph = graph};
+    if (!bench.arena || !arena_run(bench.arena, bench_body, &bench))
+        cli_error(cli, EXIT_ENVIRONMENT, "memory ran out [memory]");
+    arena_free(bench.arena);
+}
+
 int verb_bench(Cli *cli) {
     if (cli->o.device && strcmp(cli->o.device, "cuda") != 0 && strcmp(cli->o.device, "auto") != 0) {
         cli_error(cli, EXIT_USAGE, "bench times a GPU: --device is cuda or auto, not '%s'", cli->o.device);
@@ -169,23 +177,6 @@ int verb_bench(Cli *cli) {
     }
     if (!cli_context(cli, DEVICE_REQUIRED))
         return cli->worst;
-    if (cli->o.json)
-        json_begin(&cli->json, NULL, '[');
-    for (size_t f = 0; f < cli->o.operands.n; f++) {
-        sinter_graph *graph = cli_load(cli, cli->o.operands.at[f]);
-        if (!graph)
-            continue;
-        size_t *chosen = ARENA_ARRAY(cli->arena, size_t, graph->module.graphs.n);
-        size_t n = cli_choose(cli, graph, false, chosen);
-        for (size_t i = 0; i < n; i++) {
-            graph_select(graph, chosen[i]);
-            Bench bench = {.cli = cli, .arena = arena_new(0), .file = cli->o.operands.at[f], .graph = graph};
-            if (!bench.arena || !arena_run(bench.arena, bench_body, &bench))
-                cli_error(cli, EXIT_ENVIRONMENT, "memory ran out [memory]");
-            arena_free(bench.arena);
-        }
-    }
-    if (cli->o.json)
-        json_end(&cli->json, ']');
+    cli_each_graph(cli, bench_visit, NULL);
     return cli->worst;
 }

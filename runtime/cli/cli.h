@@ -112,6 +112,10 @@ sinter_graph *cli_load(Cli *cli, const char *path);
 /* The numbers of the graphs that --graph chooses; the count, or 0 after an error. `single`: exactly one is
  * wanted. */
 size_t cli_choose(Cli *cli, const sinter_graph *graph, bool single, size_t *chosen);
+/* Calls `visit` for each chosen graph of each file of the command line, selected; with --json within one
+ * array. */
+typedef void CliVisit(Cli *cli, const char *file, sinter_graph *graph, void *context);
+void cli_each_graph(Cli *cli, CliVisit *visit, void *context);
 /* Options of a plan as the command line gives them, but for backend, stage and dims. False after a usage
  * error. */
 bool cli_plan_options(Cli *cli, sinter_plan_options *out);

@@ -289,6 +289,11 @@ static void compile_chosen(Compile *c, const char *file, sinter_graph *graph) {
             compile_graph(c, file, graph, dims, n_dims);
 }
 
+static void compile_visit(Cli *cli, const char *file, sinter_graph *graph, void *context) {
+    (void)cli;
+    compile_chosen(context, file, graph);
+}
+
 int verb_compile(Cli *cli) {
     Compile c = {.cli = cli, .out = text_new(cli->arena)};
     if (!cli_context(cli, cli->o.tune ? DEVICE_REQUIRED : DEVICE_NONE) || !compile_emits(&c))
@@ -298,21 +303,7 @@ int verb_compile(Cli *cli) {
         return cli->worst;
     }
     c.pack = pack_new(cli->arena);
-    if (cli->o.json)
-        json_begin(&cli->json, NULL, '[');
-    for (size_t f = 0; f < cli->o.operands.n; f++) {
-        sinter_graph *graph = cli_load(cli, cli->o.operands.at[f]);
-        if (!graph)
-            continue;
-        size_t *chosen = ARENA_ARRAY(cli->arena, size_t, graph->module.graphs.n);
-        size_t n = cli_choose(cli, graph, false, chosen);
-        for (size_t i = 0; i < n; i++) {
-            graph_select(graph, chosen[i]);
-            compile_chosen(&c, cli->o.operands.at[f], graph);
-        }
-    }
-    if (cli->o.json)
-        json_end(&cli->json, ']');
+    cli_each_graph(cli, compile_visit, &c);
     if (c.out.n && !(cli->o.output && cli->worst))
         cli_write(cli, cli->o.output, c.out.at, c.out.n);
     if (cli->o.output && !c.emits.n && !cli->worst) {

@@ -200,6 +200,24 @@ size_t cli_choose(Cli *cli, const sinter_graph *graph, bool single, size_t *chos
     return n;
 }
 
+void cli_each_graph(Cli *cli, CliVisit *visit, void *context) {
+    if (cli->o.json)
+        json_begin(&cli->json, NULL, '[');
+    for (size_t f = 0; f < cli->o.operands.n; f++) {
+        sinter_graph *graph = cli_load(cli, cli->o.operands.at[f]);
+        if (!graph)
+            continue;
+        size_t *chosen = ARENA_ARRAY(cli->arena, size_t, graph->module.graphs.n);
+        size_t n = cli_choose(cli, graph, false, chosen);
+        for (size_t i = 0; i < n; i++) {
+            graph_select(graph, chosen[i]);
+            visit(cli, cli->o.operands.at[f], graph, context);
+        }
+    }
+    if (cli->o.json)
+        json_end(&cli->json, ']');
+}
+
 bool cli_dims(Cli *cli, sinter_dim **dims, int *n) {
     const OptionList *list = &cli->o.dims;
     *dims = ARENA_ARRAY(cli->arena, sinter_dim, list->n + 1);

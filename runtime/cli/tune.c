@@ -510,6 +510,17 @@ bool cli_tune(Cli *cli, const char *file, sinter_graph *graph, const sinter_dim 
            (cli_context(cli, DEVICE_REQUIRED) && tune_graph(cli, file, graph, dims, n_dims, false));
 }
 
+/* What the command line binds. */
+typedef struct TuneDims {
+    const sinter_dim *dims;
+    int n_dims;
+} TuneDims;
+
+static void tune_visit(Cli *cli, const char *file, sinter_graph *graph, void *context) {
+    const TuneDims *bound = context;
+    tune_graph(cli, file, graph, bound->dims, bound->n_dims, true);
+}
+
 int verb_tune(Cli *cli) {
     sinter_dim *dims;
     int n_dims;
@@ -522,20 +533,6 @@ int verb_tune(Cli *cli) {
         return cli->worst;
     if (!cli->context->tuned.directory)
         cli_note(cli, "there is no cache directory: what is found is shown and not kept");
-    if (cli->o.json)
-        json_begin(&cli->json, NULL, '[');
-    for (size_t f = 0; f < cli->o.operands.n; f++) {
-        sinter_graph *graph = cli_load(cli, cli->o.operands.at[f]);
-        if (!graph)
-            continue;
-        size_t *chosen = ARENA_ARRAY(cli->arena, size_t, graph->module.graphs.n);
-        size_t n = cli_choose(cli, graph, false, chosen);
-        for (size_t i = 0; i < n; i++) {
-            graph_select(graph, chosen[i]);
-            tune_graph(cli, cli->o.operands.at[f], graph, dims, n_dims, true);
-        }
-    }
-    if (cli->o.json)
-        json_end(&cli->json, ']');
+    cli_each_graph(cli, tune_visit, &(TuneDims){dims, n_dims});
     return cli->worst;
 }
