@@ -377,32 +377,64 @@ static void gemv_step(Gemv *g, const KExpr *k0) {
 
 /* ---- the sums */
 
-/* Lanes that hold parts of one sum add them; the first lane of each column has them all. */
-static void gemv_add_lanes(Gemv *g, const KVar *sum) {
+/* What is left of the sums in a lane, once lanes have met. */
+typedef struct GemvOwn {
+    int n;              /* elements, the array's first */
+    const KExpr *first; /* the first one's number among all sums; NULL: 0 */
+    const KExpr *owns;  /* which of the lanes with the same sums may store them; NULL: there is one */
+} GemvOwn;
+
+/* Lanes that hold parts of the same sums add them. Of two that meet, one needs the lower half of the sums,
+ * the other the upper: each gives away what the other needs, and goes on with half as many.
+ *
+ *     lane 0    a  b  c  d      a+a' b+b'      lanes 16, 8, 4 apart: 32 + 16 + 8 exchanges
+ *     lane 16   a' b' c' d'     c+c' d+d'      for 64 sums, where keeping all takes 3 * 64
+ *
+ * Each sum is made of the same parts in the same order either way. Sums that do not halve stay in both. */
+static GemvOwn gemv_add_lanes(Gemv *g, const KVar *sum) {
     Builder *b = g->b;
+    const KExpr *lane = k_special(b, SPECIAL_LANE);
+    GemvOwn own = {.n = sum->count};
     for (int mask = GEMV_LANES / 2; mask >= g->shape.lanes_n; mask /= 2) {
-        const KExpr *i = epilogue_loop(b, "i", sum->count);
-        const KExpr *mine = k_elem(b, sum, i);
-        k_set_elem(b, sum, i, k_add(b, mine, k_shuffle_xor(b, mine, mask)));
-        epilogue_loop_end(b, sum->count);
+        const KExpr *is_low = k_eq(b, k_mod(b, k_div(b, lane, k_i32(b, mask)), k_i32(b, 2)), k_i32(b, 0));
+        bool halves = own.n % 2 == 0;
+        if (halves) {
+            own.n /= 2;
+            is_low = k_let_expr(b, "is_low", is_low);
+            const KExpr *begin = k_select(b, is_low, k_i32(b, 0), k_i32(b, own.n));
+            own.first = own.first ? k_add(b, own.first, begin) : begin;
+        } else {
+            own.owns = k_and(b, own.owns, is_low);
+        }
+        const KExpr *i = epilogue_loop(b, "i", own.n), *mine = k_elem(b, sum, i), *other = mine;
+        if (halves) {
+            const KExpr *upper = k_elem(b, sum, k_add(b, i, k_i32(b, own.n)));
+            other = k_let_expr(b, "given", k_select(b, is_low, upper, mine));
+            mine = k_let_expr(b, "kept", k_select(b, is_low, mine, upper));
+        }
+        k_set_elem(b, sum, i, k_add(b, mine, k_shuffle_xor(b, other, mask)));
+        epilogue_loop_end(b, own.n);
     }
+    return own;
 }
 
 static void gemv_put(Gemv *g, const MatmulPartials *parts, const KExpr *warp_k) {
     Builder *b = g->b;
-    int rows = g->schedule->tile_m;
-    const KExpr *lane = k_special(b, SPECIAL_LANE);
+    const KExpr *rows = k_i32(b, g->schedule->tile_m);
+    GemvOwn own = {0};
     for (int core = 0; core < g->plan->n_cores; core++)
-        gemv_add_lanes(g, g->sum[core]);
-    k_if_begin(b, k_lt(b, lane, k_i32(b, g->shape.lanes_n)));
-    const KExpr *col = epilogue_loop(b, "n", g->shape.cols), *row = epilogue_loop(b, "m", rows);
+        own = gemv_add_lanes(g, g->sum[core]);
+    const KExpr *first = own.first ? k_let_expr(b, "first_sum", own.first) : k_i32(b, 0);
+    if (own.owns)
+        k_if_begin(b, own.owns);
+    const KExpr *i = epilogue_loop(b, "i", own.n), *number = k_add(b, first, i);
+    const KExpr *row = k_mod(b, number, rows), *col = k_add(b, g->thread_n, k_div(b, number, rows));
     for (int core = 0; core < g->plan->n_cores; core++)
-        k_store(b, parts->buffer[core],
-                matmul_partials_index(b, parts, warp_k, row, k_add(b, g->thread_n, col)), g->sum[core],
-                k_add(b, k_mul(b, col, k_i32(b, rows)), row), 1, NULL, CACHE_DEFAULT);
-    epilogue_loop_end(b, rows);
-    epilogue_loop_end(b, g->shape.cols);
-    k_end(b);
+        k_store(b, parts->buffer[core], matmul_partials_index(b, parts, warp_k, row, col), g->sum[core], i, 1,
+                NULL, CACHE_DEFAULT);
+    epilogue_loop_end(b, own.n);
+    if (own.owns)
+        k_end(b);
 }
 
 static void gemv_meet(const Gemv *g) {
