@@ -317,7 +317,11 @@ typedef struct Epilogue {
     int run;            /* elements of a run: fragment->width, or less where the extent is no multiple */
     int64_t begin, end; /* columns that are being stored, where the epilogue moves some */
     int tile_slots;     /* runs of the batch around several boxes; 0: there is none */
-    const Value *held;  /* what accumulator[0] holds by now instead of the product; NULL: the product */
+    /* The result's columns from the thread's first on; NULL: asked run by run. Passes that ask again and
+     * again compare constants with it, where compilers would keep each run's column, as many as accumulators.
+     */
+    const KExpr *columns_left;
+    const Value *held; /* what accumulator[0] holds by now instead of the product; NULL: the product */
     VEC(MatmulRow) rows;
     struct EpilogueStore *early; /* what matmul_store_early() stores; NULL: nothing, or no longer */
     const KExpr *column_group;   /* the first of the groups that column statistics are being taken of */
@@ -517,11 +521,13 @@ bool matmul_scales_fit(const MatmulPlan *plan, const Schedule *schedule);
 int64_t matmul_smem_wgmma(const MatmulPlan *plan, const Schedule *schedule);
 int64_t matmul_smem_tiles(const MatmulPlan *plan, const Schedule *schedule); /* mma.sync, multiply-adds */
 int64_t matmul_smem_gemv(const MatmulPlan *plan, const Schedule *schedule);
-/* The least tile_k of the gemv path for these warps and columns, one run of each lane; 0: they do not divide. */
+/* The least tile_k of the gemv path for these warps and columns, one run of each lane; 0: they do not divide.
+ */
 int matmul_gemv_step(const MatmulPlan *plan, const Schedule *schedule);
 /* Bytes in a row that a warp's load has from memory. */
 int matmul_gemv_line(const MatmulPlan *plan, const Schedule *schedule);
-/* Columns of the product that a thread of the gemv path adds to, for which it reads the first operand once. */
+/* Columns of the product that a thread of the gemv path adds to, for which it reads the first operand once.
+ */
 int matmul_gemv_columns(const MatmulPlan *plan, const Schedule *schedule);
 /* Registers of a thread of the gemv path, estimated. */
 int matmul_gemv_registers(const MatmulPlan *plan, const Schedule *schedule);
@@ -531,10 +537,10 @@ void matmul_build_mma(Builder *b, const MatmulPlan *plan);
 void matmul_build_simt(Builder *b, const MatmulPlan *plan);
 void matmul_build_gemv(Builder *b, const MatmulPlan *plan);
 
-/* Whether what is loaded once should be the first that L2 gives up, so that it drives out neither what is read
- * again nor what others wrote. Of streams many times its size nothing would stay anyway, and they are faster
- * when L2 writes those lines back at once (H200, reading behind a kernel that wrote 256 MB: 34.2 against 37.8 us
- * for 117 MB, but 117.4 against 112.9 for 470 MB). */
+/* Whether what is loaded once should be the first that L2 gives up, so that it drives out neither what is
+ * read again nor what others wrote. Of streams many times its size nothing would stay anyway, and they are
+ * faster when L2 writes those lines back at once (H200, reading behind a kernel that wrote 256 MB: 34.2
+ * against 37.8 us for 117 MB, but 117.4 against 112.9 for 470 MB). */
 bool matmul_leaves_l2(const MatmulPlan *plan, const MatmulOperand *operand);
 
 /* Registers of a thread, estimated; more than 255 spill. */

@@ -110,8 +110,9 @@ static void epilogue_place(Epilogue *e, EpilogueSlot *slot) {
     const Dim *rows = f->is_swapped ? plan->n : plan->m, *cols = f->is_swapped ? plan->m : plan->n;
     const KExpr *row = k_add(b, f->row, k_mul(b, slot->block, k_i32(b, f->block_rows)));
     row = k_add(b, row, k_mul(b, slot->half, k_i32(b, f->half_rows)));
-    const KExpr *col = k_add(b, f->col, k_mul(b, slot->group, k_i32(b, f->group_cols)));
-    col = k_add(b, col, k_mul(b, slot->piece, k_i32(b, e->run)));
+    const KExpr *across =
+        k_add(b, k_mul(b, slot->group, k_i32(b, f->group_cols)), k_mul(b, slot->piece, k_i32(b, e->run)));
+    const KExpr *col = k_add(b, f->col, across);
     int rank = plan->batch_rank + 2;
     slot->run = (Run){.rank = rank, .axis = f->is_swapped ? rank - 2 : rank - 1, .width = e->run};
     for (int i = 0; i < plan->batch_rank; i++)
@@ -121,7 +122,9 @@ static void epilogue_place(Epilogue *e, EpilogueSlot *slot) {
     if (dim_divisor(dims, rows) % f->tile_rows != 0)
         slot->run.guard = k_lt(b, row, k_dim(b, rows, K_I32));
     slot->inside = NULL;
-    if (dim_divisor(dims, cols) % f->tile_cols != 0)
+    if (e->columns_left)
+        slot->inside = k_lt(b, across, e->columns_left);
+    else if (dim_divisor(dims, cols) % f->tile_cols != 0)
         slot->inside = k_lt(b, col, k_dim(b, cols, K_I32));
     if (slot->inside && f->is_whole && dim_is_const(cols)) { /* known for all groups but the last */
         const KExpr *end = k_mul(b, k_add(b, slot->group, k_i32(b, 1)), k_i32(b, f->group_cols));
@@ -610,6 +613,8 @@ static Epilogue epilogue_begin(Builder *b, const MatmulPlan *plan, Lower *lower,
         e.run /= 2;
     if (plan->region->column_block)
         e.end = plan->n->value;
+    if (plan->statistics.n && dim_divisor(plan->graph->dims, along) % fragment->tile_cols != 0)
+        e.columns_left = k_let_expr(b, "columns_left", k_sub(b, k_dim(b, along, K_I32), fragment->col));
     return e;
 }
 

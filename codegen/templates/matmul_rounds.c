@@ -71,11 +71,11 @@ static void rounds_find_picked(const MatmulPlan *plan, Rounds *rounds, int j) {
     }
 }
 
-static bool rounds_match(const MatmulPlan *plan, const MatmulFragment *f, int run, const Value *first,
+static bool rounds_match(const MatmulPlan *plan, const MatmulFragment *f, const Value *first,
                          Rounds *rounds) {
     *rounds = (Rounds){.x = first->in[0]};
     if (first->op != OP_argmax || first->in[0]->dtype != DTYPE_F32 || f->group_cols != 8 || f->width != 2 ||
-        run != 2 || f->row_lanes != 4 || f->is_swapped || f->gang)
+        f->row_lanes != 4 || f->is_swapped || f->gang)
         return false;
     for (const Value *x = rounds->x, *at = first; at && rounds->n < ROUNDS_MAX;
          x = rounds_next(plan, x, at), at = x ? rounds_find(plan, OP_argmax, x) : NULL) {
@@ -89,8 +89,8 @@ static bool rounds_match(const MatmulPlan *plan, const MatmulFragment *f, int ru
 /* Registers of one round, an element for each of the thread's rows. */
 typedef struct RoundPass {
     const Rounds *rounds;
-    const KVar *taken; /* bits of each row's elements */
-    PartialVars best;
+    const KVar *taken;  /* bits of each row's elements */
+    PartialVars best;   /* its number: the bit of the thread's element, and the column once lanes meet */
     const KVar *picked; /* NULL: nothing is */
     int words;          /* of bits, a row */
 } RoundPass;
@@ -100,7 +100,8 @@ static void rounds_search(Epilogue *e, const EpilogueSlot *slot, const KVar *con
     const RoundPass *pass = context;
     const KExpr *row = epilogue_row_at(e, slot->block, slot->half);
     const KExpr *j = epilogue_loop(b, "j", e->run);
-    const KExpr *bit = k_add(b, k_mul(b, slot->group, k_i32(b, 2)), j);
+    const KExpr *in_group = k_add(b, k_mul(b, slot->piece, k_i32(b, e->run)), j);
+    const KExpr *bit = k_add(b, k_mul(b, slot->group, k_i32(b, 2)), in_group);
     const KExpr *word = k_add(b, k_mul(b, row, k_i32(b, pass->words)), k_div(b, bit, k_i32(b, ROUND_WORD)));
     const KExpr *one = k_scalar(b, OP_shl, k_int(b, K_U32, 1),
                                 k_convert(b, k_mod(b, bit, k_i32(b, ROUND_WORD)), K_U32), NULL);
@@ -109,10 +110,9 @@ static void rounds_search(Epilogue *e, const EpilogueSlot *slot, const KVar *con
     /* columns come in order, so that of equals the first stays; a NaN wins over all but a NaN */
     const KExpr *wins = k_not(b, k_scalar(b, OP_le, x, best, NULL));
     wins = k_and(b, wins, k_eq(b, best, best));
-    wins = k_and(b, k_and(b, slot->inside, k_eq(b, set, k_int(b, K_U32, 0))), wins);
+    wins = k_and(b, k_eq(b, set, k_int(b, K_U32, 0)), wins);
     wins = k_let_expr(b, "wins", wins);
-    const KExpr *column = k_convert(b, k_add(b, slot->run.coords[slot->run.axis], j), K_I32);
-    k_set_elem(b, pass->best.number, row, k_select(b, wins, column, k_elem(b, pass->best.number, row)));
+    k_set_elem(b, pass->best.number, row, k_select(b, wins, bit, k_elem(b, pass->best.number, row)));
     k_set_elem(b, pass->best.x, row, k_select(b, wins, x, best));
     if (pass->picked)
         k_set_elem(b, pass->picked, row,
@@ -120,11 +120,45 @@ static void rounds_search(Epilogue *e, const EpilogueSlot *slot, const KVar *con
     epilogue_loop_end(b, e->run);
 }
 
+/* Bits of the thread's elements, each row's the same: columns behind the last are taken from the start.
+ * Asking in each round whether they are there would have compilers keep the answers, as many as there are
+ * accumulators. */
+static const KVar *rounds_taken(Epilogue *e, int words) {
+    Builder *b = e->b;
+    const MatmulFragment *f = e->fragment;
+    const Dim *columns = e->plan->n;
+    int n_rows = f->blocks * f->halves;
+    const KVar *taken = k_array(b, "taken", K_U32, n_rows * words, k_int(b, K_U32, 0));
+    if (!e->columns_left)
+        return taken;
+    /* groups before the last column need no asking */
+    int known = f->is_whole && dim_is_const(columns) ? (int)(columns->value / f->group_cols) : 0;
+    const KExpr *number = epilogue_loop(b, "behind", f->groups - known), *j = epilogue_loop(b, "j", f->width);
+    const KExpr *group = k_add(b, number, k_i32(b, known));
+    const KExpr *column = k_add(b, k_mul(b, group, k_i32(b, f->group_cols)), j);
+    const KExpr *bit = k_add(b, k_mul(b, group, k_i32(b, f->width)), j);
+    const KExpr *one = k_scalar(b, OP_shl, k_int(b, K_U32, 1),
+                                k_convert(b, k_mod(b, bit, k_i32(b, ROUND_WORD)), K_U32), NULL);
+    const KExpr *is_behind = k_ge(b, column, e->columns_left);
+    const KExpr *mark = k_let_expr(b, "mark", k_select(b, is_behind, one, k_int(b, K_U32, 0)));
+    const KExpr *row = epilogue_loop(b, "row", n_rows);
+    const KExpr *word = k_add(b, k_mul(b, row, k_i32(b, words)), k_div(b, bit, k_i32(b, ROUND_WORD)));
+    k_set_elem(b, taken, word, k_bit_or(b, k_elem(b, taken, word), mark));
+    epilogue_loop_end(b, n_rows);
+    epilogue_loop_end(b, f->width);
+    epilogue_loop_end(b, f->groups - known);
+    return taken;
+}
+
 /* The row's largest among its lanes; the lane that has it marks it, and all learn what was picked beside it.
  */
 static void rounds_meet(Epilogue *e, const RoundPass *pass, const KExpr *row) {
     Builder *b = e->b;
-    const KExpr *mine = k_let_expr(b, "mine", k_elem(b, pass->best.number, row));
+    const KExpr *number = k_elem(b, pass->best.number, row);
+    const KExpr *mine =
+        k_add(b, k_mul(b, k_div(b, number, k_i32(b, 2)), k_i32(b, 8)), k_mod(b, number, k_i32(b, 2)));
+    mine = k_let_expr(b, "mine", k_add(b, e->fragment->col, mine));
+    k_set_elem(b, pass->best.number, row, mine);
     reduce_lanes(b, pass->rounds->at[0], pass->best, row, e->fragment->row_lanes);
     const KExpr *at = k_elem(b, pass->best.number, row);
     const KExpr *lane = k_mod(b, k_special(b, SPECIAL_LANE), k_i32(b, 4));
@@ -152,20 +186,41 @@ static void rounds_meet(Epilogue *e, const RoundPass *pass, const KExpr *row) {
     }
 }
 
+/* What rounds find. All lanes of a row learn it; each keeps the rounds of its own number, so that results
+ * take a quarter of the registers while the accumulators take most. */
 static const KVar *rounds_results(Epilogue *e, int n, KType type, const char *name) {
-    int n_rows = e->fragment->blocks * e->fragment->halves;
-    return k_array(e->b, name, type, n * n_rows, k_convert(e->b, k_i32(e->b, 0), type));
+    int n_rows = e->fragment->blocks * e->fragment->halves, lanes = e->fragment->row_lanes;
+    return k_array(e->b, name, type, (n + lanes - 1) / lanes * n_rows, k_convert(e->b, k_i32(e->b, 0), type));
+}
+
+static const KExpr *rounds_lane(Epilogue *e) {
+    return k_mod(e->b, k_special(e->b, SPECIAL_LANE), k_i32(e->b, e->fragment->row_lanes));
 }
 
 /* results[round] becomes `value`, where only the loop knows which round it is. */
 static void rounds_keep(Epilogue *e, const KVar *results, int n, const KExpr *round, const KExpr *row,
                         const KExpr *value) {
     Builder *b = e->b;
-    int n_rows = e->fragment->blocks * e->fragment->halves;
-    for (int j = 0; j < n; j++) {
-        const KExpr *to = k_add(b, k_i32(b, j * n_rows), row);
-        k_set_elem(b, results, to, k_select(b, k_eq(b, round, k_i32(b, j)), value, k_elem(b, results, to)));
+    int n_rows = e->fragment->blocks * e->fragment->halves, lanes = e->fragment->row_lanes;
+    for (int j = 0; j < n; j += lanes) {
+        const KExpr *is_own = k_eq(b, round, k_add(b, k_i32(b, j), rounds_lane(e)));
+        const KExpr *to = k_add(b, k_i32(b, j / lanes * n_rows), row);
+        k_set_elem(b, results, to, k_select(b, is_own, value, k_elem(b, results, to)));
     }
+}
+
+/* Round j's result of a row, from the lane that has it. */
+static const KExpr *rounds_fetch(Epilogue *e, const KVar *results, int j, const KExpr *row) {
+    Builder *b = e->b;
+    int n_rows = e->fragment->blocks * e->fragment->halves, lanes = e->fragment->row_lanes;
+    const KExpr *kept = k_elem(b, results, k_add(b, k_i32(b, j / lanes * n_rows), row));
+    const KExpr *lane = k_special(b, SPECIAL_LANE);
+    lane = k_add(b, k_sub(b, lane, k_mod(b, lane, k_i32(b, lanes))), k_i32(b, j % lanes));
+    const KVar *found = k_variable(b, "found", K_U32, NULL);
+    KOperand operands[] = {k_reg(found), k_operand(k_bitcast(b, kept, K_U32)),
+                           k_operand(k_convert(b, lane, K_U32))};
+    k_atom(b, ATOM_shuffle_index, NULL, operands, 3);
+    return k_bitcast(b, k_var(b, found), results->type);
 }
 
 static void rounds_bind(Epilogue *e, const Value *const *statistics, int n, const KVar *results) {
@@ -177,7 +232,7 @@ static void rounds_bind(Epilogue *e, const Value *const *statistics, int n, cons
         const char *name = statistics[j]->name ? statistics[j]->name : op_info(statistics[j]->op)->name;
         const KVar *array = k_array(b, text_format(b->arena, "row_%s", name), results->type, n_rows, NULL);
         const KExpr *row = epilogue_loop(b, "row", n_rows);
-        k_set_elem(b, array, row, k_elem(b, results, k_add(b, k_i32(b, j * n_rows), row)));
+        k_set_elem(b, array, row, rounds_fetch(e, results, j, row));
         epilogue_loop_end(b, n_rows);
         MatmulRow bound = {statistics[j], array};
         vec_push(b->arena, &e->rows, bound);
@@ -186,18 +241,18 @@ static void rounds_bind(Epilogue *e, const Value *const *statistics, int n, cons
 
 bool matmul_begins_rounds(const Epilogue *e, const Value *statistic) {
     Rounds rounds;
-    return rounds_match(e->plan, e->fragment, e->run, statistic, &rounds);
+    return rounds_match(e->plan, e->fragment, statistic, &rounds);
 }
 
 void matmul_row_rounds(Epilogue *e, const Value *first) {
     Builder *b = e->b;
     const MatmulFragment *f = e->fragment;
     Rounds *rounds = ARENA_NEW(b->arena, Rounds);
-    if (!rounds_match(e->plan, f, e->run, first, rounds))
+    if (!rounds_match(e->plan, f, first, rounds))
         return;
     int n_rows = f->blocks * f->halves;
     RoundPass pass = {.rounds = rounds, .words = (2 * f->groups + ROUND_WORD - 1) / ROUND_WORD};
-    pass.taken = k_array(b, "taken", K_U32, n_rows * pass.words, k_int(b, K_U32, 0));
+    pass.taken = rounds_taken(e, pass.words);
     const KVar *at = rounds_results(e, rounds->n, K_I32, "round_at");
     const KVar *best = rounds_results(e, rounds->n, K_F32, "round_best");
     const KVar *picked = rounds->y ? rounds_results(e, rounds->n, K_F32, "round_picked") : NULL;
@@ -206,8 +261,9 @@ void matmul_row_rounds(Epilogue *e, const Value *first) {
     pass.picked = picked ? k_array(b, "beside", K_F32, n_rows, k_float(b, K_F32, 0)) : NULL;
     const Value *values[] = {rounds->x, rounds->y};
     const KExpr *block = epilogue_loop(b, "block", f->blocks);
-    int together = 8; /* groups whose loads are under way at a time: a round is a chain of comparisons, and
-                         waits for nothing else */
+    /* groups whose loads are under way at a time: a round is a chain of comparisons, and waits for nothing
+     * else */
+    int together = 8;
     while (f->groups % together != 0)
         together /= 2;
     const KExpr *part = epilogue_loop(b, "part", f->groups / together);
