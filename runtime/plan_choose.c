@@ -14,6 +14,11 @@
 
 enum { CHOOSE_TRIES = 8, CHOOSE_FEW = 256 /* bytes */ };
 
+/* How many times the first choice's time another may be expected to take: where little is spilled, and where
+ * much is. */
+#define CHOOSE_NEAR 1.5
+#define CHOOSE_FAR 2.0
+
 bool plan_generate(sinter_plan *plan, PlanKernel *entry) {
     entry->region->schedule = entry->schedule;
     entry->n_scratch = 0;
@@ -84,6 +89,20 @@ static bool choose_is_near(const Schedule *first, const Schedule *choice, double
     return first->seconds > 0 ? choice->seconds > 0 && choice->seconds <= times * first->seconds : true;
 }
 
+/* Whether a thread has the same accumulators in both, so that the one spills about what the other does. */
+static bool choose_is_alike(const Schedule *a, const Schedule *b) {
+    return a->path == b->path && a->tile_m == b->tile_m && a->tile_n == b->tile_n &&
+           a->warps_m == b->warps_m && a->warps_n == b->warps_n && a->ease == b->ease;
+}
+
+/* Whether a choice is like one that was tried and spilled much. */
+static bool choose_is_hopeless(const PlanKernel *tried, const Schedule *choice) {
+    for (; tried; tried = tried->passed_over)
+        if (choose_spill(tried) > CHOOSE_FEW && choose_is_alike(&tried->schedule, choice))
+            return true;
+    return false;
+}
+
 static const char *choose_remark(sinter_plan *plan, const PlanKernel *taken, const PlanKernel *first,
                                  int tried) {
     Text text = text_new(plan->arena);
@@ -107,9 +126,11 @@ bool plan_choose(sinter_plan *plan, PlanKernel *entry, const MachineOptions *opt
     *first = *entry;
     PlanKernel *latest = first;
     int tried = 0;
+    double near = choose_spill(first) > CHOOSE_FEW ? CHOOSE_FAR : CHOOSE_NEAR;
     for (int i = 0; i < entry->n_choices && tried < CHOOSE_TRIES && choose_spill(best); i++) {
         const Schedule *choice = &entry->choices[i];
-        if (schedule_equals(choice, &first->schedule) || !choose_is_near(&first->schedule, choice, 1.5))
+        if (schedule_equals(choice, &first->schedule) || !choose_is_near(&first->schedule, choice, near) ||
+            choose_is_hopeless(first, choice))
             continue;
         PlanKernel *next = ARENA_NEW(plan->arena, PlanKernel);
         tried++;
@@ -120,7 +141,7 @@ bool plan_choose(sinter_plan *plan, PlanKernel *entry, const MachineOptions *opt
         /* a few words less in memory are worth nothing slower; many, or all of them, are */
         if (choose_spill(next) < choose_spill(best) &&
             (!choose_spill(next) ||
-             choose_is_near(&first->schedule, choice, choose_spill(first) > CHOOSE_FEW ? 1.5 : 1.02)))
+             choose_is_near(&first->schedule, choice, choose_spill(first) > CHOOSE_FEW ? near : 1.02)))
             best = next;
     }
     *entry = *best;
