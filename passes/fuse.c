@@ -111,20 +111,31 @@ static void fuse_value(Fuse *fuse, Value *value) {
                op_info(value->op)->name);
 }
 
-/* Marks the statistics of products that codegen refuses to share between blocks. */
+/* What a product's kernel without a schedule gives up first: a chain its later products, others their
+ * statistics, then what moves columns, then the second of two products. */
+static bool fuse_gives_up(const Region *region, const Value *value) {
+    OpClass class_ = value_class(value);
+    if (region->kind == TEMPLATE_MATMUL && region->n_reduced > 0)
+        return class_ == OPCLASS_REDUCTION;
+    if (region->column_block > 0 || region->windows.n > 0)
+        return class_ != OPCLASS_CONTRACTION;
+    return class_ == OPCLASS_CONTRACTION && value != region->cores.at[0];
+}
+
+/* Marks what product kernels took in where codegen has no schedule for what came of it: rows that blocks
+ * cannot share, or more accumulators, computed operands and moved columns than registers. */
 static bool fuse_find_refused(Fuse *fuse, bool *alone) {
     const PassOptions *options = fuse->pass->options;
     bool found = false;
     for (size_t i = 0; i < fuse->pass->partition->regions.n && options->takes; i++) {
         const Region *region = fuse->pass->partition->regions.at[i];
         const char *why = NULL;
-        if (region->kind != TEMPLATE_MATMUL || region->n_reduced == 0 ||
-            fuse_extent(fuse, region->dims[region->rank - 1]) <= fuse->limits->matmul_row_max ||
+        if ((region->kind != TEMPLATE_CHAIN && region->kind != TEMPLATE_MATMUL) ||
             options->takes(options->takes_context, fuse->graph, region, &why))
             continue;
         for (size_t k = 0; k < region->values.n; k++) {
-            Value *value = region->values.at[k];
-            if (value_class(value) == OPCLASS_REDUCTION && !alone[value->id])
+            const Value *value = region->values.at[k];
+            if (fuse_gives_up(region, value) && !alone[value->id])
                 alone[value->id] = found = true;
         }
     }

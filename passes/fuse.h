@@ -65,7 +65,8 @@ typedef struct Fuse {
     const FuseLimits *limits;
     FuseNode *nodes; /* by Value.id */
     VEC(Group *) groups;
-    bool *alone; /* by Value.id: statistics that no product may take, since codegen refused what came of it */
+    bool *alone; /* by Value.id: what no product's kernel may take in, since codegen has no schedule for what
+                    came of it (fuse_gives_up()) */
     int *stamps; /* by Value.id: the number of the last walk that met it */
     int stamp;
 } Fuse;
@@ -150,7 +151,8 @@ bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b);
 /* Whether a matmul reads `operand` from memory rather than computing it. */
 bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand);
 
-/* fuse_gang.c: seconds that rows over several blocks cost beside the product alone, and which plan is taken. */
+/* fuse_gang.c: seconds that rows over several blocks cost beside the product alone, and which plan is taken.
+ */
 typedef struct GangEstimate {
     bool chosen;      /* the blocks run together */
     double gang, two; /* that way, or with a kernel of their own; 0: not weighed */

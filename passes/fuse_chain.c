@@ -149,8 +149,9 @@ static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_
          (!chain_reads_by_tma(fuse, first, 0, &view) || !chain_reads_by_tma(fuse, first, 1, &view))) ||
         !chain_reads_by_tma(fuse, matmul, 1, &view))
         return "TMA cannot read an operand";
-    *change = "a first product of at least one element a sum, and a second of a bounded number of columns";
+    *change = "products of at least one element a sum, and a second of a bounded number of columns";
     if (dim_lower(dims, first->in[0]->dims[first->rank - 1]) < 1 ||
+        dim_lower(dims, matmul->in[0]->dims[matmul->rank - 1]) < 1 ||
         dim_upper(dims, matmul->dims[matmul->rank - 1]) > CHAIN_COLUMNS_LAST)
         return "the extents are not bounded";
     *change = "more rows, or a shorter first and a narrower second product";
@@ -188,6 +189,10 @@ bool fuse_chain(Fuse *fuse, Value *matmul) {
         (group->cores.n > 1 && !group->is_chain))
         return false;
     const char *fault = chain_fault(fuse, group, matmul, false, &change);
+    if (fuse->alone[matmul->id]) {
+        fault = "no schedule does both products";
+        change = "fewer columns between the two, or fewer operands";
+    }
     Value *before = group->cores.at[group->cores.n - 1];
     if (fault) {
         pass_decide(fuse->pass, "chain", false, matmul, before, change, "%s", fault);

@@ -72,6 +72,10 @@ static bool columns_try(Fuse *fuse, Group *group, Value *value, bool decides) {
         why = "the kernel takes statistics of its tiles, whose columns stay where they are";
         can = false;
     }
+    if (can && fuse->alone[value->id]) {
+        why = "no schedule of the product's kernel has registers for it";
+        can = false;
+    }
     can = can && fuse_columns_place(fuse, group, value, &place, &why);
     if (can && !group_has_room(fuse, group, value)) {
         why = "the kernel is as large as kernels get";

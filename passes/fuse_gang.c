@@ -34,7 +34,7 @@ GangEstimate fuse_gang(Fuse *fuse, const Group *group, const Value *statistic) {
     const Value *core = group->cores.at[0], *operand = statistic->in[0];
     const Dim *row = operand->dims[operand->rank - 1];
     GangEstimate estimate = {0};
-    if (!dim_is_const(row) || row->value > limits->matmul_gang_row_max || fuse->alone[statistic->id])
+    if (!dim_is_const(row) || row->value > limits->matmul_gang_row_max)
         return estimate;
     estimate.chosen = group->n_reduced > 0; /* a statistic of these rows is there already */
     if (estimate.chosen)

@@ -46,6 +46,11 @@ bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b) {
             "two products meet here that do not share their first operand, or differ in size or type");
         return false;
     }
+    if (fuse->alone[first->id] || fuse->alone[second->id]) {
+        pass_decide(fuse->pass, "dual_matmul", false, value, second, "operands that are copied, not computed",
+                    "no schedule has registers for both products");
+        return false;
+    }
     if (a->n_reduced || b->n_reduced || group_waits(a, b) || group_waits(b, a)) {
         pass_decide(fuse->pass, "dual_matmul", false, value, second, change,
                     "one of the two products waits for the other");

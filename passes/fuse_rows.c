@@ -120,6 +120,13 @@ static bool rows_join_matmul(Fuse *fuse, Value *value, ReductionLayout layout, i
                     "it reduces more than the columns of the product");
         return false;
     }
+    if (fuse->alone[value->id]) {
+        pass_decide(fuse->pass, "matmul_rows", false, value, core,
+                    "fewer columns, or fewer products and computed operands, so that registers hold a tile "
+                    "of whole rows",
+                    "no schedule of the product's kernel holds whole rows");
+        return false;
+    }
     int64_t longest = dim_upper(fuse->graph->dims, operand->dims[operand->rank - 1]),
             most = chain_row_max(fuse, group);
     bool is_long = longest > most;

@@ -305,18 +305,21 @@ static void cost_mma(const Cost *c, CostAccepts *accepts, Candidates *found) {
                                     {16, 128, 1, 4},  {16, 64, 1, 2},   {64, 256, 4, 1},  {64, 128, 4, 1},
                                     {128, 128, 8, 1}, {128, 256, 8, 1}, {64, 64, 4, 1},   {64, 32, 4, 1},
                                     {64, 16, 4, 1},   {32, 256, 2, 1},  {16, 16, 1, 1}};
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        for (int k_bytes = 64; k_bytes <= 128; k_bytes *= 2) {
-            Schedule s = {.path = MATMUL_MMA_SYNC,
-                          .threads = 32 * shapes[i][2] * shapes[i][3],
-                          .tile_m = shapes[i][0],
-                          .tile_n = shapes[i][1],
-                          .tile_k = k_bytes * 8 / dtype_bits(c->plan->a.elem),
-                          .warps_m = shapes[i][2],
-                          .warps_n = shapes[i][3]};
-            cost_add_deepest(c, accepts, found, s, 4, 1);
-            cost_add_deepest(c, accepts, found, s, 4, 2);
-        }
+    /* stages of 32 bytes of K where computed operands leave no registers for more */
+    int before = found->n;
+    for (int least = 64; least >= 32 && found->n == before; least /= 2)
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+            for (int k_bytes = least; k_bytes <= 2 * least; k_bytes *= 2) {
+                Schedule s = {.path = MATMUL_MMA_SYNC,
+                              .threads = 32 * shapes[i][2] * shapes[i][3],
+                              .tile_m = shapes[i][0],
+                              .tile_n = shapes[i][1],
+                              .tile_k = k_bytes * 8 / dtype_bits(c->plan->a.elem),
+                              .warps_m = shapes[i][2],
+                              .warps_n = shapes[i][3]};
+                cost_add_deepest(c, accepts, found, s, 4, 1);
+                cost_add_deepest(c, accepts, found, s, 4, 2);
+            }
 }
 
 static void cost_simt(const Cost *c, CostAccepts *accepts, Candidates *found) {
