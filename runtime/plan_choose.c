@@ -89,9 +89,10 @@ static bool choose_is_near(const Schedule *first, const Schedule *choice, double
     return first->seconds > 0 ? choice->seconds > 0 && choice->seconds <= times * first->seconds : true;
 }
 
-/* Whether a thread has the same accumulators in both, so that the one spills about what the other does. */
+/* Whether a thread of a product has the same accumulators in both, so that one spills about what the other
+ * does. */
 static bool choose_is_alike(const Schedule *a, const Schedule *b) {
-    return a->path == b->path && a->tile_m == b->tile_m && a->tile_n == b->tile_n &&
+    return a->path != MATMUL_NONE && a->path == b->path && a->tile_m == b->tile_m && a->tile_n == b->tile_n &&
            a->warps_m == b->warps_m && a->warps_n == b->warps_n && a->ease == b->ease;
 }
 
