@@ -3,14 +3,7 @@
 
 #include "codegen/cost.h"
 
-enum {
-    WARPGROUP = 128,
-    WGMMA_M = 64,
-    WGMMA_N_MAX = 256,
-    CHAIN_NARROW = 128 /* columns of a pass */,
-    BARRIER_BYTES = 256,
-    BLOCK_RESERVE = 1024
-};
+enum { CHAIN_NARROW = 128 /* columns of a pass */ };
 
 /* ---- links */
 

@@ -20,11 +20,7 @@
  * stays. A cluster of two blocks, neighbours along m, loads half of each second operand into both. */
 #include "codegen/templates/chain.h"
 
-enum {
-    WARPGROUP = 128,
-    WGMMA_M = 64,
-    WGMMA_K = 16 /* elements */,
-};
+enum { WGMMA_K = 16 /* elements */ };
 
 typedef struct ChainLink {
     const MatmulPlan *plan;

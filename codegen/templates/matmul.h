@@ -4,10 +4,11 @@
  * A region of this kind is one matrix product, or two that share their first operand, with what is computed
  * on the operands before (prologue) and on the product after (epilogue):
  *
- *     matmul.c           what the region is (MatmulPlan), which path and schedule it can take, the Template
- * row matmul_wgmma.c     TMA, mbarrier ring, wgmma, warp roles (sm_90a) matmul_mma.c       cp.async or
- * computed operands, ldmatrix, mma.sync (sm_80 and later) matmul_simt.c      fused multiply-adds from shared
- * tiles: exact f32, f64, i32, i64 matmul_prologue.c  operands into shared tiles, for the last two
+ *     matmul.c           what the region is (MatmulPlan), its paths and schedules, the Template row
+ *     matmul_wgmma.c     TMA, mbarrier ring, wgmma, warp roles (sm_90a)
+ *     matmul_mma.c       cp.async or computed operands, ldmatrix, mma.sync (sm_80 and later)
+ *     matmul_simt.c      fused multiply-adds from shared tiles: exact f32, f64, i32, i64
+ *     matmul_prologue.c  operands into shared tiles, for the last two
  *     matmul_tma.c       operands in and outputs out by TMA
  *     matmul_gemv.c      few rows: weights streamed to registers, fused multiply-adds
  *     matmul_convert.c   operands that a warpgroup computes on their way to wgmma
@@ -33,6 +34,11 @@
 #include "ir/block.h"
 #include "ir/value_map.h"
 #include "ir/view.h"
+
+/* wgmma (PTX ISA 9.7.15): threads that multiply together, rows of an instruction, columns of one at most. */
+enum { WARPGROUP = 128, WGMMA_M = 64, WGMMA_N_MAX = 256 };
+/* Shared memory besides tiles: for a block's mbarriers, and what the system takes a block. */
+enum { BARRIER_BYTES = 256, BLOCK_RESERVE = 1024 };
 
 enum { MATMUL_CORES = 2, MATMUL_BLOCK_ROWS = 16 };
 

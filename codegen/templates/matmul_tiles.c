@@ -93,7 +93,6 @@ int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
 }
 
 int matmul_blocks_per_sm(const MatmulPlan *plan, const Schedule *schedule) {
-    enum { BLOCK_RESERVE = 1024 };
     bool is_wgmma = schedule->path == MATMUL_WGMMA;
     if (schedule->ease > 1)
         return 1;

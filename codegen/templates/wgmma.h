@@ -1,4 +1,5 @@
-/* Shared by the files of the wgmma path of the matmul template; nobody else includes it. matmul_wgmma.c tells how the kernel works.
+/* Shared by the files of the wgmma path of the matmul template; nobody else includes it. matmul_wgmma.c tells
+ * how the kernel works.
  *
  *     matmul_wgmma.c    the kernel: its roles, the consumers' way through a tile
  *     wgmma_accepts.c   sizes of a tile and its parts; which schedules the path takes
@@ -11,11 +12,8 @@
 #include "codegen/templates/matmul.h"
 
 enum {
-    WARPGROUP = 128,
-    WGMMA_M = 64,
     WGMMA_K_BYTES = 32,
     TMA_BOX_MAX = 256,
-    BARRIER_BYTES = 256,
     WGMMA_OPERANDS = 26, /* registers besides the sums that the assembler wants for an instruction (C7602) */
     VECTOR_BARRIER = 4 /* and the next two: a warpgroup's own */,
     TURN_BARRIER = 1 /* and the next: each warpgroup's turn */
@@ -61,10 +59,10 @@ typedef struct Wgmma {
 
 /* wgmma_accepts.c */
 int wgmma_k_bytes(const MatmulPlan *plan, const Schedule *schedule); /* of a tile's row */
-int wgmma_rows(const Schedule *schedule);     /* of the tile that one consumer warpgroup computes */
-int wgmma_blocks(const Schedule *schedule);   /* of 64 rows each that those are */
-int wgmma_releases(const Schedule *schedule); /* warps that must release a stage before it is free */
-int wgmma_split(const Schedule *schedule);    /* blocks that share a tile's K */
+int wgmma_rows(const Schedule *schedule);        /* of the tile that one consumer warpgroup computes */
+int wgmma_blocks(const Schedule *schedule);      /* of 64 rows each that those are */
+int wgmma_releases(const Schedule *schedule);    /* warps that must release a stage before it is free */
+int wgmma_split(const Schedule *schedule);       /* blocks that share a tile's K */
 int wgmma_result_rows(const Schedule *schedule); /* the tile as the result has it */
 int wgmma_result_cols(const Schedule *schedule);
 

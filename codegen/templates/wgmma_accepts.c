@@ -127,7 +127,7 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
     if (schedule->ping_pong && schedule->warps_m != 2)
         return false;
     *why = "tile_n is a multiple of 8 up to 256 (of 16 for integers)";
-    if (schedule->tile_n < 8 || schedule->tile_n > 256 ||
+    if (schedule->tile_n < 8 || schedule->tile_n > WGMMA_N_MAX ||
         schedule->tile_n % (plan->kind == MATMUL_INT8 ? 16 : 8) != 0)
         return false;
     *why = "tile_k is 32, 64 or 128 bytes of K";
