@@ -129,14 +129,15 @@ static bool fuse_find_refused(Fuse *fuse, bool *alone) {
     bool found = false;
     for (size_t i = 0; i < fuse->pass->partition->regions.n && options->takes; i++) {
         const Region *region = fuse->pass->partition->regions.at[i];
+        bool is_product = region->kind == TEMPLATE_CHAIN || region->kind == TEMPLATE_MATMUL, is_asked = false;
         const char *why = NULL;
-        if ((region->kind != TEMPLATE_CHAIN && region->kind != TEMPLATE_MATMUL) ||
-            options->takes(options->takes_context, fuse->graph, region, &why))
-            continue;
-        for (size_t k = 0; k < region->values.n; k++) {
+        for (size_t k = 0; k < region->values.n && is_product; k++) {
             const Value *value = region->values.at[k];
-            if (fuse_gives_up(region, value) && !alone[value->id])
-                alone[value->id] = found = true;
+            if (!fuse_gives_up(region, value) || alone[value->id])
+                continue;
+            if (!is_asked && options->takes(options->takes_context, fuse->graph, region, &why))
+                break;
+            is_asked = alone[value->id] = found = true;
         }
     }
     return found;
