@@ -79,10 +79,13 @@ static void fuse_mark_hints(Fuse *fuse) {
     }
 }
 
-static Fuse *fuse_new(Pass *pass, Graph *graph, bool *alone) {
+static Fuse *fuse_new(Pass *pass, Graph *graph, uint8_t *refused) {
     Fuse *fuse = ARENA_NEW(pass->arena, Fuse);
-    *fuse = (Fuse){
-        .pass = pass, .graph = graph, .arena = pass->arena, .limits = pass->options->limits, .alone = alone};
+    *fuse = (Fuse){.pass = pass,
+                   .graph = graph,
+                   .arena = pass->arena,
+                   .limits = pass->options->limits,
+                   .refused = refused};
     fuse->nodes = ARENA_ARRAY(pass->arena, FuseNode, graph->values.n + 1);
     fuse->stamps = ARENA_ARRAY(pass->arena, int, graph->values.n + 1);
     for (size_t i = 0; i < graph->values.n; i++) {
@@ -112,19 +115,21 @@ static void fuse_value(Fuse *fuse, Value *value) {
 }
 
 /* What a product's kernel without a schedule gives up first: a chain its later products, others their
- * statistics, then what moves columns, then the second of two products. */
-static bool fuse_gives_up(const Region *region, const Value *value) {
+ * statistics, then what moves columns, then the second of two products, then elements of less than a byte. */
+static int fuse_gives_up(const Region *region, const Value *value) {
     OpClass class_ = value_class(value);
     if (region->kind == TEMPLATE_MATMUL && region->n_reduced > 0)
-        return class_ == OPCLASS_REDUCTION;
+        return class_ == OPCLASS_REDUCTION ? REFUSED_ROWS : 0;
     if (region->column_block > 0 || region->windows.n > 0)
-        return class_ != OPCLASS_CONTRACTION;
-    return class_ == OPCLASS_CONTRACTION && value != region->cores.at[0];
+        return class_ != OPCLASS_CONTRACTION ? REFUSED_COLUMNS : 0;
+    if (region->cores.n > 1)
+        return class_ == OPCLASS_CONTRACTION && value != region->cores.at[0] ? REFUSED_PRODUCT : 0;
+    return dtype_bits(value->dtype) < 8 ? REFUSED_STORE : 0;
 }
 
 /* Marks what product kernels took in where codegen has no schedule for what came of it: rows that blocks
  * cannot share, or more accumulators, computed operands and moved columns than registers. */
-static bool fuse_find_refused(Fuse *fuse, bool *alone) {
+static bool fuse_find_refused(Fuse *fuse) {
     const PassOptions *options = fuse->pass->options;
     bool found = false;
     for (size_t i = 0; i < fuse->pass->partition->regions.n && options->takes; i++) {
@@ -133,11 +138,13 @@ static bool fuse_find_refused(Fuse *fuse, bool *alone) {
         const char *why = NULL;
         for (size_t k = 0; k < region->values.n && is_product; k++) {
             const Value *value = region->values.at[k];
-            if (!fuse_gives_up(region, value) || alone[value->id])
+            int refusal = fuse_gives_up(region, value);
+            if (!refusal || fuse->refused[value->id] & refusal)
                 continue;
             if (!is_asked && options->takes(options->takes_context, fuse->graph, region, &why))
                 break;
-            is_asked = alone[value->id] = found = true;
+            fuse->refused[value->id] |= (uint8_t)refusal;
+            is_asked = found = true;
         }
     }
     return found;
@@ -159,14 +166,14 @@ static bool fuse_all(Fuse *fuse) {
 
 bool pass_fuse(Pass *pass, Graph *graph) {
     bool changed = fuse_prepare(pass, graph);
-    bool *alone = ARENA_ARRAY(pass->arena, bool, graph->values.n + 1);
-    Fuse *fuse = fuse_new(pass, graph, alone);
+    uint8_t *refused = ARENA_ARRAY(pass->arena, uint8_t, graph->values.n + 1);
+    Fuse *fuse = fuse_new(pass, graph, refused);
     if (!pass->options->no_fusion) {
         size_t n_decisions = pass->partition->decisions.n;
         bool good = fuse_all(fuse);
-        while (good && fuse_find_refused(fuse, alone)) { /* each time there are fewer to refuse */
+        while (good && fuse_find_refused(fuse)) { /* each time there are fewer to refuse */
             pass->partition->decisions.n = n_decisions;
-            fuse = fuse_new(pass, graph, alone);
+            fuse = fuse_new(pass, graph, refused);
             good = fuse_all(fuse);
         }
         if (good) {
@@ -177,7 +184,7 @@ bool pass_fuse(Pass *pass, Graph *graph) {
         if (pass->options->verify)
             diag_error(pass->diags, DIAG_INTERNAL, graph->span,
                        "fusion left kernels that wait for each other");
-        fuse = fuse_new(pass, graph, alone); /* slower, but right */
+        fuse = fuse_new(pass, graph, refused); /* slower, but right */
     }
     fuse_unfused(fuse);
     fuse_store(fuse);

@@ -58,6 +58,14 @@ struct Group {
     VEC(Value *) outputs;
 };
 
+/* What a product's kernel may not take in of a Value, since codegen has no schedule for what came of it. */
+typedef enum FuseRefusal {
+    REFUSED_ROWS = 1,    /* the statistic */
+    REFUSED_COLUMNS = 2, /* at other columns than its own */
+    REFUSED_PRODUCT = 4, /* the product, beside or behind another */
+    REFUSED_STORE = 8,   /* the element-wise result */
+} FuseRefusal;
+
 typedef struct Fuse {
     Pass *pass;
     Graph *graph;
@@ -65,9 +73,8 @@ typedef struct Fuse {
     const FuseLimits *limits;
     FuseNode *nodes; /* by Value.id */
     VEC(Group *) groups;
-    bool *alone; /* by Value.id: what no product's kernel may take in, since codegen has no schedule for what
-                    came of it (fuse_gives_up()) */
-    int *stamps; /* by Value.id: the number of the last walk that met it */
+    uint8_t *refused; /* by Value.id: FuseRefusal bits */
+    int *stamps;      /* by Value.id: the number of the last walk that met it */
     int stamp;
 } Fuse;
 

@@ -72,7 +72,7 @@ static bool columns_try(Fuse *fuse, Group *group, Value *value, bool decides) {
         why = "the kernel takes statistics of its tiles, whose columns stay where they are";
         can = false;
     }
-    if (can && fuse->alone[value->id]) {
+    if (can && fuse->refused[value->id] & REFUSED_COLUMNS) {
         why = "no schedule of the product's kernel has registers for it";
         can = false;
     }

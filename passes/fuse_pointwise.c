@@ -80,6 +80,12 @@ static bool pointwise_try(Fuse *fuse, Group *group, Value *value) {
                     "another operand is computed from the same kernel's stored result");
         return false;
     }
+    if (group->kind == TEMPLATE_MATMUL && fuse->refused[value->id] & REFUSED_STORE) {
+        pass_decide(fuse->pass, "epilogue", false, value, core,
+                    "elements of a byte or more, or an even number of columns",
+                    "two threads would write one byte of it");
+        return false;
+    }
     if (!group_has_room(fuse, group, value)) {
         pass_decide(fuse->pass, group->members.n >= FUSE_MEMBERS_MAX ? "size" : "inputs", false, value, core,
                     "fewer operands or operations", "the kernel is as large as kernels get");

@@ -120,7 +120,7 @@ static bool rows_join_matmul(Fuse *fuse, Value *value, ReductionLayout layout, i
                     "it reduces more than the columns of the product");
         return false;
     }
-    if (fuse->alone[value->id]) {
+    if (fuse->refused[value->id] & REFUSED_ROWS) {
         pass_decide(fuse->pass, "matmul_rows", false, value, core,
                     "fewer columns, or fewer products and computed operands, so that registers hold a tile "
                     "of whole rows",
