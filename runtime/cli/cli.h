@@ -78,6 +78,7 @@ struct Cli {
     sinter_context *context; /* opened by cli_context() */
     int worst;               /* exit status so far */
     Json json;               /* printed at the end where --json was given */
+    const char *said;        /* diagnostics of the plan before; NULL: there was none */
     double progress_ms;      /* when the last progress line was due; 0: none yet */
     bool progress_shown;
 };
@@ -100,7 +101,7 @@ int cli_exit_of(sinter_status status);
 void cli_print(Cli *cli, const char *text, size_t n);
 /* To a file, or to standard output for "-" or NULL. */
 bool cli_write(Cli *cli, const char *path, const void *bytes, size_t n);
-/* Diagnostics on standard error. */
+/* Diagnostics on standard error; of plans of one graph for other dims, once. */
 void cli_graph_diagnostics(Cli *cli, const sinter_graph *graph);
 void cli_plan_diagnostics(Cli *cli, const sinter_plan *plan);
 

@@ -59,22 +59,35 @@ bool cli_write(Cli *cli, const char *path, const void *bytes, size_t n) {
     return false;
 }
 
-static void cli_diagnostic(Cli *cli, const sinter_diagnostic *d) {
-    cli_progress_end(cli);
+static void cli_diagnostic(const Cli *cli, Text *out, const sinter_diagnostic *d) {
     if (!cli->o.quiet || d->severity == SINTER_ERROR)
-        fputs(d->text, stderr);
+        text_add(out, d->text);
+}
+
+static void cli_say(Cli *cli, const Text *text) {
+    if (!text->n)
+        return;
+    cli_progress_end(cli);
+    fputs(text->at, stderr);
 }
 
 void cli_graph_diagnostics(Cli *cli, const sinter_graph *graph) {
+    Text text = text_new(cli->arena);
     const sinter_diagnostic *d;
     for (int i = 0; (d = sinter_graph_diagnostic(graph, i)); i++)
-        cli_diagnostic(cli, d);
+        cli_diagnostic(cli, &text, d);
+    cli_say(cli, &text);
 }
 
 void cli_plan_diagnostics(Cli *cli, const sinter_plan *plan) {
+    Text text = text_new(cli->arena);
     const sinter_diagnostic *d;
     for (int i = 0; (d = sinter_plan_diagnostic(plan, i)); i++)
-        cli_diagnostic(cli, d);
+        cli_diagnostic(cli, &text, d);
+    if (cli->said && strcmp(cli->said, text.at) == 0)
+        return;
+    cli->said = text.at;
+    cli_say(cli, &text);
 }
 
 /* Whether anything was tuned: it holds for the device that it was measured on, which then has to be asked. */
