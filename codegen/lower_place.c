@@ -211,9 +211,9 @@ const KExpr *lower_window(Lower *lower, const Value *output) {
     Builder *b = lower->b;
     const Region *region = lower->region;
     const RegionWindow *window = region_window(region, output);
-    const Dim *columns = region->dims[region->rank - 1];
     if (!window || window->is_bundle)
         return NULL;
+    const Dim *columns = region->dims[region->rank - 1];
     const KExpr *column = k_var(b, &lower->space[region->rank - 1]), *inside = NULL;
     if (window->first > 0)
         inside = k_ge(b, column, k_int(b, lower->index, window->first));
