@@ -160,10 +160,10 @@ const KExpr *lower_column_of_tile(Lower *lower, const KExpr *expr) {
 bool lower_key_of_tile(Lower *lower, LowerKey *key, int *period) {
     Builder *b = lower->b;
     LowerKey fresh = *key;
-    const KVar *column = &lower->space[lower->region->rank - 1];
     bool is_found = false;
     if (!lower->has_columns || lower->shape->width != 2)
         return false;
+    const KVar *column = &lower->space[lower->region->rank - 1];
     fresh.guard = NULL;
     for (int i = 0; i < key->value->rank; i++) {
         const KExpr *expr = lane_expr(lower, key->coords[i]);
