@@ -321,8 +321,45 @@ static void test_never_fuse(void **state) {
                  "pointwise pointwise", DIMS({"N", 3}));
 }
 
+/* No schedule for a product's kernel that has more than the product and plain elements. */
+static bool takes_plain_products(void *context, const Graph *graph, const Region *region, const char **why) {
+    (void)context, (void)graph;
+    *why = "it is a test";
+    bool is_narrow = false;
+    for (size_t i = 0; i < region->values.n; i++)
+        is_narrow |= dtype_bits(region->values.at[i]->dtype) < 8;
+    return region->cores.n < 2 && !region->n_reduced && !region->column_block && !region->windows.n &&
+           !is_narrow;
+}
+
+static void expect_given_up(const char *text, const char *kernels) {
+    Support support = {.text = text, .takes = takes_plain_products};
+    support_run(&support);
+    assert_string_equal(support.messages, "");
+    assert_string_equal(support.kernels, kernels);
+    support_end(&support);
+}
+
+static void test_gives_up_what_no_schedule_fits(void **state) {
+    (void)state;
+    expect_given_up("graph g (x: bf16[M, K], w: bf16[64, K]) -> (y: bf16[M, 64]) { y = softmax(x @ w.T) }",
+                    "matmul rows");
+    expect_given_up("graph g (x: bf16[M, K], w: bf16[64, K], v: bf16[64, K]) -> (y: bf16[M, 64]) {\n"
+                    "  y = silu(x @ w.T) * (x @ v.T) }",
+                    "matmul matmul");
+    expect_given_up("graph g (x: bf16[M, K], w: bf16[64, K]) -> (y: bf16[M, 40], z: bf16[M, 24]) {\n"
+                    "  h = relu(x @ w.T)\n  y = h[:, 0:40]\n  z = exp(h[:, 40:64]) }",
+                    "matmul pointwise pointwise");
+    expect_given_up("graph g (x: bf16[M, K], w: bf16[64, K]) -> (y: i4[M, 64]) { y = cast(x @ w.T, i4) }",
+                    "matmul pointwise");
+    expect_given_up("graph g (x: bf16[4096, 64], w: bf16[64, 64], v: bf16[64, 64]) -> (y: bf16[4096, 64]) {\n"
+                    "  y = relu(x @ w.T) @ v.T }",
+                    "matmul matmul");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gives_up_what_no_schedule_fits),
         cmocka_unit_test(test_matmul_epilogues),
         cmocka_unit_test(test_packed_swiglu_is_dual),
         cmocka_unit_test(test_matmul_rows),

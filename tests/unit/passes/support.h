@@ -32,6 +32,7 @@ typedef struct Support {
     int pass_limit;         /* 0: all */
     const SupportDim *dims; /* ends in a NULL name; NULL: nothing is evaluated */
     FuseLimits limits;      /* max_inputs 0: the usual ones */
+    bool (*takes)(void *context, const Graph *graph, const Region *region, const char **why); /* NULL: all */
     /* results */
     Arena *arena;
     Graph *graph;
@@ -160,7 +161,8 @@ static inline void support_body(void *context) {
                                .verify = true,
                                .no_fusion = support->no_fusion,
                                .skip = support->skip,
-                               .pass_limit = support->pass_limit ? support->pass_limit : -1};
+                               .pass_limit = support->pass_limit ? support->pass_limit : -1,
+                               .takes = support->takes};
         support->partition = passes_run(support->graph, &options, &support->diags);
         Text printed = text_new(support->arena);
         graph_print(&printed, support->graph);
