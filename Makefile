@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 CC ?= cc
 OPT ?= -O2 -g
 SANITIZE ?=
-WARN := -Wall -Wextra -Werror -Wstrict-prototypes -Wmissing-prototypes -Wvla
+WARN := -Wall -Wextra -Werror -Wformat-security -Wstrict-prototypes -Wmissing-prototypes -Wvla
 CPPFLAGS := -I. -I$(BUILD) -D_GNU_SOURCE
 CFLAGS := -std=c11 $(OPT) $(WARN) -fPIC -fvisibility=hidden -MMD -MP
 LDLIBS := -lm -ldl -lpthread

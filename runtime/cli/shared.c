@@ -61,7 +61,7 @@ bool cli_write(Cli *cli, const char *path, const void *bytes, size_t n) {
 
 static void cli_diagnostic(const Cli *cli, Text *out, const sinter_diagnostic *d) {
     if (!cli->o.quiet || d->severity == SINTER_ERROR)
-        text_add(out, d->text);
+        text_add(out, "%s", d->text);
 }
 
 static void cli_say(Cli *cli, const Text *text) {
