@@ -497,3 +497,11 @@ const KExpr *k_shuffle_xor(Builder *b, const KExpr *value, int mask) {
     bits = k_bit_or(b, k_shl(b, k_convert(b, high, K_U64), 32), k_convert(b, low, K_U64));
     return value->type == K_F64 ? k_bitcast(b, bits, K_F64) : k_convert(b, bits, value->type);
 }
+
+const KExpr *k_shuffle_index(Builder *b, const char *name, const KExpr *value, const KExpr *lane) {
+    const KVar *word = k_variable(b, name, K_U32, NULL);
+    KOperand operands[] = {k_reg(word), k_operand(k_bitcast(b, value, K_U32)),
+                           k_operand(k_convert(b, lane, K_U32))};
+    k_atom(b, ATOM_shuffle_index, NULL, operands, 3);
+    return k_bitcast(b, k_var(b, word), value->type);
+}

@@ -111,5 +111,7 @@ void k_barrier(Builder *b); /* bar.sync 0: all threads of the block; kernel->thr
 void k_named_barrier(Builder *b, int id, int threads); /* id 1..15, threads a multiple of 32 */
 /* Value of lane ^ mask, within the warp; all 32 lanes take part. */
 const KExpr *k_shuffle_xor(Builder *b, const KExpr *value, int mask);
+/* `value`, of 32 bits, as `lane` has it; a variable of this name holds its bits. All 32 lanes take part. */
+const KExpr *k_shuffle_index(Builder *b, const char *name, const KExpr *value, const KExpr *lane);
 
 #endif

@@ -86,3 +86,12 @@ void pipeline_release(Builder *b, const Pipeline *pipeline, const KExpr *stage, 
     }
     k_end(b);
 }
+
+void pipeline_release_behind(Builder *b, const Pipeline *pipeline, const PipelineState *state,
+                             const KVar *previous, const KExpr *step, int cluster) {
+    k_if_begin(b, k_ge(b, step, k_i32(b, 1)));
+    pipeline_release(b, pipeline, k_var(b, previous), cluster);
+    k_end(b);
+    k_set(b, previous, k_var(b, state->stage));
+    pipeline_advance(b, pipeline, state);
+}

@@ -294,11 +294,7 @@ static void chain_step(Chain *c, const PipelineState *state, const KVar *previou
     chain_multiply(c, 0, k_var(b, state->stage), k_int(b, K_U32, !dim_is(chain_steps(c, 0), 1)), 0);
     k_atom(b, ATOM_wgmma_commit, NULL, NULL, 0);
     k_atom(b, ATOM_wgmma_wait, (int[]){1}, NULL, 0);
-    k_if_begin(b, k_ge(b, step, k_i32(b, 1)));
-    pipeline_release(b, &c->pipeline, k_var(b, previous), c->cluster);
-    k_end(b);
-    k_set(b, previous, k_var(b, state->stage));
-    pipeline_advance(b, &c->pipeline, state);
+    pipeline_release_behind(b, &c->pipeline, state, previous, step, c->cluster);
 }
 
 static void chain_first_product(Chain *c, const PipelineState *state, const KVar *previous) {

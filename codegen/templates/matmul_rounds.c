@@ -95,6 +95,12 @@ typedef struct RoundPass {
     int words;          /* of bits, a row */
 } RoundPass;
 
+/* The bit within its word. */
+static const KExpr *rounds_mask(Builder *b, const KExpr *bit) {
+    const KExpr *by = k_convert(b, k_mod(b, bit, k_i32(b, ROUND_WORD)), K_U32);
+    return k_scalar(b, OP_shl, k_int(b, K_U32, 1), by, NULL);
+}
+
 static void rounds_search(Epilogue *e, const EpilogueSlot *slot, const KVar *const *computed, void *context) {
     Builder *b = e->b;
     const RoundPass *pass = context;
@@ -103,8 +109,7 @@ static void rounds_search(Epilogue *e, const EpilogueSlot *slot, const KVar *con
     const KExpr *in_group = k_add(b, k_mul(b, slot->piece, k_i32(b, e->run)), j);
     const KExpr *bit = k_add(b, k_mul(b, slot->group, k_i32(b, 2)), in_group);
     const KExpr *word = k_add(b, k_mul(b, row, k_i32(b, pass->words)), k_div(b, bit, k_i32(b, ROUND_WORD)));
-    const KExpr *one = k_scalar(b, OP_shl, k_int(b, K_U32, 1),
-                                k_convert(b, k_mod(b, bit, k_i32(b, ROUND_WORD)), K_U32), NULL);
+    const KExpr *one = rounds_mask(b, bit);
     const KExpr *set = k_bit_and(b, k_elem(b, pass->taken, word), one);
     const KExpr *x = k_let_expr(b, "x", k_elem(b, computed[0], j)), *best = k_elem(b, pass->best.x, row);
     /* columns come in order, so that of equals the first stays; a NaN wins over all but a NaN */
@@ -137,8 +142,7 @@ static const KVar *rounds_taken(Epilogue *e, int words) {
     const KExpr *group = k_add(b, number, k_i32(b, known));
     const KExpr *column = k_add(b, k_mul(b, group, k_i32(b, f->group_cols)), j);
     const KExpr *bit = k_add(b, k_mul(b, group, k_i32(b, f->width)), j);
-    const KExpr *one = k_scalar(b, OP_shl, k_int(b, K_U32, 1),
-                                k_convert(b, k_mod(b, bit, k_i32(b, ROUND_WORD)), K_U32), NULL);
+    const KExpr *one = rounds_mask(b, bit);
     const KExpr *is_behind = k_ge(b, column, e->columns_left);
     const KExpr *mark = k_let_expr(b, "mark", k_select(b, is_behind, one, k_int(b, K_U32, 0)));
     const KExpr *row = epilogue_loop(b, "row", n_rows);
@@ -148,6 +152,11 @@ static const KVar *rounds_taken(Epilogue *e, int words) {
     epilogue_loop_end(b, f->width);
     epilogue_loop_end(b, f->groups - known);
     return taken;
+}
+
+/* The lane's number among those that share its rows. */
+static const KExpr *rounds_lane(Epilogue *e) {
+    return k_mod(e->b, k_special(e->b, SPECIAL_LANE), k_i32(e->b, e->fragment->row_lanes));
 }
 
 /* The row's largest among its lanes; the lane that has it marks it, and all learn what was picked beside it.
@@ -161,7 +170,7 @@ static void rounds_meet(Epilogue *e, const RoundPass *pass, const KExpr *row) {
     k_set_elem(b, pass->best.number, row, mine);
     reduce_lanes(b, pass->rounds->at[0], pass->best, row, e->fragment->row_lanes);
     const KExpr *at = k_elem(b, pass->best.number, row);
-    const KExpr *lane = k_mod(b, k_special(b, SPECIAL_LANE), k_i32(b, 4));
+    const KExpr *lane = rounds_lane(e);
     const KExpr *owns =
         k_let_expr(b, "owns", k_eq(b, k_mod(b, k_div(b, at, k_i32(b, 2)), k_i32(b, 4)), lane));
     if (pass->picked) {
@@ -175,9 +184,7 @@ static void rounds_meet(Epilogue *e, const RoundPass *pass, const KExpr *row) {
     }
     const KExpr *bit = k_add(b, k_mul(b, k_div(b, at, k_i32(b, 8)), k_i32(b, 2)), k_mod(b, at, k_i32(b, 2)));
     bit = k_let_expr(b, "bit", bit);
-    const KExpr *one = k_scalar(b, OP_shl, k_int(b, K_U32, 1),
-                                k_convert(b, k_mod(b, bit, k_i32(b, ROUND_WORD)), K_U32), NULL);
-    one = k_let_expr(b, "one", one);
+    const KExpr *one = k_let_expr(b, "one", rounds_mask(b, bit));
     for (int w = 0; w < pass->words; w++) {
         const KExpr *word = k_add(b, k_mul(b, row, k_i32(b, pass->words)), k_i32(b, w));
         const KExpr *is_here = k_and(b, owns, k_eq(b, k_div(b, bit, k_i32(b, ROUND_WORD)), k_i32(b, w)));
@@ -191,10 +198,6 @@ static void rounds_meet(Epilogue *e, const RoundPass *pass, const KExpr *row) {
 static const KVar *rounds_results(Epilogue *e, int n, KType type, const char *name) {
     int n_rows = e->fragment->blocks * e->fragment->halves, lanes = e->fragment->row_lanes;
     return k_array(e->b, name, type, (n + lanes - 1) / lanes * n_rows, k_convert(e->b, k_i32(e->b, 0), type));
-}
-
-static const KExpr *rounds_lane(Epilogue *e) {
-    return k_mod(e->b, k_special(e->b, SPECIAL_LANE), k_i32(e->b, e->fragment->row_lanes));
 }
 
 /* results[round] becomes `value`, where only the loop knows which round it is. */
@@ -216,11 +219,7 @@ static const KExpr *rounds_fetch(Epilogue *e, const KVar *results, int j, const 
     const KExpr *kept = k_elem(b, results, k_add(b, k_i32(b, j / lanes * n_rows), row));
     const KExpr *lane = k_special(b, SPECIAL_LANE);
     lane = k_add(b, k_sub(b, lane, k_mod(b, lane, k_i32(b, lanes))), k_i32(b, j % lanes));
-    const KVar *found = k_variable(b, "found", K_U32, NULL);
-    KOperand operands[] = {k_reg(found), k_operand(k_bitcast(b, kept, K_U32)),
-                           k_operand(k_convert(b, lane, K_U32))};
-    k_atom(b, ATOM_shuffle_index, NULL, operands, 3);
-    return k_bitcast(b, k_var(b, found), results->type);
+    return k_shuffle_index(b, "found", kept, lane);
 }
 
 static void rounds_bind(Epilogue *e, const Value *const *statistics, int n, const KVar *results) {

@@ -73,11 +73,8 @@ static void rows_forget(Epilogue *e) {
         if (ktype_bits(array->type) != 32)
             continue;
         const KExpr *row = epilogue_loop(b, "row", n_rows);
-        const KVar *same = k_variable(b, "same", K_U32, NULL);
-        KOperand operands[] = {k_reg(same), k_operand(k_bitcast(b, k_elem(b, array, row), K_U32)),
-                               k_operand(k_convert(b, k_special(b, SPECIAL_LANE), K_U32))};
-        k_atom(b, ATOM_shuffle_index, NULL, operands, 3);
-        k_set_elem(b, array, row, k_bitcast(b, k_var(b, same), array->type));
+        k_set_elem(b, array, row,
+                   k_shuffle_index(b, "same", k_elem(b, array, row), k_special(b, SPECIAL_LANE)));
         epilogue_loop_end(b, n_rows);
     }
 }

@@ -239,11 +239,7 @@ void wgmma_tile_product(Wgmma *w, const KExpr *group, const KExpr *steps, const 
     wgmma_multiply(w, k_var(b, state->stage), step, is_cleared);
     k_atom(b, ATOM_wgmma_commit, NULL, NULL, 0);
     k_atom(b, ATOM_wgmma_wait, (int[]){1}, NULL, 0);
-    k_if_begin(b, k_ge(b, step, k_i32(b, 1)));
-    pipeline_release(b, &w->pipeline, k_var(b, previous), w->cluster);
-    k_end(b);
-    k_set(b, previous, k_var(b, state->stage));
-    pipeline_advance(b, &w->pipeline, state);
+    pipeline_release_behind(b, &w->pipeline, state, previous, step, w->cluster);
     k_end(b);
     if (w->schedule->ping_pong)
         wgmma_turn(w, group, false);
