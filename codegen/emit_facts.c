@@ -40,7 +40,7 @@ static bool facts_visit(EmitFacts *facts, const KBlock *block) {
             break;
         case KS_LOAD: changed |= facts_mark(facts, stmt->var, true); break;
         case KS_ATOM:
-            for (int j = 0; j < stmt->n_operands; j++)
+            for (int j = 0; j < stmt->n_operands && stmt->atom != ATOM_settle_i32; j++) /* it changes nothing */
                 if (stmt->operands[j].var && !stmt->operands[j].var->is_let)
                     changed |= facts_mark(facts, stmt->operands[j].var, true);
             break;

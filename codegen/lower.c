@@ -206,8 +206,7 @@ static void lower_set_target(Lower *lower, const LowerTarget *target) {
     Builder *b = lower->b;
     const Value *root = lower_root(lower->region, target->value);
     LaneCoord coords[RANK_MAX];
-    if (!lower_place(lower, root, lower->shape, coords) &&
-        !lower_output_coords(lower, root, lower->shape, coords)) {
+    if (!lower_root_coords(lower, target->value, lower->shape, coords)) {
         diag_error(b->diags, DIAG_INTERNAL, root->span, "'%s' does not fit the space of its region",
                    lower_value_name(lower, root));
         return;
@@ -218,7 +217,7 @@ static void lower_set_target(Lower *lower, const LowerTarget *target) {
                                     dtype_is_float(root->dtype) && dtype_is_float(root->in[0]->dtype)
                                 ? root->in[0]
                                 : root;
-    const KExpr *expr = lower_eval(lower, computed, coords, lower_window(lower, root));
+    const KExpr *expr = lower_eval(lower, computed, coords, lower_window(lower, target->value));
     if (target->fold.reduction && expr->kind != KX_VAR && expr->kind != KX_ELEM)
         expr = k_let_expr(b, lower_value_name(lower, computed), expr);
     if (target->dst) {

@@ -72,6 +72,7 @@ void lower_unbind(Lower *lower, const Value *value);
 typedef struct LowerColumns {
     const KExpr *group; /* of the run, within the tile: known when loops are unrolled */
     const KExpr *first; /* element of the arrays where the run would be in group 0 */
+    const KExpr *lane;  /* the thread's first column of a group */
     int groups;         /* of the tile */
     int group_stride;   /* elements of the arrays from one group to the next */
     int64_t begin, end; /* columns that runs from now on may have */

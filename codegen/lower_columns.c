@@ -99,14 +99,27 @@ const KExpr *lower_moved(Lower *lower, const LowerBinding *binding, const LaneCo
 typedef struct ColumnOfTile {
     int64_t start;
     int period, by;
+    bool is_read[2]; /* whether anything is, for the first and the second of the lane's columns */
 } ColumnOfTile;
 
-/* Finds one for all columns where `guard` holds; `for_run`: of the runs' first elements alone. */
+enum { COLUMNS_EVEN = 0x55, COLUMNS_ODD = 0xaa }; /* of a group, a bit each */
+
+/* All of a group's columns that are read where those of `read` are: of a pair's columns the first, the second
+ * or both; where one element serves a pair (`by` is 2), one of them. */
+static unsigned columns_with(unsigned read, int by) {
+    unsigned pairs = (read | read >> 1) & COLUMNS_EVEN;
+    if (by == 2)
+        return pairs ? COLUMNS_EVEN : 0;
+    return (read & COLUMNS_EVEN ? COLUMNS_EVEN : 0) | (read & COLUMNS_ODD ? COLUMNS_ODD : 0);
+}
+
+/* Finds one for all columns where `guard` holds, if in every group that repeats, each lane has some: where a
+ * lane has none, the coordinate might lie outside. `for_run`: of the runs' first elements alone. */
 static bool columns_of_tile(const Lower *lower, const KExpr *expr, const KExpr *guard, int by, bool for_run,
                             ColumnOfTile *of_tile) {
     enum { GROUPS_MAX = COLUMN_BLOCK_MAX / COLUMN_GROUP };
-    int64_t starts[GROUPS_MAX]; /* of each group, the value for the lane of columns 0 and 1 */
-    bool seen[GROUPS_MAX] = {false};
+    int64_t starts[GROUPS_MAX];               /* of each group, the value for the lane of columns 0 and 1 */
+    unsigned read[GROUPS_MAX] = {0}, any = 0; /* columns, a bit each */
     int groups = lower->columns.groups, first = -1;
     if (groups > GROUPS_MAX)
         return false;
@@ -120,24 +133,27 @@ static bool columns_of_tile(const Lower *lower, const KExpr *expr, const KExpr *
         if (!columns_evaluate(lower, expr, c / 2 * 2, c % 2, &number))
             return false;
         number.i -= c % COLUMN_GROUP / by;
-        if (seen[group] && starts[group] != number.i)
+        if (read[group] && starts[group] != number.i)
             return false;
-        first = seen[group] || first >= 0 ? first : (int)group;
-        seen[group] = true;
+        first = first >= 0 ? first : (int)group;
+        read[group] |= 1u << c % COLUMN_GROUP;
+        any |= read[group];
         starts[group] = number.i;
     }
+    unsigned wanted = columns_with(any, by);
     for (int period = 1; period <= groups && first >= 0; period++) {
-        bool fits = groups % period == 0, met[GROUPS_MAX] = {false};
+        bool fits = groups % period == 0;
+        unsigned met[GROUPS_MAX] = {0};
         int64_t start = starts[first] - COLUMN_GROUP / by * (first % period);
         for (int g = 0; fits && g < groups; g++) {
-            fits = !seen[g] || starts[g] == start + COLUMN_GROUP / by * (g % period);
-            met[g % period] = met[g % period] || seen[g];
+            fits = !read[g] || starts[g] == start + COLUMN_GROUP / by * (g % period);
+            met[g % period] |= by == 2 ? (read[g] | read[g] >> 1) & COLUMNS_EVEN : read[g];
         }
         for (int g = 0; fits && g < period; g++)
-            fits = met[g];
+            fits = met[g] == wanted;
         if (!fits)
             continue;
-        *of_tile = (ColumnOfTile){.start = start, .period = period, .by = by};
+        *of_tile = (ColumnOfTile){start, period, by, {any & COLUMNS_EVEN, any & COLUMNS_ODD}};
         return true;
     }
     return false;
@@ -149,9 +165,7 @@ const KExpr *lower_column_of_tile(Lower *lower, const KExpr *expr) {
     if (!columns_of_tile(lower, expr, NULL, 1, true, &of_tile) &&
         !columns_of_tile(lower, expr, NULL, 2, true, &of_tile))
         return NULL;
-    const KExpr *lane = k_mod(b, k_special(b, SPECIAL_LANE), k_i32(b, 4));
-    if (of_tile.by == 1)
-        lane = k_mul(b, lane, k_i32(b, 2));
+    const KExpr *lane = k_div(b, lower->columns.lane, k_i32(b, of_tile.by));
     const KExpr *start = k_mul(b, k_mod(b, lower->columns.group, k_i32(b, of_tile.period)),
                                k_i32(b, COLUMN_GROUP / of_tile.by));
     return k_convert(b, k_add(b, k_add(b, lane, start), k_i32(b, of_tile.start)), expr->type);
@@ -177,6 +191,11 @@ bool lower_key_of_tile(Lower *lower, LowerKey *key, int *period) {
         const KExpr *at = k_mod(b, k_var(b, column), extent);
         if (!is_pair)
             at = k_div(b, at, k_int(b, lower->index, 2));
+        bool has_both = of_tile.is_read[0] && of_tile.is_read[1];
+        if (is_pair && !has_both) { /* the other might lie outside */
+            of_tile.start += of_tile.is_read[1];
+            is_pair = false;
+        }
         fresh.coords[i] = (LaneCoord){k_add(b, at, k_int(b, lower->index, of_tile.start)), is_pair,
                                       is_pair && of_tile.start % 2 == 0 ? 2 : 1};
         *period = of_tile.period;

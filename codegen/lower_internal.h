@@ -218,6 +218,8 @@ bool lower_place(Lower *lower, const Value *value, const Run *shape, LaneCoord *
 /* Whether an output has an element for each point of the axes that are kept. */
 bool lower_output_is_kept(const Graph *graph, const Region *region, const Value *output);
 bool lower_output_coords(Lower *lower, const Value *output, const Run *shape, LaneCoord *coords);
+/* The same in its lower_root(), where its computation begins. */
+bool lower_root_coords(Lower *lower, const Value *output, const Run *shape, LaneCoord *coords);
 /* The condition, over placeholders, that a run lies in an output's window of the columns; NULL: always. */
 const KExpr *lower_window(Lower *lower, const Value *output);
 

@@ -74,8 +74,9 @@ bool lower_is_space_reduction(const Region *region, const Value *value) {
 /* The Value below transposes and reshapes, all computed here, that lies in the space; `value` itself where
  * there is none. */
 static const Value *place_root(const Region *region, const Value *value) {
-    if (region_window(region, value))
-        return value;
+    const RegionWindow *window = region_window(region, value);
+    if (window)
+        return window->root;
     bool deep = region->n_reduced > 0 || region->cores.n > 0;
     const Value *root = NULL, *at = value;
     for (;;) {
@@ -222,7 +223,7 @@ const KExpr *lower_window(Lower *lower, const Value *output) {
     return inside;
 }
 
-/* A window of the columns, under the output's own dims. */
+/* A window of the columns, under its root's own dims. */
 static void place_window(Lower *lower, const RegionWindow *window, const Run *shape, LaneCoord *coords) {
     const Region *region = lower->region;
     DimTable *table = lower->graph->dims;
@@ -235,26 +236,36 @@ static void place_window(Lower *lower, const RegionWindow *window, const Run *sh
     int last = region->rank - 1;
     dims[last] = dim_const(table, window->width);
     space[last] = lane_add_dim(lower, space[last], dim_const(table, window->first), -1);
-    lane_reshape(lower, region->rank, dims, space, window->value->rank, window->value->dims, coords);
+    lane_reshape(lower, region->rank, dims, space, window->root->rank, window->root->dims, coords);
+}
+
+/* Coordinates in what an output is by reshapes and transposes; `window` is the output's, or NULL. */
+static bool place_stored(Lower *lower, const Value *value, const RegionWindow *window, const Run *shape,
+                         LaneCoord *coords) {
+    if (value == (window ? window->root : place_root(lower->region, value))) {
+        if (window)
+            place_window(lower, window, shape, coords);
+        return window || lower_place(lower, value, shape, coords) ||
+               place_linear(lower, value, shape, coords);
+    }
+    const Value *operand = value->in[0];
+    LaneCoord at[RANK_MAX];
+    if (!place_stored(lower, operand, window, shape, at))
+        return false;
+    if (value->op == OP_transpose)
+        for (int i = 0; i < value->rank; i++)
+            coords[i] = at[value->attrs[0].ints[i]];
+    else
+        lane_reshape(lower, operand->rank, operand->dims, at, value->rank, value->dims, coords);
+    return true;
 }
 
 bool lower_output_coords(Lower *lower, const Value *output, const Run *shape, LaneCoord *coords) {
+    return place_stored(lower, output, region_window(lower->region, output), shape, coords);
+}
+
+bool lower_root_coords(Lower *lower, const Value *output, const Run *shape, LaneCoord *coords) {
     const RegionWindow *window = region_window(lower->region, output);
-    if (window) {
-        place_window(lower, window, shape, coords);
-        return true;
-    }
-    const Value *root = place_root(lower->region, output);
-    if (output == root)
-        return lower_place(lower, output, shape, coords) || place_linear(lower, output, shape, coords);
-    const Value *operand = output->in[0];
-    LaneCoord at[RANK_MAX];
-    if (!lower_output_coords(lower, operand, shape, at))
-        return false;
-    if (output->op == OP_transpose)
-        for (int i = 0; i < output->rank; i++)
-            coords[i] = at[output->attrs[0].ints[i]];
-    else
-        lane_reshape(lower, operand->rank, operand->dims, at, output->rank, output->dims, coords);
-    return true;
+    const Value *root = lower_root(lower->region, output);
+    return lower_place(lower, root, shape, coords) || place_stored(lower, root, window, shape, coords);
 }

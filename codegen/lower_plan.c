@@ -151,8 +151,9 @@ void lower_plan(Lower *lower, const Run *shape, const LowerTarget *targets, int 
     for (int i = 0; i < n; i++) {
         LaneCoord coords[RANK_MAX];
         const Value *root = lower_root(lower->region, targets[i].value);
-        if (lower_place(lower, root, shape, coords) || lower_output_coords(lower, root, shape, coords))
-            plan_value(lower, root, coords, lower_window(lower, root), shape->width == 1 && !shape->inner);
+        if (lower_root_coords(lower, targets[i].value, shape, coords))
+            plan_value(lower, root, coords, lower_window(lower, targets[i].value),
+                       shape->width == 1 && !shape->inner);
     }
 }
 

@@ -25,6 +25,7 @@ typedef enum TemplateKind {
  * the row's statistics alone: element j of a row is stored as the space's column j would be. */
 typedef struct RegionWindow {
     const Value *value;
+    const Value *root; /* `value`, or what it is by reshapes and transposes: has the columns in row-major order */
     int64_t first, width;
     bool is_bundle;
 } RegionWindow;
@@ -51,8 +52,7 @@ typedef struct Region {
     int n_reduced;
 
     /* Outputs that are bundles; and of MATMUL, those that are columns [first, first + width) of the space, row-major under dims of
-     * their own, and the aligned block
-     * of columns, a power of two, within which the epilogue reads the product at other columns of the same row (columns.h); 0: it
+     * their own or stored in another order, and the aligned block of columns, a power of two, within which the epilogue reads the product at other columns of the same row (columns.h); 0: it
      * reads every column where it stands. */
     VEC(RegionWindow) windows;
     int column_block;

@@ -140,6 +140,13 @@ static const Value *columns_root(const Region *region, const ValueMap *marks, co
     return root;
 }
 
+/* Below reshapes and transposes, an order of storing, the Value whose rows are the product's. */
+static const Value *columns_base(const ValueMap *marks, const Value *value) {
+    while ((value->op == OP_reshape || value->op == OP_transpose) && value_map_get(marks, value->in[0]))
+        value = value->in[0];
+    return value;
+}
+
 void fuse_columns_windows(Fuse *fuse, const Group *group, Region *region) {
     const Value *core = region->cores.at[0];
     ValueMap marks = {.arena = fuse->arena};
@@ -149,18 +156,24 @@ void fuse_columns_windows(Fuse *fuse, const Group *group, Region *region) {
         const Value *value = is_output ? region->outputs.at[i - region->values.n] : region->values.at[i];
         if (!is_output && value_class(value) != OPCLASS_REDUCTION)
             continue;
+        const Value *output = value;
         value = is_output ? columns_root(region, &marks, value) : value->in[0];
         if (value_map_get(&marks, value) != COLUMNS_MOVED)
             continue;
         ColumnPlace place;
         const char *why;
-        if (!fuse_columns_place(fuse, group, value, &place, &why)) {
+        bool is_placed = fuse_columns_place(fuse, group, value, &place, &why);
+        if (!is_placed && is_output) {
+            value = columns_base(&marks, value);
+            is_placed = fuse_columns_place(fuse, group, value, &place, &why);
+        }
+        if (!is_placed) {
             diag_error(fuse->pass->diags, DIAG_INTERNAL, value->span, "after fuse: region '%s': %s",
                        core->name ? core->name : "matmul", why);
             return;
         }
         region->column_block = place.block > region->column_block ? place.block : region->column_block;
-        RegionWindow window = {.value = value, .first = place.first, .width = place.width};
+        RegionWindow window = {.value = output, .root = value, .first = place.first, .width = place.width};
         if (is_output && !value_same_dims(value, core))
             vec_push(fuse->graph->arena, &region->windows, window);
     }

@@ -82,7 +82,7 @@ static bool emit_allows(const Graph *graph, const Region *region, const char *wh
 }
 
 static void emit_bundle(const Fuse *fuse, Region *region, const Value *output) {
-    RegionWindow window = {.value = output, .is_bundle = true};
+    RegionWindow window = {.value = output, .root = output, .is_bundle = true};
     if (!fuse_node(fuse, output)->bundle)
         return;
     window.width = output->dims[output->rank - 1]->value;

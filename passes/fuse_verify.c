@@ -52,11 +52,19 @@ static void verify_values(PartitionCheck *check, const Region *region, int mark)
         verify_fail(check, region, region->values.at[0], "begins a region with the wrong number of matmuls");
 }
 
+/* Whether it is a statistic of the tiles, stored in any order. */
+static bool verify_is_block(const Region *region, const Value *output) {
+    BlockStatistic block;
+    while (output->op == OP_reshape || output->op == OP_transpose)
+        output = output->in[0];
+    return region->kind == TEMPLATE_MATMUL && block_statistic(output, &block) &&
+           block.of->rank == region->rank;
+}
+
 /* The output's space: the region's, or that with reduced axes one or dropped, in any order. */
 static bool verify_output_dims(const Partition *partition, const Region *region, const Value *output) {
-    BlockStatistic block;
-    if (region->kind == TEMPLATE_MATMUL && block_statistic(output, &block))
-        return block.of->rank == region->rank;
+    if (verify_is_block(region, output))
+        return true;
     DimTable *table = partition->graph->dims;
     const Dim *full = dim_const(table, 1), *kept = full, *count = value_count(partition->graph, output);
     const RegionWindow *window = region_window(region, output);

@@ -201,6 +201,7 @@ typedef struct MatmulFragment {
     int groups, group_cols;
     int width;
     const KExpr *row, *col;
+    const KExpr *lane_col;    /* the thread's first column of a group; NULL where no columns move */
     int tile_rows, tile_cols; /* of the whole tile: extents that it divides need no guard */
     int row_lanes;            /* neighbouring lanes that share each row, together all of the tile's columns */
     bool is_swapped;          /* rows lie along N, columns along M */

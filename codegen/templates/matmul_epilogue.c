@@ -138,6 +138,7 @@ static void epilogue_set_columns(Epilogue *e, const EpilogueSlot *slot) {
     first.group = k_i32(e->b, 0);
     LowerColumns columns = {.group = slot->group,
                             .first = epilogue_at(e, &first),
+                            .lane = e->fragment->lane_col,
                             .groups = e->fragment->groups,
                             .group_stride = e->fragment->halves * e->fragment->width,
                             .begin = e->begin,

@@ -189,8 +189,8 @@ void matmul_build_mma(Builder *b, const MatmulPlan *plan) {
     mma_product(&m, &tile);
 
     const KExpr *row = k_add(b, tile.row, k_add(b, m.warp_row, k_div(b, lane, k_i32(b, 4))));
-    const KExpr *col =
-        k_add(b, tile.col, k_add(b, m.warp_col, k_mul(b, k_mod(b, lane, k_i32(b, 4)), k_i32(b, 2))));
+    const KExpr *lane_col = k_mul(b, k_mod(b, lane, k_i32(b, 4)), k_i32(b, 2));
+    const KExpr *col = k_add(b, tile.col, k_add(b, m.warp_col, lane_col));
     MatmulFragment fragment = {.blocks = m.rows,
                                .block_rows = MMA_M,
                                .halves = 2,
@@ -200,6 +200,7 @@ void matmul_build_mma(Builder *b, const MatmulPlan *plan) {
                                .width = 2,
                                .row = k_let_expr(b, "row", row),
                                .col = k_let_expr(b, "col", col),
+                               .lane_col = lane_col,
                                .tile_rows = schedule->tile_m,
                                .tile_cols = schedule->tile_n,
                                .row_lanes = 4};

@@ -32,6 +32,20 @@ static bool rows_serves(Epilogue *e, size_t pass, const Value *value, const Valu
     return true;
 }
 
+/* Marks what is computed from other columns of what is held: storing it in place would change what columns
+ * still to come are computed from. */
+static void rows_mark_moved(const MatmulPlan *plan, const ValueMap *reached, ValueMap *moved) {
+    for (size_t i = 0; i < plan->region->values.n; i++) {
+        const Value *value = plan->region->values.at[i];
+        bool is_moved = false;
+        OpClass class_ = op_info(value->op)->class_;
+        for (int k = 0; k < value->n_in && class_ != OPCLASS_REDUCTION; k++)
+            is_moved = is_moved || value_map_get(moved, value->in[k]) ||
+                       (class_ == OPCLASS_MOVEMENT && value_map_get(reached, value->in[k]));
+        value_map_set(moved, value, is_moved);
+    }
+}
+
 /* The last value to hold instead before statistic number `pass`; NULL: nothing better than what is held. */
 static const Value *rows_cut(Epilogue *e, size_t pass) {
     const MatmulPlan *plan = e->plan;
@@ -39,14 +53,16 @@ static const Value *rows_cut(Epilogue *e, size_t pass) {
     int n_held = e->held ? 1 : plan->n_cores;
     Arena *arena = e->b->arena;
     ValueMap marks = {.arena = arena}, reached = {.arena = arena}, too_early = {.arena = arena};
+    ValueMap moved = {.arena = arena};
     matmul_mark_dependents(plan, held, n_held, NULL, 0, &reached);
+    rows_mark_moved(plan, &reached, &moved);
     matmul_mark_dependents(plan, plan->statistics.at + pass, (int)(plan->statistics.n - pass), NULL, 0,
                            &too_early);
     for (size_t i = plan->region->values.n; i-- > 0;) {
         const Value *value = plan->region->values.at[i];
         bool is_pointwise = op_is_scalar(value->op) || value->op == OP_cast;
         if (is_pointwise && value_map_get(&reached, value) && !value_map_get(&too_early, value) &&
-            value != e->held && value_same_dims(value, plan->core[0]) &&
+            !value_map_get(&moved, value) && value != e->held && value_same_dims(value, plan->core[0]) &&
             ktype_of(value->dtype) == plan->accumulator && rows_serves(e, pass, value, held, n_held, &marks))
             return value;
     }
@@ -369,4 +385,6 @@ void matmul_row_statistics(Epilogue *e, MatmulInputs *inputs) {
         rows_bind(e, statistic, partial.number ? partial.number : partial.x);
     }
     matmul_store_early(e);
+    if (plan->region->column_block) /* what is wanted at two columns is computed once */
+        rows_hold_next(e, plan->statistics.n, NULL, NULL);
 }

@@ -154,8 +154,9 @@ static int tma_parts(const MatmulPlan *plan, const Schedule *schedule, MatmulPar
         const RegionWindow *next = NULL;
         for (size_t i = 0; i < region->windows.n && !next; i++)
             next = region->windows.at[i].first == at ? &region->windows.at[i] : NULL;
-        if (!next || next->is_bundle || next->width % cols != 0 || dtype_bits(next->value->dtype) != 16 ||
-            !dtype_is_float(next->value->dtype) || !tma_is_packed(plan, next->value))
+        if (!next || next->is_bundle || next->root != next->value || next->width % cols != 0 ||
+            dtype_bits(next->value->dtype) != 16 || !dtype_is_float(next->value->dtype) ||
+            !tma_is_packed(plan, next->value))
             return 0;
         parts[n++] = (MatmulPart){.output = next->value, .first = at, .width = next->width};
         at += next->width;

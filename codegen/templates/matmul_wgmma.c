@@ -111,6 +111,19 @@ static void wgmma_finish_split(Wgmma *w, Lower *lower, MatmulFragment *fragment,
                            is_swapped ? tile->row : tile->col, tile->batch);
 }
 
+/* The thread's first column within a tile, known anew for each. What is one for each column, and the same for
+ * all tiles, compilers would read ahead of the loop over tiles, and keep in registers, or spilled, all
+ * through the products. */
+static const KExpr *wgmma_own_col(Wgmma *w, const MatmulTile *tile, const KExpr *lane_col) {
+    bool is_same = tile->col->kind == KX_INT || w->plan->region->column_block;
+    if (!w->schedule->persistent || !is_same)
+        return lane_col;
+    const KVar *own = k_variable(w->b, "own_col", K_I32, lane_col);
+    KOperand registers = k_reg(own);
+    k_atom(w->b, ATOM_settle_i32, (int[]){1}, &registers, 1);
+    return k_var(w->b, own);
+}
+
 static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     Builder *b = w->b;
     const Schedule *schedule = w->schedule;
@@ -182,6 +195,7 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     wgmma_start_vectors(w, group, &tile);
     wgmma_tile_product(w, group, steps, &state, previous);
     wgmma_finish_vectors(w, group);
+    const KExpr *own_col = wgmma_own_col(w, &tile, lane_col);
     MatmulFragment fragment = {.blocks = w->blocks,
                                .block_rows = WGMMA_M,
                                .halves = 2,
@@ -190,7 +204,8 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
                                .group_cols = 8,
                                .width = 2,
                                .row = k_add(b, tile.row, lane_row),
-                               .col = k_add(b, tile.col, lane_col),
+                               .col = k_add(b, tile.col, own_col),
+                               .lane_col = own_col,
                                .tile_rows = schedule->tile_m,
                                .tile_cols = schedule->tile_n,
                                .row_lanes = 4,
