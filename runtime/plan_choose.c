@@ -7,6 +7,9 @@
  *               the same, eased           12 bytes              passed over
  *               the same, eased again      0                    taken; a remark for `sinter explain`
  *
+ * Before that, where the caller leaves the backend open, the other one is asked for the first choice: each
+ * sometimes has registers where the other has not.
+ *
  * What @schedule asks for stays as asked. */
 #include <string.h>
 
@@ -83,6 +86,30 @@ static bool choose_try(sinter_plan *plan, const PlanKernel *first, const Schedul
     return false;
 }
 
+/* The same kernel by the other backend, where that is left open and spills less. Its failure, or its absence,
+ * is nobody's either. */
+static void choose_backend(sinter_plan *plan, PlanKernel *entry, const MachineOptions *options) {
+    bool is_packed = plan->context->pack && entry->machine.from_cache; /* the better one is what was packed */
+    if (options->backend != SINTER_BACKEND_AUTO || is_packed)
+        return;
+    size_t said = plan->diags.list.n;
+    int errors = plan->diags.errors, spill = choose_spill(entry);
+    ImageBackend backend = entry->machine.image.backend;
+    PlanKernel other = *entry;
+    MachineOptions asked = *options;
+    asked.backend = backend == IMAGE_NVRTC ? SINTER_BACKEND_LLVM : SINTER_BACKEND_NVRTC;
+    bool is_built = plan_build_machine(plan, &other, &asked) && other.machine.image.cubin;
+    plan->diags.list.n = said;
+    plan->diags.errors = errors;
+    if (!is_built || choose_spill(&other) >= spill)
+        return;
+    *entry = other;
+    entry->remark =
+        text_format(plan->arena, "compiled by %s, which spills %d bytes a thread, where %s spills %d",
+                    image_backend_name(entry->machine.image.backend), choose_spill(entry),
+                    image_backend_name(backend), spill);
+}
+
 /* Whether the model expects a choice to take at most so many times the first one's time. One thread an
  * element, which it gives no time, is no answer to a few words in memory. */
 static bool choose_is_near(const Schedule *first, const Schedule *choice, double times) {
@@ -122,6 +149,9 @@ bool plan_choose(sinter_plan *plan, PlanKernel *entry, const MachineOptions *opt
     if (!plan_build_machine(plan, entry, options))
         return false;
     if (!choose_spill(entry) || entry->region->schedule_hint)
+        return true;
+    choose_backend(plan, entry, options);
+    if (!choose_spill(entry))
         return true;
     PlanKernel *first = ARENA_NEW(plan->arena, PlanKernel), *best = first;
     *first = *entry;
