@@ -228,13 +228,27 @@ static bool movement_is_computed_from(const Value *value, const Value *source) {
     return respace_depends(value, source, &budget);
 }
 
+/* Whether reshape `in` does to something that broadcasts to `movement`'s operand what that reshape does. */
+static bool movement_is_same_reshape(const Graph *graph, const Value *in, const Value *movement) {
+    Respace respace;
+    if (!respace_of(graph, movement, &respace) || !respace_can(&respace, in->in[0]))
+        return false;
+    for (int g = 0; g < respace.n_groups; g++)
+        for (int i = respace.begin_to[g]; i < respace.begin_to[g + 1]; i++) {
+            bool is_full = respace_spans(&respace, in->in[0], g) == 1;
+            if (is_full ? in->dims[i] != respace.to[i] : !dim_is(in->dims[i], 1))
+                return false;
+        }
+    return true;
+}
+
 /* Whether operand `in` comes by the same movement as `movement`, up to axes of one element. */
-static bool movement_is_same(const Value *in, const Value *movement) {
+static bool movement_is_same(const Graph *graph, const Value *in, const Value *movement) {
     if (in->op != movement->op || in->rank != movement->rank || in->in[0]->rank != movement->in[0]->rank)
         return false;
     if (movement->op == OP_transpose)
         return !memcmp(in->attrs[0].ints, movement->attrs[0].ints, (size_t)movement->rank * sizeof(int));
-    return value_same_dims(in, movement) && value_same_dims(in->in[0], movement->in[0]);
+    return movement_is_same_reshape(graph, in, movement);
 }
 
 /* Whether another operand lets `movement` pass below `value`. What is not heavy takes any space, and what
@@ -242,7 +256,7 @@ static bool movement_is_same(const Value *in, const Value *movement) {
  * brings a statistic of that very result. A smaller result follows a full one, unless it is such a statistic
  * of it; two smaller ones stay as they are. */
 static bool movement_follows(Rewrite *rewrite, const Value *value, const Value *movement, const Value *in) {
-    if (!rewrite_is_heavy(rewrite, in) || movement_is_same(in, movement))
+    if (!rewrite_is_heavy(rewrite, in) || movement_is_same(rewrite->graph, in, movement))
         return true;
     bool full = value_same_dims(in, value), sinks_full = value_same_dims(movement, value);
     if (full)
@@ -296,7 +310,7 @@ Value *movement_sink(Rewrite *rewrite, Value *value) {
             continue;
         Value *movement = value->in[at], *in[OP_MAX_ARITY];
         for (int i = 0; i < value->n_in; i++)
-            in[i] = movement_is_same(value->in[i], movement)
+            in[i] = movement_is_same(rewrite->graph, value->in[i], movement)
                         ? value->in[i]->in[0]
                         : respace_apply(rewrite, &back, value->in[i], value);
         Value *computed = build_like(rewrite, value, in);

@@ -74,6 +74,22 @@ static void test_sunk_to_outputs(void **state) {
                sizes, LIST("reshape(r, dims=[M, 6])", "y = reshape("), NONE);
 }
 
+/* Below a product, slices, joins and reshapes are of its own order. */
+static void test_transposed_behind(void **state) {
+    (void)state;
+    check_text(
+        "graph g (x: f32[M, 8], w: f32[8, 6]) -> (y: f32[6, M], z: f32[3, M]) {\n"
+        "  t = transpose(x @ w, perm=[1, 0])\n  y = concat(-t[3:6, :], t[0:3, :], axis=0)\n  z = t[0:3, :] }",
+        sizes, LIST("start=[0, 3]", "axis=1", "y = transpose("), LIST("start=[3, 0]", "axis=0"));
+    check_text("graph g (x: f32[M, 8], w: f32[8, 6]) -> (y: f32[2, 3, M]) {\n"
+               "  y = reshape(transpose(x @ w, perm=[1, 0]), dims=[2, 3, M]) }",
+               sizes, LIST("dims=[M, 2, 3]", "y = transpose("), LIST("dims=[2, 3, M]"));
+    /* Axes that did not stand side by side stay joined behind the transpose. */
+    check_text("graph g (x: f32[2, M, 8], w: f32[8, 6]) -> (y: f32[M, 12]) {\n"
+               "  y = reshape(transpose(x @ w, perm=[1, 0, 2]), dims=[M, 12]) }",
+               sizes, LIST("perm=[1, 0, 2]", "dims=[M, 12]"), NONE);
+}
+
 static void test_reductions_take_their_two_forms(void **state) {
     (void)state;
     check_text("graph g (x: f32[M, N]) -> (y: f32[N]) { y = sum(x.T, over=1, keep=0) }", sizes,
@@ -106,6 +122,7 @@ int main(void) {
         cmocka_unit_test(test_slices_compute_what_is_used),
         cmocka_unit_test(test_hoisted_to_inputs),
         cmocka_unit_test(test_sunk_to_outputs),
+        cmocka_unit_test(test_transposed_behind),
         cmocka_unit_test(test_reductions_take_their_two_forms),
         cmocka_unit_test(test_tables_are_gathered_narrow),
     };

@@ -1,0 +1,187 @@
+/* A product whose columns are cut into heads, along which it is reduced, becomes a product a head: a block of
+ * the kernel then has whole rows of D elements, and applies their statistics before it stores anything.
+ *
+ *     h = reshape(x @ w, dims=[M, H, D])                       x: [M, K], w: [K, H * D]
+ *     y = h * rsqrt(mean(h * h, over=-1))                      (QK-norm of attention)
+ * ->  p = reshape(x, dims=[1, M, K]) @ transpose(reshape(w, dims=[K, H, D]), perm=[1, 0, 2])
+ *     h = transpose(p, perm=[1, 0, 2])
+ *
+ * A block is then D columns wide. So it is done where tiles of that width are as quick as any, and where the
+ * product has enough of them. */
+#include "ir/value_map.h"
+#include "passes/fuse.h"
+#include "passes/product.h"
+#include "passes/rewrite.h"
+
+enum {
+    HEADS_LEAST = 96, /* narrower tiles read their operands too often */
+    HEADS_TILE_ROWS = 128,
+    HEADS_BATCH_MAX = 1, /* axes before M: with the heads two, as many as TMA takes */
+};
+
+typedef struct Heads {
+    Pass *pass;
+    const Graph *graph;
+    const Value *
+        *core;         /* by id: the product that a Value follows element by element, cut into heads or not */
+    const Value **cut; /* by id: the reshape into heads that it follows */
+    const Value **of;  /* by id: the reshape into heads along which it is computed from a reduction */
+    ValueMap found;    /* of products: the number of a reshape that cuts it into heads, plus 1 */
+    VEC(const Value *) cuts;
+} Heads;
+
+static const Dim *heads_last(const Value *value) {
+    return value->dims[value->rank - 1];
+}
+
+/* What `of` says of the operands of `value`'s dims that have a say; NULL where they differ. */
+static const Value *heads_common(const Value *value, const Value *const *of) {
+    const Value *common = NULL;
+    for (int i = 0; value_is_pointwise(value) && i < value->n_in; i++) {
+        const Value *one = of[value->in[i]->id];
+        if (!one || !value_same_dims(value->in[i], value))
+            continue;
+        if (common && common != one)
+            return NULL;
+        common = one;
+    }
+    return common;
+}
+
+/* Whether `reshape` keeps the rows and cuts the columns alone. */
+static bool heads_are_cut(const Value *reshape) {
+    const Value *operand = reshape->in[0];
+    if (operand->rank < 2 || reshape->rank <= operand->rank || !dim_is_const(heads_last(reshape)))
+        return false;
+    for (int i = 0; i + 1 < operand->rank; i++)
+        if (reshape->dims[i] != operand->dims[i])
+            return false;
+    return true;
+}
+
+/* Whether an operand is read where it lies. */
+static bool heads_are_in_memory(const Value *operand) {
+    while (op_is_view(operand->op))
+        operand = operand->in[0];
+    return operand->op == OP_input;
+}
+
+/* Whether tiles of D columns do the product as well as others would. */
+static bool heads_pay(const Heads *heads, const Value *core, const Value *cut) {
+    const FuseLimits *limits = heads->pass->options->limits;
+    int64_t width = heads_last(cut)->value, tiles = 1;
+    if (width < HEADS_LEAST || width > limits->matmul_row_max || width % 16 != 0)
+        return false;
+    for (int i = 0; i + 1 < core->rank; i++) {
+        int64_t extent = product_extent(heads->graph, core->dims[i]);
+        if (i == core->rank - 2)
+            extent = extent / HEADS_TILE_ROWS;
+        if (__builtin_mul_overflow(tiles, extent, &tiles))
+            return true;
+    }
+    return !__builtin_mul_overflow(tiles, product_extent(heads->graph, heads_last(core)) / width, &tiles) &&
+           tiles >= limits->sm_count;
+}
+
+static bool heads_fit(const Heads *heads, const Value *core, const Value *cut) {
+    const Value *a = core->in[0], *b = core->in[1];
+    return product_uses_tensor_cores(heads->pass->options->limits, core) && b->rank == 2 &&
+           core->rank <= 2 + HEADS_BATCH_MAX && a->rank == core->rank && heads_are_in_memory(b) &&
+           heads_pay(heads, core, cut);
+}
+
+/* A statistic of heads meets what it is a statistic of. */
+static void heads_apply(Heads *heads, const Value *cut) {
+    const Value *core = heads->core[cut->in[0]->id];
+    if (value_map_get(&heads->found, core) || !heads_fit(heads, core, cut))
+        return;
+    vec_push(heads->pass->arena, &heads->cuts, cut);
+    value_map_set(&heads->found, core, (int)heads->cuts.n);
+}
+
+static void heads_look_pointwise(Heads *heads, const Value *value) {
+    size_t id = value->id;
+    heads->core[id] = heads_common(value, heads->core);
+    heads->cut[id] = heads_common(value, heads->cut);
+    for (int i = 0; i < value->n_in; i++) {
+        const Value *statistic = heads->of[value->in[i]->id];
+        heads->of[id] = statistic ? statistic : heads->of[id];
+    }
+    if (heads->cut[id] && heads->of[id] && value_same_dims(heads->cut[id], heads->of[id]) &&
+        heads->core[heads->cut[id]->in[0]->id] == heads->core[heads->of[id]->in[0]->id])
+        heads_apply(heads, heads->cut[id]);
+}
+
+static void heads_look(Heads *heads, const Value *value) {
+    size_t id = value->id, in = value->n_in ? value->in[0]->id : 0;
+    if (value->op == OP_matmul) {
+        heads->core[id] = value;
+    } else if (value_is_pointwise(value)) {
+        heads_look_pointwise(heads, value);
+    } else if (value->op == OP_broadcast) {
+        heads->of[id] = heads->of[in];
+    } else if (value->op == OP_reshape && heads->core[in] && heads_are_cut(value)) {
+        heads->core[id] = heads->core[in];
+        heads->cut[id] = value;
+    } else if (value_class(value) == OPCLASS_REDUCTION && value->attrs[0].axes.n == 1 &&
+               value->attrs[0].axes.at[0] == value->in[0]->rank - 1) {
+        heads->of[id] = heads->cut[in];
+    }
+}
+
+/* x: [.., M, K] with an axis of one head. */
+static Value *heads_first(Rewrite *rewrite, Value *x) {
+    const Dim *dims[RANK_MAX];
+    for (int i = 0; i < x->rank; i++)
+        dims[i < x->rank - 2 ? i : i + 1] = x->dims[i];
+    dims[x->rank - 2] = dim_const(rewrite->graph->dims, 1);
+    return build_reshape(rewrite, x, x->rank + 1, dims, x);
+}
+
+/* w: [K, H * D] as [H, K, D]. */
+static Value *heads_second(Rewrite *rewrite, Value *w, const Dim *heads, const Dim *width) {
+    const Dim *dims[] = {w->dims[0], heads, width};
+    static const int perm[] = {1, 0, 2};
+    Value *cut = build_reshape(rewrite, w, 3, dims, w);
+    return cut ? build_transpose(rewrite, cut, perm, w) : NULL;
+}
+
+static Value *heads_rule(Rewrite *rewrite, Value *value) {
+    const Heads *heads = rewrite->pass->state;
+    int number = value->op == OP_matmul ? value_map_get(&heads->found, value) : 0;
+    if (!number)
+        return value;
+    const Value *cut = heads->cuts.at[number - 1];
+    const Dim *count = dim_const(rewrite->graph->dims, 1), *width = heads_last(cut);
+    for (int i = value->rank - 1; i + 1 < cut->rank && count; i++)
+        count = dim_mul(rewrite->graph->dims, count, cut->dims[i]);
+    Value *in[] = {heads_first(rewrite, value->in[0]),
+                   count ? heads_second(rewrite, value->in[1], count, width) : NULL};
+    Value *products = in[0] && in[1] ? build_like(rewrite, value, in) : NULL;
+    int perm[RANK_MAX], rank = value->rank + 1;
+    for (int i = 0; i < rank; i++)
+        perm[i] = i == rank - 3 ? rank - 2 : i == rank - 2 ? rank - 3 : i;
+    Value *rows = products ? build_transpose(rewrite, products, perm, value) : NULL;
+    Value *whole = rows ? build_reshape(rewrite, rows, value->rank, value->dims, value) : NULL;
+    if (!whole)
+        return value;
+    pass_decide(rewrite->pass, "heads", true, products, NULL, NULL,
+                "a product for each %lld columns, since statistics of so many are applied to them",
+                (long long)width->value);
+    return whole;
+}
+
+bool pass_heads(Pass *pass, Graph *graph) {
+    Heads heads = {.pass = pass, .graph = graph, .found.arena = pass->arena};
+    const FuseLimits *limits = pass->options->limits;
+    if (pass->options->no_fusion || !limits || !limits->has_tensor_cores)
+        return false;
+    graph_renumber(graph);
+    heads.core = ARENA_ARRAY(pass->arena, const Value *, graph->values.n + 1);
+    heads.cut = ARENA_ARRAY(pass->arena, const Value *, graph->values.n + 1);
+    heads.of = ARENA_ARRAY(pass->arena, const Value *, graph->values.n + 1);
+    for (size_t i = 0; i < graph->values.n; i++)
+        heads_look(&heads, graph->values.at[i]);
+    pass->state = &heads;
+    return heads.cuts.n && rewrite_graph(pass, graph, heads_rule);
+}

@@ -1,0 +1,94 @@
+/* Slices, joins and reshapes of what is transposed below a kernel's result: done in the result's own order,
+ * and transposed behind.
+ *
+ *     q = transpose(x @ w, perm=[1, 0, 2])            h = x @ w
+ *     y = concat(-q[.., D/2:], q[.., :D/2])     ->    y = transpose(concat(-h[.., D/2:], h[.., :D/2]))
+ *
+ * The transpose is then an order of storing, and what it stood between is one kernel's. */
+#include "passes/movement.h"
+
+static Value *transposed_slice(Rewrite *rewrite, const Value *value) {
+    Value *transpose = value->in[0], *source = transpose->in[0];
+    const int *perm = transpose->attrs[0].ints;
+    const Dim *start[RANK_MAX], *limit[RANK_MAX];
+    int step[RANK_MAX];
+    for (int i = 0; i < value->rank; i++) {
+        start[perm[i]] = value->attrs[0].dims[i];
+        limit[perm[i]] = value->attrs[1].dims[i];
+        step[perm[i]] = value->attrs[2].ints[i];
+    }
+    return build_transpose(rewrite, build_slice(rewrite, source, start, limit, step, value), perm, value);
+}
+
+static Value *transposed_concat(Rewrite *rewrite, const Value *value) {
+    const Value *first = value->in[0];
+    const int *perm = first->attrs[0].ints;
+    Attr attrs[OP_MAX_ATTRS] = {{.i = perm[value->attrs[0].i]}};
+    Value **in = ARENA_ARRAY(rewrite->graph->arena, Value *, value->n_in);
+    for (int i = 0; i < value->n_in; i++) {
+        if (value->in[i]->op != OP_transpose ||
+            memcmp(value->in[i]->attrs[0].ints, perm, (size_t)value->rank * sizeof(int)) != 0)
+            return NULL;
+        in[i] = value->in[i]->in[0];
+    }
+    Value *joined =
+        graph_append(rewrite->graph, OP_concat, in, value->n_in, attrs, value->span, rewrite->pass->diags);
+    return build_transpose(rewrite, joined, perm, value);
+}
+
+/* Whether the axes of each run of the reshape, more than one, lie side by side in the transposed tensor. */
+static bool transposed_runs(const Respace *respace, const int *perm) {
+    for (int g = 0; g < respace->n_groups; g++)
+        for (int i = respace->begin_from[g] + 1; i < respace->begin_from[g + 1]; i++)
+            if (perm[i] != perm[i - 1] + 1)
+                return false;
+    return true;
+}
+
+static Value *transposed_reshape(Rewrite *rewrite, const Value *value) {
+    Value *transpose = value->in[0], *source = transpose->in[0];
+    const int *perm = transpose->attrs[0].ints;
+    Respace respace;
+    if (!respace_of(rewrite->graph, value, &respace) || !transposed_runs(&respace, perm))
+        return NULL;
+    const Dim *dims[RANK_MAX];
+    int back[RANK_MAX], rank = 0;
+    for (int axis = 0; axis <= source->rank; axis++) /* runs in the source's order; last those of no axis */
+        for (int g = 0; g < respace.n_groups; g++) {
+            bool is_none = respace.begin_from[g] == respace.begin_from[g + 1];
+            if (is_none ? axis < source->rank : axis == source->rank || perm[respace.begin_from[g]] != axis)
+                continue;
+            for (int i = respace.begin_to[g]; i < respace.begin_to[g + 1]; i++) {
+                back[i] = rank;
+                dims[rank++] = value->dims[i];
+            }
+        }
+    return build_transpose(rewrite, build_reshape(rewrite, source, rank, dims, value), back, value);
+}
+
+/* Whether axes of more than one element change places. */
+static bool transposed_moves(const Value *transpose) {
+    int last = -1;
+    for (int i = 0; i < transpose->rank; i++) {
+        if (dim_is(transpose->dims[i], 1))
+            continue;
+        if (transpose->attrs[0].ints[i] < last)
+            return true;
+        last = transpose->attrs[0].ints[i];
+    }
+    return false;
+}
+
+Value *movement_transposed(Rewrite *rewrite, Value *value) {
+    Value *operand = value->n_in ? value->in[0] : NULL, *fresh = NULL;
+    if (!operand || operand->op != OP_transpose || !transposed_moves(operand) ||
+        !rewrite_is_heavy(rewrite, operand->in[0]))
+        return value;
+    if (value->op == OP_slice)
+        fresh = transposed_slice(rewrite, value);
+    else if (value->op == OP_concat)
+        fresh = transposed_concat(rewrite, value);
+    else if (value->op == OP_reshape)
+        fresh = transposed_reshape(rewrite, value);
+    return fresh && value_same_dims(fresh, value) ? fresh : value;
+}
