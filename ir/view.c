@@ -142,6 +142,111 @@ View view_of(const Graph *graph, Value *value, bool (*is_base)(void *context, co
     return view;
 }
 
+/* The factors of `stored`'s operand, from its own, where it is a transpose. */
+static void view_transpose_back(const Value *stored, ViewFactors *factors) {
+    ViewFactors in = *factors;
+    factors->n = 0;
+    for (int axis = 0; axis < stored->rank; axis++)
+        for (int i = 0; i < in.n; i++)
+            if (stored->attrs[0].ints[in.at[i].axis] == axis) {
+                factors->at[factors->n] = in.at[i];
+                factors->at[factors->n++].axis = axis;
+            }
+}
+
+/* How many of the next factors make up an axis of `rest` elements; 0: no number of whole ones does. */
+static int view_whole_factors(DimTable *dims, const ViewFactors *in, int next, const Dim *rest) {
+    const Dim *product = dim_const(dims, 1);
+    for (int i = next; i < in->n && product; i++) {
+        product = dim_mul(dims, product, in->at[i].dim);
+        if (product == rest)
+            return i + 1 - next;
+    }
+    return 0;
+}
+
+/* The next factor for an axis of which `rest` is to be found yet, as far as constants tell: whole, or its
+ * outer part. */
+static bool view_take(DimTable *dims, ViewFactors *in, int *next, const Dim **rest, ViewFactor *out) {
+    ViewFactor *from = &in->at[*next];
+    if (*next == in->n || !dim_is_const(from->dim) || !dim_is_const(*rest) || from->dim->value == 0)
+        return false;
+    int64_t have = from->dim->value, want = (*rest)->value;
+    *out = *from;
+    if (want % have == 0) {
+        ++*next;
+        *rest = dim_const(dims, want / have);
+        return true;
+    }
+    if (want == 0 || have % want != 0)
+        return false;
+    from->dim = dim_const(dims, have / want);
+    *out = (ViewFactor){from->axis, *rest, dim_mul(dims, from->dim, from->stride)};
+    *rest = dim_const(dims, 1);
+    return out->stride != NULL;
+}
+
+/* The same where it is a reshape: its factors in order are shared out among the axes that it had before. */
+static bool view_reshape_back(DimTable *dims, int rank, const Dim *const *to, ViewFactors *factors) {
+    ViewFactors in = *factors;
+    int next = 0;
+    factors->n = 0;
+    for (int axis = 0; axis < rank; axis++) {
+        const Dim *rest = to[axis];
+        int whole = view_whole_factors(dims, &in, next, rest), end = next + whole;
+        while (next < end || (!whole && !dim_is(rest, 1))) {
+            ViewFactor *out = &factors->at[factors->n];
+            if (factors->n == VIEW_FACTORS_MAX)
+                return false;
+            if (whole)
+                *out = in.at[next++];
+            else if (!view_take(dims, &in, &next, &rest, out))
+                return false;
+            out->axis = axis;
+            factors->n++;
+        }
+    }
+    return next == in.n;
+}
+
+/* Neighbours of one axis that stride as one are one. */
+static void view_join_factors(DimTable *dims, ViewFactors *factors) {
+    int n = 0;
+    for (int i = 0; i < factors->n; i++) {
+        ViewFactor *last = n ? &factors->at[n - 1] : NULL, *at = &factors->at[i];
+        if (last && last->axis == at->axis && last->stride == dim_mul(dims, at->dim, at->stride))
+            *last = (ViewFactor){at->axis, dim_mul(dims, last->dim, at->dim), at->stride};
+        else
+            factors->at[n++] = *at;
+    }
+    factors->n = n;
+}
+
+bool view_stored(const Graph *graph, const Value *stored, const Value *root, int rank, const Dim *const *as,
+                 ViewFactors *factors) {
+    const Dim *strides[RANK_MAX];
+    DimTable *dims = graph->dims;
+    view_base_strides(graph, stored, strides);
+    *factors = (ViewFactors){0};
+    for (int i = 0; i < stored->rank; i++) {
+        if (dim_is(stored->dims[i], 0))
+            return false;
+        if (!dim_is(stored->dims[i], 1))
+            factors->at[factors->n++] = (ViewFactor){i, stored->dims[i], strides[i]};
+    }
+    for (; stored != root; stored = stored->in[0]) {
+        const Value *before = stored->in[0];
+        if (stored->op == OP_transpose)
+            view_transpose_back(stored, factors);
+        else if (!view_reshape_back(dims, before->rank, (const Dim *const *)before->dims, factors))
+            return false;
+        view_join_factors(dims, factors);
+    }
+    bool is_said = view_reshape_back(dims, rank, as, factors);
+    view_join_factors(dims, factors);
+    return is_said;
+}
+
 int view_vector_width(const Graph *graph, const View *view, const Value *value, int axis, int limit) {
     if (!dim_is(view->strides[axis], 1))
         return 1;

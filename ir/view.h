@@ -19,6 +19,20 @@ typedef struct View {
 View view_of(const Graph *graph, Value *value, bool (*is_base)(void *context, const Value *v), void *context);
 /* Strides of the memory of a base: its declared ones, or packed. */
 void view_base_strides(const Graph *graph, const Value *base, const Dim **strides);
+/* Where the axes of a Value lie in memory that has them in another order, or in parts. Axes in order, of each the outer factors first;
+ * an axis of one element has none. */
+enum { VIEW_FACTORS_MAX = 2 * RANK_MAX };
+typedef struct ViewFactor {
+    int axis;
+    const Dim *dim, *stride;
+} ViewFactor;
+typedef struct ViewFactors {
+    ViewFactor at[VIEW_FACTORS_MAX];
+    int n;
+} ViewFactors;
+/* That of `root`, taken as a tensor of dims `as` with as many elements, in the memory of `stored`, which is `root` by reshapes and
+ * transposes alone. False where strides cannot say. */
+bool view_stored(const Graph *graph, const Value *stored, const Value *root, int rank, const Dim *const *as, ViewFactors *factors);
 /* Largest power of two (in elements, at most `limit`) such that an access at any coordinate that is a multiple of it along `axis`
  * is contiguous and aligned to it; 1 if not contiguous there. */
 int view_vector_width(const Graph *graph, const View *view, const Value *value, int axis, int limit);

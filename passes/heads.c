@@ -48,15 +48,19 @@ static const Value *heads_common(const Value *value, const Value *const *of) {
     return common;
 }
 
-/* Whether `reshape` keeps the rows and cuts the columns alone. */
-static bool heads_are_cut(const Value *reshape) {
+/* Into how many axes, the last of them the heads' own, a reshape cuts the columns of its operand; 0: it does
+ * something else. */
+static int heads_axes(const Graph *graph, const Value *reshape) {
     const Value *operand = reshape->in[0];
-    if (operand->rank < 2 || reshape->rank <= operand->rank || !dim_is_const(heads_last(reshape)))
-        return false;
-    for (int i = 0; i + 1 < operand->rank; i++)
-        if (reshape->dims[i] != operand->dims[i])
-            return false;
-    return true;
+    const Dim *columns = dim_const(graph->dims, 1);
+    if (operand->rank < 2 || !dim_is_const(heads_last(reshape)))
+        return 0;
+    for (int n = 1; n < reshape->rank && columns; n++) {
+        columns = dim_mul(graph->dims, columns, reshape->dims[reshape->rank - n]);
+        if (columns == heads_last(operand))
+            return n > 1 ? n : 0;
+    }
+    return 0;
 }
 
 /* Whether an operand is read where it lies. */
@@ -120,7 +124,7 @@ static void heads_look(Heads *heads, const Value *value) {
         heads_look_pointwise(heads, value);
     } else if (value->op == OP_broadcast) {
         heads->of[id] = heads->of[in];
-    } else if (value->op == OP_reshape && heads->core[in] && heads_are_cut(value)) {
+    } else if (value->op == OP_reshape && heads->core[in] && heads_axes(heads->graph, value)) {
         heads->core[id] = heads->core[in];
         heads->cut[id] = value;
     } else if (value_class(value) == OPCLASS_REDUCTION && value->attrs[0].axes.n == 1 &&
@@ -153,7 +157,7 @@ static Value *heads_rule(Rewrite *rewrite, Value *value) {
         return value;
     const Value *cut = heads->cuts.at[number - 1];
     const Dim *count = dim_const(rewrite->graph->dims, 1), *width = heads_last(cut);
-    for (int i = value->rank - 1; i + 1 < cut->rank && count; i++)
+    for (int i = cut->rank - heads_axes(heads->graph, cut); i + 1 < cut->rank && count; i++)
         count = dim_mul(rewrite->graph->dims, count, cut->dims[i]);
     Value *in[] = {heads_first(rewrite, value->in[0]),
                    count ? heads_second(rewrite, value->in[1], count, width) : NULL};

@@ -6,7 +6,7 @@
  *
  * movement_space.c moves reshapes and transposes past what is element by element, movement_reduce.c brings
  * reductions into the forms that kernels have, movement_slice.c keeps slices from making anyone compute what
- * is not used, movement_transposed.c lets transposes pass below movements of another kind. */
+ * is not used, movement_below.c lets reshapes and transposes pass below movements of another kind. */
 #include "passes/movement.h"
 #include "ir/infer.h"
 
@@ -61,7 +61,7 @@ static Value *movement_reshape(Rewrite *rewrite, Value *value) {
     if (operand->op == OP_reshape)
         return build_reshape(rewrite, operand->in[0], value->rank, value->dims, value);
     if (operand->op == OP_transpose)
-        return movement_transposed(rewrite, value);
+        return movement_below(rewrite, value);
     return movement_hoist(rewrite, value);
 }
 
@@ -131,7 +131,7 @@ static Value *movement_rule(Rewrite *rewrite, Value *value) {
     case OP_broadcast: return movement_broadcast(rewrite, value);
     case OP_slice: return movement_slice(rewrite, value);
     case OP_gather: return movement_gather(rewrite, value);
-    case OP_concat: return value->n_in == 1 ? value->in[0] : movement_transposed(rewrite, value);
+    case OP_concat: return value->n_in == 1 ? value->in[0] : movement_below(rewrite, value);
     case OP_pad:
         return movement_is_zero(value->rank, value->attrs[0].dims) &&
                        movement_is_zero(value->rank, value->attrs[1].dims)

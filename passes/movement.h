@@ -34,6 +34,6 @@ Value *movement_sink(Rewrite *rewrite,
 Value *movement_reduce(Rewrite *rewrite, Value *value); /* reductions */
 Value *movement_reduce_concat(Rewrite *rewrite, Value *value); /* reductions of single elements, joined */
 Value *movement_slice(Rewrite *rewrite, Value *value);
-Value *movement_transposed(Rewrite *rewrite, Value *value); /* slice, concat, reshape of what is transposed */
+Value *movement_below(Rewrite *rewrite, Value *value); /* slice, concat, reshape of what is moved */
 
 #endif

@@ -126,8 +126,8 @@ Value *movement_slice(Rewrite *rewrite, Value *value) {
         return slice_of_slice(rewrite, value);
     if (operand->op == OP_concat)
         return slice_of_concat(rewrite, value);
-    if (operand->op == OP_transpose)
-        return movement_transposed(rewrite, value);
+    if (operand->op == OP_transpose || operand->op == OP_reshape)
+        return movement_below(rewrite, value);
     if (rewrite_users(rewrite, operand) != USER_SLICE)
         return value;
     if (operand->op == OP_matmul)

@@ -253,14 +253,15 @@ static bool movement_is_same(const Graph *graph, const Value *in, const Value *m
 
 /* Whether another operand lets `movement` pass below `value`. What is not heavy takes any space, and what
  * comes by the same movement gives it away too. A result of full size keeps its own space, unless `movement`
- * brings a statistic of that very result. A smaller result follows a full one, unless it is such a statistic
- * of it; two smaller ones stay as they are. */
+ * brings a statistic of that very result, or a reshape of what is computed from it by a later kernel. A
+ * smaller result follows a full one, unless it is such a statistic of it; two smaller ones stay as they are.
+ */
 static bool movement_follows(Rewrite *rewrite, const Value *value, const Value *movement, const Value *in) {
     if (!rewrite_is_heavy(rewrite, in) || movement_is_same(rewrite->graph, in, movement))
         return true;
     bool full = value_same_dims(in, value), sinks_full = value_same_dims(movement, value);
     if (full)
-        return !sinks_full && movement_is_computed_from(movement->in[0], in);
+        return (!sinks_full || movement->op == OP_reshape) && movement_is_computed_from(movement->in[0], in);
     return sinks_full && !movement_is_computed_from(in, movement->in[0]);
 }
 

@@ -86,8 +86,8 @@ static bool choose_try(sinter_plan *plan, const PlanKernel *first, const Schedul
     return false;
 }
 
-/* The same kernel by the other backend, where that is left open and spills less. Its failure, or its absence,
- * is nobody's either. */
+/* The same kernel by the other backend, where that is left open and spills nothing. Its failure, or its
+ * absence, is nobody's either. */
 static void choose_backend(sinter_plan *plan, PlanKernel *entry, const MachineOptions *options) {
     bool is_packed = plan->context->pack && entry->machine.from_cache; /* the better one is what was packed */
     if (options->backend != SINTER_BACKEND_AUTO || is_packed)
@@ -101,13 +101,12 @@ static void choose_backend(sinter_plan *plan, PlanKernel *entry, const MachineOp
     bool is_built = plan_build_machine(plan, &other, &asked) && other.machine.image.cubin;
     plan->diags.list.n = said;
     plan->diags.errors = errors;
-    if (!is_built || choose_spill(&other) >= spill)
+    if (!is_built || choose_spill(&other))
         return;
     *entry = other;
     entry->remark =
-        text_format(plan->arena, "compiled by %s, which spills %d bytes a thread, where %s spills %d",
-                    image_backend_name(entry->machine.image.backend), choose_spill(entry),
-                    image_backend_name(backend), spill);
+        text_format(plan->arena, "compiled by %s, which spills nothing, where %s spills %d bytes a thread",
+                    image_backend_name(entry->machine.image.backend), image_backend_name(backend), spill);
 }
 
 /* Whether the model expects a choice to take at most so many times the first one's time. One thread an

@@ -318,18 +318,17 @@ bool matmul_is_tma(const Graph *graph, const MatmulOperand *operand, const char 
     return true;
 }
 
-bool matmul_is_tma_output(const MatmulPlan *plan, const Value *output) {
+bool matmul_is_tma_input(const MatmulPlan *plan, const Value *value) {
     const Dim *strides[RANK_MAX];
-    int bits = dtype_bits(output->dtype);
-    if (bits < 8 || bits > 32 || (bits == 16 && !dtype_is_float(output->dtype)) ||
-        !value_same_dims(output, plan->core[0]) || plan->batch_rank > 2 ||
+    if (dtype_bits(value->dtype) != 16 || !dtype_is_float(value->dtype) ||
+        !value_same_dims(value, plan->core[0]) || plan->batch_rank > 2 ||
         dim_divisor(plan->graph->dims, plan->n) % 2 != 0)
         return false;
-    view_base_strides(plan->graph, output, strides);
-    if (!dim_is(strides[output->rank - 1], 1))
+    view_base_strides(plan->graph, value, strides);
+    if (!dim_is(strides[value->rank - 1], 1))
         return false;
-    for (int i = 0; i < output->rank - 1; i++)
-        if (!plan_is_step(plan->graph, strides[i], output->dtype) || dim_is(strides[i], 0))
+    for (int i = 0; i < value->rank - 1; i++)
+        if (!plan_is_step(plan->graph, strides[i], value->dtype) || dim_is(strides[i], 0))
             return false;
     return true;
 }

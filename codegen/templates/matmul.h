@@ -10,6 +10,7 @@
  *     matmul_simt.c      fused multiply-adds from shared tiles: exact f32, f64, i32, i64
  *     matmul_prologue.c  operands into shared tiles, for the last two
  *     matmul_tma.c       operands in and outputs out by TMA
+ *     matmul_stored.c    where rows and columns lie in an output's memory, for TMA
  *     matmul_gemv.c      few rows: weights streamed to registers, fused multiply-adds
  *     matmul_convert.c   operands that a warpgroup computes on their way to wgmma
  *     matmul_scale.c     operands that are narrow memory times a factor a block
@@ -113,8 +114,9 @@ static inline const MatmulPlan *matmul_wgmma_plan(const MatmulPlan *plan) {
 void matmul_read_view(MatmulOperand *operand);
 /* Whether TMA can read an operand: contiguous, everything else in steps of 16 bytes. */
 bool matmul_is_tma(const Graph *graph, const MatmulOperand *operand, const char **why);
-/* An output that TMA can write: elements of whole bytes, the space's own dims, rows in steps of 16 bytes. */
-bool matmul_is_tma_output(const MatmulPlan *plan, const Value *output);
+/* An input of the epilogue that TMA can read: 16-bit elements, the space's own dims, rows in steps of 16
+ * bytes. */
+bool matmul_is_tma_input(const MatmulPlan *plan, const Value *value);
 
 /* Blocks along n that together hold the rows of a product with row statistics; 1: a tile holds whole rows, or
  * there are none. They run at the same time, one tile of each row of tiles a block, and exchange what they
@@ -211,10 +213,34 @@ typedef struct MatmulFragment {
 
 /* Shared memory through which outputs leave by TMA: each warp its own ring of boxes of 16 rows. */
 enum { STAGING_OUTPUTS = 2, STAGING_ROWS = 16, STAGING_PARTS = 8 };
+/* matmul_stored.c: where the result's rows and columns lie in an output's memory, as the dims of a tensor
+ * map, innermost first. An axis may lie in parts, as the rows of [B, S] heads first: then a box of rows and
+ * columns lies within one part. */
+enum { STORED_DIMS = 4 };
+typedef struct MatmulStored {
+    int n;
+    struct {
+        int axis; /* of the result: of its batch, then rows, then columns */
+        const Dim *dim, *stride;
+        const Dim *each; /* elements of the axis to one of these */
+        bool is_last;    /* the outermost part of its axis */
+    } at[STORED_DIMS];
+} MatmulStored;
+/* False where TMA cannot store the output: it can where elements are of whole bytes, the innermost are
+ * columns side by side, all else is in steps of 16 bytes, and there are no more dims than it takes. */
+bool matmul_stored(const MatmulPlan *plan, const Value *output, MatmulStored *stored);
+/* The map's number, for boxes of STAGING_ROWS by `cols`. */
+int matmul_stored_map(Builder *b, const Value *output, const MatmulStored *stored, int cols,
+                      KSwizzle swizzle);
+/* Coordinates of a box at a row and a column of the result, those of its window. */
+int matmul_stored_coords(Builder *b, const MatmulPlan *plan, const MatmulStored *stored,
+                         const KExpr *const *batch, const KExpr *row, const KExpr *col, KOperand *coords);
+
 /* An output that takes a window of the columns: whole boxes, each of which is one output's. */
 typedef struct MatmulPart {
     const Value *output;
     int64_t first, width;
+    MatmulStored stored;
     int map;
 } MatmulPart;
 typedef struct MatmulStaging {
@@ -225,6 +251,7 @@ typedef struct MatmulStaging {
     const KExpr *lane_row, *lane_col; /* of the 8x8 matrix row that a lane addresses, within a box */
     int n_outputs;                    /* those that leave this way */
     const Value *output[STAGING_OUTPUTS];
+    MatmulStored stored[STAGING_OUTPUTS];
     int map[STAGING_OUTPUTS]; /* tensor map of each */
     int n_parts; /* not 0: these, by their first columns, which leave no column out, share one ring of boxes
                   */
@@ -265,16 +292,13 @@ typedef struct MatmulVectors {
 void matmul_find_vectors(const MatmulPlan *plan, int tile_cols, int copies, int64_t bytes,
                          MatmulVectors *vectors);
 
-/* matmul_tma.c: the map of a Value of the result's dims (matmul_is_tma_output), in boxes of rows x cols. */
-KTensorMap matmul_result_map(Builder *b, const MatmulPlan *plan, const Value *value, bool written, int cols,
-                             int rows, KSwizzle swizzle);
-
 /* matmul_inputs.c: inputs of the epilogue with an element for each of the product's, of 16 bits, which the
  * producer brings through the ring behind the steps of K. */
 enum { INPUTS_MOST = 2 };
 typedef struct MatmulInputs {
     int n;
-    const Value *value[INPUTS_MOST];
+    const Value *memory[INPUTS_MOST]; /* the region's input */
+    const Value *value[INPUTS_MOST];  /* the same, or its reshape to the product's dims */
     bool is_held;           /* read by the pass before the first statistic; else where outputs are stored */
     int chunks, chunk_cols; /* a chunk of one input is a stage */
     Tile tile[INPUTS_MOST];

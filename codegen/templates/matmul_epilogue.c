@@ -359,13 +359,11 @@ static void epilogue_send(Epilogue *e, const MatmulStaging *staging, const KExpr
         const KExpr *zero = k_i32(b, 0);
         const KExpr *col = k_sub(b, epilogue_box_col(e, staging, box), k_i32(b, first));
         const KExpr *row = k_add(b, staging->row, k_mul(b, block, k_i32(b, e->fragment->block_rows)));
-        KOperand operands[6] = {k_operand(k_tensor_map_addr(b, staging->map[o])),
-                                k_operand(tile_address(b, &staging->tile[o], boxes[o], zero, zero)),
-                                k_operand(col), k_operand(row)};
-        int batch = e->plan->batch_rank;
-        for (int i = 0; i < batch; i++) /* innermost first */
-            operands[4 + i] = k_operand(e->batch[batch - 1 - i]);
-        k_atom(b, (AtomId)(ATOM_tma_store_2d + batch), NULL, operands, 4 + batch); /* ORDER TMA_STORE */
+        KOperand operands[2 + STORED_DIMS] = {
+            k_operand(k_tensor_map_addr(b, staging->map[o])),
+            k_operand(tile_address(b, &staging->tile[o], boxes[o], zero, zero))};
+        int n = matmul_stored_coords(b, e->plan, &staging->stored[o], e->batch, row, col, operands + 2);
+        k_atom(b, (AtomId)(ATOM_tma_store_2d + n - 2), NULL, operands, 2 + n); /* ORDER TMA_STORE */
         k_atom(b, ATOM_bulk_commit, NULL, NULL, 0);
     }
     k_end(b);
@@ -409,6 +407,7 @@ static void epilogue_store_parts(Epilogue *e, EpilogueStore *store, const KExpr 
         EpilogueStore one = {.staging = &own};
         own.output[0] = part->output;
         own.map[0] = part->map;
+        own.stored[0] = part->stored;
         vec_push(b->arena, &one.outputs, part->output);
         vec_push(b->arena, &one.values, part->output);
         if (i + 1 < n)

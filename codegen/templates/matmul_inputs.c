@@ -68,6 +68,23 @@ static bool inputs_is_elementwise(const MatmulPlan *plan, const Value *input, co
     return is_read;
 }
 
+/* An input in the product's dims: itself, or a reshape that alone reads it. */
+static const Value *inputs_whole(const MatmulPlan *plan, const Value *input) {
+    const Value *reshape = NULL;
+    int readers = 0;
+    if (value_same_dims(input, plan->core[0]) || input->strides)
+        return input;
+    for (size_t i = 0; i < plan->region->values.n; i++) {
+        const Value *value = plan->region->values.at[i];
+        for (int k = 0; k < value->n_in; k++)
+            if (value->in[k] == input) {
+                readers++;
+                reshape = value->op == OP_reshape ? value : reshape;
+            }
+    }
+    return readers == 1 && reshape ? reshape : input;
+}
+
 /* Bytes of the larger operand's stage, over which chunks are laid, and which operand that is. */
 static int64_t inputs_stage_bytes(const MatmulPlan *plan, const Schedule *schedule, bool *is_rows) {
     *is_rows = schedule->tile_m > schedule->tile_n;
@@ -94,14 +111,30 @@ void matmul_find_inputs(Builder *b, const MatmulPlan *plan, const Schedule *sche
         return;
     ValueMap marks = {.arena = b->arena};
     for (size_t i = 0; i < plan->region->inputs.n && inputs->n < INPUTS_MOST; i++) {
-        const Value *value = plan->region->inputs.at[i];
-        if (dtype_bits(value->dtype) == 16 && matmul_is_tma_output(plan, value) &&
-            inputs_is_elementwise(plan, value, cut, &marks))
-            inputs->value[inputs->n++] = value;
+        const Value *input = plan->region->inputs.at[i], *value = inputs_whole(plan, input);
+        if (!matmul_is_tma_input(plan, value) || !inputs_is_elementwise(plan, value, cut, &marks))
+            continue;
+        inputs->memory[inputs->n] = input;
+        inputs->value[inputs->n++] = value;
     }
     inputs->is_held = cut != NULL;
     inputs->chunks = all / (int)boxes;
     inputs->chunk_cols = (int)boxes * BOX_COLS;
+}
+
+/* In boxes of rows x BOX_COLS. */
+static KTensorMap inputs_map(Builder *b, const MatmulPlan *plan, const Value *memory, const Value *value,
+                             int rows, KSwizzle swizzle) {
+    const Dim *strides[RANK_MAX];
+    view_base_strides(plan->graph, value, strides);
+    KTensorMap map = {
+        .buffer = k_global(b, memory, false), .elem = value->dtype, .rank = value->rank, .swizzle = swizzle};
+    for (int axis = 0; axis < value->rank; axis++) { /* innermost first */
+        map.dims[axis] = value->dims[value->rank - 1 - axis];
+        map.strides[axis] = strides[value->rank - 1 - axis];
+        map.box[axis] = axis == 0 ? BOX_COLS : axis == 1 ? rows : 1;
+    }
+    return map;
 }
 
 void matmul_inputs_declare(Builder *b, const MatmulPlan *plan, const Schedule *schedule, const KBuffer *rows,
@@ -117,7 +150,7 @@ void matmul_inputs_declare(Builder *b, const MatmulPlan *plan, const Schedule *s
         inputs->tile[i] =
             tile_over(memory, value->dtype, schedule->tile_m, inputs->chunk_cols, schedule->stages, pitch);
         KTensorMap map =
-            matmul_result_map(b, plan, value, false, BOX_COLS, schedule->tile_m, inputs->tile[i].swizzle);
+            inputs_map(b, plan, inputs->memory[i], value, schedule->tile_m, inputs->tile[i].swizzle);
         inputs->map[i] = k_tensor_map(b, text_format(b->arena, "%s_map", name), map);
     }
 }

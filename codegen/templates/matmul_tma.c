@@ -95,13 +95,21 @@ static bool tma_has_staging(const Schedule *schedule) {
     return schedule->tma_store && !schedule->swap_ab && schedule->tile_n % 16 == 0 && schedule->split_k <= 1;
 }
 
+/* Whether an output has all columns, or is no window of them. */
+static bool tma_is_whole(const MatmulPlan *plan, const Value *output) {
+    const RegionWindow *window = region_window(plan->region, output);
+    return !window || (!window->is_bundle && window->first == 0 && dim_is(plan->n, window->width));
+}
+
 /* Outputs that leave through shared memory; how many. */
 static int tma_staged(const MatmulPlan *plan, const Schedule *schedule, const Value **staged) {
     int n = 0;
     if (!tma_has_staging(schedule))
         return 0;
+    MatmulStored stored;
     for (size_t i = 0; i < plan->region->outputs.n && n < STAGING_OUTPUTS; i++)
-        if (matmul_is_tma_output(plan, plan->region->outputs.at[i]))
+        if (tma_is_whole(plan, plan->region->outputs.at[i]) &&
+            matmul_stored(plan, plan->region->outputs.at[i], &stored))
             staged[n++] = plan->region->outputs.at[i];
     return n;
 }
@@ -129,17 +137,6 @@ static int tma_staging_cols(const Schedule *schedule, const Value *const *staged
     return most == 64 && schedule->tile_n % 64 == 0 ? 64 : schedule->tile_n % 32 == 0 ? 32 : 16;
 }
 
-/* Whether memory holds the output's elements one after the other. */
-static bool tma_is_packed(const MatmulPlan *plan, const Value *output) {
-    const Dim *strides[RANK_MAX], *packed[RANK_MAX];
-    view_base_strides(plan->graph, output, strides);
-    dims_packed_strides(plan->graph->dims, output->rank, output->dims, packed);
-    for (int i = 0; i < output->rank; i++)
-        if (strides[i] != packed[i] && !dim_is(output->dims[i], 1))
-            return false;
-    return true;
-}
-
 /* Outputs that are windows of the columns, where these are whole boxes and leave no column out; how many, in
  * order. */
 static int tma_parts(const MatmulPlan *plan, const Schedule *schedule, MatmulPart *parts) {
@@ -154,11 +151,14 @@ static int tma_parts(const MatmulPlan *plan, const Schedule *schedule, MatmulPar
         const RegionWindow *next = NULL;
         for (size_t i = 0; i < region->windows.n && !next; i++)
             next = region->windows.at[i].first == at ? &region->windows.at[i] : NULL;
-        if (!next || next->is_bundle || next->root != next->value || next->width % cols != 0 ||
-            dtype_bits(next->value->dtype) != 16 || !dtype_is_float(next->value->dtype) ||
-            !tma_is_packed(plan, next->value))
+        MatmulPart *part = &parts[n];
+        if (!next || next->is_bundle || next->width % cols != 0 || dtype_bits(next->value->dtype) != 16 ||
+            !dtype_is_float(next->value->dtype) || !matmul_stored(plan, next->value, &part->stored))
             return 0;
-        parts[n++] = (MatmulPart){.output = next->value, .first = at, .width = next->width};
+        part->output = next->value;
+        part->first = at;
+        part->width = next->width;
+        n++;
         at += next->width;
     }
     return dim_is(plan->n, at) ? n : 0;
@@ -178,35 +178,6 @@ int64_t matmul_staging_bytes(const MatmulPlan *plan, const Schedule *schedule) {
     return 4 * schedule->warps_m * 2 * STAGING_ROWS * bits / 8;
 }
 
-static int tma_part_map(Builder *b, const MatmulPlan *plan, const MatmulStaging *staging,
-                        const MatmulPart *part) {
-    const Value *output = part->output;
-    DimTable *dims = plan->graph->dims;
-    const Dim *width = dim_const(dims, part->width);
-    KTensorMap map = {.buffer = k_global(b, output, true),
-                      .elem = output->dtype,
-                      .rank = 2,
-                      .dims = {width, plan->m},
-                      .strides = {dim_const(dims, 1), width},
-                      .box = {staging->cols, STAGING_ROWS},
-                      .swizzle = staging->tile[0].swizzle};
-    return k_tensor_map(b, text_format(b->arena, "%s_map", output->name ? output->name : "out"), map);
-}
-
-KTensorMap matmul_result_map(Builder *b, const MatmulPlan *plan, const Value *value, bool written, int cols,
-                             int rows, KSwizzle swizzle) {
-    const Dim *strides[RANK_MAX];
-    view_base_strides(plan->graph, value, strides);
-    KTensorMap map = {
-        .buffer = k_global(b, value, written), .elem = value->dtype, .rank = value->rank, .swizzle = swizzle};
-    for (int axis = 0; axis < value->rank; axis++) { /* innermost first */
-        map.dims[axis] = value->dims[value->rank - 1 - axis];
-        map.strides[axis] = strides[value->rank - 1 - axis];
-        map.box[axis] = axis == 0 ? cols : axis == 1 ? rows : 1;
-    }
-    return map;
-}
-
 bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule, MatmulStaging *staging) {
     *staging = (MatmulStaging){0};
     staging->n_parts = tma_parts(plan, schedule, staging->parts);
@@ -222,15 +193,14 @@ bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule
                                                   STAGING_ROWS, staging->cols, 4 * schedule->warps_m * 2);
     }
     for (int i = 0; i < staging->n_parts; i++)
-        staging->parts[i].map = tma_part_map(b, plan, staging, &staging->parts[i]);
+        staging->parts[i].map = matmul_stored_map(b, staging->parts[i].output, &staging->parts[i].stored,
+                                                  staging->cols, staging->tile[0].swizzle);
     if (staging->n_parts)
         return true;
     for (int i = 0; i < staging->n_outputs; i++) {
-        const Value *output = staging->output[i];
-        KTensorMap map =
-            matmul_result_map(b, plan, output, true, staging->cols, STAGING_ROWS, staging->tile[i].swizzle);
-        staging->map[i] =
-            k_tensor_map(b, text_format(b->arena, "%s_map", output->name ? output->name : "out"), map);
+        matmul_stored(plan, staging->output[i], &staging->stored[i]);
+        staging->map[i] = matmul_stored_map(b, staging->output[i], &staging->stored[i], staging->cols,
+                                            staging->tile[i].swizzle);
     }
     return true;
 }

@@ -221,11 +221,81 @@ BENCH_TEST(test_vector_widths) {
     }
 }
 
+/* Another order or another grouping of the same elements. */
+static Value *move_stored(Bench *bench, Value *x, uint64_t *seed) {
+    const Dim *dims[RANK_MAX];
+    int perm[RANK_MAX] = {0}, n = 0;
+    if (draw(seed) & 1) {
+        for (int i = 0; i < x->rank; i++) {
+            int at = (int)draw_below(seed, i + 1);
+            perm[i] = perm[at];
+            perm[at] = i;
+        }
+        return move(bench, OP_transpose, x, (Attr[OP_MAX_ATTRS]){{.ints = perm, .n_ints = x->rank}});
+    }
+    int64_t rest = 12 * 24;
+    while (n < 4 && rest > 1) {
+        static const int64_t some[] = {1, 2, 3, 4, 6, 8, 12};
+        int64_t dim = some[draw_below(seed, 7)];
+        if (rest % dim != 0)
+            continue;
+        dims[n++] = CONST(dim);
+        rest /= dim;
+    }
+    dims[n++] = CONST(rest);
+    return move(bench, OP_reshape, x, (Attr[OP_MAX_ATTRS]){{.dims = dims, .n_dims = n}});
+}
+
+/* Where an element of the root is, by the factors: each axis' coordinate in digits, the last factor's first.
+ */
+static int64_t stored_place(const ViewFactors *factors, const int64_t *coords) {
+    int64_t place = 0, rest = 0;
+    for (int i = factors->n - 1; i >= 0; i--) {
+        const ViewFactor *factor = &factors->at[i];
+        if (i == factors->n - 1 || factors->at[i + 1].axis != factor->axis)
+            rest = coords[factor->axis];
+        place += rest % factor->dim->value * factor->stride->value;
+        rest /= factor->dim->value;
+    }
+    return place;
+}
+
+BENCH_TEST(test_stored_in_another_order) {
+    const Dim *dims[] = {CONST(12), CONST(1), CONST(24)};
+    Value *root = places_input(bench, dims, NULL);
+    Tensor numbers, moved;
+    int64_t extents[] = {12, 1, 24};
+    assert_true(tensor_new(bench->arena, DTYPE_I32, 3, extents, &numbers));
+    for (int64_t e = 0; e < numbers.count; e++)
+        numbers.at[e].i = e;
+    DimBindings none = {0};
+    int said = 0, refused = 0;
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        uint64_t state = seed;
+        Value *stored = root;
+        for (int64_t n = 1 + draw_below(&state, 4); n > 0; n--)
+            stored = move_stored(bench, stored, &state);
+        ViewFactors factors;
+        if (!view_stored(bench->graph, stored, root, 3, dims, &factors)) {
+            refused++;
+            continue;
+        }
+        said++;
+        assert_true(
+            reference_value(bench->arena, bench->graph, &none, &numbers, stored, &moved, &bench->diags));
+        for (int64_t r = 0; r < numbers.count; r++) {
+            int64_t coords[] = {r / 24, 0, r % 24};
+            assert_int_equal(moved.at[stored_place(&factors, coords)].i, r);
+        }
+    }
+    assert_true(said > 100 && refused > 10);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         BENCH_ENTRY(test_random_chains), BENCH_ENTRY(test_what_strides_cannot_say),
         BENCH_ENTRY(test_long_chains),   BENCH_ENTRY(test_stops_where_asked_and_knows_outputs),
-        BENCH_ENTRY(test_vector_widths),
+        BENCH_ENTRY(test_vector_widths), BENCH_ENTRY(test_stored_in_another_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

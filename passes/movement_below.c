@@ -1,10 +1,10 @@
-/* Slices, joins and reshapes of what is transposed below a kernel's result: done in the result's own order,
- * and transposed behind.
+/* Slices, joins and reshapes of what is transposed or reshaped below a kernel's result: done in the result's
+ * own order, and moved behind.
  *
  *     q = transpose(x @ w, perm=[1, 0, 2])            h = x @ w
  *     y = concat(-q[.., D/2:], q[.., :D/2])     ->    y = transpose(concat(-h[.., D/2:], h[.., :D/2]))
  *
- * The transpose is then an order of storing, and what it stood between is one kernel's. */
+ * The movement is then an order of storing, and what it stood between is one kernel's. */
 #include "passes/movement.h"
 
 static Value *transposed_slice(Rewrite *rewrite, const Value *value) {
@@ -66,6 +66,75 @@ static Value *transposed_reshape(Rewrite *rewrite, const Value *value) {
     return build_transpose(rewrite, build_reshape(rewrite, source, rank, dims, value), back, value);
 }
 
+/* The axis of a reshape's operand that its axis `to` is, by itself; -1: it is joined with others, or cut. */
+static int reshaped_axis(const Respace *respace, int to) {
+    for (int g = 0; g < respace->n_groups; g++)
+        if (respace->begin_to[g] == to && respace->begin_to[g + 1] == to + 1 &&
+            respace->begin_from[g + 1] == respace->begin_from[g] + 1)
+            return respace->begin_from[g];
+    return -1;
+}
+
+static Value *reshaped_slice(Rewrite *rewrite, const Value *value) {
+    Value *reshape = value->in[0], *source = reshape->in[0];
+    Respace respace;
+    const Dim *start[RANK_MAX], *limit[RANK_MAX];
+    int step[RANK_MAX];
+    if (!respace_of(rewrite->graph, reshape, &respace))
+        return NULL;
+    for (int i = 0; i < source->rank; i++) {
+        start[i] = dim_const(rewrite->graph->dims, 0);
+        limit[i] = source->dims[i];
+        step[i] = 1;
+    }
+    for (int i = 0; i < value->rank; i++) {
+        bool is_whole = dim_is(value->attrs[0].dims[i], 0) && value->attrs[2].ints[i] == 1 &&
+                        value->attrs[1].dims[i] == reshape->dims[i];
+        int axis = reshaped_axis(&respace, i);
+        if (is_whole)
+            continue;
+        if (axis < 0)
+            return NULL;
+        start[axis] = value->attrs[0].dims[i];
+        limit[axis] = value->attrs[1].dims[i];
+        step[axis] = value->attrs[2].ints[i];
+    }
+    return build_reshape(rewrite, build_slice(rewrite, source, start, limit, step, value), value->rank,
+                         value->dims, value);
+}
+
+static bool reshaped_differs(const Value *a, const Value *b, int but) {
+    if (a->rank != b->rank)
+        return true;
+    for (int i = 0; i < a->rank; i++)
+        if (i != but && a->dims[i] != b->dims[i])
+            return true;
+    return false;
+}
+
+static Value *reshaped_concat(Rewrite *rewrite, const Value *value) {
+    const Value *first = value->in[0];
+    Respace respace;
+    int to = (int)value->attrs[0].i, axis = -1;
+    if (respace_of(rewrite->graph, first, &respace))
+        axis = reshaped_axis(&respace, to);
+    if (axis < 0)
+        return NULL;
+    Attr attrs[OP_MAX_ATTRS] = {{.i = axis}};
+    Value **in = ARENA_ARRAY(rewrite->graph->arena, Value *, value->n_in);
+    for (int i = 0; i < value->n_in; i++) {
+        const Value *operand = value->in[i];
+        if (operand->op != OP_reshape || reshaped_differs(operand, first, to) ||
+            reshaped_differs(operand->in[0], first->in[0], axis) ||
+            operand->dims[to] != operand->in[0]->dims[axis])
+            return NULL;
+        in[i] = operand->in[0];
+    }
+    Value *joined =
+        graph_append(rewrite->graph, OP_concat, in, value->n_in, attrs, value->span, rewrite->pass->diags);
+    return build_reshape(rewrite, joined, value->rank, value->dims, value);
+}
+
 /* Whether axes of more than one element change places. */
 static bool transposed_moves(const Value *transpose) {
     int last = -1;
@@ -79,12 +148,18 @@ static bool transposed_moves(const Value *transpose) {
     return false;
 }
 
-Value *movement_transposed(Rewrite *rewrite, Value *value) {
+Value *movement_below(Rewrite *rewrite, Value *value) {
     Value *operand = value->n_in ? value->in[0] : NULL, *fresh = NULL;
-    if (!operand || operand->op != OP_transpose || !transposed_moves(operand) ||
+    if (!operand || (operand->op != OP_transpose && operand->op != OP_reshape) ||
         !rewrite_is_heavy(rewrite, operand->in[0]))
         return value;
-    if (value->op == OP_slice)
+    if (operand->op == OP_reshape && value->op == OP_slice)
+        fresh = reshaped_slice(rewrite, value);
+    else if (operand->op == OP_reshape && value->op == OP_concat)
+        fresh = reshaped_concat(rewrite, value);
+    else if (operand->op == OP_reshape || !transposed_moves(operand))
+        return value;
+    else if (value->op == OP_slice)
         fresh = transposed_slice(rewrite, value);
     else if (value->op == OP_concat)
         fresh = transposed_concat(rewrite, value);

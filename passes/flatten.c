@@ -1,0 +1,207 @@
+/* A batch of products that share their second operand is one product, of all their rows.
+ *
+ *     y = x @ w + b                                     x: [B, M, K], w: [K, N]
+ * ->  p = reshape(x, dims=[B * M, K]) @ w
+ *     y = reshape(p + b, dims=[B, M, N])
+ *
+ * Tiles then end with the batch instead of with each of its parts, and few rows a part read the second
+ * operand once. It is done where the reshape costs nothing: where the first operand lies in memory as it
+ * should, or is computed from what does, and where all that follows element by element is told apart by the
+ * rows together, or not by them at all. A gate of each part, [B, 1, N], would keep the result from its
+ * kernel. */
+#include "passes/fuse.h"
+#include "passes/rewrite.h"
+
+enum { FLATTEN_DEPTH = 16, FLATTEN_SEARCH = 256 };
+
+typedef struct Flatten {
+    const Graph *graph;
+    const Value **core; /* by id: the product that a Value is computed from, row by row */
+    bool *is_heavy;     /* by id: computed from products or reductions */
+    int *n_joined;      /* by id of a product: axes of its batch that join the rows; 0: none */
+} Flatten;
+
+/* Axes before M that the second operand has not, and the first has whole. */
+static int flatten_axes(const Value *matmul) {
+    const Value *a = matmul->in[0], *b = matmul->in[1];
+    int n = 0;
+    for (int i = matmul->rank - 3; i >= 0; i--, n++) {
+        int at_a = i - (matmul->rank - a->rank), at_b = i - (matmul->rank - b->rank);
+        if (at_a < 0 || a->dims[at_a] != matmul->dims[i] || (at_b >= 0 && !dim_is(b->dims[at_b], 1)))
+            break;
+    }
+    return n;
+}
+
+/* Whether `value`, which broadcasts to tensors whose axes `first` to the last but one (counted from the end,
+ * from 0) are joined, has all of them or none. */
+static bool flatten_spans(const Value *like, const Value *value, int n_joined) {
+    bool has_all = true, has_none = true;
+    for (int back = 2; back <= n_joined + 2; back++) {
+        const Dim *dim = value->rank >= back ? value->dims[value->rank - back] : NULL;
+        bool is_one = !dim || dim_is(dim, 1);
+        has_all = has_all && dim && dim == like->dims[like->rank - back];
+        has_none = has_none && is_one;
+    }
+    return has_all || has_none;
+}
+
+static bool flatten_is_packed(const Value *value) {
+    return value_is_heavy(value) || (value->op == OP_input && !value->strides);
+}
+
+/* Whether joining the axes of a first operand moves nothing in memory. */
+static bool flatten_is_free(const Value *like, const Value *value, int n_joined, int depth) {
+    if (value->rank == 0 || value_is_scalar_constant(value))
+        return true;
+    if (!flatten_spans(like, value, n_joined) || depth > FLATTEN_DEPTH)
+        return false;
+    if (value_is_pointwise(value)) {
+        for (int i = 0; i < value->n_in; i++)
+            if (!flatten_is_free(like, value->in[i], n_joined, depth + 1))
+                return false;
+        return true;
+    }
+    return flatten_is_packed(value) || (value->op == OP_reshape && flatten_is_packed(value->in[0]));
+}
+
+/* Whether the rows of `value` are those of `operand`, from which it is computed. */
+static bool flatten_keeps_rows(const Value *value, const Value *operand) {
+    if (value->rank != operand->rank)
+        return false;
+    for (int i = 0; i + 1 < value->rank; i++)
+        if (value->dims[i] != operand->dims[i])
+            return false;
+    return value_is_pointwise(value) ||
+           (value_class(value) == OPCLASS_REDUCTION && value->attrs[0].axes.n == 1 &&
+            value->attrs[0].axes.at[0] == value->rank - 1);
+}
+
+static void flatten_find(Flatten *flatten, const Value *value) {
+    size_t id = value->id;
+    flatten->is_heavy[id] = value_is_heavy(value);
+    for (int i = 0; i < value->n_in; i++) {
+        const Value *core = flatten->core[value->in[i]->id];
+        flatten->is_heavy[id] = flatten->is_heavy[id] || flatten->is_heavy[value->in[i]->id];
+        if (core && flatten_keeps_rows(value, value->in[i]))
+            flatten->core[id] = core;
+    }
+    if (value->op != OP_matmul)
+        return;
+    int n = flatten_axes(value);
+    flatten->core[id] = value;
+    flatten->n_joined[id] = n && flatten_is_free(value->in[0], value->in[0], n, 0) ? n : 0;
+}
+
+/* A reduction over some of the joined axes, which then are none. */
+static bool flatten_divides(const Value *reduction, int n_joined) {
+    const Value *operand = reduction->in[0];
+    int n = 0, all = 0;
+    for (int back = 2; back <= n_joined + 2; back++) {
+        int axis = operand->rank - back;
+        bool is_one = dim_is(operand->dims[axis], 1);
+        all += !is_one;
+        for (int i = 0; i < reduction->attrs[0].axes.n; i++)
+            n += reduction->attrs[0].axes.at[i] == axis && !is_one;
+    }
+    return n != 0 && n != all;
+}
+
+static bool flatten_is_below(const Value *value, const Value *source, int *budget) {
+    if (value == source)
+        return true;
+    for (int i = 0; i < value->n_in; i++)
+        if (--*budget > 0 && flatten_is_below(value->in[i], source, budget))
+            return true;
+    return false;
+}
+
+/* Whether `operand` can be had by the joined rows of `core`, beside which it is computed with. */
+static bool flatten_joins(const Flatten *flatten, const Value *core, const Value *like,
+                          const Value *operand) {
+    int n = flatten->n_joined[core->id], budget = FLATTEN_SEARCH;
+    const Value *other = flatten->core[operand->id];
+    if (other)
+        return flatten->n_joined[other->id] == n;
+    bool is_whole =
+        operand->rank == like->rank && operand->dims[like->rank - 2] == like->dims[like->rank - 2];
+    return flatten_spans(like, operand, n) &&
+           !(is_whole && flatten->is_heavy[operand->id] && !flatten_is_below(core, operand, &budget));
+}
+
+/* Whether what `value` makes of the product that its operand follows can be made of joined rows. */
+static bool flatten_follows(const Flatten *flatten, const Value *value, const Value *operand) {
+    const Value *core = flatten->core[operand->id];
+    if (value_is_pointwise(value)) {
+        for (int i = 0; i < value->n_in; i++)
+            if (!flatten_joins(flatten, core, operand, value->in[i]))
+                return false;
+        return flatten->core[value->id];
+    }
+    if (value_class(value) == OPCLASS_REDUCTION)
+        return !flatten_divides(value, flatten->n_joined[core->id]);
+    return value->op != OP_transpose;
+}
+
+/* Products that something keeps from it; whether there was any. */
+static bool flatten_refuse(Flatten *flatten) {
+    bool any = false;
+    for (size_t i = 0; i < flatten->graph->values.n; i++) {
+        const Value *value = flatten->graph->values.at[i];
+        for (int k = 0; k < value->n_in; k++) {
+            const Value *core = flatten->core[value->in[k]->id];
+            if (!core || !flatten->n_joined[core->id] || flatten_follows(flatten, value, value->in[k]))
+                continue;
+            flatten->n_joined[core->id] = 0;
+            any = true;
+        }
+    }
+    return any;
+}
+
+/* `value` with the joined axes as one; those of a second operand, all 1, go. */
+static Value *flatten_join(Rewrite *rewrite, Value *value, int n_joined, bool is_second) {
+    const Dim *dims[RANK_MAX];
+    DimTable *table = rewrite->graph->dims;
+    int n = value->rank - 2 - n_joined, rank = 0;
+    for (int i = 0; i < n; i++)
+        dims[rank++] = value->dims[i];
+    const Dim *rows = value->dims[value->rank - 2];
+    for (int i = n; !is_second && i < value->rank - 2 && rows; i++)
+        rows = dim_mul(table, value->dims[i], rows);
+    if (!rows)
+        return NULL;
+    dims[rank++] = rows;
+    dims[rank++] = value->dims[value->rank - 1];
+    return build_reshape(rewrite, value, rank, dims, value);
+}
+
+static Value *flatten_rule(Rewrite *rewrite, Value *value) {
+    const Flatten *flatten = rewrite->pass->state;
+    int n = value->op == OP_matmul ? flatten->n_joined[value->id] : 0;
+    if (!n)
+        return value;
+    Value *in[] = {flatten_join(rewrite, value->in[0], n, false), value->in[1]};
+    if (value->in[1]->rank > 2)
+        in[1] = flatten_join(rewrite, value->in[1], n, true);
+    Value *product = in[0] && in[1] ? build_like(rewrite, value, in) : NULL;
+    return product ? build_reshape(rewrite, product, value->rank, value->dims, value) : value;
+}
+
+bool pass_flatten(Pass *pass, Graph *graph) {
+    Flatten flatten = {.graph = graph};
+    bool any = false;
+    graph_renumber(graph);
+    flatten.core = ARENA_ARRAY(pass->arena, const Value *, graph->values.n + 1);
+    flatten.n_joined = ARENA_ARRAY(pass->arena, int, graph->values.n + 1);
+    flatten.is_heavy = ARENA_ARRAY(pass->arena, bool, graph->values.n + 1);
+    for (size_t i = 0; i < graph->values.n; i++)
+        flatten_find(&flatten, graph->values.at[i]);
+    while (flatten_refuse(&flatten)) {
+        /* what meets a product that stays as it is stays as it is */
+    }
+    for (size_t i = 0; i < graph->values.n; i++)
+        any = any || flatten.n_joined[i] > 0;
+    pass->state = &flatten;
+    return any && rewrite_graph(pass, graph, flatten_rule);
+}

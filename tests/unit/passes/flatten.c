@@ -1,0 +1,71 @@
+/* Batches that share their second operand: which become one product, and which kernels the rest keeps. Dims
+ * are unknown to the passes, and small where the meaning is compared. */
+#include "support.h"
+
+static const SupportDim *sizes = (const SupportDim[]){{"B", 2}, {"S", 3}, {NULL, 0}};
+
+static void expect_product(const char *text, const char *kernels, bool is_flat) {
+    Support support = {.text = text, .dims = sizes};
+    support_run(&support);
+    assert_string_equal(support.kernels, kernels);
+    bool has_batch = false;
+    for (size_t i = 0; i < support.graph->values.n; i++)
+        has_batch = has_batch ||
+                    (support.graph->values.at[i]->op == OP_matmul && support.graph->values.at[i]->rank > 2);
+    assert_int_equal(has_batch, !is_flat);
+    assert_true(support.evaluated && support.worst < 1e-4);
+    support_end(&support);
+}
+
+static void test_flat(void **state) {
+    (void)state;
+    expect_product("graph g (x: bf16[B, S, 8], w: bf16[16, 8], b: bf16[16], r: bf16[B, S, 16]) -> (y: "
+                   "bf16[B, S, 16]) {\n"
+                   "  y = gelu(x @ w.T + b) + r }",
+                   "matmul", true);
+    expect_product("graph g (x: bf16[B, S, 4, 8], w: bf16[8, 16]) -> (y: bf16[B, S, 4, 16]) { y = x @ w }",
+                   "matmul", true);
+    /* a row's statistic, and factors of rows */
+    expect_product("graph g (x: bf16[B, S, 8], w: bf16[16, 8], f: f32[B, S, 1]) -> (y: bf16[B, S, 16]) {\n"
+                   "  y = softmax(x @ w.T * f) }",
+                   "matmul/rows", true);
+    expect_product("graph g (x: bf16[B, S, 8], w: bf16[16, 8], u: bf16[16, 8]) -> (y: bf16[B, S, 16]) {\n"
+                   "  y = silu(x @ w.T) * (x @ u.T) }",
+                   "matmul2", true);
+    /* both halves of one product, a residual that an earlier kernel made, columns reduced over all rows */
+    expect_product("graph g (x: bf16[B, S, 8], w: bf16[32, 8]) -> (y: bf16[B, S, 16]) {\n"
+                   "  h = x @ w.T\n  y = silu(h[:, :, 0:16]) * h[:, :, 16:32] }",
+                   "matmul2", true);
+    expect_product(
+        "graph g (x: bf16[B, S, 2048], w: bf16[2048, 2048], g: bf16[2048]) -> (y: bf16[B, S, 2048]) {\n"
+        "  h = cast(rmsnorm(x, g), bf16)\n  y = h + h @ w.T }",
+        "rows matmul", true);
+}
+
+/* What would not be told apart by the rows together, or is not in memory as it should be. */
+static void test_left_alone(void **state) {
+    (void)state;
+    expect_product("graph g (x: bf16[B, S, 8], w: bf16[16, 8], g: bf16[B, 1, 16]) -> (y: bf16[B, S, 16]) {\n"
+                   "  y = x @ w.T * g }",
+                   "matmul", false);
+    expect_product("graph g (x: bf16[B, S, 8], w: bf16[16, 8], c: f32[S, 16]) -> (y: bf16[B, S, 16]) { y = x "
+                   "@ w.T + c }",
+                   "matmul", false);
+    expect_product("graph g (x: bf16[B, S, 8], w: bf16[16, 8], u: bf16[16, 8], g: bf16[B, 1, 16]) -> (y: "
+                   "bf16[B, S, 16]) {\n"
+                   "  y = silu(x @ w.T * g) * (x @ u.T) }",
+                   "matmul2", false);
+    expect_product("graph g (x: bf16[S, B, 8], w: bf16[16, 8]) -> (y: bf16[B, S, 16]) {\n"
+                   "  y = transpose(x, [1, 0, 2]) @ w.T }",
+                   "matmul", false);
+    expect_product("graph g (x: bf16[B, S, 8], w: bf16[B, 16, 8]) -> (y: bf16[B, S, 16]) { y = x @ w.T }",
+                   "matmul", false);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_flat),
+        cmocka_unit_test(test_left_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
