@@ -33,8 +33,8 @@ static int flatten_axes(const Value *matmul) {
     return n;
 }
 
-/* Whether `value`, which broadcasts to tensors whose axes `first` to the last but one (counted from the end,
- * from 0) are joined, has all of them or none. */
+/* Whether `value`, which broadcasts to `like`, has M and the joined axes before it all as `like` has them, or
+ * none of them. */
 static bool flatten_spans(const Value *like, const Value *value, int n_joined) {
     bool has_all = true, has_none = true;
     for (int back = 2; back <= n_joined + 2; back++) {
@@ -50,6 +50,26 @@ static bool flatten_is_packed(const Value *value) {
     return value_is_heavy(value) || (value->op == OP_input && !value->strides);
 }
 
+/* Whether a slice has all of its operand's rows. */
+static bool flatten_cuts_columns(const Value *slice) {
+    for (int i = 0; i + 1 < slice->rank; i++)
+        if (slice->dims[i] != slice->in[0]->dims[i] || slice->attrs[2].ints[i] != 1)
+            return false;
+    return true;
+}
+
+/* Whether a reshape does no more than cut rows in parts which are to be joined. */
+static bool flatten_is_joined(const Value *reshape, int n_joined) {
+    const Value *operand = reshape->in[0];
+    if (operand->rank != reshape->rank - n_joined || operand->rank < 2 ||
+        operand->dims[operand->rank - 1] != reshape->dims[reshape->rank - 1])
+        return false;
+    for (int i = 0; i < operand->rank - 2; i++)
+        if (operand->dims[i] != reshape->dims[i])
+            return false;
+    return true;
+}
+
 /* Whether joining the axes of a first operand moves nothing in memory. */
 static bool flatten_is_free(const Value *like, const Value *value, int n_joined, int depth) {
     if (value->rank == 0 || value_is_scalar_constant(value))
@@ -62,6 +82,10 @@ static bool flatten_is_free(const Value *like, const Value *value, int n_joined,
                 return false;
         return true;
     }
+    if (value->op == OP_slice && flatten_cuts_columns(value))
+        return flatten_is_free(like, value->in[0], n_joined, depth + 1);
+    if (value->op == OP_reshape && flatten_is_joined(value, n_joined))
+        return true;
     return flatten_is_packed(value) || (value->op == OP_reshape && flatten_is_packed(value->in[0]));
 }
 
