@@ -115,8 +115,10 @@ void lower_store(Lower *lower, const Run *run, const Value *output, const KVar *
 
 /* Computes and writes a bundle (region.h) for the run's row, where the run has one element. */
 void lower_store_bundle(Lower *lower, const Run *run, const Value *output);
-/* Writes one element of an output, at coordinates of the output itself. */
-void lower_store_at(Lower *lower, const Value *output, const KExpr *const *coords, const KExpr *element);
+/* Writes one element of an output, at coordinates of `root`: the output itself, or what it is by reshapes and
+ * transposes. */
+void lower_store_at(Lower *lower, const Value *output, const Value *root, const KExpr *const *coords,
+                    const KExpr *element);
 
 /* Whether a value reduces something with the space's dims over exactly the region's reduced axes. */
 bool lower_is_space_reduction(const Region *region, const Value *value);

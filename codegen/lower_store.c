@@ -58,12 +58,29 @@ void lower_store_bundle(Lower *lower, const Run *run, const Value *output) {
     }
 }
 
-void lower_store_at(Lower *lower, const Value *output, const KExpr *const *coords, const KExpr *element) {
+/* Coordinates in `root` become those in `value`. */
+static void store_move(Lower *lower, const Value *value, const Value *root, LaneCoord *at) {
+    if (value == root)
+        return;
+    const Value *operand = value->in[0];
+    LaneCoord from[RANK_MAX];
+    store_move(lower, operand, root, at);
+    memcpy(from, at, sizeof from);
+    if (value->op == OP_transpose)
+        for (int i = 0; i < value->rank; i++)
+            at[i] = from[value->attrs[0].ints[i]];
+    else
+        lane_reshape(lower, operand->rank, operand->dims, from, value->rank, value->dims, at);
+}
+
+void lower_store_at(Lower *lower, const Value *output, const Value *root, const KExpr *const *coords,
+                    const KExpr *element) {
     Builder *b = lower->b;
     const Dim *strides[RANK_MAX];
     LaneCoord at[RANK_MAX];
-    for (int i = 0; i < output->rank; i++)
+    for (int i = 0; i < root->rank; i++)
         at[i] = (LaneCoord){k_convert(b, coords[i], lower->index), 0, 1};
+    store_move(lower, output, root, at);
     view_base_strides(lower->graph, output, strides);
     k_store_scalar(b, k_global(b, output, true), lane_offset(lower, output->rank, at, strides).at, element,
                    NULL);

@@ -6,6 +6,8 @@
  * ->  p = reshape(x, dims=[1, M, K]) @ transpose(reshape(w, dims=[K, H, D]), perm=[1, 0, 2])
  *     h = transpose(p, perm=[1, 0, 2])
  *
+ * Where the heads are some columns of a product (q and k of q, k and v), each part becomes a product first.
+ *
  * A block is then D columns wide. So it is done where tiles of that width are as quick as any, and where the
  * product has enough of them. */
 #include "ir/value_map.h"
@@ -16,6 +18,7 @@
 enum {
     HEADS_LEAST = 96, /* narrower tiles read their operands too often */
     HEADS_TILE_ROWS = 128,
+    HEADS_TILES = 2,     /* as many tiles of half the rows */
     HEADS_BATCH_MAX = 1, /* axes before M: with the heads two, as many as TMA takes */
 };
 
@@ -28,6 +31,8 @@ typedef struct Heads {
     const Value **of;  /* by id: the reshape into heads along which it is computed from a reduction */
     ValueMap found;    /* of products: the number of a reshape that cuts it into heads, plus 1 */
     VEC(const Value *) cuts;
+    ValueMap apart; /* products whose parts become products */
+    bool any_apart;
 } Heads;
 
 static const Dim *heads_last(const Value *value) {
@@ -84,12 +89,40 @@ static bool heads_pay(const Heads *heads, const Value *core, const Value *cut) {
             return true;
     }
     return !__builtin_mul_overflow(tiles, product_extent(heads->graph, heads_last(core)) / width, &tiles) &&
-           tiles >= limits->sm_count;
+           tiles * HEADS_TILES >= limits->sm_count;
+}
+
+/* Whether a slice takes some columns. */
+static bool heads_are_sliced(const Value *slice) {
+    if (slice->op != OP_slice)
+        return false;
+    for (int i = 0; i + 1 < slice->rank; i++)
+        if (slice->dims[i] != slice->in[0]->dims[i] || slice->attrs[2].ints[i] != 1)
+            return false;
+    return true;
+}
+
+/* Whether it takes neighbouring columns of a product. */
+static bool heads_are_columns(const Value *slice) {
+    return heads_are_sliced(slice) && slice->in[0]->op == OP_matmul &&
+           slice->attrs[2].ints[slice->rank - 1] == 1;
+}
+
+/* Whether nothing reads a product but parts of its columns. */
+static bool heads_are_parts(const Graph *graph, const Value *matmul) {
+    for (size_t i = 0; i < graph->values.n; i++)
+        for (int k = 0; k < graph->values.at[i]->n_in; k++)
+            if (graph->values.at[i]->in[k] == matmul && !heads_are_columns(graph->values.at[i]))
+                return false;
+    return !value_is_output(graph, matmul);
 }
 
 static bool heads_fit(const Heads *heads, const Value *core, const Value *cut) {
-    const Value *a = core->in[0], *b = core->in[1];
-    return product_uses_tensor_cores(heads->pass->options->limits, core) && b->rank == 2 &&
+    const Value *product = core->op == OP_slice ? core->in[0] : core;
+    const Value *a = product->in[0], *b = product->in[1];
+    if (core != product && !heads_are_parts(heads->graph, product))
+        return false;
+    return product_uses_tensor_cores(heads->pass->options->limits, product) && b->rank == 2 &&
            core->rank <= 2 + HEADS_BATCH_MAX && a->rank == core->rank && heads_are_in_memory(b) &&
            heads_pay(heads, core, cut);
 }
@@ -99,6 +132,11 @@ static void heads_apply(Heads *heads, const Value *cut) {
     const Value *core = heads->core[cut->in[0]->id];
     if (value_map_get(&heads->found, core) || !heads_fit(heads, core, cut))
         return;
+    if (core->op == OP_slice) {
+        value_map_set(&heads->apart, core->in[0], true);
+        heads->any_apart = true;
+        return;
+    }
     vec_push(heads->pass->arena, &heads->cuts, cut);
     value_map_set(&heads->found, core, (int)heads->cuts.n);
 }
@@ -118,10 +156,13 @@ static void heads_look_pointwise(Heads *heads, const Value *value) {
 
 static void heads_look(Heads *heads, const Value *value) {
     size_t id = value->id, in = value->n_in ? value->in[0]->id : 0;
-    if (value->op == OP_matmul) {
+    if (value->op == OP_matmul || heads_are_columns(value)) {
         heads->core[id] = value;
     } else if (value_is_pointwise(value)) {
         heads_look_pointwise(heads, value);
+    } else if (heads_are_sliced(value)) {
+        heads->core[id] = heads->core[in];
+        heads->cut[id] = heads->cut[in];
     } else if (value->op == OP_broadcast) {
         heads->of[id] = heads->of[in];
     } else if (value->op == OP_reshape && heads->core[in] && heads_axes(heads->graph, value)) {
@@ -150,8 +191,25 @@ static Value *heads_second(Rewrite *rewrite, Value *w, const Dim *heads, const D
     return cut ? build_transpose(rewrite, cut, perm, w) : NULL;
 }
 
+/* Some columns of a product, as a product. */
+static Value *heads_part(Rewrite *rewrite, Value *slice) {
+    Value *matmul = slice->in[0], *w = matmul->in[1];
+    int last = slice->rank - 1;
+    const Dim *start[] = {dim_const(rewrite->graph->dims, 0), slice->attrs[0].dims[last]};
+    const Dim *limit[] = {w->dims[0], slice->attrs[1].dims[last]};
+    Value *in[] = {matmul->in[0], build_slice(rewrite, w, start, limit, (int[]){1, 1}, slice)};
+    Value *part = in[1] ? build_like(rewrite, matmul, in) : NULL;
+    if (!part)
+        return slice;
+    pass_decide(rewrite->pass, "heads", true, part, NULL, NULL,
+                "the columns are products of their own, since statistics of heads are applied to some");
+    return part;
+}
+
 static Value *heads_rule(Rewrite *rewrite, Value *value) {
     const Heads *heads = rewrite->pass->state;
+    if (heads_are_columns(value) && value_map_get(&heads->apart, value->in[0]))
+        return heads_part(rewrite, value);
     int number = value->op == OP_matmul ? value_map_get(&heads->found, value) : 0;
     if (!number)
         return value;
@@ -176,7 +234,7 @@ static Value *heads_rule(Rewrite *rewrite, Value *value) {
 }
 
 bool pass_heads(Pass *pass, Graph *graph) {
-    Heads heads = {.pass = pass, .graph = graph, .found.arena = pass->arena};
+    Heads heads = {.pass = pass, .graph = graph, .found.arena = pass->arena, .apart.arena = pass->arena};
     const FuseLimits *limits = pass->options->limits;
     if (pass->options->no_fusion || !limits || !limits->has_tensor_cores)
         return false;
@@ -187,5 +245,5 @@ bool pass_heads(Pass *pass, Graph *graph) {
     for (size_t i = 0; i < graph->values.n; i++)
         heads_look(&heads, graph->values.at[i]);
     pass->state = &heads;
-    return heads.cuts.n && rewrite_graph(pass, graph, heads_rule);
+    return (heads.cuts.n || heads.any_apart) && rewrite_graph(pass, graph, heads_rule);
 }

@@ -66,6 +66,25 @@ static Value *slice_of_pointwise(Rewrite *rewrite, Value *value) {
     return fresh && value_same_dims(fresh, value) ? fresh : value;
 }
 
+/* Whether the slices of an operand together take all of it, and its elements wait for a statistic along an
+ * axis that they cut: then nothing is saved, and what has the statistic has the whole row. */
+static bool slice_of_applied(Rewrite *rewrite, const Value *value) {
+    Value *operand = value->in[0];
+    const Dim *uses = dim_const(rewrite->graph->dims, rewrite_uses(rewrite, operand));
+    for (int i = 0; i < value->rank; i++) {
+        if (slice_is_whole_axis(value, i) ||
+            dim_mul(rewrite->graph->dims, uses, value->dims[i]) != operand->dims[i])
+            continue;
+        for (int k = 0; k < operand->n_in; k++) {
+            int axis = i - (operand->rank - operand->in[k]->rank);
+            if (axis >= 0 && dim_is(operand->in[k]->dims[axis], 1) &&
+                rewrite_is_heavy(rewrite, operand->in[k]))
+                return true;
+        }
+    }
+    return false;
+}
+
 /* Rows or columns of a product, where the slices together are no more than the whole. Columns cut into more
  * than two parts stay with the product, whose kernel stores each part where it belongs (fuse_columns.c); two
  * may meet again as the cores of one kernel. */
@@ -132,5 +151,7 @@ Value *movement_slice(Rewrite *rewrite, Value *value) {
         return value;
     if (operand->op == OP_matmul)
         return slice_of_matmul(rewrite, value);
-    return value_is_pointwise(operand) ? slice_of_pointwise(rewrite, value) : value;
+    if (!value_is_pointwise(operand) || slice_of_applied(rewrite, value))
+        return value;
+    return slice_of_pointwise(rewrite, value);
 }

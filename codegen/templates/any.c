@@ -49,7 +49,7 @@ static void any_output(Builder *b, Lower *lower, const Value *output, const KExp
     }
     const KExpr *coords[RANK_MAX];
     lower_delinearize(b, first, output->rank, output->dims, coords);
-    lower_store_at(lower, output, coords, k_elem_at(b, element, 0));
+    lower_store_at(lower, output, output, coords, k_elem_at(b, element, 0));
 }
 
 static void any_build(Builder *b, const Region *region) {

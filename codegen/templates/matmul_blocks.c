@@ -39,6 +39,20 @@ bool matmul_has_rows(const MatmulPlan *plan, const Schedule *schedule) {
     return plan->block_cols || dim_upper(plan->graph->dims, plan->n) <= schedule->tile_n;
 }
 
+const Value *matmul_block_output(const Value *output) {
+    BlockStatistic block;
+    while (output->op == OP_reshape || output->op == OP_transpose)
+        output = output->in[0];
+    return block_statistic(output, &block) ? output : NULL;
+}
+
+static bool blocks_is_stored(const Region *region, const Value *statistic) {
+    for (size_t i = 0; i < region->outputs.n; i++)
+        if (matmul_block_output(region->outputs.at[i]) == statistic)
+            return true;
+    return false;
+}
+
 /* The result of `partial`, at a block's coordinates: the space's with `axis` counted in blocks, and the axis
  * that is reduced behind it. */
 static void blocks_store(Epilogue *e, const Value *statistic, const KExpr *row, const KExpr *col,
@@ -52,7 +66,12 @@ static void blocks_store(Epilogue *e, const Value *statistic, const KExpr *row, 
     coords[rank - 2] = row;
     coords[block.axis == rank - 1 ? rank - 1 : rank] = col;
     coords[block.axis + 1] = k_i32(e->b, 0);
-    lower_store_at(e->lower, statistic, coords, reduce_result(e->b, statistic, partial));
+    const KExpr *result = reduce_result(e->b, statistic, partial);
+    for (size_t i = 0; i < e->plan->region->outputs.n; i++) {
+        const Value *output = e->plan->region->outputs.at[i];
+        if (matmul_block_output(output) == statistic)
+            lower_store_at(e->lower, output, statistic, coords, result);
+    }
 }
 
 static void blocks_store_row(Epilogue *e, const Value *statistic) {
@@ -78,7 +97,7 @@ static void blocks_store_row(Epilogue *e, const Value *statistic) {
 
 void matmul_store_row_blocks(Epilogue *e) {
     for (size_t i = 0; i < e->plan->statistics.n && e->plan->block_cols; i++)
-        if (region_writes(e->plan->region, e->plan->statistics.at[i]))
+        if (blocks_is_stored(e->plan->region, e->plan->statistics.at[i]))
             blocks_store_row(e, e->plan->statistics.at[i]);
 }
 
