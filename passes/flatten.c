@@ -12,7 +12,7 @@
 #include "passes/fuse.h"
 #include "passes/rewrite.h"
 
-enum { FLATTEN_DEPTH = 16, FLATTEN_SEARCH = 256 };
+enum { FLATTEN_SEARCH = 256 /* Values looked at for one answer */, FLATTEN_ROUNDS = 16 };
 
 typedef struct Flatten {
     const Graph *graph;
@@ -71,19 +71,19 @@ static bool flatten_is_joined(const Value *reshape, int n_joined) {
 }
 
 /* Whether joining the axes of a first operand moves nothing in memory. */
-static bool flatten_is_free(const Value *like, const Value *value, int n_joined, int depth) {
+static bool flatten_is_free(const Value *like, const Value *value, int n_joined, int *budget) {
     if (value->rank == 0 || value_is_scalar_constant(value))
         return true;
-    if (!flatten_spans(like, value, n_joined) || depth > FLATTEN_DEPTH)
+    if (!flatten_spans(like, value, n_joined) || --*budget < 0)
         return false;
     if (value_is_pointwise(value)) {
         for (int i = 0; i < value->n_in; i++)
-            if (!flatten_is_free(like, value->in[i], n_joined, depth + 1))
+            if (!flatten_is_free(like, value->in[i], n_joined, budget))
                 return false;
         return true;
     }
     if (value->op == OP_slice && flatten_cuts_columns(value))
-        return flatten_is_free(like, value->in[0], n_joined, depth + 1);
+        return flatten_is_free(like, value->in[0], n_joined, budget);
     if (value->op == OP_reshape && flatten_is_joined(value, n_joined))
         return true;
     return flatten_is_packed(value) || (value->op == OP_reshape && flatten_is_packed(value->in[0]));
@@ -112,9 +112,9 @@ static void flatten_find(Flatten *flatten, const Value *value) {
     }
     if (value->op != OP_matmul)
         return;
-    int n = flatten_axes(value);
+    int n = flatten_axes(value), budget = FLATTEN_SEARCH;
     flatten->core[id] = value;
-    flatten->n_joined[id] = n && flatten_is_free(value->in[0], value->in[0], n, 0) ? n : 0;
+    flatten->n_joined[id] = n && flatten_is_free(value->in[0], value->in[0], n, &budget) ? n : 0;
 }
 
 /* A reduction over some of the joined axes, which then are none. */
@@ -221,9 +221,10 @@ bool pass_flatten(Pass *pass, Graph *graph) {
     flatten.is_heavy = ARENA_ARRAY(pass->arena, bool, graph->values.n + 1);
     for (size_t i = 0; i < graph->values.n; i++)
         flatten_find(&flatten, graph->values.at[i]);
-    while (flatten_refuse(&flatten)) {
-        /* what meets a product that stays as it is stays as it is */
-    }
+    int rounds = 0;
+    while (flatten_refuse(&flatten)) /* what meets a product that stays as it is stays as it is */
+        if (++rounds == FLATTEN_ROUNDS)
+            return false;
     for (size_t i = 0; i < graph->values.n; i++)
         any = any || flatten.n_joined[i] > 0;
     pass->state = &flatten;

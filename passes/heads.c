@@ -31,7 +31,9 @@ typedef struct Heads {
     const Value **of;  /* by id: the reshape into heads along which it is computed from a reduction */
     ValueMap found;    /* of products: the number of a reshape that cuts it into heads, plus 1 */
     VEC(const Value *) cuts;
-    ValueMap apart; /* products whose parts become products */
+    const int *uses; /* by id */
+    int *n_parts;    /* by id of a product: how many of them take some of its columns */
+    ValueMap apart;  /* products whose parts become products */
     bool any_apart;
 } Heads;
 
@@ -108,19 +110,10 @@ static bool heads_are_columns(const Value *slice) {
            slice->attrs[2].ints[slice->rank - 1] == 1;
 }
 
-/* Whether nothing reads a product but parts of its columns. */
-static bool heads_are_parts(const Graph *graph, const Value *matmul) {
-    for (size_t i = 0; i < graph->values.n; i++)
-        for (int k = 0; k < graph->values.at[i]->n_in; k++)
-            if (graph->values.at[i]->in[k] == matmul && !heads_are_columns(graph->values.at[i]))
-                return false;
-    return !value_is_output(graph, matmul);
-}
-
 static bool heads_fit(const Heads *heads, const Value *core, const Value *cut) {
     const Value *product = core->op == OP_slice ? core->in[0] : core;
     const Value *a = product->in[0], *b = product->in[1];
-    if (core != product && !heads_are_parts(heads->graph, product))
+    if (core != product && heads->uses[product->id] != heads->n_parts[product->id])
         return false;
     return product_uses_tensor_cores(heads->pass->options->limits, product) && b->rank == 2 &&
            core->rank <= 2 + HEADS_BATCH_MAX && a->rank == core->rank && heads_are_in_memory(b) &&
@@ -242,6 +235,11 @@ bool pass_heads(Pass *pass, Graph *graph) {
     heads.core = ARENA_ARRAY(pass->arena, const Value *, graph->values.n + 1);
     heads.cut = ARENA_ARRAY(pass->arena, const Value *, graph->values.n + 1);
     heads.of = ARENA_ARRAY(pass->arena, const Value *, graph->values.n + 1);
+    heads.uses = graph_use_counts(pass->arena, graph);
+    heads.n_parts = ARENA_ARRAY(pass->arena, int, graph->values.n + 1);
+    for (size_t i = 0; i < graph->values.n; i++)
+        if (heads_are_columns(graph->values.at[i]))
+            heads.n_parts[graph->values.at[i]->in[0]->id]++;
     for (size_t i = 0; i < graph->values.n; i++)
         heads_look(&heads, graph->values.at[i]);
     pass->state = &heads;
