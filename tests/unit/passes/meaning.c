@@ -179,7 +179,8 @@ static void test_without_fusion(void **state) {
 
 static void test_each_pass_left_out(void **state) {
     (void)state;
-    static const char *const names[] = {"fold",  "simplify", "movement",         "scale", "cse", "dce",
+    static const char *const names[] = {"fold",  "simplify", "movement",         "scale",
+                                        "cse",   "dce",      "flatten",          "heads",
                                         "split", "fuse",     "movement,simplify"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         meaning_all(names[i], false, i == 2);
