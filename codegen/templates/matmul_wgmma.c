@@ -111,12 +111,13 @@ static void wgmma_finish_split(Wgmma *w, Lower *lower, MatmulFragment *fragment,
                            is_swapped ? tile->row : tile->col, tile->batch);
 }
 
-/* The thread's first column within a tile, known anew for each. What is one for each column, and the same for
- * all tiles, compilers would read ahead of the loop over tiles, and keep in registers, or spilled, all
- * through the products. */
-static const KExpr *wgmma_own_col(Wgmma *w, const MatmulTile *tile, const KExpr *lane_col) {
-    bool is_same = tile->col->kind == KX_INT || w->plan->region->column_block;
-    if (!w->schedule->persistent || !is_same)
+/* The thread's first column within a tile; where columns move, known anew for each tile. What is one for each
+ * column of a block, and the same for all tiles, compilers would read ahead of the loop over tiles, and keep
+ * in registers, or spilled, all through the products. (Where none move it comes by shared memory,
+ * MatmulVectors.)
+ */
+static const KExpr *wgmma_own_col(Wgmma *w, const KExpr *lane_col) {
+    if (!w->schedule->persistent || !w->plan->region->column_block)
         return lane_col;
     const KVar *own = k_variable(w->b, "own_col", K_I32, lane_col);
     KOperand registers = k_reg(own);
@@ -195,7 +196,7 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     wgmma_start_vectors(w, group, &tile);
     wgmma_tile_product(w, group, steps, &state, previous);
     wgmma_finish_vectors(w, group);
-    const KExpr *own_col = wgmma_own_col(w, &tile, lane_col);
+    const KExpr *own_col = wgmma_own_col(w, lane_col);
     MatmulFragment fragment = {.blocks = w->blocks,
                                .block_rows = WGMMA_M,
                                .halves = 2,
