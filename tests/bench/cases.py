@@ -113,13 +113,6 @@ def qkv_rope_split(x, w, c, s):
     return q, k, h[:, 5120:].reshape(-1, 8, 128)
 
 
-def qkv_heads_first(x, w, c, s):
-    h = F.linear(x, w)
-    q, k, v = h[..., :4096].unflatten(-1, (32, 128)), h[..., 4096:5120].unflatten(-1, (8, 128)), h[..., 5120:].unflatten(-1, (8, 128))
-    q, k = (rotate_halves(t, c[:, None], s[:, None]).to(h.dtype) for t in (q, k))
-    return [t.transpose(1, 2).contiguous() for t in (q, k, v)]
-
-
 def q_norm_rope(x, w, g, c, s):
     q = F.rms_norm(F.linear(x, w).view(-1, 32, 128), (128,), g, 1e-5)
     return rotate_halves(q, c[:, None], s[:, None]).to(x.dtype)
@@ -209,8 +202,6 @@ CASES = {
                     2 * (4096 * 4096 + 6144 * 4096 + 4096 * 6144) + 8 * 4096 * 64),
     "qkv_rope_split_8b": (lambda: [rand(4096, 4096), rand(6144, 4096), *tables(4096, 128)], qkv_rope_split,
                           2.0 * 4096 * 6144 * 4096, 2 * (4096 * 4096 + 6144 * 4096 + 4096 * 6144) + 8 * 4096 * 128),
-    "qkv_heads_first_8b": (lambda: [rand(2, 2048, 4096), rand(6144, 4096), *tables(2048, 64)], qkv_heads_first,
-                           2.0 * 4096 * 6144 * 4096, 2 * (4096 * 4096 + 6144 * 4096 + 4096 * 6144) + 8 * 2048 * 64),
     "q_norm_rope_8b": (lambda: [rand(4096, 4096), rand(4096, 4096), rand(128), *tables(4096, 64)], q_norm_rope,
                        2.0 * 4096 * 4096 * 4096, 2 * 3 * 4096 * 4096 + 8 * 4096 * 64),
     "mm_decode64_batch": (lambda: [rand(64, 1, 4096), rand(4096, 4096)], F.linear, 2.0 * 64 * 4096 * 4096,
