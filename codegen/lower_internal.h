@@ -220,6 +220,8 @@ bool lower_output_is_kept(const Graph *graph, const Region *region, const Value 
 bool lower_output_coords(Lower *lower, const Value *output, const Run *shape, LaneCoord *coords);
 /* The same in its lower_root(), where its computation begins. */
 bool lower_root_coords(Lower *lower, const Value *output, const Run *shape, LaneCoord *coords);
+/* Coordinates in a reshape's or a transpose's operand become those in its result. */
+void lower_move_coords(Lower *lower, const Value *movement, const LaneCoord *from, LaneCoord *coords);
 /* The condition, over placeholders, that a run lies in an output's window of the columns; NULL: always. */
 const KExpr *lower_window(Lower *lower, const Value *output);
 

@@ -239,6 +239,15 @@ static void place_window(Lower *lower, const RegionWindow *window, const Run *sh
     lane_reshape(lower, region->rank, dims, space, window->root->rank, window->root->dims, coords);
 }
 
+void lower_move_coords(Lower *lower, const Value *movement, const LaneCoord *from, LaneCoord *coords) {
+    const Value *operand = movement->in[0];
+    if (movement->op == OP_transpose)
+        for (int i = 0; i < movement->rank; i++)
+            coords[i] = from[movement->attrs[0].ints[i]];
+    else
+        lane_reshape(lower, operand->rank, operand->dims, from, movement->rank, movement->dims, coords);
+}
+
 /* Coordinates in what an output is by reshapes and transposes; `window` is the output's, or NULL. */
 static bool place_stored(Lower *lower, const Value *value, const RegionWindow *window, const Run *shape,
                          LaneCoord *coords) {
@@ -248,15 +257,10 @@ static bool place_stored(Lower *lower, const Value *value, const RegionWindow *w
         return window || lower_place(lower, value, shape, coords) ||
                place_linear(lower, value, shape, coords);
     }
-    const Value *operand = value->in[0];
     LaneCoord at[RANK_MAX];
-    if (!place_stored(lower, operand, window, shape, at))
+    if (!place_stored(lower, value->in[0], window, shape, at))
         return false;
-    if (value->op == OP_transpose)
-        for (int i = 0; i < value->rank; i++)
-            coords[i] = at[value->attrs[0].ints[i]];
-    else
-        lane_reshape(lower, operand->rank, operand->dims, at, value->rank, value->dims, coords);
+    lower_move_coords(lower, value, at, coords);
     return true;
 }
 

@@ -62,15 +62,10 @@ void lower_store_bundle(Lower *lower, const Run *run, const Value *output) {
 static void store_move(Lower *lower, const Value *value, const Value *root, LaneCoord *at) {
     if (value == root)
         return;
-    const Value *operand = value->in[0];
     LaneCoord from[RANK_MAX];
-    store_move(lower, operand, root, at);
+    store_move(lower, value->in[0], root, at);
     memcpy(from, at, sizeof from);
-    if (value->op == OP_transpose)
-        for (int i = 0; i < value->rank; i++)
-            at[i] = from[value->attrs[0].ints[i]];
-    else
-        lane_reshape(lower, operand->rank, operand->dims, from, value->rank, value->dims, at);
+    lower_move_coords(lower, value, from, at);
 }
 
 void lower_store_at(Lower *lower, const Value *output, const Value *root, const KExpr *const *coords,

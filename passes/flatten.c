@@ -131,26 +131,17 @@ static bool flatten_divides(const Value *reduction, int n_joined) {
     return n != 0 && n != all;
 }
 
-static bool flatten_is_below(const Value *value, const Value *source, int *budget) {
-    if (value == source)
-        return true;
-    for (int i = 0; i < value->n_in; i++)
-        if (--*budget > 0 && flatten_is_below(value->in[i], source, budget))
-            return true;
-    return false;
-}
-
 /* Whether `operand` can be had by the joined rows of `core`, beside which it is computed with. */
 static bool flatten_joins(const Flatten *flatten, const Value *core, const Value *like,
                           const Value *operand) {
-    int n = flatten->n_joined[core->id], budget = FLATTEN_SEARCH;
+    int n = flatten->n_joined[core->id];
     const Value *other = flatten->core[operand->id];
     if (other)
         return flatten->n_joined[other->id] == n;
     bool is_whole =
         operand->rank == like->rank && operand->dims[like->rank - 2] == like->dims[like->rank - 2];
     return flatten_spans(like, operand, n) &&
-           !(is_whole && flatten->is_heavy[operand->id] && !flatten_is_below(core, operand, &budget));
+           !(is_whole && flatten->is_heavy[operand->id] && !value_is_computed_from(core, operand));
 }
 
 /* Whether what `value` makes of the product that its operand follows can be made of joined rows. */

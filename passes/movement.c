@@ -17,15 +17,14 @@ static bool movement_is_identity(const Value *value) {
     return true;
 }
 
-/* Whether the axes that are not of one element keep their order. */
-static bool movement_keeps_order(const Value *value) {
+bool movement_keeps_order(const Value *transpose) {
     int last = -1;
-    for (int i = 0; i < value->rank; i++) {
-        if (dim_is(value->dims[i], 1))
+    for (int i = 0; i < transpose->rank; i++) {
+        if (dim_is(transpose->dims[i], 1))
             continue;
-        if (value->attrs[0].ints[i] < last)
+        if (transpose->attrs[0].ints[i] < last)
             return false;
-        last = value->attrs[0].ints[i];
+        last = transpose->attrs[0].ints[i];
     }
     return true;
 }

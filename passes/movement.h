@@ -26,6 +26,9 @@ bool respace_can(const Respace *respace, const Value *value);
 /* That Value, with the movement pushed up through what is element by element towards inputs. */
 Value *respace_apply(Rewrite *rewrite, const Respace *respace, Value *value, const Value *like);
 
+/* Whether a transpose keeps the order of the axes that are not of one element. */
+bool movement_keeps_order(const Value *transpose);
+
 /* Rules of the pass, by the operation that they look at. Each answers `value` where it has nothing to say. */
 Value *movement_hoist(Rewrite *rewrite,
                       Value *value); /* reshape, transpose above what is element by element */

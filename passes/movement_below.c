@@ -135,19 +135,6 @@ static Value *reshaped_concat(Rewrite *rewrite, const Value *value) {
     return build_reshape(rewrite, joined, value->rank, value->dims, value);
 }
 
-/* Whether axes of more than one element change places. */
-static bool transposed_moves(const Value *transpose) {
-    int last = -1;
-    for (int i = 0; i < transpose->rank; i++) {
-        if (dim_is(transpose->dims[i], 1))
-            continue;
-        if (transpose->attrs[0].ints[i] < last)
-            return true;
-        last = transpose->attrs[0].ints[i];
-    }
-    return false;
-}
-
 Value *movement_below(Rewrite *rewrite, Value *value) {
     Value *operand = value->n_in ? value->in[0] : NULL, *fresh = NULL;
     if (!operand || (operand->op != OP_transpose && operand->op != OP_reshape) ||
@@ -157,7 +144,7 @@ Value *movement_below(Rewrite *rewrite, Value *value) {
         fresh = reshaped_slice(rewrite, value);
     else if (operand->op == OP_reshape && value->op == OP_concat)
         fresh = reshaped_concat(rewrite, value);
-    else if (operand->op == OP_reshape || !transposed_moves(operand))
+    else if (operand->op == OP_reshape || movement_keeps_order(operand))
         return value;
     else if (value->op == OP_slice)
         fresh = transposed_slice(rewrite, value);

@@ -211,23 +211,6 @@ Value *movement_hoist(Rewrite *rewrite, Value *value) {
     return moved && value_same_dims(moved, value) ? moved : value;
 }
 
-enum { RESPACE_SEARCH = 256 };
-
-/* Whether `value` is computed from `source`, as far as a bounded search sees. */
-static bool respace_depends(const Value *value, const Value *source, int *budget) {
-    if (value == source)
-        return true;
-    for (int i = 0; i < value->n_in; i++)
-        if (--*budget > 0 && respace_depends(value->in[i], source, budget))
-            return true;
-    return false;
-}
-
-static bool movement_is_computed_from(const Value *value, const Value *source) {
-    int budget = RESPACE_SEARCH;
-    return respace_depends(value, source, &budget);
-}
-
 /* Whether reshape `in` does to something that broadcasts to `movement`'s operand what that reshape does. */
 static bool movement_is_same_reshape(const Graph *graph, const Value *in, const Value *movement) {
     Respace respace;
@@ -261,8 +244,8 @@ static bool movement_follows(Rewrite *rewrite, const Value *value, const Value *
         return true;
     bool full = value_same_dims(in, value), sinks_full = value_same_dims(movement, value);
     if (full)
-        return (!sinks_full || movement->op == OP_reshape) && movement_is_computed_from(movement->in[0], in);
-    return sinks_full && !movement_is_computed_from(in, movement->in[0]);
+        return (!sinks_full || movement->op == OP_reshape) && value_is_computed_from(movement->in[0], in);
+    return sinks_full && !value_is_computed_from(in, movement->in[0]);
 }
 
 /* A statistic gives its movement to what it is applied to: something of full size. */

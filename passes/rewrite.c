@@ -29,6 +29,22 @@ bool value_is_heavy(const Value *value) {
     return false;
 }
 
+enum { COMPUTED_SEARCH = 256 };
+
+static bool value_depends(const Value *value, const Value *source, int *budget) {
+    if (value == source)
+        return true;
+    for (int i = 0; i < value->n_in; i++)
+        if (--*budget > 0 && value_depends(value->in[i], source, budget))
+            return true;
+    return false;
+}
+
+bool value_is_computed_from(const Value *value, const Value *source) {
+    int budget = COMPUTED_SEARCH;
+    return value_depends(value, source, &budget);
+}
+
 bool value_is_scalar_constant(const Value *value) {
     return value->op == OP_constant;
 }
