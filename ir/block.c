@@ -18,6 +18,13 @@ bool block_statistic(const Value *value, BlockStatistic *out) {
     return out->of->rank >= 2;
 }
 
+const Value *block_stored(const Value *output) {
+    BlockStatistic block;
+    while (output->op == OP_reshape || output->op == OP_transpose)
+        output = output->in[0];
+    return block_statistic(output, &block) ? output : NULL;
+}
+
 /* The broadcast of a statistic to what it was reduced from. */
 static const Value *block_of_broadcast(const Value *value) {
     BlockStatistic statistic;

@@ -55,10 +55,8 @@ static void verify_values(PartitionCheck *check, const Region *region, int mark)
 /* Whether it is a statistic of the tiles, stored in any order. */
 static bool verify_is_block(const Region *region, const Value *output) {
     BlockStatistic block;
-    while (output->op == OP_reshape || output->op == OP_transpose)
-        output = output->in[0];
-    return region->kind == TEMPLATE_MATMUL && block_statistic(output, &block) &&
-           block.of->rank == region->rank;
+    const Value *statistic = region->kind == TEMPLATE_MATMUL ? block_stored(output) : NULL;
+    return statistic && block_statistic(statistic, &block) && block.of->rank == region->rank;
 }
 
 /* The output's space: the region's, or that with reduced axes one or dropped, in any order. */

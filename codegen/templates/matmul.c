@@ -207,7 +207,7 @@ static bool plan_outputs(const MatmulPlan *plan, const char **why) {
     const Graph *graph = plan->graph;
     for (size_t i = 0; i < plan->region->outputs.n; i++) {
         const Value *output = plan->region->outputs.at[i], *root = lower_root(plan->region, output);
-        if (matmul_block_output(output))
+        if (block_stored(output))
             continue;
         bool is_row = matmul_is_row_value(plan, root);
         *why = "an output is neither the product's shape, nor a window of its columns, nor one element a row";

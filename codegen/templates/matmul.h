@@ -428,8 +428,6 @@ const Value *matmul_reduced(const Value *statistic);
 
 /* matmul_blocks.c: whether a schedule's tiles are the blocks that the region's statistics are of. */
 bool matmul_accepts_blocks(const MatmulPlan *plan, const Schedule *schedule, const char **why);
-/* The statistic of blocks that an output is, in whatever order it is stored; NULL: none. */
-const Value *matmul_block_output(const Value *output);
 /* Whether a tile has all columns of a row that its statistics are of. */
 bool matmul_has_rows(const MatmulPlan *plan, const Schedule *schedule);
 /* Stores statistics of the tile's columns: an element a row. */

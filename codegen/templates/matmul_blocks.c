@@ -39,16 +39,9 @@ bool matmul_has_rows(const MatmulPlan *plan, const Schedule *schedule) {
     return plan->block_cols || dim_upper(plan->graph->dims, plan->n) <= schedule->tile_n;
 }
 
-const Value *matmul_block_output(const Value *output) {
-    BlockStatistic block;
-    while (output->op == OP_reshape || output->op == OP_transpose)
-        output = output->in[0];
-    return block_statistic(output, &block) ? output : NULL;
-}
-
 static bool blocks_is_stored(const Region *region, const Value *statistic) {
     for (size_t i = 0; i < region->outputs.n; i++)
-        if (matmul_block_output(region->outputs.at[i]) == statistic)
+        if (block_stored(region->outputs.at[i]) == statistic)
             return true;
     return false;
 }
@@ -69,7 +62,7 @@ static void blocks_store(Epilogue *e, const Value *statistic, const KExpr *row, 
     const KExpr *result = reduce_result(e->b, statistic, partial);
     for (size_t i = 0; i < e->plan->region->outputs.n; i++) {
         const Value *output = e->plan->region->outputs.at[i];
-        if (matmul_block_output(output) == statistic)
+        if (block_stored(output) == statistic)
             lower_store_at(e->lower, output, statistic, coords, result);
     }
 }

@@ -663,7 +663,7 @@ void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const Mat
     for (size_t i = 0; i < plan->region->outputs.n; i++) {
         const Value *output = plan->region->outputs.at[i];
         const RegionWindow *window = region_window(plan->region, output);
-        if (matmul_block_output(output))
+        if (block_stored(output))
             continue;
         if (window && window->is_bundle)
             vec_push(b->arena, &bundles, output);
