@@ -5,14 +5,18 @@
  * it would. Every candidate starts from poisoned outputs and must come to what the cost model's choice comes
  * to, within the type's rounding; those that do not, that fail or spill are dropped. Then medians, the L2
  * cache flushed; the few best and the model's choice once more, in turns, and the least of each counts.
+ * Tuners that keep what they find in one directory compile side by side and take turns at the device.
  *
  *     candidates   the template's list, best prediction first
  *                  --exhaustive: far down that list, then what lies near the best found, again and again */
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "runtime/cli/device_run.h"
@@ -66,7 +70,28 @@ typedef struct Tune {
     TuneTry *tries;
     int n_tries;
     VEC(TuneOutput) outputs;
+    int turn; /* an open file whose lock is this tuner's turn at the device; -1: it shares with nobody */
 } Tune;
+
+/* ---- turns at the device */
+
+static void tune_open_turn(Tune *tune) {
+    const char *directory = tune->cli->context->tuned.directory;
+    if (directory && file_make_directory(directory))
+        tune->turn = open(text_format(tune->arena, "%s/turn", directory), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+}
+
+/* Until tune_leave(): a lock that cannot be had is done without, and the system frees it with the process. */
+static void tune_enter(Tune *tune) {
+    if (tune->turn >= 0)
+        while (flock(tune->turn, LOCK_EX) && errno == EINTR)
+            continue;
+}
+
+static void tune_leave(Tune *tune) {
+    if (tune->turn >= 0)
+        flock(tune->turn, LOCK_UN);
+}
 
 /* ---- compiling, by several threads */
 
@@ -408,14 +433,19 @@ static bool tune_region(Tune *tune) {
         return true; /* @schedule decides */
     tune->n_tries = 0;
     tune->tries = ARENA_ARRAY(tune->arena, TuneTry, TUNE_LIST);
-    if (!tune_want(tune))
+    tune_enter(tune);
+    bool wanted = tune_want(tune);
+    tune_leave(tune);
+    if (!wanted)
         return false;
     cli_progress(cli, "tuning %s", entry->region->name);
     tune_list(tune);
     for (int round = 0, done = 0; done < tune->n_tries && !tune->run.lost; round++) {
         tune_compile(tune, done);
+        tune_enter(tune);
         for (; done < tune->n_tries && !tune->run.lost; done++)
             tune_measure(tune, &tune->tries[done]);
+        tune_leave(tune);
         qsort(tune->tries, (size_t)tune->n_tries, sizeof *tune->tries, tune_order);
         if (cli->o.exhaustive && round < TUNE_ROUNDS)
             tune_near(tune);
@@ -423,7 +453,9 @@ static bool tune_region(Tune *tune) {
     TuneTry *model = tune_find(tune, &entry->schedule);
     bool ok = !tune->run.lost && model && model->us > 0;
     if (ok) {
+        tune_enter(tune);
         tune_final(tune, model);
+        tune_leave(tune);
         const TuneTry *best = tune_best(tune);
         /* the model's own, where the difference is noise */
         best = best->us > 0.99 * model->us ? model : best;
@@ -469,10 +501,13 @@ static void tune_body(void *context) {
     }
     if (!tune_plan(tune))
         return;
+    tune_open_turn(tune);
+    tune_enter(tune);
     tune->ok = device_run_begin(run, &tune->problem, tune->arena);
     run->spare = TUNE_SCRATCH;
     tune->ok = tune->ok && device_run_prepare(run, &tune->problem, tune->base) &&
                !run->driver->memory_alloc(&tune->flush, DEVICE_FLUSH_BYTES);
+    tune_leave(tune);
     for (int i = 0; i < tune->base->n_kernels && tune->ok; i++) {
         tune->region = i;
         tune->ok = tune_region(tune) && device_run_launch_kernel(run, &tune->problem, tune->base, i) &&
@@ -496,11 +531,14 @@ static bool tune_graph(Cli *cli, const char *file, sinter_graph *graph, const si
                  .graph = graph,
                  .dims = dims,
                  .n_dims = n_dims,
-                 .reports = reports};
+                 .reports = reports,
+                 .turn = -1};
     if (!tune.arena || !arena_run(tune.arena, tune_body, &tune)) {
         cli_error(cli, EXIT_ENVIRONMENT, "memory ran out [memory]");
         tune.ok = false;
     }
+    if (tune.turn >= 0)
+        close(tune.turn);
     arena_free(tune.arena);
     return tune.ok;
 }
