@@ -1,19 +1,30 @@
-/* An operand of a large product whose rows do not start at 16 bytes is copied once to rows that do, so that
- * the product can be read by TMA and 16-byte copies:
+/* An operand of a product whose rows do not start at 16 bytes is copied once to rows that do, so that the
+ * product can be read by TMA and 16-byte copies:
  *
  *     y = x @ w                    x: bf16[1000, 1001]
- * ->  p = pad(x, 0, high=[0, 7])   bf16[1000, 1008], a kernel of its own
+ * ->  p = pad(x, 0, high=[0, 23])  bf16[1000, 1024], a kernel of its own
  *     y = p[:, 0:1001] @ w         a view
  *
- * The product's arithmetic stays the same. It pays where the time that the slow path would lose is more than
- * the copy costs, which the figures below estimate from a Hopper GPU: unaligned products ran at a twelfth of
- * the aligned rate. Extents must be known. The pass stands behind the fixpoint, since slicing what was padded
- * is what `movement` would undo. */
+ * The product's arithmetic stays the same. Long rows are made whole lines of 128 bytes: a tile's row that
+ * lies in two of them takes L2 twice the requests, and a product that L2 feeds ran at two thirds of its rate.
+ *
+ * It pays where the time that the slow path would lose is more than the copy costs, which the figures below
+ * estimate from an H200: unaligned products ran at a twelfth of the aligned rate, and where tiles are few, a
+ * step of K took ten times as long as an aligned one, whose loads run ahead. Extents must be known. The pass
+ * stands behind the fixpoint, since slicing what was padded is what `movement` would undo. */
 #include "passes/fuse.h"
 
-static const double realign_slow = 40e12, realign_fast = 500e12; /* operations a second */
-static const double realign_bytes = 3e12, realign_launch = 3e-6; /* bytes a second; seconds */
-enum { REALIGN_BYTES = 16 };
+#include <math.h>
+
+static const double realign_slow = 40e12, realign_fast = 500e12;         /* operations a second */
+static const double realign_bytes = 3e12, realign_launch = 3e-6;         /* bytes a second; seconds */
+static const double realign_slow_step = 21e-9, realign_fast_step = 2e-9; /* seconds for each of K */
+enum {
+    REALIGN_BYTES = 16,
+    REALIGN_LINE = 128,
+    REALIGN_LONG = 512, /* bytes of a row that is made whole lines */
+    REALIGN_FEW = 8     /* rows or columns of a product that a path without tiles takes as it lies */
+};
 
 static bool realign_is_tensor_type(DType type) {
     return type == DTYPE_BF16 || type == DTYPE_F16 || type == DTYPE_TF32 || type == DTYPE_E4M3 ||
@@ -28,15 +39,17 @@ static double realign_count(const Value *value) {
     return count;
 }
 
-/* Elements that a row lacks to a multiple of 16 bytes; 0 where it has them, or where this pass has nothing to
- * say. */
+/* Elements that a row lacks; 0 where it lies well, or where this pass has nothing to say. */
 static int64_t realign_missing(const Value *base) {
     int bits = dtype_bits(base->dtype);
     bool is_packed = base->op != OP_input || !base->strides;
     if (base->rank < 2 || !is_packed || bits < 8 || !dim_is_const(base->dims[base->rank - 1]))
         return 0;
-    int64_t per_line = REALIGN_BYTES * 8 / bits, extent = base->dims[base->rank - 1]->value;
-    return extent > per_line ? (per_line - extent % per_line) % per_line : 0;
+    int64_t extent = base->dims[base->rank - 1]->value, per_piece = REALIGN_BYTES * 8 / bits;
+    if (extent <= per_piece || extent % per_piece == 0)
+        return 0;
+    int64_t unit = extent >= REALIGN_LONG * 8 / bits ? REALIGN_LINE * 8 / bits : per_piece;
+    return (unit - extent % unit) % unit;
 }
 
 static Value *realign_pad(Rewrite *rewrite, Value *base, int64_t missing) {
@@ -65,19 +78,29 @@ static Value *realign_operand(Rewrite *rewrite, Value *operand, double gain) {
     Value *aligned = realign_pad(rewrite, base, missing);
     if (!aligned)
         return operand;
-    pass_decide(rewrite->pass, "realign", false, aligned, base, "rows that are a multiple of 16 bytes",
+    pass_decide(rewrite->pass, "realign", false, aligned, base, "rows that start at 16 bytes",
                 "rows of %lld bytes cannot be read 16 bytes at a time, so it is copied to longer ones first",
                 (long long)(base->dims[base->rank - 1]->value * dtype_bits(base->dtype) / 8));
     return operand == base ? aligned : build_like(rewrite, operand, &aligned);
+}
+
+/* Seconds that the product loses where an operand of it cannot be copied 16 bytes at a time. */
+static double realign_gain(const Value *product, const Dim *k) {
+    const Dim *m = product->dims[product->rank - 2], *n = product->dims[product->rank - 1];
+    if (!dim_is_const(k) || !dim_is_const(m) || !dim_is_const(n))
+        return 0;
+    double operations = 2 * realign_count(product) * (double)k->value;
+    bool is_few = m->value <= REALIGN_FEW || n->value <= REALIGN_FEW;
+    double steps = is_few ? 0 : (double)k->value;
+    return fmax(operations / realign_slow, steps * realign_slow_step) -
+           fmax(operations / realign_fast, steps * realign_fast_step);
 }
 
 static Value *realign_rule(Rewrite *rewrite, Value *value) {
     if (value->op != OP_matmul)
         return value;
     const Value *a = value->in[0];
-    const Dim *k = a->dims[a->rank - 1];
-    double operations = dim_is_const(k) ? 2 * realign_count(value) * (double)k->value : 0;
-    double gain = operations / realign_slow - operations / realign_fast;
+    double gain = realign_gain(value, a->dims[a->rank - 1]);
     Value *in[] = {realign_operand(rewrite, value->in[0], gain),
                    realign_operand(rewrite, value->in[1], gain)};
     bool changed = in[0] != value->in[0] || in[1] != value->in[1];
