@@ -10,31 +10,95 @@
  * Where memory sets the pace, loads take longer (latency), and what an SM does between rings adds to the time
  * of memory; K split over a cluster has its own steps, more tiles, and the meeting of the parts in its rest.
  *
- * The constants are rounded from measurements on an H200 and serve as ratios for the other targets: an L2
- * that feeds an SM 64 bytes a clock in theory gives about 45; a TMA load takes about 700 ns; mma.sync reaches
- * 0.62 of wgmma's rate on Hopper. */
+ * The constants are fitted, by random search, to what the exhaustive tuner measured on an H200 for 400
+ * products (tests/gpu/sweep), so that the schedule chosen is near the best; they serve as ratios for the
+ * other targets. Some stand for something that can be looked up: an L2 that feeds an SM 64 bytes a clock in
+ * theory gives about 50, and mma.sync reaches half of wgmma's rate on Hopper. */
 #include "codegen/cost.h"
 #include "codegen/templates/matmul.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-enum { COST_CANDIDATES = 512 };
+enum { COST_CANDIDATES = 1024 };
 
-static const double cost_launch = 2e-6, cost_latency = 0.7e-6, cost_memory_latency = 1.2e-6,
-                    cost_gemv_latency = 0.9e-6, cost_gemv_block = 0.6e-6, cost_clock = 1.7e9,
-                    cost_l2_per_clock = 45;
-static const double cost_exchange = 2e-6;  /* of a row statistic between the blocks of a gang */
-static const double cost_meeting = 1.5e-6; /* of parts of sums in a cluster */
-static const double cost_mma_on_hopper = 0.62, cost_epilogue_slots = 14; /* instructions an element */
+/* Seconds of a kernel, and more of one of each kind. */
+static const double cost_launch = 2e-6;
+static const double cost_wgmma_launch = 0.284e-6, cost_gemv_launch = 0.0216e-6;
+static const double cost_loop_launch = 0.191e-6, cost_cluster_launch = 3.61e-6;
+
+/* Seconds of a load: where memory is not what all wait for, and where it is. */
+static const double cost_latency = 1.3e-6, cost_memory_latency = 0.622e-6;
+static const double cost_start = 0.3;     /* latencies that the first step of a ring waits */
+static const double cost_overlap = 0.458; /* of the smaller of work and memory that adds to the larger */
+static const double cost_again = 0.214;   /* share of a second reading by other SMs that L2 does not serve */
+
+/* L2's bytes a clock for an SM, and its time for a row of 128 bytes that lies in two lines, in whole sectors
+ * or not, as factors. */
+static const double cost_clock = 1.7e9, cost_l2_per_clock = 60.5;
+static const double cost_two_lines = 1.77, cost_five_sectors = 2;
+
+/* Instructions an element of the result: alone, and more for an input of its own, an operation, a function,
+ * and where rows of the output start anywhere. */
+static const double cost_epilogue_slots = 6.83, cost_stream_slots = 1.67, cost_op_slots = 1.07;
+static const double cost_function_slots = 4.33, cost_ragged_slots = 8, cost_mma_ragged_slots = 16.7;
+
+/* Seconds: of a row statistic for each block of a gang, of parts of sums in a cluster. */
+static const double cost_exchange = 0.5e-6, cost_meeting = 1.11e-6;
+
+static const double cost_wgmma_reads = 16.9;                           /* clocks for 64 rows of A */
+static const double cost_wgmma_step = 0.0402e-6;                       /* seconds of a step's barriers */
+static const double cost_cluster = 1.03, cost_cluster_round = 0.02e-6; /* a step's factor; a tile's end */
+/* Warpgroups in turn: a step's factor, and the share of an epilogue that steps must hide. */
+static const double cost_turns = 1.1, cost_turns_epilogue = 0.734;
+
+/* How much longer than the formula says a step of wgmma's tiles takes, by columns: 64 rows of one warpgroup,
+ * 128 and 256 of two that share a tile, 128 of two that take turns. */
+enum { COST_KINDS = 4, COST_WIDTHS = 8 };
+static const int cost_widths[COST_WIDTHS] = {24, 48, 72, 112, 136, 168, 200, 256}; /* up to so many columns */
+static const double cost_tile[COST_KINDS][COST_WIDTHS] = {{0.94, 0.98, 0.99, 0.97, 0.95, 1.02, 0.97, 1.00},
+                                                          {0.97, 0.97, 1.03, 1.01, 1.04, 1.01, 1.00, 1.00},
+                                                          {1.00, 1.00, 1.01, 1.07, 1.04, 1.07, 0.88, 1.00},
+                                                          {1.00, 1.00, 1.00, 1.04, 0.91, 1.03, 0.91, 1.00}};
+
+/* mma.sync: its share of wgmma's rate, and of that in fp8; elements of a warp's tile, m n / (m + n), and
+ * warps of an SM, that are enough for it; seconds of a step's barriers; the share of an unfilled last round
+ * that counts; factors for loads by threads and for the epilogue. */
+static const double cost_mma_on_hopper = 0.448, cost_mma_fp8 = 0.5;
+static const double cost_mma_reuse = 14.7, cost_mma_warps = 2.5;
+static const double cost_mma_step = 0.0486e-6, cost_mma_round = 0.769;
+static const double cost_mma_loads = 1.03, cost_mma_epilogue = 1.02;
+
+/* Operands that threads compute: instructions an access, accesses of a thread in flight, their latency. */
+static const double cost_computed_slots = 27.1, cost_computed_lanes = 0.528, cost_computed_latency = 0.3e-6;
+
+/* A thread with an element of its own: instructions and seconds for each of K. */
+static const double cost_loop_slots = 9.65, cost_loop_latency = 0.03e-6;
+
+/* gemv: seconds of a load, a block, the parts of a cluster; instructions a weight for each row, and for a
+ * column's sum; shares, see cost_gemv_seconds(). */
+static const double cost_gemv_latency = 0.544e-6, cost_gemv_block = 0.2e-6, cost_gemv_meeting = 0.525e-6;
+static const double cost_gemv_slots = 1.89, cost_gemv_column = 0.711;
+static const double cost_gemv_idle = 0.519, cost_gemv_end = 0.484;
 
 typedef struct Cost {
     const MatmulPlan *plan;
     int64_t m, n, k, batch;
     int64_t bytes;
-    int streams;
-    bool from_memory; /* memory, not the matrix unit, sets the pace */
+    double slots;            /* instructions of an epilogue for an element of the result */
+    bool from_memory;        /* memory, not the matrix unit, sets the pace */
+    bool is_ragged;          /* rows of the output start anywhere, and TMA cannot write them */
+    double lines_a, lines_b; /* time of a row of a tile that is loaded: 1 where it is one line of L2 */
 } Cost;
+
+/* A schedule's work, as one SM sees it. */
+typedef struct CostShare {
+    int cluster_m, cluster_n, split, gang;
+    double rows, cols, tiles_m, tiles_n; /* of the product as the schedule takes it */
+    double rounds;                       /* tiles, one after another */
+    double steps;                        /* of K */
+    double crowd; /* blocks that share the SM's matrix unit and its way to L2, not the latency */
+} CostShare;
 
 typedef struct Candidate {
     Schedule schedule;
@@ -65,22 +129,23 @@ static double cost_rate(const MatmulPlan *plan) {
 static double cost_efficiency(const MatmulPlan *plan, const Schedule *s) {
     if (s->path == MATMUL_WGMMA) {
         double cols = matmul_partial_cols(plan, s) ? matmul_partial_cols(plan, s) : s->tile_n;
-        double product = cols / 2.0, reads = 16 + cols / 4.0;
+        double product = cols / 2.0, reads = cost_wgmma_reads + cols / 4.0;
         return product / (product > reads ? product : reads);
     }
     if (s->path == MATMUL_MMA_SYNC) {
         double m = s->tile_m / (double)s->warps_m, n = s->tile_n / (double)s->warps_n;
-        double reuse = m * n / (m + n) / 21.3; /* 64 x 32 elements of a warp are enough */
+        double reuse = m * n / (m + n) / cost_mma_reuse; /* 64 x 32 elements of a warp are enough */
         double hopper = plan->target->has_wgmma ? cost_mma_on_hopper : 0.85;
+        if (plan->kind == MATMUL_FP8)
+            hopper *= cost_mma_fp8;
         return hopper * (reuse < 1 ? reuse : 1);
     }
     double reuse = (double)s->tile_m * s->tile_n / (128.0 * 128);
     return 0.8 * sqrt(reuse < 1 ? reuse : 1);
 }
 
-/* Time in which the threads of a block compute a stage of operands that are not copied. */
-static double cost_computed(const MatmulPlan *plan, const Schedule *s) {
-    enum { SLOTS = 14 }; /* instructions an access */
+/* Accesses of a stage of the operands that threads compute instead of copying. */
+static double cost_accesses(const MatmulPlan *plan, const Schedule *s) {
     if (s->path == MATMUL_WGMMA)
         return 0;
     double accesses = 0;
@@ -91,7 +156,13 @@ static double cost_computed(const MatmulPlan *plan, const Schedule *s) {
         if (matmul_loader_registers(plan, operand, s, tile_mn, 32))
             accesses += (double)tile_mn * s->tile_k / width;
     }
-    return accesses * SLOTS / 128 / cost_clock;
+    return accesses;
+}
+
+/* Time in which the threads of an SM's blocks compute a stage. */
+static double cost_computed(const MatmulPlan *plan, const Schedule *s, double crowd) {
+    double accesses = cost_accesses(plan, s), lanes = fmin(128, s->threads * crowd * cost_computed_lanes);
+    return accesses * crowd * cost_computed_slots / lanes / cost_clock;
 }
 
 /* Time of a stage of an operand that warpgroups convert: 64 x 64 elements of 8 bits took 417, 331 and 300 ns
@@ -116,60 +187,111 @@ static double cost_slots(const Target *target, int cluster) {
     return cluster <= 2 ? target->sm_count : floor(target->sm_count * 0.91 / cluster) * cluster;
 }
 
+static CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
+    const Target *target = plan->target;
+    CostShare w = {.cluster_m = s->cluster_m > 1 ? s->cluster_m : 1,
+                   .cluster_n = s->cluster_n > 1 ? s->cluster_n : 1,
+                   .split = s->split_k > 1 ? s->split_k : 1,
+                   .gang = matmul_gang(plan, s),
+                   .rows = (double)(s->swap_ab ? c->n : c->m),
+                   .cols = (double)(s->swap_ab ? c->m : c->n)};
+    w.tiles_m = ceil(w.rows / (s->tile_m * w.cluster_m)) * w.cluster_m;
+    w.tiles_n = ceil(w.cols / (s->tile_n * w.cluster_n)) * w.cluster_n;
+    double tiles = w.tiles_m * w.tiles_n * (double)c->batch * w.split; /* or parts of them */
+    int occupancy = matmul_blocks_per_sm(plan, s), all = target->sm_count * occupancy;
+    double slots = w.gang > 1 ? all / w.gang * w.gang : cost_slots(target, w.split) * occupancy;
+    w.rounds = ceil(tiles / slots);
+    if (s->path == MATMUL_MMA_SYNC && tiles > slots) /* blocks start when others end */
+        w.rounds = tiles / slots + cost_mma_round * (w.rounds - tiles / slots);
+    w.steps = ceil(ceil((double)c->k / s->tile_k) / w.split);
+    w.crowd = tiles < all ? ceil(tiles / target->sm_count) : occupancy;
+    return w;
+}
+
+/* How much longer than the formula says a step of the tile takes. */
+static double cost_of_tile(const Schedule *s) {
+    int kind = s->ping_pong ? 3 : s->warps_m == 1 ? 0 : s->tile_m == 128 ? 1 : 2, width = 0;
+    while (width < COST_WIDTHS - 1 && s->tile_n > cost_widths[width])
+        width++;
+    return cost_tile[kind][width];
+}
+
+/* A step of K. */
+static double cost_step(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
+    bool is_mma = s->path == MATMUL_MMA_SYNC;
+    double units = is_mma ? fmin(1, s->threads / 32 * w->crowd / cost_mma_warps) : 1;
+    double flops = 2.0 * s->tile_m * s->tile_n * s->tile_k * plan->n_cores;
+    double rate = cost_rate(plan) / plan->target->sm_count * cost_efficiency(plan, s) * units;
+    double computed = cost_computed(plan, s, w->crowd);
+    double product = fmax(fmax(flops * w->crowd / rate, computed), cost_converted(plan, s) * w->crowd);
+    int n_cols = plan->n_cores; /* two products: two tiles of their second operand */
+    double rows = (double)s->tile_m / w->cluster_n, cols = (double)s->tile_n / w->cluster_m;
+    double lines = s->swap_ab ? rows * n_cols * c->lines_b + cols * c->lines_a
+                              : rows * c->lines_a + cols * n_cols * c->lines_b;
+    double bytes = lines * s->tile_k * dtype_bits(plan->a.elem) / 8;
+    double feed = bytes * w->crowd / (cost_l2_per_clock * cost_clock);
+    double latency =
+        (c->from_memory ? cost_memory_latency : cost_latency) / (s->stages > 1 ? s->stages - 1 : 1);
+    double step = fmax(fmax(product, feed), latency);
+    if (computed > 0) /* its loads are one step ahead, whatever the stages */
+        step = fmax(step, cost_computed_latency);
+    if (s->path != MATMUL_WGMMA)
+        return step + cost_mma_step;
+    return (step + cost_wgmma_step) * cost_of_tile(s) * (w->cluster_m * w->cluster_n > 1 ? cost_cluster : 1);
+}
+
+static double cost_epilogue(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
+    double elements = (double)s->tile_m * s->tile_n * (1 + (double)(plan->statistics.n + plan->columns.n));
+    bool is_mma = s->path == MATMUL_MMA_SYNC;
+    double ragged = !c->is_ragged ? 0 : is_mma ? cost_mma_ragged_slots : cost_ragged_slots;
+    double seconds = elements * w->crowd * (c->slots + ragged) / 128 / cost_clock;
+    if (is_mma) /* fewer than four warps do not fill the schedulers */
+        seconds *= cost_mma_epilogue * fmax(1, 4.0 / (s->threads / 32 * w->crowd));
+    return seconds;
+}
+
 static double cost_seconds(const Cost *c, const Schedule *s) {
     const MatmulPlan *plan = cost_plan(c, s);
     const Target *target = plan->target;
-    int cluster_m = s->cluster_m > 1 ? s->cluster_m : 1, cluster_n = s->cluster_n > 1 ? s->cluster_n : 1;
-    int64_t rows = s->swap_ab ? c->n : c->m, cols = s->swap_ab ? c->m : c->n;
-    double tiles_m = ceil((double)rows / (s->tile_m * cluster_m)) * cluster_m;
-    double tiles_n = ceil((double)cols / (s->tile_n * cluster_n)) * cluster_n;
-    int split = s->split_k > 1 ? s->split_k : 1;
-    double tiles = tiles_m * tiles_n * (double)c->batch * split; /* or parts of them */
-    int occupancy = matmul_blocks_per_sm(plan, s), gang = matmul_gang(plan, s);
-    double slots =
-        gang > 1 ? target->sm_count * occupancy / gang * gang : cost_slots(target, split) * occupancy;
-    double rounds = ceil(tiles / slots);
-    double steps = ceil(ceil((double)c->k / s->tile_k) / split);
-    /* blocks that share an SM share its matrix unit and its way to L2, not the latency */
-    double crowd = tiles < (double)target->sm_count * occupancy ? ceil(tiles / target->sm_count) : occupancy;
-    double flops = 2.0 * s->tile_m * s->tile_n * s->tile_k * plan->n_cores;
-    double product = flops * crowd / (cost_rate(plan) / target->sm_count * cost_efficiency(plan, s));
-    double elem = dtype_bits(plan->a.elem) / 8.0;
-    int n_cols = plan->n_cores; /* two products: two tiles of their second operand */
-    double row_bytes = (double)s->tile_m / cluster_n * (s->swap_ab ? n_cols : 1);
-    double col_bytes = (double)s->tile_n / cluster_m * (s->swap_ab ? 1 : n_cols);
-    double stage_bytes = (row_bytes + col_bytes) * s->tile_k * elem;
-    product = fmax(product, cost_computed(plan, s) * crowd);
-    product = fmax(product, cost_converted(plan, s) * crowd);
-    double feed = stage_bytes * crowd / (cost_l2_per_clock * cost_clock);
+    CostShare w = cost_share(c, plan, s);
+    bool is_wgmma = s->path == MATMUL_WGMMA, is_cluster = w.cluster_m * w.cluster_n > 1;
+    double step = cost_step(c, plan, s, &w), epilogue = cost_epilogue(c, plan, s, &w);
+    if (s->ping_pong) { /* the other warpgroup multiplies meanwhile */
+        step = fmax(step, cost_turns_epilogue * epilogue / w.steps) * cost_turns;
+        epilogue /= w.rounds;
+    }
+    bool runs_ahead = is_wgmma && w.rounds > 1 && w.split == 1;
     double latency = c->from_memory ? cost_memory_latency : cost_latency;
-    double step = fmax(fmax(product, feed), latency / (s->stages > 1 ? s->stages - 1 : 1));
-    if (cost_computed(plan, s) > 0) /* its loads are one step ahead, whatever the stages */
-        step = fmax(step, cost_latency);
-    double elements = (double)s->tile_m * s->tile_n * (1 + (double)(plan->statistics.n + plan->columns.n));
-    double epilogue = elements * crowd * (cost_epilogue_slots + 4.0 * c->streams) / 128 / cost_clock;
-    if (gang > 1)
-        epilogue += cost_exchange * (double)plan->statistics.n;
-    if (s->path == MATMUL_WGMMA && s->warps_m == 1)
-        epilogue *= 1.7; /* four warps alone do not fill the schedulers */
-    bool runs_ahead = s->path == MATMUL_WGMMA && rounds > 1 && split == 1;
-    if (s->ping_pong) { /* the other warpgroup multiplies meanwhile, but one alone is assumed to feed the
-                           matrix unit less well */
-        step = fmax(step, epilogue / steps) * 1.15;
-        epilogue /= rounds;
-    }
-    double rest = (runs_ahead ? 0.75 : 1) * epilogue + (runs_ahead ? 0 : latency);
-    rest += split > 1 ? cost_meeting : 0;
-    double work = rounds * (steps * step + rest), memory = (double)c->bytes / target->memory_bytes_per_second;
+    double rest = epilogue + (runs_ahead ? 0 : cost_start * latency) + (is_cluster ? cost_cluster_round : 0) +
+                  (w.split > 1 ? cost_meeting : 0) +
+                  (w.gang > 1 ? cost_exchange * (double)plan->statistics.n * w.gang : 0);
+    double work = w.rounds * (w.steps * step + rest);
+    double memory = (double)c->bytes / target->memory_bytes_per_second;
     if (c->from_memory) {
-        /* the larger operand is brought to SMs once for each tile across it; L2 gives it half for nothing */
-        double again = rows > cols ? (double)rows * (tiles_n - 1) : (double)cols * (tiles_m - 1);
-        memory += 0.5 * again * (double)c->k * (double)c->batch * elem / target->memory_bytes_per_second;
-        memory += runs_ahead ? 0 : rounds * rest; /* while which nothing is loaded */
+        /* the larger operand is brought to SMs once for each tile across it */
+        double again = w.rows > w.cols ? w.rows * (w.tiles_n - 1) : w.cols * (w.tiles_m - 1);
+        memory += cost_again * again * (double)c->k * (double)c->batch * dtype_bits(plan->a.elem) / 8 /
+                  target->memory_bytes_per_second;
+        memory += runs_ahead ? 0 : w.rounds * rest; /* while which nothing is loaded */
     }
-    double seconds = cost_launch + fmax(work, memory) + 0.15 * fmin(work, memory);
-    /* loads by threads cost what TMA does not */
-    return s->path == MATMUL_MMA_SYNC && target->has_wgmma ? 1.1 * seconds : seconds;
+    double seconds = cost_launch + fmax(work, memory) + cost_overlap * fmin(work, memory) +
+                     (is_cluster ? cost_cluster_launch : 0) + (is_wgmma ? cost_wgmma_launch : 0);
+    return s->path == MATMUL_MMA_SYNC && target->has_wgmma ? cost_mma_loads * seconds : seconds;
+}
+
+/* Where K is so short that a thread that adds up an element of its own may be as quick as a tile. */
+static bool cost_loops(const Cost *c) {
+    enum { SHORT = 16 };
+    return c->k <= SHORT && c->plan->n_cores == 1 && !c->plan->statistics.n && !c->plan->columns.n;
+}
+
+static double cost_loop_seconds(const Cost *c) {
+    const Target *target = c->plan->target;
+    double work =
+        (double)c->m * (double)c->n * (double)c->k * cost_loop_slots / (128 * cost_clock * target->sm_count);
+    double memory = (double)c->bytes / target->memory_bytes_per_second;
+    double waves = ceil((double)c->m * (double)c->n / (2048.0 * target->sm_count));
+    return cost_launch + cost_loop_launch + fmax(work, waves * (double)c->k * cost_loop_latency) + memory;
 }
 
 /* Few rows: blocks that wait for memory and add in between. Enough warps on an SM hide the one behind the
@@ -185,14 +307,17 @@ static double cost_gemv_seconds(const Cost *c, const Schedule *s) {
     double steps = ceil(ceil((double)c->k / s->tile_k) / split);
     double waiting = rounds * (steps * cost_gemv_latency + cost_gemv_block);
     double weights = blocks * s->tile_n * steps * s->tile_k * plan->n_cores;
-    double slow = 2 + s->tile_m * (1.5 + 3.5 / matmul_gemv_columns(plan, s)); /* instructions a weight */
+    double slow =
+        2 + s->tile_m * (cost_gemv_slots +
+                         cost_gemv_column / matmul_gemv_columns(plan, s)); /* instructions a weight */
     double adds = weights * slow / (128 * cost_clock * fmin(blocks, target->sm_count));
     double memory = (double)c->bytes / target->memory_bytes_per_second;
     memory *= fmax(1, sqrt(128.0 / matmul_gemv_line(plan, s))); /* it comes by half lines, and by pages */
     double longest = fmax(memory, fmax(waiting, adds)), others = memory + waiting + adds - longest;
     double warps = fmin(blocks, slots) / target->sm_count * s->threads / 32;
-    double idle = 0.05 + 0.3 * fmax(0, 1 - warps / 32);
-    return cost_launch + longest + idle * others + 0.3 * memory / rounds + (split > 1 ? 2 * cost_meeting : 0);
+    double idle = 0.05 + cost_gemv_idle * fmax(0, 1 - warps / 32);
+    return cost_launch + cost_gemv_launch + longest + idle * others + cost_gemv_end * memory / rounds +
+           (split > 1 ? cost_gemv_meeting : 0);
 }
 
 /* Tiles that a round of blocks works on together should span equal bytes of both operands. */
@@ -210,7 +335,7 @@ typedef bool CostAccepts(const MatmulPlan *plan, const Schedule *schedule, const
 static void cost_add(const Cost *c, CostAccepts *accepts, Candidates *found, Schedule s) {
     const char *why;
     s.group_m = cost_group_m(c, &s);
-    if (found->n < COST_CANDIDATES && accepts(c->plan, &s, &why))
+    if (found->n < COST_CANDIDATES - 1 && accepts(c->plan, &s, &why))
         found->at[found->n++] =
             (Candidate){s, s.path == MATMUL_GEMV ? cost_gemv_seconds(c, &s) : cost_seconds(c, &s)};
 }
@@ -230,7 +355,7 @@ static void cost_add_deepest(const Cost *c, CostAccepts *accepts, Candidates *fo
 static void cost_add_split(const Cost *c, CostAccepts *accepts, Candidates *found, Schedule s) {
     int64_t rows = s.swap_ab ? c->n : c->m, cols = s.swap_ab ? c->m : c->n;
     double tiles = ceil((double)rows / s.tile_m) * ceil((double)cols / s.tile_n) * (double)c->batch;
-    if (s.tile_m * s.tile_n > 128 * 64)
+    if (s.tile_m * s.tile_n > 128 * 128)
         return; /* the exchange of a larger tile costs more than the SMs that it gains */
     for (s.split_k = 2; s.split_k <= 8; s.split_k *= 2)
         if (tiles * s.split_k <= 1.1 * c->plan->target->sm_count)
@@ -247,53 +372,77 @@ static void cost_add_converting(const Cost *c, CostAccepts *accepts, Candidates 
         cost_add_deepest(c, accepts, found, s, 9, 1);
 }
 
+/* The deepest ring, alone and with neighbours that read the same rows or columns of an operand together. */
+static void cost_add_clusters(const Cost *c, CostAccepts *accepts, Candidates *found, Schedule s, int most) {
+    static const int clusters[][2] = {{0, 0}, {2, 1}, {1, 2}};
+    bool is_large = s.tile_m * s.tile_n >= 128 * 96 && !s.swap_ab;
+    for (size_t i = 0; i < (is_large ? sizeof clusters / sizeof *clusters : 1); i++) {
+        s.cluster_m = clusters[i][0];
+        s.cluster_n = clusters[i][1];
+        cost_add_deepest(c, accepts, found, s, most, 1);
+    }
+}
+
+/* One tile by wgmma, all ways to run it. */
+static void cost_wgmma_tile(const Cost *c, CostAccepts *accepts, Candidates *found, Schedule s) {
+    const MatmulPlan *plan = matmul_wgmma_plan(c->plan);
+    if (s.warps_m == 2) { /* two sums at a time take what there is */
+        bool is_full = matmul_partial_cols(plan, &s);
+        s.producer_registers = is_full ? 24 : 40;
+        s.consumer_registers = is_full ? 240 : 232;
+    }
+    cost_add_clusters(c, accepts, found, s, c->from_memory ? 12 : 8);
+    if (matmul_converters(plan, &s)) {
+        cost_add_converting(c, accepts, found, s);
+        return;
+    }
+    cost_add_split(c, accepts, found, s);
+    if (s.tile_m == 128 && s.tile_n >= 96 && !s.swap_ab) {
+        Schedule turns = s;
+        turns.ping_pong = true;
+        turns.producer_registers = 24;
+        turns.consumer_registers = 240;
+        cost_add_clusters(c, accepts, found, turns, 8);
+    }
+    if (s.warps_m == 1)
+        cost_add_deepest(c, accepts, found, s, 12, 2);
+}
+
 static void cost_wgmma(const Cost *c, CostAccepts *accepts, Candidates *found) {
     static const int rows[][2] = {{128, 2}, {256, 2}, {64, 1}}; /* tile_m, consumer warpgroups */
     const MatmulPlan *plan = matmul_wgmma_plan(c->plan);
+    int line = 1024 / dtype_bits(plan->a.elem); /* elements of 128 bytes */
     /* sums are f32's unless the graph allows less; those of one step of K have no more than the tensor cores
      */
-    bool promote =
-        plan->kind == MATMUL_FP8 && !plan->region->fast_sums && c->k > 1024 / dtype_bits(plan->a.elem);
+    bool promote = plan->kind == MATMUL_FP8 && !plan->region->fast_sums && c->k > line;
     int64_t cols_extent[2] = {c->n, c->m};
     /* the transposed product stores with strides: for a small M alone */
     for (int swap = 0; swap < (c->m <= 128 ? 2 : 1); swap++)
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
             for (int tile_n = 16; tile_n <= 256; tile_n += 16) {
-                bool is_round = tile_n % 64 == 0 || tile_n == 16 || tile_n == 32 || tile_n == 96;
-                bool is_exact = cols_extent[swap] <= tile_n && cols_extent[swap] > tile_n - 16;
-                if (!is_round && !is_exact)
-                    continue;
-                Schedule s = {.path = MATMUL_WGMMA,
-                              .threads = 128 * (1 + rows[i][1]),
-                              .tile_m = rows[i][0],
-                              .tile_n = tile_n,
-                              .tile_k = 1024 / dtype_bits(plan->a.elem),
-                              .warps_m = rows[i][1],
-                              .warps_n = 1,
-                              .persistent = true,
-                              .swap_ab = swap,
-                              .promote = promote,
-                              .tma_store = !swap};
-                if (rows[i][1] == 2) { /* two sums at a time take what there is */
-                    bool is_full = matmul_partial_cols(plan, &s);
-                    s.producer_registers = is_full ? 24 : 40;
-                    s.consumer_registers = is_full ? 240 : 232;
-                }
-                cost_add_deepest(c, accepts, found, s, c->from_memory ? 12 : 8, 1);
-                if (matmul_converters(plan, &s)) {
-                    cost_add_converting(c, accepts, found, s);
-                    continue;
-                }
-                cost_add_split(c, accepts, found, s);
-                if (rows[i][0] == 128 && tile_n >= 96 && !swap) {
-                    Schedule turns = s;
-                    turns.ping_pong = true;
-                    turns.producer_registers = 24;
-                    turns.consumer_registers = 240;
-                    cost_add_deepest(c, accepts, found, turns, 8, 1);
-                }
-                if (rows[i][1] == 1)
-                    cost_add_deepest(c, accepts, found, s, 12, 2);
+                bool is_round =
+                    tile_n % 64 == 0 || tile_n == 16 || tile_n == 32 || tile_n == 96 || tile_n == 160;
+                /* few tiles may share themselves out among the SMs more evenly with another number of columns
+                 */
+                double tiles = ceil((double)cols_extent[!swap] / rows[i][0]) *
+                               ceil((double)cols_extent[swap] / tile_n) * (double)c->batch;
+                bool is_few = tiles <= 3.0 * plan->target->sm_count;
+                /* a short K leaves steps of whole lines half empty */
+                for (int tile_k = line;
+                     (is_round || is_few) && tile_k >= line / 4 && (tile_k == line || c->k <= tile_k);
+                     tile_k /= 2)
+                    cost_wgmma_tile(c, accepts, found,
+                                    (Schedule){.path = MATMUL_WGMMA,
+                                               .threads = 128 * (1 + rows[i][1]),
+                                               .tile_m = rows[i][0],
+                                               .tile_n = tile_n,
+                                               .tile_k = tile_k,
+                                               .warps_m = rows[i][1],
+                                               .warps_n = 1,
+                                               .persistent = true,
+                                               .swap_ab = swap,
+                                               .promote = promote,
+                                               .tma_store = !swap});
             }
 }
 
@@ -301,24 +450,25 @@ static void cost_mma(const Cost *c, CostAccepts *accepts, Candidates *found) {
     static const int shapes[][4] = {/* tile_m, tile_n, warps_m, warps_n */
                                     {128, 256, 2, 4}, {128, 128, 2, 4}, {128, 128, 2, 2}, {128, 128, 4, 2},
                                     {128, 64, 2, 2},  {64, 128, 2, 2},  {64, 128, 2, 4},  {64, 64, 2, 2},
-                                    {64, 64, 4, 2},   {32, 128, 1, 4},  {32, 64, 1, 2},   {32, 64, 2, 2},
-                                    {16, 128, 1, 4},  {16, 64, 1, 2},   {64, 256, 4, 1},  {64, 128, 4, 1},
+                                    {64, 64, 4, 2},   {64, 32, 2, 2},   {64, 32, 4, 2},   {32, 128, 1, 4},
+                                    {32, 64, 1, 2},   {32, 64, 2, 2},   {32, 32, 2, 2},   {16, 128, 1, 4},
+                                    {16, 64, 1, 2},   {16, 32, 1, 2},   {64, 256, 4, 1},  {64, 128, 4, 1},
                                     {128, 128, 8, 1}, {128, 256, 8, 1}, {64, 64, 4, 1},   {64, 32, 4, 1},
                                     {64, 16, 4, 1},   {32, 256, 2, 1},  {16, 16, 1, 1}};
-    /* stages of 32 bytes of K where computed operands leave no registers for more */
-    int before = found->n;
-    for (int least = 64; least >= 32 && found->n == before; least /= 2)
+    int bits = dtype_bits(c->plan->a.elem), before = found->n;
+    /* stages of 32 bytes of K where computed operands leave no registers for more, or K is short */
+    for (int least = c->k * bits <= 256 ? 32 : 64; least >= 32 && found->n == before; least /= 2)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
             for (int k_bytes = least; k_bytes <= 2 * least; k_bytes *= 2) {
                 Schedule s = {.path = MATMUL_MMA_SYNC,
                               .threads = 32 * shapes[i][2] * shapes[i][3],
                               .tile_m = shapes[i][0],
                               .tile_n = shapes[i][1],
-                              .tile_k = k_bytes * 8 / dtype_bits(c->plan->a.elem),
+                              .tile_k = k_bytes * 8 / bits,
                               .warps_m = shapes[i][2],
                               .warps_n = shapes[i][3]};
-                cost_add_deepest(c, accepts, found, s, 4, 1);
-                cost_add_deepest(c, accepts, found, s, 4, 2);
+                for (int blocks = 1; blocks <= 4; blocks *= 2)
+                    cost_add_deepest(c, accepts, found, s, 4, blocks);
             }
 }
 
@@ -367,32 +517,73 @@ static int cost_compare(const void *x, const void *y) {
     return a->schedule.tile_m < b->schedule.tile_m ? -1 : a->schedule.tile_m > b->schedule.tile_m;
 }
 
-int matmul_schedules(const MatmulPlan *plan, const DimBindings *hint, Schedule *out, int room,
-                     CostAccepts *accepts) {
+/* L2's time for a row of a tile, 128 bytes of a row of memory. */
+static double cost_lines(const Graph *graph, const MatmulOperand *operand, const DimBindings *hint) {
+    int along = operand->major == MAJOR_K ? operand->mn_axis : operand->k_axis;
+    if (!operand->is_memory || !operand->view.strides[along])
+        return 1;
+    int64_t pitch = cost_extent(graph, operand->view.strides[along], hint) * dtype_bits(operand->elem) / 8;
+    return pitch % 128 == 0 ? 1 : pitch % 32 == 0 ? cost_two_lines : cost_five_sectors;
+}
+
+/* Instructions of the region's epilogue for an element. What is computed before the product counts too: it is
+ * a candidate's share as well. */
+static double cost_region_slots(const Graph *graph, const Region *region) {
+    double slots = cost_epilogue_slots + cost_stream_slots * cost_streams(graph, region);
+    for (size_t i = 0; i < region->values.n; i++) {
+        OpKind op = region->values.at[i]->op;
+        if (op_is_scalar(op))
+            slots += op == OP_div || op_info(op)->rule == RULE_FLOAT ? cost_function_slots : cost_op_slots;
+    }
+    return slots;
+}
+
+static void cost_begin(Cost *c, const MatmulPlan *plan, const DimBindings *hint) {
     const Graph *graph = plan->graph;
-    Cost c = {.plan = plan,
-              .m = cost_extent(graph, plan->m, hint),
-              .n = cost_extent(graph, plan->n, hint),
-              .k = cost_extent(graph, plan->k, hint),
-              .batch = cost_space(graph, plan->region, 0, plan->batch_rank, hint),
-              .bytes = cost_bytes(graph, plan->region, hint),
-              .streams = cost_streams(graph, plan->region)};
-    double flops = 2.0 * (double)c.m * (double)c.n * (double)c.k * (double)c.batch * plan->n_cores;
-    c.from_memory = flops / cost_rate(plan) < (double)c.bytes / plan->target->memory_bytes_per_second;
+    const Value *output = plan->region->outputs.at[0];
+    *c = (Cost){.plan = plan,
+                .m = cost_extent(graph, plan->m, hint),
+                .n = cost_extent(graph, plan->n, hint),
+                .k = cost_extent(graph, plan->k, hint),
+                .batch = cost_space(graph, plan->region, 0, plan->batch_rank, hint),
+                .bytes = cost_bytes(graph, plan->region, hint),
+                .slots = cost_region_slots(graph, plan->region),
+                .lines_a = cost_lines(graph, &plan->a, hint),
+                .lines_b = cost_lines(graph, &plan->b[0], hint)};
+    if (output->rank > 0)
+        c->is_ragged =
+            cost_extent(graph, output->dims[output->rank - 1], hint) * dtype_bits(output->dtype) % 128 != 0;
+    double flops = 2.0 * (double)c->m * (double)c->n * (double)c->k * (double)c->batch * plan->n_cores;
+    c->from_memory = flops / cost_rate(plan) < (double)c->bytes / plan->target->memory_bytes_per_second;
+}
+
+int matmul_schedules(const MatmulPlan *plan, const DimBindings *hint, const Schedule *loop, Schedule *out,
+                     int room, CostAccepts *accepts) {
+    const Graph *graph = plan->graph;
+    Cost c;
+    cost_begin(&c, plan, hint);
     Candidates *found = ARENA_NEW(graph->arena, Candidates);
     cost_wgmma(&c, accepts, found);
     cost_mma(&c, accepts, found);
     cost_simt(&c, accepts, found);
     cost_gemv(&c, accepts, found);
+    if (cost_loops(&c))
+        found->at[found->n++] = (Candidate){*loop, cost_loop_seconds(&c)};
     qsort(found->at, (size_t)found->n, sizeof *found->at, cost_compare);
     /* the best also with fewer registers, should the assembler find that it spills */
     int n = 0;
-    for (int i = 0; i < found->n && n < room; i++)
-        for (int ease = 0; ease <= (i || found->at[i].schedule.path == MATMUL_GEMV ? 0 : 2) && n < room;
-             ease++) {
+    bool has_loop = false;
+    for (int i = 0; i < found->n && n < room - 1; i++) {
+        MatmulPath path = found->at[i].schedule.path;
+        int eases = i || path == MATMUL_GEMV || path == MATMUL_LOOP ? 1 : 3;
+        for (int ease = 0; ease < eases && n < room - 1; ease++) {
             out[n] = found->at[i].schedule;
             out[n].ease = ease;
             out[n++].seconds = found->at[i].seconds;
         }
+        has_loop |= path == MATMUL_LOOP;
+    }
+    if (!has_loop && n < room)
+        out[n++] = *loop; /* each element its own sum: the path that always exists */
     return n;
 }

@@ -368,15 +368,14 @@ static int matmul_choose(const Graph *graph, const Region *region, const Target 
                          const DimBindings *hint, Schedule *out, int room) {
     MatmulPlan plan;
     const char *why;
-    int n = matmul_plan(graph, region, target, &plan, &why)
-                ? matmul_schedules(&plan, hint, out, room - 1, accepts_planned)
-                : 0;
-    Schedule loop;
-    if (n < room && template_any.schedules(graph, region, target, hint, &loop, 1) == 1) {
-        loop.path = MATMUL_LOOP; /* each element its own sum: the path that always exists */
-        out[n++] = loop;
-    }
-    return n;
+    Schedule loop; /* each element its own sum: the path that always exists */
+    if (room < 1 || template_any.schedules(graph, region, target, hint, &loop, 1) != 1)
+        return 0;
+    loop.path = MATMUL_LOOP;
+    if (matmul_plan(graph, region, target, &plan, &why))
+        return matmul_schedules(&plan, hint, &loop, out, room, accepts_planned);
+    out[0] = loop;
+    return 1;
 }
 
 static void matmul_build(Builder *b, const Region *region) {

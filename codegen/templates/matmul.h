@@ -587,8 +587,10 @@ bool matmul_accepts_gemv(const MatmulPlan *plan, const Schedule *schedule, const
 /* Whether a warp whose fragment spans so many columns has every column that its epilogue reads. */
 bool matmul_holds_blocks(const MatmulPlan *plan, int columns, const char **why);
 
-/* cost_matmul.c: schedules worth trying, best first, of those that accepts() takes; how many. */
-int matmul_schedules(const MatmulPlan *plan, const DimBindings *hint, Schedule *out, int room,
+/* cost_matmul.c: schedules worth trying, best first, of those that accepts() takes; how many. `loop` is the one
+ * that always works, and always among them. */
+int matmul_schedules(const MatmulPlan *plan, const DimBindings *hint, const Schedule *loop, Schedule *out,
+                     int room,
                      bool (*accepts)(const MatmulPlan *plan, const Schedule *schedule, const char **why));
 
 #endif

@@ -35,7 +35,7 @@ enum {
     TUNE_SCRATCH =
         512 << 20, /* bytes that candidates may need where the model's choice needs none: partial sums */
 };
-static const double tune_hopeless = 2.5; /* times the best prediction: not tried */
+static const double tune_hopeless = 1.8; /* times the best prediction: not tried */
 
 typedef struct TuneTry {
     Schedule schedule;
