@@ -488,7 +488,8 @@ static const char *chain_summary(const Chain *c) {
     if (c->resident)
         text_add(&text, ", later second operands resident");
     text_add(&text, ", steps of %d, %d stages and %d, cluster %dx1, %d consumer warpgroups%s", s->tile_k,
-             s->stages, s->later_stages, c->cluster, s->warps_m, c->is_staged ? matmul_staging_name(&c->staging) : "");
+             s->stages, s->later_stages, c->cluster, s->warps_m,
+             c->is_staged ? matmul_staging_name(&c->staging) : "");
     return text.at;
 }
 

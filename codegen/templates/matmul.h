@@ -230,8 +230,8 @@ typedef struct MatmulStored {
 /* False where TMA cannot store the output: it can where elements are of whole bytes, the innermost are
  * columns side by side, all else is in steps of 16 bytes, and there are no more dims than it takes. */
 bool matmul_stored(const MatmulPlan *plan, const Value *output, MatmulStored *stored);
-/* Where TMA cannot: how many elements of a row a lane stores at a time, so that a box of STAGING_ROWS by `cols`
- * leaves by rows; 0 where a row's elements are not side by side. */
+/* Where TMA cannot: how many elements of a row a lane stores at a time, so that a box of STAGING_ROWS by
+ * `cols` leaves by rows; 0 where a row's elements are not side by side. */
 int matmul_stored_width(const MatmulPlan *plan, const Value *output, int cols);
 /* The map's number, for boxes of STAGING_ROWS by `cols`. */
 int matmul_stored_map(Builder *b, const Value *output, const MatmulStored *stored, int cols,
@@ -371,8 +371,8 @@ typedef struct Epilogue {
 const KExpr *matmul_box_col(Builder *b, const MatmulStaging *staging, const KExpr *box);
 /* Boxes may be written again: those of all but the latest rounds, 0 or 1, have been read. */
 void matmul_boxes_wait(Builder *b, const MatmulStaging *staging, int rounds);
-/* A box of each staged output, which all lanes have written to stages `boxes`, to memory; `first`: the outputs'
- * first column. */
+/* A box of each staged output, which all lanes have written to stages `boxes`, to memory; `first`: the
+ * outputs' first column. */
 void matmul_boxes_send(Epilogue *e, const MatmulStaging *staging, const KExpr *block, const KExpr *box,
                        const KExpr *const *boxes, int64_t first);
 /* Behind the last tile: shared memory must outlive the copies out of it. */

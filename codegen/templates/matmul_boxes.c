@@ -1,15 +1,14 @@
 /* Boxes of staging to memory: of 16 rows, each one warp's, two in turn for each output.
  *
- *     TMA      one lane sends a box off; it is read while the next one is computed
- *     by rows  where TMA cannot write the output (its rows are no multiple of 16 bytes): lanes read the box back
- *              and store it, neighbouring lanes neighbouring elements of a row, not the 8 rows by 16 bytes
- *              that they have of the product
+ *     by TMA:   one lane sends a box off, which is read while the next one is computed
+ *     by rows:  lanes read the box back and store it, where TMA cannot write the output, whose rows are no
+ *               multiple of 16 bytes. Neighbouring lanes then have neighbouring elements:
  *
- *              row 0   | T0 T1 T2 ...                     T31 | T0 T1 T2 ...   each `width` elements
- *              row 1   | T0 T1 ...
+ *               row 0   | T0 T1 T2 ...                  T31 | T0 T1 T2 ...        `width` elements each
+ *               row 1   | T0 T1 T2 ...
  *
- * Two boxes in turn ask for one meeting of the warp each: who writes box 0 again has met all lanes behind their
- * writes of box 1, and so behind their reads of box 0. */
+ * With two boxes in turn the warp's lanes meet once a box: who writes box 0 again has met all lanes behind
+ * their writes of box 1, and so behind their reads of box 0. */
 #include "codegen/templates/matmul.h"
 
 enum { BOX_WARP = 32 };
@@ -91,8 +90,8 @@ static void box_send_rows(Epilogue *e, const MatmulStaging *staging, int output,
     int width = staging->row_width[output], pieces = STAGING_ROWS * staging->cols / width / BOX_WARP;
     int n = width >= AT_ONCE ? 1 : AT_ONCE / width < pieces ? AT_ONCE / width : pieces;
     const KExpr *row, *col;
-    const KExpr *turn = pieces == n ? k_i32(b, 0)
-                                    : k_for_begin(b, "turn", k_i32(b, 0), k_i32(b, pieces / n), 1, UNROLL_NONE);
+    const KExpr *turn =
+        pieces == n ? k_i32(b, 0) : k_for_begin(b, "turn", k_i32(b, 0), k_i32(b, pieces / n), 1, UNROLL_NONE);
     const KExpr *first = k_mul(b, turn, k_i32(b, n));
     const KVar *elements = k_array(b, text_format(b->arena, "%s_row", value->name ? value->name : "out"),
                                    ktype_of(value->dtype), n * width, NULL);

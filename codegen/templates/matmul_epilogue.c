@@ -8,8 +8,8 @@
  *     registers --pack--> stmatrix --> [box 0] --TMA--> memory          each warp alone: no barrier between
  * warps [box 1]  (two boxes for each output)
  *
- * One that TMA cannot write, but whose rows lie side by side, goes through the same boxes, and leaves them by rows
- * (matmul_boxes.c). Others are stored from registers, guarded at the edges. */
+ * One that TMA cannot write, but whose rows lie side by side, goes through the same boxes, and leaves them by
+ * rows (matmul_boxes.c). Others are stored from registers, guarded at the edges. */
 #include "codegen/templates/matmul.h"
 
 #include "codegen/reduce.h"
@@ -290,7 +290,8 @@ static int epilogue_staged(const EpilogueStore *store, const Value *output) {
     return -1;
 }
 
-/* The two elements src[at], src[at + 1] of an output, the fragment's side by side, on their way to its box. */
+/* The two elements src[at], src[at + 1] of an output, the fragment's side by side, on their way to its box.
+ */
 static void epilogue_stage_pair(Epilogue *e, const EpilogueStore *store, const EpilogueSlot *slot, int staged,
                                 const KVar *src, const KExpr *at) {
     Builder *b = e->b;

@@ -1,5 +1,5 @@
-/* Outputs that leave through shared memory, in the order in which memory has them: by TMA where it can, else by
- * rows, whose neighbouring elements neighbouring lanes store.
+/* Outputs that leave through shared memory, in the order in which memory has them: by TMA where it can, else
+ * by rows, whose neighbouring elements neighbouring lanes store.
  *
  *     p: [M, N] as it is                   coordinates of a box        col, row
  *     heads first, [B, H, S, D] of         col % D, row % S, col / D, row / S
@@ -42,8 +42,8 @@ static bool stored_add(const MatmulPlan *plan, const ViewFactors *factors, int a
     return true;
 }
 
-/* Where an output that has whole bytes for each element of the product, or of a window of its columns, has its
- * rows and columns. */
+/* Where an output that has whole bytes for each element of the product, or of a window of its columns, has
+ * its rows and columns. */
 static bool stored_find(const MatmulPlan *plan, const Value *output, ViewFactors *factors) {
     const Graph *graph = plan->graph;
     const RegionWindow *window = region_window(plan->region, output);
