@@ -8,7 +8,7 @@
  * What an output is of the result, by reshapes and transposes, is undone on its strides (ir/view.h). */
 #include "codegen/templates/matmul.h"
 
-enum { STORED_COLS = 64 /* columns of the widest box */, STORED_BYTES = 16 };
+enum { STORED_COLS = 64 /* columns of the widest box */, STORED_BYTES = 16, STORED_LANES = 32 };
 
 static bool stored_is_step(const MatmulPlan *plan, const Dim *stride, DType elem) {
     int64_t divisor = dim_divisor(plan->graph->dims, stride);
@@ -60,18 +60,36 @@ static bool stored_find(const MatmulPlan *plan, const Value *output, ViewFactors
     return view_stored(graph, output, root, rank, dims, factors);
 }
 
+/* The innermost columns; NULL where they are not side by side in memory. */
+static const ViewFactor *stored_columns(const MatmulPlan *plan, const ViewFactors *factors) {
+    for (int i = factors->n - 1; i >= 0; i--)
+        if (factors->at[i].axis == plan->core[0]->rank - 1)
+            return dim_is(factors->at[i].stride, 1) ? &factors->at[i] : NULL;
+    return NULL;
+}
+
+/* Whether pieces of so many columns all begin at multiples of their size in memory. */
+static bool stored_is_aligned(const MatmulPlan *plan, const ViewFactors *factors, const ViewFactor *columns,
+                              int width) {
+    DimTable *dims = plan->graph->dims;
+    for (int i = 0; i < factors->n; i++) {
+        const ViewFactor *factor = &factors->at[i];
+        if (dim_divisor(dims, factor == columns ? factor->dim : factor->stride) % width != 0)
+            return false;
+    }
+    return true;
+}
+
 int matmul_stored_width(const MatmulPlan *plan, const Value *output, int cols) {
     ViewFactors factors;
-    int axis = plan->core[0]->rank - 1, bits = dtype_bits(output->dtype), last;
     if (!stored_find(plan, output, &factors))
         return 0;
-    for (last = factors.n - 1; last >= 0 && factors.at[last].axis != axis;)
-        last--;
-    if (last < 0 || !dim_is(factors.at[last].stride, 1))
+    const ViewFactor *columns = stored_columns(plan, &factors);
+    int bits = dtype_bits(output->dtype), width = 1;
+    int most = 8 * STORED_BYTES / bits, share = STAGING_ROWS * cols / STORED_LANES;
+    if (!columns)
         return 0;
-    int most = 8 * STORED_BYTES / bits, share = STAGING_ROWS * cols / 32, width = 1;
-    int64_t divisor = dim_divisor(plan->graph->dims, plan->n);
-    while (2 * width <= most && 2 * width <= share && divisor % (2 * width) == 0)
+    while (2 * width <= most && 2 * width <= share && stored_is_aligned(plan, &factors, columns, 2 * width))
         width *= 2;
     return width;
 }
