@@ -39,7 +39,7 @@ typedef struct Schedule {
     int group_m; /* rasterization: tiles of m visited before n advances */
     bool persistent;
     bool swap_ab; /* computes the transposed product, so that a small M lies along wgmma's n */
-    bool tma_store;
+    bool tma_store; /* outputs leave through shared memory: by TMA where it can write them, else by rows */
     bool ping_pong; /* wgmma: consumer warpgroups take whole tiles in turn, so that one multiplies while the other stores */
     int converters; /* wgmma: warpgroups that compute an operand on its way to the products, a stage each in turn; 0: as many as it takes */
     bool promote; /* wgmma: each step's sum of products goes into f32 registers, since fp8 products add up in 14 bits */

@@ -444,11 +444,8 @@ static void chain_consume(Chain *c) {
     }
     chain_pass_end(c);
     k_end(b);
-    if (c->is_staged) { /* shared memory must outlive the copies out of it */
-        k_if_begin(b, k_eq(b, lane, k_i32(b, 0)));
-        k_atom(b, ATOM_bulk_wait, (int[]){0}, NULL, 0);
-        k_end(b);
-    }
+    if (c->is_staged)
+        matmul_boxes_end(b, &c->staging);
 }
 
 /* ---- the kernel */
@@ -491,7 +488,8 @@ static const char *chain_summary(const Chain *c) {
     if (c->resident)
         text_add(&text, ", later second operands resident");
     text_add(&text, ", steps of %d, %d stages and %d, cluster %dx1, %d consumer warpgroups%s", s->tile_k,
-             s->stages, s->later_stages, c->cluster, s->warps_m, c->is_staged ? ", outputs by TMA" : "");
+             s->stages, s->later_stages, c->cluster, s->warps_m,
+             c->is_staged ? matmul_staging_name(&c->staging) : "");
     return text.at;
 }
 

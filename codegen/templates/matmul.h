@@ -9,8 +9,9 @@
  *     matmul_mma.c       cp.async or computed operands, ldmatrix, mma.sync (sm_80 and later)
  *     matmul_simt.c      fused multiply-adds from shared tiles: exact f32, f64, i32, i64
  *     matmul_prologue.c  operands into shared tiles, for the last two
- *     matmul_tma.c       operands in and outputs out by TMA
- *     matmul_stored.c    where rows and columns lie in an output's memory, for TMA
+ *     matmul_tma.c       operands in by TMA; which outputs leave through shared memory
+ *     matmul_stored.c    where rows and columns lie in such an output's memory
+ *     matmul_boxes.c     those outputs from shared memory to global memory, by TMA or by rows
  *     matmul_gemv.c      few rows: weights streamed to registers, fused multiply-adds
  *     matmul_convert.c   operands that a warpgroup computes on their way to wgmma
  *     matmul_scale.c     operands that are narrow memory times a factor a block
@@ -211,7 +212,7 @@ typedef struct MatmulFragment {
     const MatmulGang *gang; /* blocks that hold the rest of the rows; NULL: the tile holds whole rows */
 } MatmulFragment;
 
-/* Shared memory through which outputs leave by TMA: each warp its own ring of boxes of 16 rows. */
+/* Shared memory through which outputs leave: each warp its own ring of boxes of 16 rows. */
 enum { STAGING_OUTPUTS = 2, STAGING_ROWS = 16, STAGING_PARTS = 8 };
 /* matmul_stored.c: where the result's rows and columns lie in an output's memory, as the dims of a tensor
  * map, innermost first. An axis may lie in parts, as the rows of [B, S] heads first: then a box of rows and
@@ -229,6 +230,9 @@ typedef struct MatmulStored {
 /* False where TMA cannot store the output: it can where elements are of whole bytes, the innermost are
  * columns side by side, all else is in steps of 16 bytes, and there are no more dims than it takes. */
 bool matmul_stored(const MatmulPlan *plan, const Value *output, MatmulStored *stored);
+/* Where TMA cannot: how many elements of a row a lane stores at a time, so that a box of STAGING_ROWS by
+ * `cols` leaves by rows; 0 where a row's elements are not side by side. */
+int matmul_stored_width(const MatmulPlan *plan, const Value *output, int cols);
 /* The map's number, for boxes of STAGING_ROWS by `cols`. */
 int matmul_stored_map(Builder *b, const Value *output, const MatmulStored *stored, int cols,
                       KSwizzle swizzle);
@@ -250,18 +254,21 @@ typedef struct MatmulStaging {
     const KExpr *row, *col;           /* of the warp's first box */
     const KExpr *lane_row, *lane_col; /* of the 8x8 matrix row that a lane addresses, within a box */
     int n_outputs;                    /* those that leave this way */
+    int n_tma;                        /* the first of them, by TMA; the others by rows */
     const Value *output[STAGING_OUTPUTS];
     MatmulStored stored[STAGING_OUTPUTS];
-    int map[STAGING_OUTPUTS]; /* tensor map of each */
+    int map[STAGING_OUTPUTS];       /* tensor map of each that TMA stores */
+    int row_width[STAGING_OUTPUTS]; /* elements that a lane moves of the others (matmul_stored_width) */
     int n_parts; /* not 0: these, by their first columns, which leave no column out, share one ring of boxes
                   */
     MatmulPart parts[STAGING_PARTS];
 } MatmulStaging;
 
-/* matmul_tma.c: shared memory for the outputs that TMA can write, and their maps; false where there are none.
- */
+/* matmul_tma.c: shared memory for the outputs whose rows lie side by side, and the maps of those that TMA can
+ * write; false where there are none. */
 bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule, MatmulStaging *staging);
 int64_t matmul_staging_bytes(const MatmulPlan *plan, const Schedule *schedule);
+const char *matmul_staging_name(const MatmulStaging *staging); /* for a kernel's summary */
 
 /* An operand that TMA loads (matmul_is_tma). K-major: rows of the tile along M or N; MN-major: along K. */
 typedef struct MatmulTma {
@@ -359,6 +366,17 @@ typedef struct Epilogue {
     const PartialVars
         *columns; /* the first column statistics of the batch, known in all lanes; NULL: not yet */
 } Epilogue;
+
+/* matmul_boxes.c: first column of a warp's box. */
+const KExpr *matmul_box_col(Builder *b, const MatmulStaging *staging, const KExpr *box);
+/* Boxes may be written again: those of all but the latest rounds, 0 or 1, have been read. */
+void matmul_boxes_wait(Builder *b, const MatmulStaging *staging, int rounds);
+/* A box of each staged output, which all lanes have written to stages `boxes`, to memory; `first`: the
+ * outputs' first column. */
+void matmul_boxes_send(Epilogue *e, const MatmulStaging *staging, const KExpr *block, const KExpr *box,
+                       const KExpr *const *boxes, int64_t first);
+/* Behind the last tile: shared memory must outlive the copies out of it. */
+void matmul_boxes_end(Builder *b, const MatmulStaging *staging);
 
 /* A run within a batch of column groups. */
 typedef struct EpilogueSlot {

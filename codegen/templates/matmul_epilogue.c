@@ -8,7 +8,8 @@
  *     registers --pack--> stmatrix --> [box 0] --TMA--> memory          each warp alone: no barrier between
  * warps [box 1]  (two boxes for each output)
  *
- * Others are stored from registers, guarded at the edges. */
+ * One that TMA cannot write, but whose rows lie side by side, goes through the same boxes, and leaves them by
+ * rows (matmul_boxes.c). Others are stored from registers, guarded at the edges. */
 #include "codegen/templates/matmul.h"
 
 #include "codegen/reduce.h"
@@ -254,12 +255,19 @@ typedef struct EpilogueStore {
     bool takes_columns;
     MatmulColumns columns;
     const KVar *packed[STAGING_OUTPUTS]; /* of 16 bits: two elements a word, for stmatrix */
+    const KVar *single[STAGING_OUTPUTS]; /* where runs have one element: the batch's, until all are there */
     const KExpr *const *boxes;           /* the stages that the present boxes take */
     const KExpr *box_col;                /* the present batch's first column within a box */
 } EpilogueStore;
 
 static bool epilogue_is_packed(const Value *output) {
     return dtype_bits(output->dtype) == 16;
+}
+
+/* The fragment's pair of elements among those of the batch. */
+static const KExpr *epilogue_word(Epilogue *e, const EpilogueSlot *slot) {
+    Builder *b = e->b;
+    return k_add(b, k_mul(b, slot->local, k_i32(b, e->fragment->halves)), slot->half);
 }
 
 /* Where the run lies in the box of an output of 8 or 32 bits, which stmatrix has no form for: stores of two
@@ -282,6 +290,21 @@ static int epilogue_staged(const EpilogueStore *store, const Value *output) {
     return -1;
 }
 
+/* The two elements src[at], src[at + 1] of an output, the fragment's side by side, on their way to its box.
+ */
+static void epilogue_stage_pair(Epilogue *e, const EpilogueStore *store, const EpilogueSlot *slot, int staged,
+                                const KVar *src, const KExpr *at) {
+    Builder *b = e->b;
+    const Value *output = store->staging->output[staged];
+    if (!epilogue_is_packed(output)) {
+        k_store(b, store->staging->tile[staged].buffer, epilogue_in_box(e, store, slot, staged), src, at,
+                e->fragment->width, NULL, CACHE_DEFAULT);
+        return;
+    }
+    const KExpr *pair[] = {k_elem(b, src, at), k_elem(b, src, k_add(b, at, k_i32(b, 1)))};
+    k_set_elem(b, store->packed[staged], epilogue_word(e, slot), k_pack(b, output->dtype, pair));
+}
+
 static void epilogue_store_run(Epilogue *e, const EpilogueSlot *slot, const KVar *const *computed,
                                void *context) {
     Builder *b = e->b;
@@ -293,14 +316,12 @@ static void epilogue_store_run(Epilogue *e, const EpilogueSlot *slot, const KVar
             lower_store(e->lower, &slot->run, output, computed[i], NULL);
             continue;
         }
-        if (!epilogue_is_packed(output)) {
-            k_store(b, store->staging->tile[staged].buffer, epilogue_in_box(e, store, slot, staged),
-                    computed[i], NULL, e->run, NULL, CACHE_DEFAULT);
+        if (e->run == e->fragment->width) {
+            epilogue_stage_pair(e, store, slot, staged, computed[i], k_i32(b, 0));
             continue;
         }
-        const KExpr *pair[] = {k_elem_at(b, computed[i], 0), k_elem_at(b, computed[i], 1)};
-        const KExpr *word = k_add(b, k_mul(b, slot->local, k_i32(b, e->fragment->halves)), slot->half);
-        k_set_elem(b, store->packed[staged], word, k_pack(b, output->dtype, pair));
+        const KExpr *at = k_mul(b, epilogue_word(e, slot), k_i32(b, e->fragment->width));
+        k_set_elem(b, store->single[staged], k_add(b, at, slot->piece), k_elem_at(b, computed[i], 0));
     }
     if (store->takes_columns)
         matmul_columns_fold(e, slot, computed + store->outputs.n, &store->columns);
@@ -317,12 +338,25 @@ static void epilogue_columns_end(Epilogue *e, EpilogueStore *store, const KExpr 
         matmul_columns_end(e, block, group, n_groups, &store->columns);
 }
 
+/* The batch's elements that were computed one by one, in pairs on their way to the boxes. */
+static void epilogue_pair_up(Epilogue *e, EpilogueStore *store, int n_groups) {
+    Builder *b = e->b;
+    EpilogueSlot slot = {.local = epilogue_loop(b, "g", n_groups)};
+    slot.half = epilogue_loop(b, "h", e->fragment->halves);
+    const KExpr *at = k_mul(b, epilogue_word(e, &slot), k_i32(b, e->fragment->width));
+    for (int o = 0; o < store->staging->n_outputs; o++)
+        epilogue_stage_pair(e, store, &slot, o, store->single[o], at);
+    epilogue_loop_end(b, e->fragment->halves);
+    epilogue_loop_end(b, n_groups);
+}
+
 /* One batch of column groups, from `group` on; its staged outputs into their boxes from column `box_col` on.
  */
 static void epilogue_store_batch(Epilogue *e, EpilogueStore *store, const KExpr *block, const KExpr *group,
                                  int n_groups, const KExpr *const *boxes, const KExpr *box_col) {
     Builder *b = e->b;
     const MatmulStaging *staging = store->staging;
+    bool is_single = staging && staging->n_outputs && e->run < e->fragment->width;
     store->boxes = boxes;
     store->box_col = box_col;
     for (int o = 0; staging && o < staging->n_outputs; o++) {
@@ -330,9 +364,14 @@ static void epilogue_store_batch(Epilogue *e, EpilogueStore *store, const KExpr 
         if (epilogue_is_packed(staging->output[o]))
             store->packed[o] =
                 k_array(b, text_format(b->arena, "%s_packed", name), K_U32, 2 * n_groups, NULL);
+        if (is_single)
+            store->single[o] = k_array(b, text_format(b->arena, "%s_single", name),
+                                       ktype_of(staging->output[o]->dtype), 4 * n_groups, NULL);
     }
     epilogue_batch(e, block, group, n_groups, store->values.at, (int)store->values.n, (int)store->outputs.n,
                    epilogue_store_run, store);
+    if (is_single)
+        epilogue_pair_up(e, store, n_groups);
     for (int o = 0; staging && o < staging->n_outputs; o++)
         for (int pair = 0; pair < n_groups / 2 && epilogue_is_packed(staging->output[o]); pair++) {
             /* four 8x8 matrices: lanes 0-15 address the 16 rows of the first group, lanes 16-31 those of the
@@ -343,38 +382,6 @@ static void epilogue_store_batch(Epilogue *e, EpilogueStore *store, const KExpr 
                 k_regs(store->packed[o], 4 * pair, 4)};
             k_atom(b, ATOM_stmatrix_x4, NULL, operands, 2);
         }
-}
-
-static const KExpr *epilogue_box_col(Epilogue *e, const MatmulStaging *staging, const KExpr *box) {
-    return k_add(e->b, staging->col, k_mul(e->b, box, k_i32(e->b, staging->cols)));
-}
-
-static void epilogue_send(Epilogue *e, const MatmulStaging *staging, const KExpr *block, const KExpr *box,
-                          const KExpr *const *boxes, int64_t first) {
-    Builder *b = e->b;
-    k_atom(b, ATOM_fence_async, NULL, NULL, 0);
-    k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
-    k_if_begin(b, k_eq(b, k_special(b, SPECIAL_LANE), k_i32(b, 0)));
-    for (int o = 0; o < staging->n_outputs; o++) {
-        const KExpr *zero = k_i32(b, 0);
-        const KExpr *col = k_sub(b, epilogue_box_col(e, staging, box), k_i32(b, first));
-        const KExpr *row = k_add(b, staging->row, k_mul(b, block, k_i32(b, e->fragment->block_rows)));
-        KOperand operands[2 + STORED_DIMS] = {
-            k_operand(k_tensor_map_addr(b, staging->map[o])),
-            k_operand(tile_address(b, &staging->tile[o], boxes[o], zero, zero))};
-        int n = matmul_stored_coords(b, e->plan, &staging->stored[o], e->batch, row, col, operands + 2);
-        k_atom(b, (AtomId)(ATOM_tma_store_2d + n - 2), NULL, operands, 2 + n); /* ORDER TMA_STORE */
-        k_atom(b, ATOM_bulk_commit, NULL, NULL, 0);
-    }
-    k_end(b);
-}
-
-/* All but the latest `but` boxes of the warp have left shared memory. */
-static void epilogue_wait_read(Builder *b, int but) {
-    k_if_begin(b, k_eq(b, k_special(b, SPECIAL_LANE), k_i32(b, 0)));
-    k_atom(b, ATOM_bulk_wait_read, &but, NULL, 0);
-    k_end(b);
-    k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
 }
 
 /* Computes one box of each staged output and sends it off; `first`: the outputs' first column. */
@@ -392,7 +399,7 @@ static void epilogue_store_box(Epilogue *e, EpilogueStore *store, const KExpr *b
                          k_mul(b, part, k_i32(b, n_groups * f->group_cols)));
     epilogue_loop_end(b, box_groups / n_groups);
     epilogue_columns_end(e, store, block, box_group, box_groups);
-    epilogue_send(e, store->staging, block, box, boxes, first);
+    matmul_boxes_send(e, store->staging, block, box, boxes, first);
 }
 
 /* The same where a box is one output's alone, whichever has its columns. */
@@ -411,7 +418,7 @@ static void epilogue_store_parts(Epilogue *e, EpilogueStore *store, const KExpr 
         vec_push(b->arena, &one.outputs, part->output);
         vec_push(b->arena, &one.values, part->output);
         if (i + 1 < n)
-            k_if_begin(b, k_lt(b, epilogue_box_col(e, staging, box), k_i32(b, part->first + part->width)));
+            k_if_begin(b, k_lt(b, matmul_box_col(b, staging, box), k_i32(b, part->first + part->width)));
         e->begin = part->first;
         e->end = part->first + part->width;
         epilogue_store_box(e, &one, block, box, boxes, part->first);
@@ -474,7 +481,7 @@ static void epilogue_store_staged(Epilogue *e, EpilogueStore *store) {
     int chunks = epilogue_tile_chunks(e, store, n_boxes, targets);
     int n_chunks = chunks ? chunks : 1;
     if (f->blocks * n_boxes % 2 != 0) /* the tile before ended on the side that this one begins with */
-        epilogue_wait_read(b, 0);
+        matmul_boxes_wait(b, staging, 0);
     const KExpr *part = matmul_inputs_chunk_begin(e);
     int in_part = n_boxes / (e->inputs ? e->inputs->chunks : 1), n_images = in_part / n_chunks;
     const KExpr *block = epilogue_loop(b, "block", f->blocks);
@@ -482,7 +489,7 @@ static void epilogue_store_staged(Epilogue *e, EpilogueStore *store) {
     if (chunks)
         epilogue_tile_begin(e, store, block, chunk, box_groups, targets);
     const KExpr *image = epilogue_loop(b, "box", n_images);
-    epilogue_wait_read(b, staging->n_outputs); /* the boxes of two rounds ago have been read */
+    matmul_boxes_wait(b, staging, 1); /* the boxes of two rounds ago have been read */
     const KExpr *number = k_add(b, k_mul(b, chunk, k_i32(b, n_images)), image);
     const KExpr *round =
         k_add(b, k_mul(b, k_add(b, k_mul(b, part, k_i32(b, f->blocks)), block), k_i32(b, in_part)), number);
@@ -573,13 +580,16 @@ static MatmulStaging epilogue_part_of(const MatmulStaging *staging, const Epilog
     MatmulStaging part = *staging;
     if (staging->n_parts) /* all of them share one ring */
         return part;
-    part.n_outputs = 0;
+    part.n_outputs = part.n_tma = 0;
     for (int i = 0; i < staging->n_outputs; i++)
         for (size_t k = 0; k < store->outputs.n; k++)
             if (store->outputs.at[k] == staging->output[i]) {
                 part.output[part.n_outputs] = staging->output[i];
                 part.tile[part.n_outputs] = staging->tile[i];
-                part.map[part.n_outputs++] = staging->map[i];
+                part.map[part.n_outputs] = staging->map[i];
+                part.stored[part.n_outputs] = staging->stored[i];
+                part.row_width[part.n_outputs++] = staging->row_width[i];
+                part.n_tma += i < staging->n_tma;
             }
     return part;
 }

@@ -1,4 +1,5 @@
-/* Outputs that TMA stores, in the order in which memory has them.
+/* Outputs that leave through shared memory, in the order in which memory has them: by TMA where it can, else
+ * by rows, whose neighbouring elements neighbouring lanes store.
  *
  *     p: [M, N] as it is                   coordinates of a box        col, row
  *     heads first, [B, H, S, D] of         col % D, row % S, col / D, row / S
@@ -7,7 +8,7 @@
  * What an output is of the result, by reshapes and transposes, is undone on its strides (ir/view.h). */
 #include "codegen/templates/matmul.h"
 
-enum { STORED_COLS = 64 /* columns of the widest box */, STORED_BYTES = 16 };
+enum { STORED_COLS = 64 /* columns of the widest box */, STORED_BYTES = 16, STORED_LANES = 32 };
 
 static bool stored_is_step(const MatmulPlan *plan, const Dim *stride, DType elem) {
     int64_t divisor = dim_divisor(plan->graph->dims, stride);
@@ -41,23 +42,65 @@ static bool stored_add(const MatmulPlan *plan, const ViewFactors *factors, int a
     return true;
 }
 
-bool matmul_stored(const MatmulPlan *plan, const Value *output, MatmulStored *stored) {
+/* Where an output that has whole bytes for each element of the product, or of a window of its columns, has
+ * its rows and columns. */
+static bool stored_find(const MatmulPlan *plan, const Value *output, ViewFactors *factors) {
     const Graph *graph = plan->graph;
     const RegionWindow *window = region_window(plan->region, output);
     const Value *root = lower_root(plan->region, output), *core = plan->core[0];
-    int bits = dtype_bits(output->dtype), rank = core->rank, rows = rank - 2, cols = rank - 1;
+    int bits = dtype_bits(output->dtype), rank = core->rank;
     const Dim *dims[RANK_MAX];
-    ViewFactors factors;
-    *stored = (MatmulStored){0};
     if (bits < 8 || bits > 32 || (bits == 16 && !dtype_is_float(output->dtype)) ||
-        (window ? window->is_bundle : !value_same_dims(root, core)) ||
-        dim_divisor(graph->dims, plan->n) % 2 != 0)
+        (window ? window->is_bundle : !value_same_dims(root, core)))
         return false;
     for (int i = 0; i < rank; i++)
         dims[i] = core->dims[i];
     if (window)
-        dims[cols] = dim_const(graph->dims, window->width);
-    if (!view_stored(graph, output, root, rank, dims, &factors))
+        dims[rank - 1] = dim_const(graph->dims, window->width);
+    return view_stored(graph, output, root, rank, dims, factors);
+}
+
+/* The innermost columns; NULL where they are not side by side in memory. */
+static const ViewFactor *stored_columns(const MatmulPlan *plan, const ViewFactors *factors) {
+    for (int i = factors->n - 1; i >= 0; i--)
+        if (factors->at[i].axis == plan->core[0]->rank - 1)
+            return dim_is(factors->at[i].stride, 1) ? &factors->at[i] : NULL;
+    return NULL;
+}
+
+/* Whether pieces of so many columns all begin at multiples of their size in memory. */
+static bool stored_is_aligned(const MatmulPlan *plan, const ViewFactors *factors, const ViewFactor *columns,
+                              int width) {
+    DimTable *dims = plan->graph->dims;
+    for (int i = 0; i < factors->n; i++) {
+        const ViewFactor *factor = &factors->at[i];
+        if (dim_divisor(dims, factor == columns ? factor->dim : factor->stride) % width != 0)
+            return false;
+    }
+    return true;
+}
+
+int matmul_stored_width(const MatmulPlan *plan, const Value *output, int cols) {
+    ViewFactors factors;
+    if (!stored_find(plan, output, &factors))
+        return 0;
+    const ViewFactor *columns = stored_columns(plan, &factors);
+    int bits = dtype_bits(output->dtype), width = 1;
+    int most = 8 * STORED_BYTES / bits, share = STAGING_ROWS * cols / STORED_LANES;
+    if (!columns)
+        return 0;
+    while (2 * width <= most && 2 * width <= share && stored_is_aligned(plan, &factors, columns, 2 * width))
+        width *= 2;
+    return width;
+}
+
+bool matmul_stored(const MatmulPlan *plan, const Value *output, MatmulStored *stored) {
+    const Graph *graph = plan->graph;
+    const RegionWindow *window = region_window(plan->region, output);
+    int rank = plan->core[0]->rank, rows = rank - 2, cols = rank - 1;
+    ViewFactors factors;
+    *stored = (MatmulStored){0};
+    if (dim_divisor(graph->dims, plan->n) % 2 != 0 || !stored_find(plan, output, &factors))
         return false;
     bool has_rows = false;
     for (int i = 0; i < factors.n; i++)
@@ -66,7 +109,7 @@ bool matmul_stored(const MatmulPlan *plan, const Value *output, MatmulStored *st
     if (fits && !has_rows) { /* one row, whose map has a dim for it all the same */
         stored->at[1].axis = rows;
         stored->at[1].dim = stored->at[1].each = dim_const(graph->dims, 1);
-        stored->at[1].stride = dims[cols];
+        stored->at[1].stride = window ? dim_const(graph->dims, window->width) : plan->core[0]->dims[cols];
         stored->at[1].is_last = true;
         stored->n = 2;
     }

@@ -1,5 +1,5 @@
-/* What TMA moves for matrix products: boxes of an operand into a ring of stages, and boxes of 16-bit outputs
- * out of staging. */
+/* What TMA moves for matrix products: boxes of an operand into a ring of stages, and the shared memory
+ * through which outputs leave, by TMA or by rows. */
 #include "codegen/templates/matmul.h"
 
 /* ---- operands */
@@ -101,24 +101,32 @@ static bool tma_is_whole(const MatmulPlan *plan, const Value *output) {
     return !window || (!window->is_bundle && window->first == 0 && dim_is(plan->n, window->width));
 }
 
-/* Outputs that leave through shared memory; how many. */
-static int tma_staged(const MatmulPlan *plan, const Schedule *schedule, const Value **staged) {
+/* Outputs that leave through shared memory, those that TMA takes first; how many. */
+static int tma_staged(const MatmulPlan *plan, const Schedule *schedule, const Value **staged, int *n_tma) {
+    MatmulStored stored;
     int n = 0;
+    *n_tma = 0;
     if (!tma_has_staging(schedule))
         return 0;
-    MatmulStored stored;
-    for (size_t i = 0; i < plan->region->outputs.n && n < STAGING_OUTPUTS; i++)
-        if (tma_is_whole(plan, plan->region->outputs.at[i]) &&
-            matmul_stored(plan, plan->region->outputs.at[i], &stored))
-            staged[n++] = plan->region->outputs.at[i];
+    for (int by_rows = 0; by_rows < 2; by_rows++)
+        for (size_t i = 0; i < plan->region->outputs.n && n < STAGING_OUTPUTS; i++) {
+            const Value *output = plan->region->outputs.at[i];
+            bool is_tma = tma_is_whole(plan, output) && matmul_stored(plan, output, &stored);
+            if (by_rows ? !is_tma && tma_is_whole(plan, output) && matmul_stored_width(plan, output, 16)
+                        : is_tma)
+                staged[n++] = output;
+            *n_tma = by_rows ? *n_tma : n;
+        }
     return n;
 }
 
 /* The box that an output leaves in: its own, or that of an output of the same size which leaves at another
  * time. */
-static int tma_home(const MatmulPlan *plan, const Value *const *staged, int output) {
+static int tma_home(const MatmulPlan *plan, const Value *const *staged, int n_tma, int output) {
     bool is_early = matmul_is_early(plan, staged[output]);
     int number = 0, other = 0;
+    if (n_tma == 1 && output == 1) /* TMA would still read what lanes write */
+        return output;
     for (int i = 0; i < output; i++)
         number += matmul_is_early(plan, staged[i]) == is_early;
     for (int i = 0; i < output; i++)
@@ -168,12 +176,12 @@ int64_t matmul_staging_bytes(const MatmulPlan *plan, const Schedule *schedule) {
     const Value *staged[STAGING_OUTPUTS];
     MatmulPart parts[STAGING_PARTS];
     bool has_parts = tma_parts(plan, schedule, parts);
-    int n = has_parts ? 1 : tma_staged(plan, schedule, staged);
+    int n_tma = 1, n = has_parts ? 1 : tma_staged(plan, schedule, staged, &n_tma);
     if (has_parts)
         staged[0] = parts[0].output;
     int64_t bits = 0;
     for (int i = 0; i < n; i++)
-        if (has_parts || tma_home(plan, staged, i) == i)
+        if (has_parts || tma_home(plan, staged, n_tma, i) == i)
             bits += (int64_t)tma_staging_cols(schedule, staged, n) * dtype_bits(staged[i]->dtype);
     return 4 * schedule->warps_m * 2 * STAGING_ROWS * bits / 8;
 }
@@ -182,12 +190,14 @@ bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule
     *staging = (MatmulStaging){0};
     staging->n_parts = tma_parts(plan, schedule, staging->parts);
     staging->output[0] = staging->n_parts ? staging->parts[0].output : NULL;
-    staging->n_outputs = staging->n_parts ? 1 : tma_staged(plan, schedule, staging->output);
+    staging->n_outputs = staging->n_tma = 1;
+    if (!staging->n_parts)
+        staging->n_outputs = tma_staged(plan, schedule, staging->output, &staging->n_tma);
     if (!staging->n_outputs)
         return false;
     staging->cols = tma_staging_cols(schedule, staging->output, staging->n_outputs);
     for (int i = 0; i < staging->n_outputs; i++) {
-        int home = staging->n_parts ? 0 : tma_home(plan, staging->output, i);
+        int home = staging->n_parts ? 0 : tma_home(plan, staging->output, staging->n_tma, i);
         staging->tile[i] = home < i ? staging->tile[home]
                                     : tile_shared(b, i ? "staging_1" : "staging", staging->output[i]->dtype,
                                                   STAGING_ROWS, staging->cols, 4 * schedule->warps_m * 2);
@@ -197,10 +207,18 @@ bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule
                                                   staging->cols, staging->tile[0].swizzle);
     if (staging->n_parts)
         return true;
-    for (int i = 0; i < staging->n_outputs; i++) {
+    for (int i = staging->n_tma; i < staging->n_outputs; i++)
+        staging->row_width[i] = matmul_stored_width(plan, staging->output[i], staging->cols);
+    for (int i = 0; i < staging->n_tma; i++) {
         matmul_stored(plan, staging->output[i], &staging->stored[i]);
         staging->map[i] = matmul_stored_map(b, staging->output[i], &staging->stored[i], staging->cols,
                                             staging->tile[i].swizzle);
     }
     return true;
+}
+
+const char *matmul_staging_name(const MatmulStaging *staging) {
+    return staging->n_tma == staging->n_outputs ? ", outputs by TMA"
+           : staging->n_tma                     ? ", outputs by TMA and by rows"
+                                                : ", outputs by rows";
 }

@@ -232,11 +232,8 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     if (ping_pong) /* the other warpgroup's tile */
         pipeline_skip(b, &w->pipeline, &state, stages);
     wgmma_tiles_end(w);
-    if (staging) { /* shared memory must outlive the copies out of it */
-        k_if_begin(b, k_eq(b, lane, k_i32(b, 0)));
-        k_atom(b, ATOM_bulk_wait, (int[]){0}, NULL, 0);
-        k_end(b);
-    }
+    if (staging)
+        matmul_boxes_end(b, staging);
 }
 
 /* ---- the kernel */
@@ -353,6 +350,6 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         w.gang.blocks > 1 ? text_format(b->arena, ", rows over gangs of %d blocks", w.gang.blocks) : "",
         w.converters ? text_format(b->arena, ", %d that convert", w.converters) : "",
         w.partial_cols ? ", sums in two levels" : "", schedule->swap_ab ? ", transposed product" : "",
-        is_staged ? ", outputs by TMA" : "",
+        is_staged ? matmul_staging_name(&staging) : "",
         w.split > 1 ? text_format(b->arena, ", K split among %d blocks of a cluster", w.split) : "");
 }
