@@ -19,7 +19,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { COST_CANDIDATES = 512 };
+enum { COST_CANDIDATES = 1024 };
 
 static const double cost_launch = 2e-6, cost_latency = 0.7e-6, cost_memory_latency = 1.2e-6,
                     cost_gemv_latency = 0.9e-6, cost_gemv_block = 0.6e-6, cost_clock = 1.7e9,
@@ -179,7 +179,8 @@ static double cost_gemv_seconds(const Cost *c, const Schedule *s) {
     const MatmulPlan *plan = c->plan;
     const Target *target = plan->target;
     int split = s->split_k > 1 ? s->split_k : 1;
-    double tiles = ceil((double)c->m / s->tile_m) * ceil((double)c->n / s->tile_n) * (double)c->batch;
+    int64_t rows = s->swap_ab ? c->n : c->m, cols = s->swap_ab ? c->m : c->n;
+    double tiles = ceil((double)rows / s->tile_m) * ceil((double)cols / s->tile_n) * (double)c->batch;
     double blocks = tiles * split, slots = cost_slots(target, split) * matmul_blocks_per_sm(plan, s);
     double rounds = fmax(1, blocks / slots);
     double steps = ceil(ceil((double)c->k / s->tile_k) / split);
@@ -332,27 +333,36 @@ static void cost_simt(const Cost *c, CostAccepts *accepts, Candidates *found) {
         }
 }
 
-static void cost_gemv(const Cost *c, CostAccepts *accepts, Candidates *found) {
-    const MatmulPlan *plan = c->plan;
-    enum { MOST_ROWS = 64 /* in tiles of 8, for weights that neither TMA nor cp.async can read */ };
+/* The few rows of a gemv, or with `swap` its few columns. */
+static void cost_gemv_few(const Cost *c, CostAccepts *accepts, Candidates *found, int64_t few, bool swap) {
     int rows = 1;
-    while (rows < c->m && rows < 8)
+    while (rows < few && rows < 8)
         rows *= 2;
-    /* the constants are measured for 16-bit and exact f32 operands; the others have it by @schedule */
-    bool is_measured =
-        plan->kind == MATMUL_16BIT || (plan->kind == MATMUL_FMA && plan->core[0]->dtype == DTYPE_F32);
-    if (c->m > MOST_ROWS || !is_measured)
-        return;
-    Schedule s = {.path = MATMUL_GEMV, .tile_m = rows};
+    Schedule s = {.path = MATMUL_GEMV, .tile_m = rows, .swap_ab = swap};
     for (s.warps_m = 4; s.warps_m <= 8; s.warps_m *= 2)
         for (s.tile_n = 1; s.tile_n <= 256; s.tile_n *= 2)
             for (s.split_k = 1; s.split_k <= 8; s.split_k *= 2) {
                 s.warps_n = 1;
                 s.threads = 32 * s.warps_m;
-                int least = matmul_gemv_step(plan, &s);
+                int least = matmul_gemv_step(c->plan, &s);
                 for (s.tile_k = least; least && s.tile_k <= 8 * least; s.tile_k *= 2)
                     cost_add(c, accepts, found, s);
             }
+}
+
+static void cost_gemv(const Cost *c, CostAccepts *accepts, Candidates *found) {
+    const MatmulPlan *plan = c->plan;
+    enum { MOST_ROWS = 64 /* in tiles of 8, for weights that neither TMA nor cp.async can read */ };
+    /* the constants are measured for 16-bit and exact f32 operands; the others have it by @schedule */
+    bool is_measured =
+        plan->kind == MATMUL_16BIT || (plan->kind == MATMUL_FMA && plan->core[0]->dtype == DTYPE_F32);
+    if (!is_measured)
+        return;
+    if (c->m <= MOST_ROWS)
+        cost_gemv_few(c, accepts, found, c->m, false);
+    /* few rows and few columns: the rows are as good, unless they are many times as many */
+    if (c->n <= MOST_ROWS && c->m >= (c->m > 8 ? c->n + 1 : 4 * c->n))
+        cost_gemv_few(c, accepts, found, c->n, true);
 }
 
 static int cost_compare(const void *x, const void *y) {

@@ -11,7 +11,7 @@
  *     matmul_prologue.c  operands into shared tiles, for the last two
  *     matmul_tma.c       operands in and outputs out by TMA
  *     matmul_stored.c    where rows and columns lie in an output's memory, for TMA
- *     matmul_gemv.c      few rows: weights streamed to registers, fused multiply-adds
+ *     matmul_gemv.c      few rows or columns: the larger operand streamed to registers, fused multiply-adds
  *     matmul_convert.c   operands that a warpgroup computes on their way to wgmma
  *     matmul_scale.c     operands that are narrow memory times a factor a block
  *     matmul_epilogue.c  accumulators to outputs, for all three
@@ -487,14 +487,15 @@ Region *matmul_operand_space(Arena *arena, const Region *region, const Value *va
 int64_t matmul_loader_bytes(const MatmulOperand *operand, int tile_mn, int tile_k); /* of one stage */
 
 /* matmul_partials.c: sums that several warps of a block, or the blocks of a cluster, hold parts of, as rows
- * along M and columns along N of the tile: `parts` of each block, one after another. Rows, columns and
- * threads are powers of two. */
+ * along M and columns along N of the tile, or where is_swapped the other way: `parts` of each block, one
+ * after another. Rows, columns and threads are powers of two. */
 enum { PARTIALS_PAD = 4 /* elements between rows, against bank conflicts */ };
 typedef struct MatmulPartials {
     const KBuffer *buffer[MATMUL_CORES];
     int rows, cols;
     int parts;
-    int cluster; /* blocks whose parts meet; 1: none */
+    int cluster;     /* blocks whose parts meet; 1: none */
+    bool is_swapped; /* rows lie along N, columns along M: few rows, fewer than threads */
 } MatmulPartials;
 MatmulPartials matmul_partials(Builder *b, const MatmulPlan *plan, int rows, int cols, int parts,
                                int cluster);
