@@ -188,6 +188,10 @@ static double cost_gemv_seconds(const Cost *c, const Schedule *s) {
     double weights = blocks * s->tile_n * steps * s->tile_k * plan->n_cores;
     double slow = 2 + s->tile_m * (1.5 + 3.5 / matmul_gemv_columns(plan, s)); /* instructions a weight */
     double adds = weights * slow / (128 * cost_clock * fmin(blocks, target->sm_count));
+    if (s->swap_ab) { /* few columns may lie side by side, far from those of the next lane */
+        double streamed = weights / plan->n_cores / fmin(blocks, target->sm_count);
+        adds = fmax(adds, streamed * matmul_gemv_passes(plan, s) / cost_clock);
+    }
     double memory = (double)c->bytes / target->memory_bytes_per_second;
     memory *= fmax(1, sqrt(128.0 / matmul_gemv_line(plan, s))); /* it comes by half lines, and by pages */
     double longest = fmax(memory, fmax(waiting, adds)), others = memory + waiting + adds - longest;
@@ -333,18 +337,26 @@ static void cost_simt(const Cost *c, CostAccepts *accepts, Candidates *found) {
         }
 }
 
-/* The few rows of a gemv, or with `swap` its few columns. */
-static void cost_gemv_few(const Cost *c, CostAccepts *accepts, Candidates *found, int64_t few, bool swap) {
+/* Whether `vector` makes the runs of a gemv any shorter. */
+static bool cost_gemv_is_shorter(const Cost *c, const Schedule *s) {
+    Schedule whole = *s;
+    whole.vector = 0;
+    return matmul_gemv_line(c->plan, s) < matmul_gemv_line(c->plan, &whole);
+}
+
+/* The few rows of a gemv, or with `swap` its few columns; `vector` 0: the longest runs that there are. */
+static void cost_gemv_few(const Cost *c, CostAccepts *accepts, Candidates *found, int64_t few, bool swap,
+                          int vector) {
     int rows = 1;
     while (rows < few && rows < 8)
         rows *= 2;
-    Schedule s = {.path = MATMUL_GEMV, .tile_m = rows, .swap_ab = swap};
+    Schedule s = {.path = MATMUL_GEMV, .tile_m = rows, .swap_ab = swap, .vector = vector};
     for (s.warps_m = 4; s.warps_m <= 8; s.warps_m *= 2)
         for (s.tile_n = 1; s.tile_n <= 256; s.tile_n *= 2)
             for (s.split_k = 1; s.split_k <= 8; s.split_k *= 2) {
                 s.warps_n = 1;
                 s.threads = 32 * s.warps_m;
-                int least = matmul_gemv_step(c->plan, &s);
+                int least = !vector || cost_gemv_is_shorter(c, &s) ? matmul_gemv_step(c->plan, &s) : 0;
                 for (s.tile_k = least; least && s.tile_k <= 8 * least; s.tile_k *= 2)
                     cost_add(c, accepts, found, s);
             }
@@ -359,10 +371,13 @@ static void cost_gemv(const Cost *c, CostAccepts *accepts, Candidates *found) {
     if (!is_measured)
         return;
     if (c->m <= MOST_ROWS)
-        cost_gemv_few(c, accepts, found, c->m, false);
-    /* few rows and few columns: the rows are as good, unless they are many times as many */
-    if (c->n <= MOST_ROWS && c->m >= (c->m > 8 ? c->n + 1 : 4 * c->n))
-        cost_gemv_few(c, accepts, found, c->n, true);
+        cost_gemv_few(c, accepts, found, c->m, false, 0);
+    /* where both are few, rows serve as well, unless they are many times as many */
+    if (c->n > MOST_ROWS || c->m < (c->m > 8 ? c->n + 1 : 4 * c->n))
+        return;
+    cost_gemv_few(c, accepts, found, c->n, true, 0);
+    if (c->n > 1) /* in short runs of K, lanes lie closer together in columns that are side by side */
+        cost_gemv_few(c, accepts, found, c->n, true, 2);
 }
 
 static int cost_compare(const void *x, const void *y) {

@@ -121,7 +121,8 @@ static bool gemv_is_power_of_two(int n) {
 static bool gemv_shape_lanes(const MatmulPlan *plan, const Schedule *schedule, GemvShape *shape) {
     const MatmulOperand *first = gemv_weights(plan, schedule, 0);
     int axis = gemv_axis(plan, first);
-    *shape = (GemvShape){.along_k = axis == first->k_axis, .width = GEMV_WIDTH_MAX};
+    *shape = (GemvShape){.along_k = axis == first->k_axis,
+                         .width = schedule->vector ? schedule->vector : GEMV_WIDTH_MAX};
     for (int i = 0; i < gemv_n_weights(plan, schedule); i++) {
         const MatmulOperand *w = gemv_weights(plan, schedule, i);
         if (axis < 0 || gemv_axis(plan, w) != (shape->along_k ? w->k_axis : w->mn_axis))
@@ -196,6 +197,24 @@ int matmul_gemv_line(const MatmulPlan *plan, const Schedule *schedule) {
     return bytes < 1 ? 1 : bytes;
 }
 
+double matmul_gemv_passes(const MatmulPlan *plan, const Schedule *schedule) {
+    enum { LINE = 128 };
+    GemvShape shape;
+    if (!gemv_shape(plan, schedule, &shape))
+        return 0;
+    int run = gemv_run_k(&shape), weights = shape.width * (shape.along_k ? shape.cols : shape.unroll);
+    double passes = 0;
+    for (int i = 0; i < gemv_n_few(plan, schedule); i++) {
+        const MatmulOperand *x = gemv_few(plan, schedule, i);
+        double bytes = dtype_bits(x->narrow) / 8.0;
+        bool is_along_k = dim_is(x->view.strides[x->k_axis], 1);
+        double apart = run * bytes * (is_along_k ? 1 : (double)dim_upper(plan->graph->dims, x->mn));
+        double each = shape.lanes_k * (apart < LINE ? apart : LINE) / LINE;
+        passes += (double)schedule->tile_m * run / shape.x_width * (each < 1 ? 1 : each);
+    }
+    return passes / (GEMV_LANES * weights);
+}
+
 int matmul_gemv_registers(const MatmulPlan *plan, const Schedule *schedule) {
     enum { ADDRESSES = 20 };
     GemvShape shape;
@@ -232,8 +251,8 @@ bool matmul_accepts_gemv(const MatmulPlan *plan, const Schedule *schedule, const
     for (size_t i = 0; i < plan->region->outputs.n && schedule->swap_ab; i++)
         if (dtype_bits(plan->region->outputs.at[i]->dtype) < 8)
             return false;
-    *why = "nothing waits in stages here";
-    if (schedule->stages < 0)
+    *why = "nothing waits in stages here, and vector is a power of two: elements of a load at most";
+    if (schedule->stages < 0 || (schedule->vector && !gemv_is_power_of_two(schedule->vector)))
         return false;
     *why = "tile_m is 1, 2, 4, 8 or 16 rows, tile_n and the warps are powers of two, at most 16 warps";
     int warps = schedule->warps_m * schedule->warps_n;
