@@ -247,10 +247,6 @@ bool matmul_accepts_gemv(const MatmulPlan *plan, const Schedule *schedule, const
         if (!gemv_few(plan, schedule, i)->is_memory)
             return false;
     }
-    *why = "two threads would write one byte of an output of 4-bit elements";
-    for (size_t i = 0; i < plan->region->outputs.n && schedule->swap_ab; i++)
-        if (dtype_bits(plan->region->outputs.at[i]->dtype) < 8)
-            return false;
     *why = "nothing waits in stages here, and vector is a power of two: elements of a load at most";
     if (schedule->stages < 0 || (schedule->vector && !gemv_is_power_of_two(schedule->vector)))
         return false;
