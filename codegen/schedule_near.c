@@ -14,14 +14,15 @@ static void near_add(Near *near, Schedule s) {
         near->out[near->n++] = s;
 }
 
-/* Every value of a list for one field. */
+/* Every positive value of a list for one field, where the schedule uses it. */
 #define NEAR(FIELD, ...)                                                                                     \
     do {                                                                                                     \
         const int values[] = {__VA_ARGS__};                                                                  \
-        for (size_t i = 0; i < sizeof values / sizeof *values; i++) {                                        \
+        for (size_t i = 0; near->from->FIELD > 0 && i < sizeof values / sizeof *values; i++) {               \
             Schedule s = *near->from;                                                                        \
             s.FIELD = values[i];                                                                             \
-            near_add(near, s);                                                                               \
+            if (s.FIELD > 0)                                                                                 \
+                near_add(near, s);                                                                           \
         }                                                                                                    \
     } while (0)
 
@@ -51,7 +52,11 @@ static void near_matmul(Near *near) {
     NEAR(group_m, 1, from->group_m / 2, 2 * from->group_m, 4 * from->group_m);
     NEAR(tile_n, from->tile_n - 32, from->tile_n - 16, from->tile_n + 16, from->tile_n + 32);
     NEAR(tile_k, from->tile_k / 2, 2 * from->tile_k);
-    NEAR(ease, 0, 1, 2);
+    for (int ease = 0; ease <= 2; ease++) { /* 0 is a value of it too */
+        Schedule s = *from;
+        s.ease = ease;
+        near_add(near, s);
+    }
     if (from->path == MATMUL_WGMMA)
         near_wgmma(near);
 }
@@ -64,7 +69,8 @@ static void near_threads(Near *near, int numerator, int denominator) {
         s.rows_per_block = s.rows_per_block * numerator / denominator;
     else
         s.threads_per_row = s.threads_per_row * numerator / denominator;
-    near_add(near, s);
+    if (s.threads > 0 && (s.threads_per_row > 0 || !near->from->threads_per_row))
+        near_add(near, s);
 }
 
 static void near_others(Near *near) {

@@ -8,7 +8,7 @@
 typedef enum MatmulPath {
     MATMUL_NONE,
     MATMUL_LOOP,     /* one thread an element, a loop over K: any type, any layout; the path that always exists */
-    MATMUL_GEMV,     /* few rows: the second operand streams from memory to registers, fused multiply-add */
+    MATMUL_GEMV,     /* few rows (swap_ab: columns): the other operand streams from memory to registers, fused multiply-add */
     MATMUL_SIMT,     /* tiles in shared memory, fused multiply-add in f32, f64 or i32: exact f32 */
     MATMUL_MMA_SYNC, /* cp.async, ldmatrix, mma.sync: sm_80 and later */
     MATMUL_WGMMA,    /* TMA, mbarrier pipeline, wgmma, warp roles: sm_90a */
@@ -16,7 +16,7 @@ typedef enum MatmulPath {
 
 typedef struct Schedule {
     int threads; /* a block */
-    int vector;  /* elements a thread handles together along the innermost axis */
+    int vector;  /* elements a thread handles together along the innermost axis; gemv: of the larger operand, 0: as many as can be */
     int unroll;  /* vectors a thread has in flight */
 
     /* rows and columns */
@@ -38,7 +38,7 @@ typedef struct Schedule {
     int split_k;
     int group_m; /* rasterization: tiles of m visited before n advances */
     bool persistent;
-    bool swap_ab; /* computes the transposed product, so that a small M lies along wgmma's n */
+    bool swap_ab; /* computes the transposed product, so that a small M lies along wgmma's n, or a small N along gemv's rows */
     bool tma_store; /* outputs leave through shared memory: by TMA where it can write them, else by rows */
     bool ping_pong; /* wgmma: consumer warpgroups take whole tiles in turn, so that one multiplies while the other stores */
     int converters; /* wgmma: warpgroups that compute an operand on its way to the products, a stage each in turn; 0: as many as it takes */

@@ -301,7 +301,8 @@ static double cost_gemv_seconds(const Cost *c, const Schedule *s) {
     const MatmulPlan *plan = c->plan;
     const Target *target = plan->target;
     int split = s->split_k > 1 ? s->split_k : 1;
-    double tiles = ceil((double)c->m / s->tile_m) * ceil((double)c->n / s->tile_n) * (double)c->batch;
+    int64_t rows = s->swap_ab ? c->n : c->m, cols = s->swap_ab ? c->m : c->n;
+    double tiles = ceil((double)rows / s->tile_m) * ceil((double)cols / s->tile_n) * (double)c->batch;
     double blocks = tiles * split, slots = cost_slots(target, split) * matmul_blocks_per_sm(plan, s);
     double rounds = fmax(1, blocks / slots);
     double steps = ceil(ceil((double)c->k / s->tile_k) / split);
@@ -311,6 +312,10 @@ static double cost_gemv_seconds(const Cost *c, const Schedule *s) {
         2 + s->tile_m * (cost_gemv_slots +
                          cost_gemv_column / matmul_gemv_columns(plan, s)); /* instructions a weight */
     double adds = weights * slow / (128 * cost_clock * fmin(blocks, target->sm_count));
+    if (s->swap_ab) { /* few columns may lie side by side, far from those of the next lane */
+        double streamed = weights / plan->n_cores / fmin(blocks, target->sm_count);
+        adds = fmax(adds, streamed * matmul_gemv_passes(plan, s) / cost_clock);
+    }
     double memory = (double)c->bytes / target->memory_bytes_per_second;
     memory *= fmax(1, sqrt(128.0 / matmul_gemv_line(plan, s))); /* it comes by half lines, and by pages */
     double longest = fmax(memory, fmax(waiting, adds)), others = memory + waiting + adds - longest;
@@ -482,27 +487,47 @@ static void cost_simt(const Cost *c, CostAccepts *accepts, Candidates *found) {
         }
 }
 
-static void cost_gemv(const Cost *c, CostAccepts *accepts, Candidates *found) {
-    const MatmulPlan *plan = c->plan;
-    enum { MOST_ROWS = 64 /* in tiles of 8, for weights that neither TMA nor cp.async can read */ };
+/* Whether `vector` makes the runs of a gemv any shorter. */
+static bool cost_gemv_is_shorter(const Cost *c, const Schedule *s) {
+    Schedule whole = *s;
+    whole.vector = 0;
+    return matmul_gemv_line(c->plan, s) < matmul_gemv_line(c->plan, &whole);
+}
+
+/* The few rows of a gemv, or with `swap` its few columns; `vector` 0: the longest runs that there are. */
+static void cost_gemv_few(const Cost *c, CostAccepts *accepts, Candidates *found, int64_t few, bool swap,
+                          int vector) {
     int rows = 1;
-    while (rows < c->m && rows < 8)
+    while (rows < few && rows < 8)
         rows *= 2;
-    /* the constants are measured for 16-bit and exact f32 operands; the others have it by @schedule */
-    bool is_measured =
-        plan->kind == MATMUL_16BIT || (plan->kind == MATMUL_FMA && plan->core[0]->dtype == DTYPE_F32);
-    if (c->m > MOST_ROWS || !is_measured)
-        return;
-    Schedule s = {.path = MATMUL_GEMV, .tile_m = rows};
+    Schedule s = {.path = MATMUL_GEMV, .tile_m = rows, .swap_ab = swap, .vector = vector};
     for (s.warps_m = 4; s.warps_m <= 8; s.warps_m *= 2)
         for (s.tile_n = 1; s.tile_n <= 256; s.tile_n *= 2)
             for (s.split_k = 1; s.split_k <= 8; s.split_k *= 2) {
                 s.warps_n = 1;
                 s.threads = 32 * s.warps_m;
-                int least = matmul_gemv_step(plan, &s);
+                int least = !vector || cost_gemv_is_shorter(c, &s) ? matmul_gemv_step(c->plan, &s) : 0;
                 for (s.tile_k = least; least && s.tile_k <= 8 * least; s.tile_k *= 2)
                     cost_add(c, accepts, found, s);
             }
+}
+
+static void cost_gemv(const Cost *c, CostAccepts *accepts, Candidates *found) {
+    const MatmulPlan *plan = c->plan;
+    enum { MOST_ROWS = 64 /* in tiles of 8, for weights that neither TMA nor cp.async can read */ };
+    /* the constants are measured for 16-bit and exact f32 operands; the others have it by @schedule */
+    bool is_measured =
+        plan->kind == MATMUL_16BIT || (plan->kind == MATMUL_FMA && plan->core[0]->dtype == DTYPE_F32);
+    if (!is_measured)
+        return;
+    if (c->m <= MOST_ROWS)
+        cost_gemv_few(c, accepts, found, c->m, false, 0);
+    /* where both are few, rows serve as well, unless they are many times as many */
+    if (c->n > MOST_ROWS || c->m < (c->m > 8 ? c->n + 1 : 4 * c->n))
+        return;
+    cost_gemv_few(c, accepts, found, c->n, true, 0);
+    if (c->n > 1) /* in short runs of K, lanes lie closer together in columns that are side by side */
+        cost_gemv_few(c, accepts, found, c->n, true, 2);
 }
 
 static int cost_compare(const void *x, const void *y) {

@@ -340,9 +340,21 @@ bool matmul_holds_blocks(const MatmulPlan *plan, int columns, const char **why) 
 
 /* ---- the Template row */
 
+/* Whether threads hold columns by the pair, as a byte of an output of 4-bit elements has them. */
+static bool accepts_bytes(const MatmulPlan *plan, const Schedule *schedule) {
+    bool has_pairs = !schedule->swap_ab && (schedule->path != MATMUL_GEMV || schedule->tile_n % 4 == 0);
+    for (size_t i = 0; i < plan->region->outputs.n && !has_pairs; i++)
+        if (dtype_bits(plan->region->outputs.at[i]->dtype) < 8)
+            return false;
+    return true;
+}
+
 static bool accepts_planned(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
     *why = "ease is 0, 1 or 2";
     if (schedule->ease < 0 || schedule->ease > 2 || !matmul_accepts_blocks(plan, schedule, why))
+        return false;
+    *why = "two threads would write one byte of an output of 4-bit elements";
+    if (!accepts_bytes(plan, schedule))
         return false;
     switch (schedule->path) {
     case MATMUL_WGMMA: return matmul_accepts_wgmma(matmul_wgmma_plan(plan), schedule, why);

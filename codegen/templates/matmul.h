@@ -12,7 +12,7 @@
  *     matmul_tma.c       operands in by TMA; which outputs leave through shared memory
  *     matmul_stored.c    where rows and columns lie in such an output's memory
  *     matmul_boxes.c     those outputs from shared memory to global memory, by TMA or by rows
- *     matmul_gemv.c      few rows: weights streamed to registers, fused multiply-adds
+ *     matmul_gemv.c      few rows or columns: the larger operand streamed to registers, fused multiply-adds
  *     matmul_convert.c   operands that a warpgroup computes on their way to wgmma
  *     matmul_scale.c     operands that are narrow memory times a factor a block
  *     matmul_epilogue.c  accumulators to outputs, for all three
@@ -505,14 +505,15 @@ Region *matmul_operand_space(Arena *arena, const Region *region, const Value *va
 int64_t matmul_loader_bytes(const MatmulOperand *operand, int tile_mn, int tile_k); /* of one stage */
 
 /* matmul_partials.c: sums that several warps of a block, or the blocks of a cluster, hold parts of, as rows
- * along M and columns along N of the tile: `parts` of each block, one after another. Rows, columns and
- * threads are powers of two. */
+ * along M and columns along N of the tile, or where is_swapped the other way: `parts` of each block, one
+ * after another. Rows, columns and threads are powers of two. */
 enum { PARTIALS_PAD = 4 /* elements between rows, against bank conflicts */ };
 typedef struct MatmulPartials {
     const KBuffer *buffer[MATMUL_CORES];
     int rows, cols;
     int parts;
-    int cluster; /* blocks whose parts meet; 1: none */
+    int cluster;     /* blocks whose parts meet; 1: none */
+    bool is_swapped; /* rows lie along N, columns along M: few rows, fewer than threads */
 } MatmulPartials;
 MatmulPartials matmul_partials(Builder *b, const MatmulPlan *plan, int rows, int cols, int parts,
                                int cluster);
@@ -578,6 +579,9 @@ int matmul_gemv_line(const MatmulPlan *plan, const Schedule *schedule);
 /* Columns of the product that a thread of the gemv path adds to, for which it reads the first operand once.
  */
 int matmul_gemv_columns(const MatmulPlan *plan, const Schedule *schedule);
+/* Lines that L1 looks up, for each element of the larger operand, for what lanes read of the smaller one:
+ * lanes that are far apart in it do not share any. */
+double matmul_gemv_passes(const MatmulPlan *plan, const Schedule *schedule);
 /* Registers of a thread of the gemv path, estimated. */
 int matmul_gemv_registers(const MatmulPlan *plan, const Schedule *schedule);
 

@@ -9,7 +9,12 @@
  *     along N:  as many lanes along N as a warp's columns need, the others and warps_m warps along K
  *
  * The parts of the sums meet first among lanes, by shuffles, then among warps, and with split_k among the
- * blocks of a cluster (matmul_partials.c). Weights may be computed: dequantized, say. */
+ * blocks of a cluster (matmul_partials.c). Weights may be computed: dequantized, say.
+ *
+ * swap_ab computes the transposed product, for few columns: then the first operand is the "weights" that
+ * stream, the few columns of the second are the "rows", and "columns" lie along M. What is said of rows,
+ * columns, M and N below is said of that product. The few rows of x lie along K in memory; few columns as
+ * often side by side, [K, 8], and are then loaded so. */
 #include "codegen/templates/matmul.h"
 
 enum { GEMV_LANES = 32, GEMV_WIDTH_MAX = 16, GEMV_ROWS_MAX = 16, GEMV_UNROLL_MAX = 8 };
@@ -18,7 +23,8 @@ enum { GEMV_LANES = 32, GEMV_WIDTH_MAX = 16, GEMV_ROWS_MAX = 16, GEMV_UNROLL_MAX
 typedef struct GemvShape {
     bool along_k;
     int width;            /* elements of a weight's run */
-    int x_width;          /* of the first operand's */
+    bool x_along_k;       /* runs of the few rows lie along K; else a run is of several rows at one K */
+    int x_width;          /* elements of such a run */
     int cols;             /* columns of a thread */
     int lanes_n, lanes_k; /* of a warp */
     int unroll;           /* runs of each column (along N: of the thread) under way */
@@ -30,13 +36,31 @@ typedef struct Gemv {
     const Schedule *schedule;
     GemvShape shape;
     int split;
-    Lower *x_lower, *w_lower[MATMUL_CORES];
-    LowerTarget x_target, w_target[MATMUL_CORES];
+    int n_x, n_w; /* operands of each kind: two products have one in common */
+    Lower *x_lower[MATMUL_CORES], *w_lower[MATMUL_CORES];
+    LowerTarget x_target[MATMUL_CORES], w_target[MATMUL_CORES];
     const KExpr *thread_k;         /* first of the thread's, within a step */
     const KExpr *thread_n;         /* first column of the thread, within the tile */
     const KVar *sum[MATMUL_CORES]; /* [column][row] */
     MatmulTile tile;
 } Gemv;
+
+static const MatmulOperand *gemv_weights(const MatmulPlan *plan, const Schedule *schedule, int i) {
+    return schedule->swap_ab ? &plan->a : &plan->b[i];
+}
+
+static int gemv_n_weights(const MatmulPlan *plan, const Schedule *schedule) {
+    return schedule->swap_ab ? 1 : plan->n_cores;
+}
+
+/* The operand with few rows. */
+static const MatmulOperand *gemv_few(const MatmulPlan *plan, const Schedule *schedule, int i) {
+    return schedule->swap_ab ? &plan->b[i] : &plan->a;
+}
+
+static int gemv_n_few(const MatmulPlan *plan, const Schedule *schedule) {
+    return schedule->swap_ab ? plan->n_cores : 1;
+}
 
 static int gemv_power_of_two(int width) {
     while (width & (width - 1))
@@ -95,10 +119,12 @@ static bool gemv_is_power_of_two(int n) {
 
 /* False where the schedule does not divide evenly; unroll and x_width follow from tile_k. */
 static bool gemv_shape_lanes(const MatmulPlan *plan, const Schedule *schedule, GemvShape *shape) {
-    int axis = gemv_axis(plan, &plan->b[0]);
-    *shape = (GemvShape){.along_k = axis == plan->b[0].k_axis, .width = GEMV_WIDTH_MAX};
-    for (int i = 0; i < plan->n_cores; i++) {
-        const MatmulOperand *w = &plan->b[i];
+    const MatmulOperand *first = gemv_weights(plan, schedule, 0);
+    int axis = gemv_axis(plan, first);
+    *shape = (GemvShape){.along_k = axis == first->k_axis,
+                         .width = schedule->vector ? schedule->vector : GEMV_WIDTH_MAX};
+    for (int i = 0; i < gemv_n_weights(plan, schedule); i++) {
+        const MatmulOperand *w = gemv_weights(plan, schedule, i);
         if (axis < 0 || gemv_axis(plan, w) != (shape->along_k ? w->k_axis : w->mn_axis))
             return false;
         int width = gemv_width(plan, w, shape->along_k ? w->k_axis : w->mn_axis);
@@ -126,14 +152,33 @@ int matmul_gemv_step(const MatmulPlan *plan, const Schedule *schedule) {
     return shape.lanes_k * schedule->warps_m * (shape.along_k ? shape.width : 1);
 }
 
+/* Neighbours along K that a thread has of a row at a time. */
+static int gemv_run_k(const GemvShape *s) {
+    return s->along_k ? s->width : s->unroll;
+}
+
+static int gemv_least(int a, int b) {
+    return a < b ? a : b;
+}
+
+/* How the few rows are loaded. */
+static void gemv_shape_few(const MatmulPlan *plan, const Schedule *schedule, GemvShape *shape) {
+    int along_k = gemv_run_k(shape), along_mn = schedule->tile_m;
+    for (int i = 0; i < gemv_n_few(plan, schedule); i++) {
+        const MatmulOperand *x = gemv_few(plan, schedule, i);
+        along_k = gemv_least(along_k, gemv_width(plan, x, x->k_axis));
+        along_mn = gemv_least(along_mn, gemv_width(plan, x, x->mn_axis));
+    }
+    shape->x_along_k = !schedule->swap_ab || along_k >= along_mn;
+    shape->x_width = shape->x_along_k ? along_k : along_mn;
+}
+
 static bool gemv_shape(const MatmulPlan *plan, const Schedule *schedule, GemvShape *shape) {
     if (!gemv_shape_lanes(plan, schedule, shape))
         return false;
     int step = shape->lanes_k * schedule->warps_m * (shape->along_k ? shape->width : 1);
     shape->unroll = schedule->tile_k / step;
-    int run = shape->along_k ? shape->width : shape->unroll; /* neighbours along K */
-    shape->x_width = gemv_width(plan, &plan->a, plan->a.k_axis);
-    shape->x_width = shape->x_width < run ? shape->x_width : run;
+    gemv_shape_few(plan, schedule, shape);
     return shape->unroll * step == schedule->tile_k && gemv_is_power_of_two(shape->unroll) &&
            shape->unroll <= GEMV_UNROLL_MAX;
 }
@@ -148,8 +193,26 @@ int matmul_gemv_line(const MatmulPlan *plan, const Schedule *schedule) {
     if (!gemv_shape_lanes(plan, schedule, &shape))
         return 1;
     int elements = shape.width * (shape.along_k ? GEMV_LANES : shape.lanes_n);
-    int bytes = elements * dtype_bits(plan->b[0].narrow) / 8;
+    int bytes = elements * dtype_bits(gemv_weights(plan, schedule, 0)->narrow) / 8;
     return bytes < 1 ? 1 : bytes;
+}
+
+double matmul_gemv_passes(const MatmulPlan *plan, const Schedule *schedule) {
+    enum { LINE = 128 };
+    GemvShape shape;
+    if (!gemv_shape(plan, schedule, &shape))
+        return 0;
+    int run = gemv_run_k(&shape), weights = shape.width * (shape.along_k ? shape.cols : shape.unroll);
+    double passes = 0;
+    for (int i = 0; i < gemv_n_few(plan, schedule); i++) {
+        const MatmulOperand *x = gemv_few(plan, schedule, i);
+        double bytes = dtype_bits(x->narrow) / 8.0;
+        bool is_along_k = dim_is(x->view.strides[x->k_axis], 1);
+        double apart = run * bytes * (is_along_k ? 1 : (double)dim_upper(plan->graph->dims, x->mn));
+        double each = shape.lanes_k * (apart < LINE ? apart : LINE) / LINE;
+        passes += (double)schedule->tile_m * run / shape.x_width * (each < 1 ? 1 : each);
+    }
+    return passes / (GEMV_LANES * weights);
 }
 
 int matmul_gemv_registers(const MatmulPlan *plan, const Schedule *schedule) {
@@ -157,11 +220,13 @@ int matmul_gemv_registers(const MatmulPlan *plan, const Schedule *schedule) {
     GemvShape shape;
     if (!gemv_shape(plan, schedule, &shape))
         return 255;
-    int words = shape.width * dtype_bits(plan->b[0].narrow) / 32,
+    int words = shape.width * dtype_bits(gemv_weights(plan, schedule, 0)->narrow) / 32,
         wide = dtype_bits(plan->core[0]->dtype) / 32;
-    int runs = shape.unroll * (shape.along_k ? shape.cols : 1) * plan->n_cores;
-    int x = schedule->tile_m * shape.unroll * (shape.along_k ? shape.width : 1) * dtype_bits(plan->a.narrow);
-    int at_once = schedule->tile_m * (shape.along_k ? shape.width : shape.unroll) * wide;
+    int runs = shape.unroll * (shape.along_k ? shape.cols : 1) * gemv_n_weights(plan, schedule);
+    int rows = schedule->tile_m * gemv_n_few(plan, schedule);
+    int x = rows * shape.unroll * (shape.along_k ? shape.width : 1) *
+            dtype_bits(gemv_few(plan, schedule, 0)->narrow);
+    int at_once = rows * gemv_run_k(&shape) * wide;
     return ADDRESSES + runs * (words < 1 ? 1 : words) + x / 32 + at_once +
            schedule->tile_m * shape.cols * plan->n_cores * wide;
 }
@@ -175,18 +240,26 @@ bool matmul_accepts_gemv(const MatmulPlan *plan, const Schedule *schedule, const
     *why = "multiply-adds are in f32, f64, i32 or i64";
     if (type != DTYPE_F32 && type != DTYPE_F64 && type != DTYPE_I32 && type != DTYPE_I64)
         return false;
-    *why = "the first operand would be computed anew for every column: gemv reads it from memory";
-    if (!plan->a.is_memory)
+    for (int i = 0; i < gemv_n_few(plan, schedule); i++) {
+        *why = schedule->swap_ab
+                   ? "the second operand would be computed anew for every row: gemv reads it from memory"
+                   : "the first operand would be computed anew for every column: gemv reads it from memory";
+        if (!gemv_few(plan, schedule, i)->is_memory)
+            return false;
+    }
+    *why = "nothing waits in stages here, and vector is a power of two: elements of a load at most";
+    if (schedule->stages < 0 || (schedule->vector && !gemv_is_power_of_two(schedule->vector)))
         return false;
     *why = "tile_m is 1, 2, 4, 8 or 16 rows, tile_n and the warps are powers of two, at most 16 warps";
     int warps = schedule->warps_m * schedule->warps_n;
-    if (schedule->swap_ab || !gemv_is_power_of_two(schedule->tile_m) || schedule->tile_m > GEMV_ROWS_MAX ||
+    if (!gemv_is_power_of_two(schedule->tile_m) || schedule->tile_m > GEMV_ROWS_MAX ||
         !gemv_is_power_of_two(schedule->tile_n) || !gemv_is_power_of_two(warps) || warps > 16 ||
         schedule->tile_n % schedule->warps_n)
         return false;
-    for (int i = 0; i < plan->n_cores; i++) {
-        *why = "the weights lie in memory along neither K nor N";
-        if (gemv_axis(plan, &plan->b[i]) < 0)
+    for (int i = 0; i < gemv_n_weights(plan, schedule); i++) {
+        *why = schedule->swap_ab ? "the first operand lies in memory along neither K nor M"
+                                 : "the weights lie in memory along neither K nor N";
+        if (gemv_axis(plan, gemv_weights(plan, schedule, i)) < 0)
             return false;
     }
     GemvShape shape;
@@ -234,10 +307,10 @@ static void gemv_run(const Gemv *g, const MatmulOperand *operand, int axis, int 
 }
 
 /* The weight's run number `slot`: unroll runs of each column (along K), or one for each of unroll K. */
-static void gemv_weight_run(const Gemv *g, int core, const KExpr *k0, const KExpr *slot, Run *run) {
+static void gemv_weight_run(const Gemv *g, int which, const KExpr *k0, const KExpr *slot, Run *run) {
     Builder *b = g->b;
     const GemvShape *s = &g->shape;
-    const MatmulOperand *w = &g->plan->b[core];
+    const MatmulOperand *w = gemv_weights(g->plan, g->schedule, which);
     const KExpr *u = slot, *n = k_add(b, g->tile.col, g->thread_n), *k;
     if (s->along_k) {
         u = k_div(b, slot, k_i32(b, s->cols));
@@ -250,26 +323,41 @@ static void gemv_weight_run(const Gemv *g, int core, const KExpr *k0, const KExp
     gemv_run(g, w, s->along_k ? w->k_axis : w->mn_axis, s->width, n, k, g->schedule->tile_n, run);
 }
 
-/* The first operand's elements that go with the runs `u` of all columns (along K), or with all of them. */
-static int gemv_x_pieces(const GemvShape *s) {
-    return (s->along_k ? s->width : s->unroll) / s->x_width;
+/* The few rows' elements that go with the runs `u` of all columns (along K), or with all of them, in lines:
+ * rows, or places along K, whichever a run does not lie along. */
+static int gemv_x_lines(const Gemv *g) {
+    return g->shape.x_along_k ? g->schedule->tile_m : gemv_run_k(&g->shape);
 }
 
-static void gemv_x_run(const Gemv *g, const KExpr *k0, const KExpr *u, const KExpr *row, const KExpr *piece,
-                       Run *run) {
+static int gemv_x_length(const Gemv *g) {
+    return g->shape.x_along_k ? gemv_run_k(&g->shape) : g->schedule->tile_m;
+}
+
+static int gemv_x_pieces(const Gemv *g) {
+    return gemv_x_length(g) / g->shape.x_width;
+}
+
+static const KExpr *gemv_x_line(const Gemv *g) {
+    return epilogue_loop(g->b, g->shape.x_along_k ? "m" : "e", gemv_x_lines(g));
+}
+
+static void gemv_x_run(const Gemv *g, int which, const KExpr *k0, const KExpr *u, const KExpr *line,
+                       const KExpr *piece, Run *run) {
     Builder *b = g->b;
     const GemvShape *s = &g->shape;
-    const KExpr *k = k_add(b, k_add(b, k0, g->thread_k), k_mul(b, piece, k_i32(b, s->x_width)));
+    const MatmulOperand *x = gemv_few(g->plan, g->schedule, which);
+    const KExpr *along = k_mul(b, piece, k_i32(b, s->x_width));
+    const KExpr *k = k_add(b, k_add(b, k0, g->thread_k), s->x_along_k ? along : line);
     if (s->along_k)
         k = k_add(b, k, k_mul(b, u, k_i32(b, GEMV_LANES * g->schedule->warps_m * s->width)));
-    gemv_run(g, &g->plan->a, g->plan->a.k_axis, s->x_width, k_add(b, g->tile.row, row), k,
-             g->schedule->tile_m, run);
+    gemv_run(g, x, s->x_along_k ? x->k_axis : x->mn_axis, s->x_width,
+             k_add(b, g->tile.row, s->x_along_k ? line : along), k, g->schedule->tile_m, run);
 }
 
-static const KExpr *gemv_x_slot(const Gemv *g, const KExpr *u, const KExpr *row, const KExpr *piece) {
+static const KExpr *gemv_x_slot(const Gemv *g, const KExpr *u, const KExpr *line, const KExpr *piece) {
     Builder *b = g->b;
-    const KExpr *at = k_add(b, k_mul(b, u, k_i32(b, g->schedule->tile_m)), row);
-    return k_add(b, k_mul(b, at, k_i32(b, gemv_x_pieces(&g->shape))), piece);
+    const KExpr *at = k_add(b, k_mul(b, u, k_i32(b, gemv_x_lines(g))), line);
+    return k_add(b, k_mul(b, at, k_i32(b, gemv_x_pieces(g))), piece);
 }
 
 static int gemv_slots(const GemvShape *s) {
@@ -278,49 +366,55 @@ static int gemv_slots(const GemvShape *s) {
 
 /* ---- one step of K */
 
-static void gemv_load(Gemv *g, const KExpr *k0) {
+static void gemv_load_few(Gemv *g, int which, const KExpr *k0) {
     Builder *b = g->b;
-    const GemvShape *s = &g->shape;
     const KExpr *zero = k_i32(b, 0);
+    int times = g->shape.along_k ? g->shape.unroll : 1, lines = gemv_x_lines(g), pieces = gemv_x_pieces(g);
     Run run;
-    for (int core = 0; core < g->plan->n_cores; core++) {
-        g->w_target[core] = (LowerTarget){.value = g->plan->b[core].value};
-        gemv_weight_run(g, core, k0, zero, &run);
-        lower_batch_begin(g->w_lower[core], &run, &g->w_target[core], 1, gemv_slots(s));
-        const KExpr *slot = epilogue_loop(b, "i", gemv_slots(s));
-        gemv_weight_run(g, core, k0, slot, &run);
-        lower_batch_load(g->w_lower[core], &run, slot);
-        epilogue_loop_end(b, gemv_slots(s));
-    }
-    int times = s->along_k ? s->unroll : 1;
-    g->x_target = (LowerTarget){.value = g->plan->a.value};
-    gemv_x_run(g, k0, zero, zero, zero, &run);
-    lower_batch_begin(g->x_lower, &run, &g->x_target, 1, times * g->schedule->tile_m * gemv_x_pieces(s));
-    const KExpr *u = epilogue_loop(b, "u", times), *row = epilogue_loop(b, "m", g->schedule->tile_m);
-    const KExpr *piece = epilogue_loop(b, "p", gemv_x_pieces(s));
-    gemv_x_run(g, k0, u, row, piece, &run);
-    lower_batch_load(g->x_lower, &run, gemv_x_slot(g, u, row, piece));
-    epilogue_loop_end(b, gemv_x_pieces(s));
-    epilogue_loop_end(b, g->schedule->tile_m);
+    g->x_target[which] = (LowerTarget){.value = gemv_few(g->plan, g->schedule, which)->value};
+    gemv_x_run(g, which, k0, zero, zero, zero, &run);
+    lower_batch_begin(g->x_lower[which], &run, &g->x_target[which], 1, times * lines * pieces);
+    const KExpr *u = epilogue_loop(b, "u", times), *line = gemv_x_line(g);
+    const KExpr *piece = epilogue_loop(b, "p", pieces);
+    gemv_x_run(g, which, k0, u, line, piece, &run);
+    lower_batch_load(g->x_lower[which], &run, gemv_x_slot(g, u, line, piece));
+    epilogue_loop_end(b, pieces);
+    epilogue_loop_end(b, lines);
     epilogue_loop_end(b, times);
 }
 
-/* Elements of the first operand to go with runs `u`: [row][along K]. */
-static const KVar *gemv_x(Gemv *g, const KExpr *k0, const KExpr *u) {
+static void gemv_load(Gemv *g, const KExpr *k0) {
     Builder *b = g->b;
     const GemvShape *s = &g->shape;
-    const Value *value = g->plan->a.value;
-    int pieces = gemv_x_pieces(s), length = pieces * s->x_width;
-    const KVar *x = k_array(b, value->name ? value->name : "x", ktype_of(value->dtype),
-                            g->schedule->tile_m * length, NULL);
-    const KExpr *row = epilogue_loop(b, "m", g->schedule->tile_m), *piece = epilogue_loop(b, "p", pieces);
     Run run;
-    gemv_x_run(g, k0, u, row, piece, &run);
-    g->x_target.dst = x;
-    g->x_target.at = k_add(b, k_mul(b, row, k_i32(b, length)), k_mul(b, piece, k_i32(b, s->x_width)));
-    lower_batch_run(g->x_lower, &run, gemv_x_slot(g, u, row, piece), &g->x_target, 1);
+    for (int i = 0; i < g->n_w; i++) {
+        g->w_target[i] = (LowerTarget){.value = gemv_weights(g->plan, g->schedule, i)->value};
+        gemv_weight_run(g, i, k0, k_i32(b, 0), &run);
+        lower_batch_begin(g->w_lower[i], &run, &g->w_target[i], 1, gemv_slots(s));
+        const KExpr *slot = epilogue_loop(b, "i", gemv_slots(s));
+        gemv_weight_run(g, i, k0, slot, &run);
+        lower_batch_load(g->w_lower[i], &run, slot);
+        epilogue_loop_end(b, gemv_slots(s));
+    }
+    for (int i = 0; i < g->n_x; i++)
+        gemv_load_few(g, i, k0);
+}
+
+/* Elements of the few rows to go with runs `u`: [line][along it]. */
+static const KVar *gemv_x(Gemv *g, int which, const KExpr *k0, const KExpr *u) {
+    Builder *b = g->b;
+    const Value *value = gemv_few(g->plan, g->schedule, which)->value;
+    int pieces = gemv_x_pieces(g), lines = gemv_x_lines(g), length = gemv_x_length(g);
+    const KVar *x = k_array(b, value->name ? value->name : "x", ktype_of(value->dtype), lines * length, NULL);
+    const KExpr *line = gemv_x_line(g), *piece = epilogue_loop(b, "p", pieces);
+    Run run;
+    gemv_x_run(g, which, k0, u, line, piece, &run);
+    g->x_target[which].dst = x;
+    g->x_target[which].at =
+        k_add(b, k_mul(b, line, k_i32(b, length)), k_mul(b, piece, k_i32(b, g->shape.x_width)));
+    lower_batch_run(g->x_lower[which], &run, gemv_x_slot(g, u, line, piece), &g->x_target[which], 1);
     epilogue_loop_end(b, pieces);
-    epilogue_loop_end(b, g->schedule->tile_m);
+    epilogue_loop_end(b, lines);
     return x;
 }
 
@@ -333,12 +427,14 @@ static void gemv_multiply(Gemv *g, int core, const KVar *w, const KVar *x, const
     int rows = g->schedule->tile_m;
     const KExpr *e = epilogue_loop(b, "e", s->width);
     const KExpr *weight = k_convert(b, k_elem(b, w, e), type);
-    if (run->guard && !g->plan->b[core].is_memory) /* what lies outside counts as zero */
+    if (run->guard &&
+        !gemv_weights(g->plan, g->schedule, core)->is_memory) /* what lies outside counts as zero */
         weight = k_select(b, run->guard, weight, k_convert(b, k_i32(b, 0), type));
     weight = k_let_expr(b, "weight", weight);
     const KExpr *row = epilogue_loop(b, "m", rows);
+    const KExpr *at = s->along_k ? e : u, *length = k_i32(b, gemv_x_length(g));
     const KExpr *from =
-        k_add(b, k_mul(b, row, k_i32(b, s->along_k ? s->width : s->unroll)), s->along_k ? e : u);
+        s->x_along_k ? k_add(b, k_mul(b, row, length), at) : k_add(b, k_mul(b, at, length), row);
     const KExpr *to = k_add(b, k_mul(b, s->along_k ? col : e, k_i32(b, rows)), row);
     const KExpr *other = k_convert(b, k_elem(b, x, from), type), *sum = k_elem(b, g->sum[core], to);
     bool is_float = type == K_F32 || type == K_F64;
@@ -348,31 +444,40 @@ static void gemv_multiply(Gemv *g, int core, const KVar *w, const KVar *x, const
     epilogue_loop_end(b, s->width);
 }
 
+static void gemv_x_all(Gemv *g, const KExpr *k0, const KExpr *u, const KVar **x) {
+    for (int i = 0; i < g->n_x; i++)
+        x[i] = gemv_x(g, i, k0, u);
+}
+
 static void gemv_step(Gemv *g, const KExpr *k0) {
     Builder *b = g->b;
     const GemvShape *s = &g->shape;
+    const KVar *x[MATMUL_CORES];
     gemv_load(g, k0);
-    const KVar *x = s->along_k ? NULL : gemv_x(g, k0, k_i32(b, 0));
+    if (!s->along_k)
+        gemv_x_all(g, k0, k_i32(b, 0), x);
     const KExpr *u = epilogue_loop(b, "u", s->unroll);
     if (s->along_k)
-        x = gemv_x(g, k0, u);
+        gemv_x_all(g, k0, u, x);
     int cols = s->along_k ? s->cols : 1;
     const KExpr *col = epilogue_loop(b, "n", cols);
-    for (int core = 0; core < g->plan->n_cores; core++) {
-        const Value *value = g->plan->b[core].value;
+    for (int i = 0; i < g->n_w; i++) {
+        const Value *value = gemv_weights(g->plan, g->schedule, i)->value;
         const KExpr *slot = s->along_k ? k_add(b, k_mul(b, u, k_i32(b, cols)), col) : u;
         Run run;
-        gemv_weight_run(g, core, k0, slot, &run);
+        gemv_weight_run(g, i, k0, slot, &run);
         const KVar *w = k_array(b, value->name ? value->name : "w", ktype_of(value->dtype), s->width, NULL);
-        g->w_target[core].dst = w;
-        lower_batch_run(g->w_lower[core], &run, slot, &g->w_target[core], 1);
-        gemv_multiply(g, core, w, x, &run, u, col);
+        g->w_target[i].dst = w;
+        lower_batch_run(g->w_lower[i], &run, slot, &g->w_target[i], 1);
+        for (int k = 0; k < g->n_x; k++) /* one of the two is 1: i + k is the product's number */
+            gemv_multiply(g, i + k, w, x[k], &run, u, col);
     }
     epilogue_loop_end(b, cols);
     epilogue_loop_end(b, s->unroll);
-    lower_batch_end(g->x_lower);
-    for (int core = 0; core < g->plan->n_cores; core++)
-        lower_batch_end(g->w_lower[core]);
+    for (int i = 0; i < g->n_x; i++)
+        lower_batch_end(g->x_lower[i]);
+    for (int i = 0; i < g->n_w; i++)
+        lower_batch_end(g->w_lower[i]);
 }
 
 /* ---- the sums */
@@ -461,6 +566,36 @@ static void gemv_product(Gemv *g) {
     k_end(b);
 }
 
+static void gemv_operands(Gemv *g) {
+    Builder *b = g->b;
+    const MatmulPlan *plan = g->plan;
+    g->n_x = gemv_n_few(plan, g->schedule);
+    g->n_w = gemv_n_weights(plan, g->schedule);
+    for (int i = 0; i < g->n_x; i++) {
+        const MatmulOperand *x = gemv_few(plan, g->schedule, i);
+        g->x_lower[i] = lower_new(b, matmul_operand_space(b->arena, plan->region, x->value));
+        lower_set_cache(g->x_lower[i], CACHE_KEEP);
+    }
+    for (int i = 0; i < g->n_w; i++) {
+        const MatmulOperand *w = gemv_weights(plan, g->schedule, i);
+        g->w_lower[i] = lower_new(b, matmul_operand_space(b->arena, plan->region, w->value));
+        lower_set_cache(g->w_lower[i], matmul_leaves_l2(plan, w) ? CACHE_STREAM : CACHE_DEFAULT);
+    }
+}
+
+static const char *gemv_summary(const Gemv *g) {
+    Arena *arena = g->b->arena;
+    const Schedule *s = g->schedule;
+    const char *few = s->swap_ab ? "column" : "row", *many = s->swap_ab ? "rows" : "weights";
+    const char *along = g->shape.along_k ? "K" : s->swap_ab ? "M" : "N";
+    const char *split =
+        g->split > 1 ? text_format(arena, ", K split among %d blocks of a cluster", g->split) : "";
+    return text_format(
+        arena, "matmul by streaming: %d %s%s, %s %d contiguous along %s in runs of %d, %d under way%s",
+        s->tile_m, few, s->tile_m == 1 ? "" : "s", many, s->tile_n, along, g->shape.width,
+        gemv_slots(&g->shape), split);
+}
+
 void matmul_build_gemv(Builder *b, const MatmulPlan *plan) {
     const Schedule *schedule = &plan->region->schedule;
     Kernel *kernel = b->kernel;
@@ -474,14 +609,9 @@ void matmul_build_gemv(Builder *b, const MatmulPlan *plan) {
     kernel->grid[0] = dim_mul(plan->graph->dims, tiles.count, dim_const(plan->graph->dims, g.split));
     MatmulPartials parts =
         matmul_partials(b, plan, schedule->tile_m, schedule->tile_n, schedule->warps_m, g.split);
+    parts.is_swapped = schedule->swap_ab;
     Lower *lower = lower_new(b, plan->region);
-    g.x_lower = lower_new(b, matmul_operand_space(b->arena, plan->region, plan->a.value));
-    lower_set_cache(g.x_lower, CACHE_KEEP);
-    for (int core = 0; core < plan->n_cores; core++) {
-        g.w_lower[core] = lower_new(b, matmul_operand_space(b->arena, plan->region, plan->b[core].value));
-        lower_set_cache(g.w_lower[core],
-                        matmul_leaves_l2(plan, &plan->b[core]) ? CACHE_STREAM : CACHE_DEFAULT);
-    }
+    gemv_operands(&g);
 
     const KExpr *lane = k_special(b, SPECIAL_LANE), *warp = k_special(b, SPECIAL_WARP);
     const KExpr *warp_k = k_let_expr(b, "warp_k", k_mod(b, warp, k_i32(b, schedule->warps_m)));
@@ -507,10 +637,5 @@ void matmul_build_gemv(Builder *b, const MatmulPlan *plan) {
                            g.tile.col, g.tile.batch);
     if (g.split > 1) /* no block leaves while another may still read its parts */
         gemv_meet(&g);
-    kernel->summary = text_format(
-        b->arena,
-        "matmul by streaming: %d row%s, weights %d contiguous along %s in runs of %d, %d under way%s",
-        schedule->tile_m, schedule->tile_m == 1 ? "" : "s", schedule->tile_n, g.shape.along_k ? "K" : "N",
-        g.shape.width, gemv_slots(&g.shape),
-        g.split > 1 ? text_format(b->arena, ", K split among %d blocks of a cluster", g.split) : "");
+    kernel->summary = gemv_summary(&g);
 }

@@ -1,6 +1,7 @@
 /* Sums of which several warps, or the blocks of a cluster, hold a part each: the parts meet in shared memory
  * and are added in one order, whoever adds them, so that two runs give the same bits. Then the epilogue runs,
- * on the whole sums, with neighbouring threads at neighbouring columns of the result.
+ * on the whole sums, with neighbouring threads at neighbouring columns of the result: of sums of the
+ * transposed product at neighbouring rows of those, each with a run of its columns.
  *
  *     block 0 of the cluster   products of K 0 .. K/2      [ parts ]--+--> sums of rows 0 .. 7    epilogue
  *     block 1                  products of K/2 .. K        [ parts ]--+--> sums of rows 8 .. 15   epilogue
@@ -79,15 +80,16 @@ static void partials_add(Builder *b, const MatmulPlan *plan, const MatmulPartial
     }
 }
 
-void matmul_partials_finish(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulPartials *p,
-                            const KExpr *thread, int threads, const KExpr *row, const KExpr *col,
-                            const KExpr *const *batch) {
-    int width = 128 / dtype_bits(partials_type(plan));
-    width = p->cols % width == 0 ? width : 1;
+/* What a thread of `threads` finishes, in runs of `width` columns. */
+static MatmulFragment partials_fragment(const MatmulPartials *p, int width, int threads) {
     int lines = p->cols / width, pieces = p->rows * lines / p->cluster;
     int turns = pieces > threads ? pieces / threads : 1;
     MatmulFragment f = {.blocks = turns, .block_rows = threads / lines, .halves = 1, .groups = 1};
-    if (threads < lines) { /* several turns within a row */
+    if (p->is_swapped) { /* the next turn is further along the same row */
+        f.groups = turns;
+        f.group_cols = threads / p->rows * width;
+        f.blocks = 1;
+    } else if (threads < lines) { /* several turns within a row */
         f.groups = turns < lines / threads ? turns : lines / threads;
         f.group_cols = threads * width;
         f.blocks = turns / f.groups;
@@ -96,12 +98,27 @@ void matmul_partials_finish(Builder *b, const MatmulPlan *plan, Lower *lower, co
     f.width = width;
     f.tile_rows = p->rows;
     f.tile_cols = p->cols;
+    f.is_swapped = p->is_swapped;
+    return f;
+}
+
+void matmul_partials_finish(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulPartials *p,
+                            const KExpr *thread, int threads, const KExpr *row, const KExpr *col,
+                            const KExpr *const *batch) {
+    int width = 128 / dtype_bits(partials_type(plan));
+    width = p->cols % width == 0 ? width : 1;
+    int lines = p->cols / width, pieces = p->rows * lines / p->cluster;
+    MatmulFragment f = partials_fragment(p, width, threads);
     const KExpr *piece = thread;
     if (p->cluster > 1) /* each block finishes its share of the tile */
         piece = k_add(b, k_mul(b, k_special(b, SPECIAL_CTA_RANK), k_i32(b, pieces)), thread);
-    const KExpr *tile_row = k_let_expr(b, "sum_row", k_div(b, piece, k_i32(b, lines)));
-    const KExpr *tile_col =
-        k_let_expr(b, "sum_col", k_mul(b, k_mod(b, piece, k_i32(b, lines)), k_i32(b, width)));
+    const KExpr *line_row = k_div(b, piece, k_i32(b, lines)), *line = k_mod(b, piece, k_i32(b, lines));
+    if (p->is_swapped) {
+        line_row = k_mod(b, piece, k_i32(b, p->rows));
+        line = k_div(b, piece, k_i32(b, p->rows));
+    }
+    const KExpr *tile_row = k_let_expr(b, "sum_row", line_row);
+    const KExpr *tile_col = k_let_expr(b, "sum_col", k_mul(b, line, k_i32(b, width)));
     f.row = k_let_expr(b, "row", k_add(b, row, tile_row));
     f.col = k_let_expr(b, "col", k_add(b, col, tile_col));
     if (pieces < threads)
@@ -109,7 +126,7 @@ void matmul_partials_finish(Builder *b, const MatmulPlan *plan, Lower *lower, co
     for (int core = 0; core < plan->n_cores; core++)
         f.accumulator[core] =
             k_array(b, plan->core[core]->name ? plan->core[core]->name : "acc", plan->accumulator,
-                    turns * width, k_convert(b, k_i32(b, 0), plan->accumulator));
+                    f.blocks * f.groups * width, k_convert(b, k_i32(b, 0), plan->accumulator));
     for (int core = 0; core < plan->n_cores; core++) {
         const KExpr *block = epilogue_loop(b, "block", f.blocks), *group = epilogue_loop(b, "g", f.groups);
         const KExpr *r = k_add(b, tile_row, k_mul(b, block, k_i32(b, f.block_rows)));

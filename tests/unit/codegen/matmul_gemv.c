@@ -126,6 +126,42 @@ static void test_split_over_a_cluster(void **state) {
         }
 }
 
+/* y[M,N] = a[M,K] @ b[K,N] with few columns: a streams, along K (a) or along M (its transpose), against b or
+ * its transpose. */
+static void check_columns(const char *target, Plain p, bool b_along_k, Schedule schedule) {
+    Case c;
+    case_open(&c, target);
+    Value *a = p.along_k ? INPUT(&c, "a", p.type, p.m, p.k) : case_t(&c, INPUT(&c, "a", p.type, p.k, p.m));
+    Value *b = b_along_k ? case_t(&c, INPUT(&c, "b", p.type, p.n, p.k)) : INPUT(&c, "b", p.type, p.k, p.n);
+    Value *product = case_matmul(&c, a, b);
+    case_output(&c, "y", p.out == product->dtype ? product : case_cast(&c, product, p.out));
+    schedule.swap_ab = true;
+    case_check(&c, &schedule, dtype_bits(p.out) == 16 ? 5e-3 : 1e-6);
+    case_close(&c);
+}
+
+static void test_few_columns(void **state) {
+    (void)state;
+    for (int b_along_k = 0; b_along_k < 2; b_along_k++) {
+        check_columns("sm_90a", (Plain){DTYPE_BF16, DTYPE_BF16, 64, 1, 512, true}, b_along_k,
+                      gemv_schedule(1, 8, 512, 2, 4));
+        check_columns("sm_80", (Plain){DTYPE_F16, DTYPE_F32, 16, 4, 1024, true}, b_along_k,
+                      gemv_schedule(4, 16, 512, 1, 4));
+        check_columns("sm_80", (Plain){DTYPE_BF16, DTYPE_BF16, 6, 5, 333, true}, b_along_k,
+                      gemv_schedule(2, 4, 64, 2, 2));
+        check_columns("sm_80", (Plain){DTYPE_BF16, DTYPE_BF16, 72, 3, 100, false}, b_along_k,
+                      gemv_schedule(4, 64, 32, 2, 2));
+        check_columns("sm_80", (Plain){DTYPE_F32, DTYPE_F32, 52, 8, 67, false}, b_along_k,
+                      gemv_schedule(8, 32, 32, 2, 1));
+        Schedule split = gemv_schedule(1, 64, 32, 2, 1);
+        split.split_k = 4;
+        check_columns("sm_90a", (Plain){DTYPE_BF16, DTYPE_BF16, 100, 1, 520, false}, b_along_k, split);
+        Schedule shorter = gemv_schedule(8, 4, 256, 2, 1);
+        shorter.vector = 2;
+        check_columns("sm_90a", (Plain){DTYPE_BF16, DTYPE_BF16, 21, 8, 1000, true}, b_along_k, shorter);
+    }
+}
+
 static Schedule wgmma_schedule(int tile_m, int tile_n, int warps_m, int split, bool swap_ab) {
     return (Schedule){.path = MATMUL_WGMMA,
                       .tile_m = tile_m,
@@ -193,6 +229,15 @@ static void test_refusals(void **state) {
     bad.tile_m = 3;
     assert_non_null(strstr(refusal("sm_90a", &bad, false, false), "1, 2, 4, 8 or 16 rows"));
     bad = good;
+    bad.stages = -1;
+    assert_non_null(strstr(refusal("sm_90a", &bad, false, false), "stages"));
+    bad = good;
+    bad.vector = 3;
+    assert_non_null(strstr(refusal("sm_90a", &bad, false, false), "power of two"));
+    bad = good;
+    bad.swap_ab = true; /* then the first operand streams, and may be computed */
+    assert_string_equal(refusal("sm_90a", &bad, true, false), "");
+    bad = good;
     bad.tile_k = 300;
     assert_non_null(strstr(refusal("sm_90a", &bad, false, false), "runs of each lane"));
     bad = good;
@@ -222,7 +267,8 @@ int main(void) {
         cmocka_unit_test(test_types),         cmocka_unit_test(test_dequantized),
         cmocka_unit_test(test_two_products),  cmocka_unit_test(test_batches),
         cmocka_unit_test(test_symbolic_rows), cmocka_unit_test(test_split_over_a_cluster),
-        cmocka_unit_test(test_split_wgmma),   cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_split_wgmma),   cmocka_unit_test(test_few_columns),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

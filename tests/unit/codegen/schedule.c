@@ -154,6 +154,7 @@ static int check_near(Harness *h, const Template *template, const Target *target
     for (int i = 0; i < n; i++) {
         const char *why;
         assert_false(schedule_equals(&near[i], schedule));
+        assert_true(near[i].stages >= 0 && (schedule->stages || !near[i].stages)); /* unused stays unused */
         check_text(h, &near[i]);
         if (!template->accepts(h->graph, h->region, &near[i], target, &why))
             continue;
