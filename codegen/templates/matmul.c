@@ -35,7 +35,7 @@ void matmul_read_view(MatmulOperand *operand) {
 static void plan_operand(const Graph *graph, const Region *region, const Value *core, int which,
                          MatmulOperand *operand) {
     Value *value = core->in[which];
-    *operand = (MatmulOperand){.value = value};
+    *operand = (MatmulOperand){.value = value, .runs = ARENA_NEW(graph->arena, MatmulRuns)};
     operand->mn_axis = value->rank - (which == 0 ? 2 : 1);
     operand->k_axis = value->rank - (which == 0 ? 1 : 2);
     operand->mn = value->dims[operand->mn_axis];

@@ -64,6 +64,13 @@ typedef struct MatmulScale {
     MatmulScaleAxis axis[RANK_MAX]; /* of the operand */
 } MatmulScale;
 
+/* How an operand's elements neighbour in memory: the path gemv asks for it with every schedule. */
+typedef struct MatmulRuns {
+    bool is_known; /* else nobody has asked yet */
+    int axis; /* of the operand, along which neighbours are neighbours in memory; -1: neither of its two */
+    int width_k, width_mn; /* elements along K, and along M (or N), that one access can move: 1, 2, 4 or 8 */
+} MatmulRuns;
+
 typedef struct MatmulOperand {
     const Value *value;  /* operand of the core, [..., mn, k] or [..., k, mn] */
     int mn_axis, k_axis; /* of value: its M (or N) and its K */
@@ -79,6 +86,7 @@ typedef struct MatmulOperand {
     int run_width;
     int n_batch; /* batch axes along which it varies */
     int batch[RANK_MAX];
+    MatmulRuns *runs;         /* matmul_gemv.c fills it in */
     const MatmulScale *scale; /* is_memory times this; NULL: as it is. In MatmulPlan.scaled alone */
 } MatmulOperand;
 
@@ -609,8 +617,8 @@ bool matmul_accepts_gemv(const MatmulPlan *plan, const Schedule *schedule, const
 /* Whether a warp whose fragment spans so many columns has every column that its epilogue reads. */
 bool matmul_holds_blocks(const MatmulPlan *plan, int columns, const char **why);
 
-/* cost_matmul.c: schedules worth trying, best first, of those that accepts() takes; how many. `loop` is the one
- * that always works, and always among them. */
+/* cost_matmul.c: schedules worth trying, best first, of those that accepts() takes; how many. `loop` is the
+ * one that always works, and always among them. */
 int matmul_schedules(const MatmulPlan *plan, const DimBindings *hint, const Schedule *loop, Schedule *out,
                      int room,
                      bool (*accepts)(const MatmulPlan *plan, const Schedule *schedule, const char **why));

@@ -113,6 +113,14 @@ static int gemv_axis(const MatmulPlan *plan, const MatmulOperand *operand) {
     return which < 0 ? -1 : which == 0 ? operand->k_axis : operand->mn_axis;
 }
 
+static const MatmulRuns *gemv_runs(const MatmulPlan *plan, const MatmulOperand *operand) {
+    MatmulRuns *runs = operand->runs;
+    if (!runs->is_known)
+        *runs = (MatmulRuns){true, gemv_axis(plan, operand), gemv_width(plan, operand, operand->k_axis),
+                             gemv_width(plan, operand, operand->mn_axis)};
+    return runs;
+}
+
 static bool gemv_is_power_of_two(int n) {
     return n > 0 && (n & (n - 1)) == 0;
 }
@@ -120,14 +128,15 @@ static bool gemv_is_power_of_two(int n) {
 /* False where the schedule does not divide evenly; unroll and x_width follow from tile_k. */
 static bool gemv_shape_lanes(const MatmulPlan *plan, const Schedule *schedule, GemvShape *shape) {
     const MatmulOperand *first = gemv_weights(plan, schedule, 0);
-    int axis = gemv_axis(plan, first);
+    int axis = gemv_runs(plan, first)->axis;
     *shape = (GemvShape){.along_k = axis == first->k_axis,
                          .width = schedule->vector ? schedule->vector : GEMV_WIDTH_MAX};
     for (int i = 0; i < gemv_n_weights(plan, schedule); i++) {
         const MatmulOperand *w = gemv_weights(plan, schedule, i);
-        if (axis < 0 || gemv_axis(plan, w) != (shape->along_k ? w->k_axis : w->mn_axis))
+        const MatmulRuns *runs = gemv_runs(plan, w);
+        if (axis < 0 || runs->axis != (shape->along_k ? w->k_axis : w->mn_axis))
             return false;
-        int width = gemv_width(plan, w, shape->along_k ? w->k_axis : w->mn_axis);
+        int width = shape->along_k ? runs->width_k : runs->width_mn;
         shape->width = width < shape->width ? width : shape->width;
     }
     int columns = schedule->tile_n / schedule->warps_n; /* of a warp */
@@ -165,9 +174,9 @@ static int gemv_least(int a, int b) {
 static void gemv_shape_few(const MatmulPlan *plan, const Schedule *schedule, GemvShape *shape) {
     int along_k = gemv_run_k(shape), along_mn = schedule->tile_m;
     for (int i = 0; i < gemv_n_few(plan, schedule); i++) {
-        const MatmulOperand *x = gemv_few(plan, schedule, i);
-        along_k = gemv_least(along_k, gemv_width(plan, x, x->k_axis));
-        along_mn = gemv_least(along_mn, gemv_width(plan, x, x->mn_axis));
+        const MatmulRuns *runs = gemv_runs(plan, gemv_few(plan, schedule, i));
+        along_k = gemv_least(along_k, runs->width_k);
+        along_mn = gemv_least(along_mn, runs->width_mn);
     }
     shape->x_along_k = !schedule->swap_ab || along_k >= along_mn;
     shape->x_width = shape->x_along_k ? along_k : along_mn;
@@ -259,7 +268,7 @@ bool matmul_accepts_gemv(const MatmulPlan *plan, const Schedule *schedule, const
     for (int i = 0; i < gemv_n_weights(plan, schedule); i++) {
         *why = schedule->swap_ab ? "the first operand lies in memory along neither K nor M"
                                  : "the weights lie in memory along neither K nor N";
-        if (gemv_axis(plan, gemv_weights(plan, schedule, i)) < 0)
+        if (gemv_runs(plan, gemv_weights(plan, schedule, i))->axis < 0)
             return false;
     }
     GemvShape shape;
