@@ -23,7 +23,7 @@ enum {
     REALIGN_BYTES = 16,
     REALIGN_LINE = 128,
     REALIGN_LONG = 512, /* bytes of a row that is made whole lines */
-    REALIGN_FEW = 8     /* rows or columns of a product that a path without tiles takes as it lies */
+    REALIGN_FEW = 16    /* rows or columns of a product that a path without tiles takes as it lies */
 };
 
 static bool realign_is_tensor_type(DType type) {
