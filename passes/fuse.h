@@ -157,6 +157,8 @@ void fuse_light(Fuse *fuse, Value *value);
 bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b);
 /* Whether a matmul reads `operand` from memory rather than computing it. */
 bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand);
+/* realign.c: whether an operand is a copy that this pass made for the sake of its rows. */
+bool value_is_realigned(const Value *operand);
 
 /* fuse_gang.c: seconds that rows over several blocks cost beside the product alone, and which plan is taken.
  */

@@ -67,21 +67,35 @@ static Value *realign_pad(Rewrite *rewrite, Value *base, int64_t missing) {
     return padded ? build_slice(rewrite, padded, zero, limit, step, base) : NULL;
 }
 
-/* The operand itself, or a transpose of it, on aligned rows. */
-static Value *realign_operand(Rewrite *rewrite, Value *operand, double gain) {
-    Value *base = operand->op == OP_transpose ? operand->in[0] : operand;
-    int64_t missing = realign_missing(base);
+static Value *realign_base(Value *operand) {
+    return operand->op == OP_transpose ? operand->in[0] : operand;
+}
+
+/* Seconds that the copy of an operand costs; 0 where none is needed, or possible. */
+static double realign_copy(Value *operand) {
+    const Value *base = realign_base(operand);
     bool is_memory = base->op == OP_input || value_is_heavy(base);
-    double copy = 2 * realign_count(base) * dtype_bits(base->dtype) / 8 / realign_bytes + realign_launch;
-    if (!missing || !is_memory || !realign_is_tensor_type(base->dtype) || gain < copy)
-        return operand;
-    Value *aligned = realign_pad(rewrite, base, missing);
+    if (!is_memory || !realign_is_tensor_type(base->dtype) || !realign_missing(base))
+        return 0;
+    return 2 * realign_count(base) * dtype_bits(base->dtype) / 8 / realign_bytes + realign_launch;
+}
+
+/* The operand, or a transpose of it, on aligned rows. */
+static Value *realign_operand(Rewrite *rewrite, Value *operand) {
+    Value *base = realign_base(operand), *aligned = realign_pad(rewrite, base, realign_missing(base));
     if (!aligned)
         return operand;
     pass_decide(rewrite->pass, "realign", false, aligned, base, "rows that start at 16 bytes",
                 "rows of %lld bytes cannot be read 16 bytes at a time, so it is copied to longer ones first",
                 (long long)(base->dims[base->rank - 1]->value * dtype_bits(base->dtype) / 8));
     return operand == base ? aligned : build_like(rewrite, operand, &aligned);
+}
+
+bool value_is_realigned(const Value *value) {
+    while (value->op == OP_transpose)
+        value = value->in[0];
+    return value->op == OP_slice && value->in[0]->op == OP_pad &&
+           value_same_dims(value, value->in[0]->in[0]);
 }
 
 /* Seconds that the product loses where an operand of it cannot be copied 16 bytes at a time. */
@@ -100,11 +114,13 @@ static Value *realign_rule(Rewrite *rewrite, Value *value) {
     if (value->op != OP_matmul)
         return value;
     const Value *a = value->in[0];
-    double gain = realign_gain(value, a->dims[a->rank - 1]);
-    Value *in[] = {realign_operand(rewrite, value->in[0], gain),
-                   realign_operand(rewrite, value->in[1], gain)};
-    bool changed = in[0] != value->in[0] || in[1] != value->in[1];
-    return changed ? build_like(rewrite, value, in) : value;
+    double copies[] = {realign_copy(value->in[0]), realign_copy(value->in[1])};
+    if (copies[0] + copies[1] == 0 || realign_gain(value, a->dims[a->rank - 1]) < copies[0] + copies[1])
+        return value;
+    Value *in[2];
+    for (int i = 0; i < 2; i++)
+        in[i] = copies[i] > 0 ? realign_operand(rewrite, value->in[i]) : value->in[i];
+    return build_like(rewrite, value, in);
 }
 
 bool pass_realign(Pass *pass, Graph *graph) {
