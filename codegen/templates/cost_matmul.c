@@ -24,31 +24,34 @@ enum { COST_CANDIDATES = 1024 };
 
 /* Seconds of a kernel, and more of one of each kind. */
 static const double cost_launch = 2e-6;
-static const double cost_wgmma_launch = 0.284e-6, cost_gemv_launch = 0.0216e-6;
-static const double cost_loop_launch = 0.191e-6, cost_cluster_launch = 3.61e-6;
+static const double cost_wgmma_launch = 0.378e-6, cost_gemv_launch = 0.01e-6;
+static const double cost_loop_launch = 0.182e-6, cost_cluster_launch = 2.44e-6;
 
 /* Seconds of a load: where memory is not what all wait for, and where it is. */
-static const double cost_latency = 1.3e-6, cost_memory_latency = 0.622e-6;
+static const double cost_latency = 1.3e-6, cost_memory_latency = 0.801e-6;
 static const double cost_start = 0.3;     /* latencies that the first step of a ring waits */
-static const double cost_overlap = 0.458; /* of the smaller of work and memory that adds to the larger */
-static const double cost_again = 0.214;   /* share of a second reading by other SMs that L2 does not serve */
+static const double cost_overlap = 0.397; /* of the smaller of work and memory that adds to the larger */
+static const double cost_again = 0.199;   /* share of a second reading by other SMs that L2 does not serve */
 
 /* L2's bytes a clock for an SM, and its time for a row of 128 bytes that lies in two lines, in whole sectors
  * or not, as factors. */
-static const double cost_clock = 1.7e9, cost_l2_per_clock = 60.5;
-static const double cost_two_lines = 1.77, cost_five_sectors = 2;
+static const double cost_clock = 1.7e9, cost_l2_per_clock = 66.4;
+static const double cost_two_lines = 1.8, cost_five_sectors = 1.6;
 
 /* Instructions an element of the result: alone, and more for an input of its own, an operation, a function,
  * and where rows of the output start anywhere. */
-static const double cost_epilogue_slots = 6.83, cost_stream_slots = 1.67, cost_op_slots = 1.07;
-static const double cost_function_slots = 4.33, cost_ragged_slots = 8, cost_mma_ragged_slots = 16.7;
+static const double cost_epilogue_slots = 9.25, cost_stream_slots = 2.15, cost_op_slots = 0.659;
+static const double cost_function_slots = 7.95, cost_ragged_slots = 13.2, cost_mma_ragged_slots = 15.6;
+
+/* Bytes written twice, or read for it, where rows of two tiles meet in the middle of a line, or a sector. */
+static const double cost_edge_line = 34.3, cost_edge_sector = 110;
 
 /* Seconds: of a row statistic for each block of a gang, of parts of sums in a cluster. */
-static const double cost_exchange = 0.5e-6, cost_meeting = 1.11e-6;
+static const double cost_exchange = 0.25e-6, cost_meeting = 0.909e-6;
 
-static const double cost_wgmma_reads = 16.9;                           /* clocks for 64 rows of A */
-static const double cost_wgmma_step = 0.0402e-6;                       /* seconds of a step's barriers */
-static const double cost_cluster = 1.03, cost_cluster_round = 0.02e-6; /* a step's factor; a tile's end */
+static const double cost_wgmma_reads = 21.7;                           /* clocks for 64 rows of A */
+static const double cost_wgmma_step = 0.0344e-6;                       /* seconds of a step's barriers */
+static const double cost_cluster = 1.13, cost_cluster_round = 0.02e-6; /* a step's factor; a tile's end */
 /* Warpgroups in turn: a step's factor, and the share of an epilogue that steps must hide. */
 static const double cost_turns = 1.1, cost_turns_epilogue = 0.734;
 
@@ -56,38 +59,40 @@ static const double cost_turns = 1.1, cost_turns_epilogue = 0.734;
  * 128 and 256 of two that share a tile, 128 of two that take turns. */
 enum { COST_KINDS = 4, COST_WIDTHS = 8 };
 static const int cost_widths[COST_WIDTHS] = {24, 48, 72, 112, 136, 168, 200, 256}; /* up to so many columns */
-static const double cost_tile[COST_KINDS][COST_WIDTHS] = {{0.94, 0.98, 0.99, 0.97, 0.95, 1.02, 0.97, 1.00},
-                                                          {0.97, 0.97, 1.03, 1.01, 1.04, 1.01, 1.00, 1.00},
-                                                          {1.00, 1.00, 1.01, 1.07, 1.04, 1.07, 0.88, 1.00},
-                                                          {1.00, 1.00, 1.00, 1.04, 0.91, 1.03, 0.91, 1.00}};
+static const double cost_tile[COST_KINDS][COST_WIDTHS] = {{0.94, 0.98, 1.00, 0.97, 0.98, 1.06, 1.01, 1.04},
+                                                          {0.98, 0.98, 1.04, 0.99, 1.03, 1.00, 1.01, 0.97},
+                                                          {1.01, 1.01, 1.01, 1.03, 1.03, 1.02, 1.02, 1.00},
+                                                          {1.00, 1.00, 1.00, 1.05, 0.90, 1.05, 0.89, 1.00}};
 
 /* mma.sync: its share of wgmma's rate, and of that in fp8; elements of a warp's tile, m n / (m + n), and
  * warps of an SM, that are enough for it; seconds of a step's barriers; the share of an unfilled last round
  * that counts; factors for loads by threads and for the epilogue. */
-static const double cost_mma_on_hopper = 0.448, cost_mma_fp8 = 0.5;
-static const double cost_mma_reuse = 14.7, cost_mma_warps = 2.5;
-static const double cost_mma_step = 0.0486e-6, cost_mma_round = 0.769;
-static const double cost_mma_loads = 1.03, cost_mma_epilogue = 1.02;
+static const double cost_mma_on_hopper = 0.369, cost_mma_fp8 = 0.5;
+static const double cost_mma_reuse = 19.9, cost_mma_warps = 2.5;
+static const double cost_mma_step = 0.0111e-6, cost_mma_round = 0.684;
+static const double cost_mma_loads = 1.02, cost_mma_epilogue = 1.14;
 
 /* Operands that threads compute: instructions an access, accesses of a thread in flight, their latency. */
-static const double cost_computed_slots = 27.1, cost_computed_lanes = 0.528, cost_computed_latency = 0.3e-6;
+static const double cost_computed_slots = 18.3, cost_computed_lanes = 0.214, cost_computed_latency = 0.3e-6;
 
 /* A thread with an element of its own: instructions and seconds for each of K. */
-static const double cost_loop_slots = 9.65, cost_loop_latency = 0.03e-6;
+static const double cost_loop_slots = 10.6, cost_loop_latency = 0.0412e-6;
 
 /* gemv: seconds of a load, a block, the parts of a cluster; instructions a weight for each row, and for a
  * column's sum; shares, see cost_gemv_seconds(). */
-static const double cost_gemv_latency = 0.544e-6, cost_gemv_block = 0.2e-6, cost_gemv_meeting = 0.525e-6;
-static const double cost_gemv_slots = 1.89, cost_gemv_column = 0.711;
-static const double cost_gemv_idle = 0.519, cost_gemv_end = 0.484;
+static const double cost_gemv_latency = 0.655e-6, cost_gemv_block = 0.363e-6, cost_gemv_meeting = 1.09e-6;
+static const double cost_gemv_slots = 2.72, cost_gemv_column = 0.837;
+static const double cost_gemv_idle = 0.393, cost_gemv_end = 0.6;
 
 typedef struct Cost {
     const MatmulPlan *plan;
     int64_t m, n, k, batch;
     int64_t bytes;
-    double slots;            /* instructions of an epilogue for an element of the result */
-    bool from_memory;        /* memory, not the matrix unit, sets the pace */
-    bool is_ragged;          /* rows of the output start anywhere, and TMA cannot write them */
+    double slots;     /* instructions of an epilogue for an element of the result */
+    bool from_memory; /* memory, not the matrix unit, sets the pace */
+    bool is_ragged;   /* rows of the output start anywhere, and TMA cannot write them */
+    double
+        edge; /* bytes that a tile's row of the output writes twice, for sharing lines with its neighbours */
     double lines_a, lines_b; /* time of a row of a tile that is loaded: 1 where it is one line of L2 */
 } Cost;
 
@@ -267,6 +272,7 @@ static double cost_seconds(const Cost *c, const Schedule *s) {
                   (w.gang > 1 ? cost_exchange * (double)plan->statistics.n * w.gang : 0);
     double work = w.rounds * (w.steps * step + rest);
     double memory = (double)c->bytes / target->memory_bytes_per_second;
+    memory += c->edge * w.rows * w.tiles_n * (double)c->batch / target->memory_bytes_per_second;
     if (c->from_memory) {
         /* the larger operand is brought to SMs once for each tile across it */
         double again = w.rows > w.cols ? w.rows * (w.tiles_n - 1) : w.cols * (w.tiles_m - 1);
@@ -312,10 +318,6 @@ static double cost_gemv_seconds(const Cost *c, const Schedule *s) {
         2 + s->tile_m * (cost_gemv_slots +
                          cost_gemv_column / matmul_gemv_columns(plan, s)); /* instructions a weight */
     double adds = weights * slow / (128 * cost_clock * fmin(blocks, target->sm_count));
-    if (s->swap_ab) { /* few columns may lie side by side, far from those of the next lane */
-        double streamed = weights / plan->n_cores / fmin(blocks, target->sm_count);
-        adds = fmax(adds, streamed * matmul_gemv_passes(plan, s) / cost_clock);
-    }
     double memory = (double)c->bytes / target->memory_bytes_per_second;
     memory *= fmax(1, sqrt(128.0 / matmul_gemv_line(plan, s))); /* it comes by half lines, and by pages */
     double longest = fmax(memory, fmax(waiting, adds)), others = memory + waiting + adds - longest;
@@ -487,26 +489,18 @@ static void cost_simt(const Cost *c, CostAccepts *accepts, Candidates *found) {
         }
 }
 
-/* Whether `vector` makes the runs of a gemv any shorter. */
-static bool cost_gemv_is_shorter(const Cost *c, const Schedule *s) {
-    Schedule whole = *s;
-    whole.vector = 0;
-    return matmul_gemv_line(c->plan, s) < matmul_gemv_line(c->plan, &whole);
-}
-
-/* The few rows of a gemv, or with `swap` its few columns; `vector` 0: the longest runs that there are. */
-static void cost_gemv_few(const Cost *c, CostAccepts *accepts, Candidates *found, int64_t few, bool swap,
-                          int vector) {
+/* The few rows of a gemv, or with `swap` its few columns. */
+static void cost_gemv_few(const Cost *c, CostAccepts *accepts, Candidates *found, int64_t few, bool swap) {
     int rows = 1;
     while (rows < few && rows < 8)
         rows *= 2;
-    Schedule s = {.path = MATMUL_GEMV, .tile_m = rows, .swap_ab = swap, .vector = vector};
+    Schedule s = {.path = MATMUL_GEMV, .tile_m = rows, .swap_ab = swap};
     for (s.warps_m = 4; s.warps_m <= 8; s.warps_m *= 2)
         for (s.tile_n = 1; s.tile_n <= 256; s.tile_n *= 2)
             for (s.split_k = 1; s.split_k <= 8; s.split_k *= 2) {
                 s.warps_n = 1;
                 s.threads = 32 * s.warps_m;
-                int least = !vector || cost_gemv_is_shorter(c, &s) ? matmul_gemv_step(c->plan, &s) : 0;
+                int least = matmul_gemv_step(c->plan, &s);
                 for (s.tile_k = least; least && s.tile_k <= 8 * least; s.tile_k *= 2)
                     cost_add(c, accepts, found, s);
             }
@@ -521,13 +515,10 @@ static void cost_gemv(const Cost *c, CostAccepts *accepts, Candidates *found) {
     if (!is_measured)
         return;
     if (c->m <= MOST_ROWS)
-        cost_gemv_few(c, accepts, found, c->m, false, 0);
-    /* where both are few, rows serve as well, unless they are many times as many */
-    if (c->n > MOST_ROWS || c->m < (c->m > 8 ? c->n + 1 : 4 * c->n))
-        return;
-    cost_gemv_few(c, accepts, found, c->n, true, 0);
-    if (c->n > 1) /* in short runs of K, lanes lie closer together in columns that are side by side */
-        cost_gemv_few(c, accepts, found, c->n, true, 2);
+        cost_gemv_few(c, accepts, found, c->m, false);
+    /* where both are few, rows serve as well, unless columns are many times as many */
+    if (c->n <= MOST_ROWS && (c->m > 8 ? c->m > c->n : c->m >= 4 * c->n))
+        cost_gemv_few(c, accepts, found, c->n, true);
 }
 
 static int cost_compare(const void *x, const void *y) {
@@ -575,9 +566,11 @@ static void cost_begin(Cost *c, const MatmulPlan *plan, const DimBindings *hint)
                 .slots = cost_region_slots(graph, plan->region),
                 .lines_a = cost_lines(graph, &plan->a, hint),
                 .lines_b = cost_lines(graph, &plan->b[0], hint)};
-    if (output->rank > 0)
-        c->is_ragged =
-            cost_extent(graph, output->dims[output->rank - 1], hint) * dtype_bits(output->dtype) % 128 != 0;
+    int64_t pitch = output->rank ? cost_extent(graph, output->dims[output->rank - 1], hint) *
+                                       dtype_bits(output->dtype) / 8
+                                 : 0;
+    c->is_ragged = pitch % 16 != 0;
+    c->edge = pitch % 32 ? cost_edge_sector : pitch % 128 ? cost_edge_line : 0;
     double flops = 2.0 * (double)c->m * (double)c->n * (double)c->k * (double)c->batch * plan->n_cores;
     c->from_memory = flops / cost_rate(plan) < (double)c->bytes / plan->target->memory_bytes_per_second;
 }

@@ -587,9 +587,6 @@ int matmul_gemv_line(const MatmulPlan *plan, const Schedule *schedule);
 /* Columns of the product that a thread of the gemv path adds to, for which it reads the first operand once.
  */
 int matmul_gemv_columns(const MatmulPlan *plan, const Schedule *schedule);
-/* Lines that L1 looks up, for each element of the larger operand, for what lanes read of the smaller one:
- * lanes that are far apart in it do not share any. */
-double matmul_gemv_passes(const MatmulPlan *plan, const Schedule *schedule);
 /* Registers of a thread of the gemv path, estimated. */
 int matmul_gemv_registers(const MatmulPlan *plan, const Schedule *schedule);
 

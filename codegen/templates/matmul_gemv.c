@@ -206,24 +206,6 @@ int matmul_gemv_line(const MatmulPlan *plan, const Schedule *schedule) {
     return bytes < 1 ? 1 : bytes;
 }
 
-double matmul_gemv_passes(const MatmulPlan *plan, const Schedule *schedule) {
-    enum { LINE = 128 };
-    GemvShape shape;
-    if (!gemv_shape(plan, schedule, &shape))
-        return 0;
-    int run = gemv_run_k(&shape), weights = shape.width * (shape.along_k ? shape.cols : shape.unroll);
-    double passes = 0;
-    for (int i = 0; i < gemv_n_few(plan, schedule); i++) {
-        const MatmulOperand *x = gemv_few(plan, schedule, i);
-        double bytes = dtype_bits(x->narrow) / 8.0;
-        bool is_along_k = dim_is(x->view.strides[x->k_axis], 1);
-        double apart = run * bytes * (is_along_k ? 1 : (double)dim_upper(plan->graph->dims, x->mn));
-        double each = shape.lanes_k * (apart < LINE ? apart : LINE) / LINE;
-        passes += (double)schedule->tile_m * run / shape.x_width * (each < 1 ? 1 : each);
-    }
-    return passes / (GEMV_LANES * weights);
-}
-
 int matmul_gemv_registers(const MatmulPlan *plan, const Schedule *schedule) {
     enum { ADDRESSES = 20 };
     GemvShape shape;
