@@ -239,7 +239,7 @@ typedef struct MatmulStored {
  * columns side by side, all else is in steps of 16 bytes, and there are no more dims than it takes. */
 bool matmul_stored(const MatmulPlan *plan, const Value *output, MatmulStored *stored);
 /* Where TMA cannot: how many elements of a row a lane stores at a time, so that a box of STAGING_ROWS by
- * `cols` leaves by rows; 0 where a row's elements are not side by side. */
+ * `cols` leaves by rows; 0 where a row's elements are not side by side, or too few of them. */
 int matmul_stored_width(const MatmulPlan *plan, const Value *output, int cols);
 /* The map's number, for boxes of STAGING_ROWS by `cols`. */
 int matmul_stored_map(Builder *b, const Value *output, const MatmulStored *stored, int cols,

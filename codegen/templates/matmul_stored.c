@@ -8,7 +8,12 @@
  * What an output is of the result, by reshapes and transposes, is undone on its strides (ir/view.h). */
 #include "codegen/templates/matmul.h"
 
-enum { STORED_COLS = 64 /* columns of the widest box */, STORED_BYTES = 16, STORED_LANES = 32 };
+enum {
+    STORED_COLS = 64 /* columns of the widest box */,
+    STORED_BYTES = 16,
+    STORED_LANES = 32,
+    STORED_SECTOR = 32
+};
 
 static bool stored_is_step(const MatmulPlan *plan, const Dim *stride, DType elem) {
     int64_t divisor = dim_divisor(plan->graph->dims, stride);
@@ -60,11 +65,17 @@ static bool stored_find(const MatmulPlan *plan, const Value *output, ViewFactors
     return view_stored(graph, output, root, rank, dims, factors);
 }
 
-/* The innermost columns; NULL where they are not side by side in memory. */
-static const ViewFactor *stored_columns(const MatmulPlan *plan, const ViewFactors *factors) {
-    for (int i = factors->n - 1; i >= 0; i--)
-        if (factors->at[i].axis == plan->core[0]->rank - 1)
-            return dim_is(factors->at[i].stride, 1) ? &factors->at[i] : NULL;
+/* The innermost columns; NULL where they are not side by side in memory, or parts of less than a sector, of
+ * which a fragment's rows may have more side by side than its columns. */
+static const ViewFactor *stored_columns(const MatmulPlan *plan, const ViewFactors *factors, int bits) {
+    for (int i = factors->n - 1; i >= 0; i--) {
+        const ViewFactor *factor = &factors->at[i];
+        if (factor->axis != plan->core[0]->rank - 1)
+            continue;
+        bool is_long =
+            factor->dim == plan->n || dim_lower(plan->graph->dims, factor->dim) * bits >= 8 * STORED_SECTOR;
+        return is_long && dim_is(factor->stride, 1) ? factor : NULL;
+    }
     return NULL;
 }
 
@@ -84,8 +95,8 @@ int matmul_stored_width(const MatmulPlan *plan, const Value *output, int cols) {
     ViewFactors factors;
     if (!stored_find(plan, output, &factors))
         return 0;
-    const ViewFactor *columns = stored_columns(plan, &factors);
     int bits = dtype_bits(output->dtype), width = 1;
+    const ViewFactor *columns = stored_columns(plan, &factors, bits);
     int most = 8 * STORED_BYTES / bits, share = STAGING_ROWS * cols / STORED_LANES;
     if (!columns)
         return 0;

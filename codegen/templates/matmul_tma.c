@@ -91,8 +91,11 @@ void matmul_tma_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, c
 
 /* ---- outputs */
 
+enum { STAGING_COLS_LEAST = 16 /* columns of the narrowest box */ };
+
 static bool tma_has_staging(const Schedule *schedule) {
-    return schedule->tma_store && !schedule->swap_ab && schedule->tile_n % 16 == 0 && schedule->split_k <= 1;
+    return schedule->tma_store && !schedule->swap_ab && schedule->tile_n % STAGING_COLS_LEAST == 0 &&
+           schedule->split_k <= 1;
 }
 
 /* Whether an output has all columns, or is no window of them. */
@@ -103,20 +106,23 @@ static bool tma_is_whole(const MatmulPlan *plan, const Value *output) {
 
 /* Outputs that leave through shared memory, those that TMA takes first; how many. */
 static int tma_staged(const MatmulPlan *plan, const Schedule *schedule, const Value **staged, int *n_tma) {
+    const Value *by_rows[STAGING_OUTPUTS];
     MatmulStored stored;
-    int n = 0;
-    *n_tma = 0;
-    if (!tma_has_staging(schedule))
-        return 0;
-    for (int by_rows = 0; by_rows < 2; by_rows++)
-        for (size_t i = 0; i < plan->region->outputs.n && n < STAGING_OUTPUTS; i++) {
-            const Value *output = plan->region->outputs.at[i];
-            bool is_tma = tma_is_whole(plan, output) && matmul_stored(plan, output, &stored);
-            if (by_rows ? !is_tma && tma_is_whole(plan, output) && matmul_stored_width(plan, output, 16)
-                        : is_tma)
+    int n = 0, n_rows = 0;
+    for (size_t i = 0; i < plan->region->outputs.n && tma_has_staging(schedule); i++) {
+        const Value *output = plan->region->outputs.at[i];
+        if (!tma_is_whole(plan, output))
+            continue;
+        if (matmul_stored(plan, output, &stored)) {
+            if (n < STAGING_OUTPUTS)
                 staged[n++] = output;
-            *n_tma = by_rows ? *n_tma : n;
+        } else if (n_rows < STAGING_OUTPUTS && matmul_stored_width(plan, output, STAGING_COLS_LEAST)) {
+            by_rows[n_rows++] = output;
         }
+    }
+    *n_tma = n;
+    for (int i = 0; i < n_rows && n < STAGING_OUTPUTS; i++)
+        staged[n++] = by_rows[i];
     return n;
 }
 
@@ -142,7 +148,9 @@ static int tma_staging_cols(const Schedule *schedule, const Value *const *staged
     int most = 64;
     for (int i = 0; i < n; i++)
         most = dtype_bits(staged[i]->dtype) == 32 ? 32 : most;
-    return most == 64 && schedule->tile_n % 64 == 0 ? 64 : schedule->tile_n % 32 == 0 ? 32 : 16;
+    return most == 64 && schedule->tile_n % 64 == 0 ? 64
+           : schedule->tile_n % 32 == 0             ? 32
+                                                    : STAGING_COLS_LEAST;
 }
 
 /* Outputs that are windows of the columns, where these are whole boxes and leave no column out; how many, in
