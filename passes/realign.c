@@ -17,7 +17,7 @@
 #include <math.h>
 
 static const double realign_slow = 40e12, realign_fast = 500e12;         /* operations a second */
-static const double realign_bytes = 3e12, realign_launch = 3e-6;         /* bytes a second; seconds */
+static const double realign_bytes = 3e12, realign_launch = 2e-6;         /* bytes a second; seconds */
 static const double realign_slow_step = 21e-9, realign_fast_step = 2e-9; /* seconds for each of K */
 enum {
     REALIGN_BYTES = 16,

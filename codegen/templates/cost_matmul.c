@@ -24,65 +24,68 @@ enum { COST_CANDIDATES = 1024 };
 
 /* Seconds of a kernel, and more of one of each kind. */
 static const double cost_launch = 2e-6;
-static const double cost_wgmma_launch = 0.378e-6, cost_gemv_launch = 0.01e-6;
-static const double cost_loop_launch = 0.182e-6, cost_cluster_launch = 2.44e-6;
+static const double cost_wgmma_launch = 0.253e-6, cost_gemv_launch = 0.01e-6;
+static const double cost_loop_launch = 0.203e-6, cost_cluster_launch = 2.45e-6;
 
 /* Seconds of a load: where memory is not what all wait for, and where it is. */
-static const double cost_latency = 1.3e-6, cost_memory_latency = 0.801e-6;
+static const double cost_latency = 1.3e-6, cost_memory_latency = 0.966e-6;
 static const double cost_start = 0.3;     /* latencies that the first step of a ring waits */
-static const double cost_overlap = 0.397; /* of the smaller of work and memory that adds to the larger */
-static const double cost_again = 0.199;   /* share of a second reading by other SMs that L2 does not serve */
+static const double cost_overlap = 0.238; /* of the smaller of work and memory that adds to the larger */
+static const double cost_again = 0.247;   /* share of a second reading by other SMs that L2 does not serve */
 
 /* L2's bytes a clock for an SM, and its time for a row of 128 bytes that lies in two lines, in whole sectors
  * or not, as factors. */
-static const double cost_clock = 1.7e9, cost_l2_per_clock = 66.4;
-static const double cost_two_lines = 1.8, cost_five_sectors = 1.6;
+static const double cost_clock = 1.7e9, cost_l2_per_clock = 64.8;
+static const double cost_two_lines = 1.55, cost_five_sectors = 1.65;
 
 /* Instructions an element of the result: alone, and more for an input of its own, an operation, a function,
  * and where rows of the output start anywhere. */
-static const double cost_epilogue_slots = 9.25, cost_stream_slots = 2.15, cost_op_slots = 0.659;
-static const double cost_function_slots = 7.95, cost_ragged_slots = 13.2, cost_mma_ragged_slots = 15.6;
+static const double cost_epilogue_slots = 15, cost_stream_slots = 3.53, cost_op_slots = 0.843;
+static const double cost_alone =
+    1.3; /* times as long where one warpgroup alone does not fill the schedulers */
+static const double cost_function_slots = 7.22, cost_ragged_slots = 13.6, cost_mma_ragged_slots = 27.4;
 
 /* Bytes written twice, or read for it, where rows of two tiles meet in the middle of a line, or a sector. */
-static const double cost_edge_line = 34.3, cost_edge_sector = 110;
+static const double cost_edge_line = 24.5, cost_edge_sector = 52.9;
 
-/* Seconds: of a row statistic for each block of a gang, of parts of sums in a cluster. */
-static const double cost_exchange = 0.25e-6, cost_meeting = 0.909e-6;
+/* Seconds: of a row statistic for each block of a gang, of parts of sums in a cluster, and of each element.
+ */
+static const double cost_exchange = 0.25e-6, cost_meeting_element = 0.000151e-6, cost_meeting = 0.647e-6;
 
-static const double cost_wgmma_reads = 21.7;                           /* clocks for 64 rows of A */
-static const double cost_wgmma_step = 0.0344e-6;                       /* seconds of a step's barriers */
-static const double cost_cluster = 1.13, cost_cluster_round = 0.02e-6; /* a step's factor; a tile's end */
+static const double cost_wgmma_reads = 27;                            /* clocks for 64 rows of A */
+static const double cost_wgmma_step = 0.0343e-6;                      /* seconds of a step's barriers */
+static const double cost_cluster = 1.1, cost_cluster_round = 0.02e-6; /* a step's factor; a tile's end */
 /* Warpgroups in turn: a step's factor, and the share of an epilogue that steps must hide. */
-static const double cost_turns = 1.1, cost_turns_epilogue = 0.734;
+static const double cost_turns = 1.08, cost_turns_epilogue = 0.953;
 
 /* How much longer than the formula says a step of wgmma's tiles takes, by columns: 64 rows of one warpgroup,
  * 128 and 256 of two that share a tile, 128 of two that take turns. */
 enum { COST_KINDS = 4, COST_WIDTHS = 8 };
 static const int cost_widths[COST_WIDTHS] = {24, 48, 72, 112, 136, 168, 200, 256}; /* up to so many columns */
-static const double cost_tile[COST_KINDS][COST_WIDTHS] = {{0.94, 0.98, 1.00, 0.97, 0.98, 1.06, 1.01, 1.04},
-                                                          {0.98, 0.98, 1.04, 0.99, 1.03, 1.00, 1.01, 0.97},
-                                                          {1.01, 1.01, 1.01, 1.03, 1.03, 1.02, 1.02, 1.00},
-                                                          {1.00, 1.00, 1.00, 1.05, 0.90, 1.05, 0.89, 1.00}};
+static const double cost_tile[COST_KINDS][COST_WIDTHS] = {{0.99, 0.97, 1.06, 0.99, 0.97, 1.04, 0.99, 1.02},
+                                                          {0.99, 0.99, 0.98, 0.97, 1.04, 1.03, 1.01, 0.93},
+                                                          {0.99, 1.00, 0.99, 1.00, 0.94, 1.08, 1.02, 1.00},
+                                                          {1.00, 1.00, 1.00, 1.00, 0.93, 1.01, 0.90, 1.00}};
 
 /* mma.sync: its share of wgmma's rate, and of that in fp8; elements of a warp's tile, m n / (m + n), and
  * warps of an SM, that are enough for it; seconds of a step's barriers; the share of an unfilled last round
  * that counts; factors for loads by threads and for the epilogue. */
-static const double cost_mma_on_hopper = 0.369, cost_mma_fp8 = 0.5;
-static const double cost_mma_reuse = 19.9, cost_mma_warps = 2.5;
-static const double cost_mma_step = 0.0111e-6, cost_mma_round = 0.684;
-static const double cost_mma_loads = 1.02, cost_mma_epilogue = 1.14;
+static const double cost_mma_on_hopper = 0.35, cost_mma_fp8 = 0.68;
+static const double cost_mma_reuse = 26, cost_mma_warps = 2.5;
+static const double cost_mma_step = 0.0111e-6, cost_mma_round = 0.569;
+static const double cost_mma_loads = 0.988, cost_mma_epilogue = 0.867;
 
 /* Operands that threads compute: instructions an access, accesses of a thread in flight, their latency. */
-static const double cost_computed_slots = 18.3, cost_computed_lanes = 0.214, cost_computed_latency = 0.3e-6;
+static const double cost_computed_slots = 14.3, cost_computed_lanes = 0.165, cost_computed_latency = 0.3e-6;
 
 /* A thread with an element of its own: instructions and seconds for each of K. */
-static const double cost_loop_slots = 10.6, cost_loop_latency = 0.0412e-6;
+static const double cost_loop_slots = 11.7, cost_loop_latency = 0.0368e-6;
 
 /* gemv: seconds of a load, a block, the parts of a cluster; instructions a weight for each row, and for a
  * column's sum; shares, see cost_gemv_seconds(). */
-static const double cost_gemv_latency = 0.655e-6, cost_gemv_block = 0.363e-6, cost_gemv_meeting = 1.09e-6;
-static const double cost_gemv_slots = 2.72, cost_gemv_column = 0.837;
-static const double cost_gemv_idle = 0.393, cost_gemv_end = 0.6;
+static const double cost_gemv_latency = 0.608e-6, cost_gemv_block = 0.295e-6, cost_gemv_meeting = 0.984e-6;
+static const double cost_gemv_slots = 2.33, cost_gemv_column = 0.549;
+static const double cost_gemv_idle = 0.469, cost_gemv_end = 0.465;
 
 typedef struct Cost {
     const MatmulPlan *plan;
@@ -252,6 +255,8 @@ static double cost_epilogue(const Cost *c, const MatmulPlan *plan, const Schedul
     double seconds = elements * w->crowd * (c->slots + ragged) / 128 / cost_clock;
     if (is_mma) /* fewer than four warps do not fill the schedulers */
         seconds *= cost_mma_epilogue * fmax(1, 4.0 / (s->threads / 32 * w->crowd));
+    if (s->path == MATMUL_WGMMA && s->warps_m == 1 && w->crowd <= 1)
+        seconds *= cost_alone;
     return seconds;
 }
 
@@ -268,7 +273,7 @@ static double cost_seconds(const Cost *c, const Schedule *s) {
     bool runs_ahead = is_wgmma && w.rounds > 1 && w.split == 1;
     double latency = c->from_memory ? cost_memory_latency : cost_latency;
     double rest = epilogue + (runs_ahead ? 0 : cost_start * latency) + (is_cluster ? cost_cluster_round : 0) +
-                  (w.split > 1 ? cost_meeting : 0) +
+                  (w.split > 1 ? cost_meeting + cost_meeting_element * s->tile_m * s->tile_n : 0) +
                   (w.gang > 1 ? cost_exchange * (double)plan->statistics.n * w.gang : 0);
     double work = w.rounds * (w.steps * step + rest);
     double memory = (double)c->bytes / target->memory_bytes_per_second;
@@ -404,7 +409,10 @@ static void cost_wgmma_tile(const Cost *c, CostAccepts *accepts, Candidates *fou
         return;
     }
     cost_add_split(c, accepts, found, s);
-    if (s.tile_m == 128 && s.tile_n >= 96 && !s.swap_ab) {
+    /* tiles whose epilogues exchange or reduce more than rows of their own took longer in turns: 1818 us
+     * where a shared tile took 1552, with sums of columns */
+    bool is_alone = !plan->columns.n && matmul_gang(plan, &s) <= 1;
+    if (s.tile_m == 128 && s.tile_n >= 96 && !s.swap_ab && is_alone) {
         Schedule turns = s;
         turns.ping_pong = true;
         turns.producer_registers = 24;
