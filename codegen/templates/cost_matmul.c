@@ -41,9 +41,10 @@ static const double cost_two_lines = 1.55, cost_five_sectors = 1.65;
 /* Instructions an element of the result: alone, and more for an input of its own, an operation, a function,
  * and where rows of the output start anywhere. */
 static const double cost_epilogue_slots = 15, cost_stream_slots = 3.53, cost_op_slots = 0.843;
-static const double cost_alone =
-    1.3; /* times as long where one warpgroup alone does not fill the schedulers */
 static const double cost_function_slots = 7.22, cost_ragged_slots = 13.6, cost_mma_ragged_slots = 27.4;
+
+/* An epilogue's factor where one warpgroup alone does not fill the schedulers. */
+static const double cost_alone = 1.3;
 
 /* Bytes written twice, or read for it, where rows of two tiles meet in the middle of a line, or a sector. */
 static const double cost_edge_line = 24.5, cost_edge_sector = 52.9;
