@@ -43,8 +43,9 @@ static const double cost_two_lines = 1.55, cost_five_sectors = 1.65;
 static const double cost_epilogue_slots = 15, cost_stream_slots = 3.53, cost_op_slots = 0.843;
 static const double cost_function_slots = 7.22, cost_ragged_slots = 13.6, cost_mma_ragged_slots = 27.4;
 
-/* An epilogue's factor where one warpgroup alone does not fill the schedulers. */
-static const double cost_alone = 1.3;
+/* An epilogue's factors where one warpgroup alone does not fill the schedulers, and where it has statistics
+ * of blocks of columns besides: a head's norm took 273 us where two warpgroups took 203. */
+static const double cost_alone = 1.3, cost_alone_blocks = 2.5;
 
 /* Bytes written twice, or read for it, where rows of two tiles meet in the middle of a line, or a sector. */
 static const double cost_edge_line = 24.5, cost_edge_sector = 52.9;
@@ -94,6 +95,7 @@ typedef struct Cost {
     int64_t bytes;
     double slots;     /* instructions of an epilogue for an element of the result */
     bool from_memory; /* memory, not the matrix unit, sets the pace */
+    bool has_inputs;  /* that every element of the result has one of its own of */
     bool is_ragged;   /* rows of the output start anywhere, and TMA cannot write them */
     double
         edge; /* bytes that a tile's row of the output writes twice, for sharing lines with its neighbours */
@@ -257,7 +259,7 @@ static double cost_epilogue(const Cost *c, const MatmulPlan *plan, const Schedul
     if (is_mma) /* fewer than four warps do not fill the schedulers */
         seconds *= cost_mma_epilogue * fmax(1, 4.0 / (s->threads / 32 * w->crowd));
     if (s->path == MATMUL_WGMMA && s->warps_m == 1 && w->crowd <= 1)
-        seconds *= cost_alone;
+        seconds *= plan->block_cols ? cost_alone_blocks : cost_alone;
     return seconds;
 }
 
@@ -410,10 +412,10 @@ static void cost_wgmma_tile(const Cost *c, CostAccepts *accepts, Candidates *fou
         return;
     }
     cost_add_split(c, accepts, found, s);
-    /* tiles whose epilogues exchange or reduce more than rows of their own took longer in turns: 1818 us
-     * where a shared tile took 1552, with sums of columns */
-    bool is_alone = !plan->columns.n && matmul_gang(plan, &s) <= 1;
-    if (s.tile_m == 128 && s.tile_n >= 96 && !s.swap_ab && is_alone) {
+    /* an epilogue that reduces, or reads inputs of its own, took longer in turns: sums of columns 1818 us
+     * where a shared tile took 1552, a gate 668 for 607 */
+    bool is_light = !plan->columns.n && !plan->statistics.n && !c->has_inputs;
+    if (s.tile_m == 128 && s.tile_n >= 96 && !s.swap_ab && is_light) {
         Schedule turns = s;
         turns.ping_pong = true;
         turns.producer_registers = 24;
@@ -573,6 +575,7 @@ static void cost_begin(Cost *c, const MatmulPlan *plan, const DimBindings *hint)
                 .batch = cost_space(graph, plan->region, 0, plan->batch_rank, hint),
                 .bytes = cost_bytes(graph, plan->region, hint),
                 .slots = cost_region_slots(graph, plan->region),
+                .has_inputs = cost_streams(graph, plan->region) > 0,
                 .lines_a = cost_lines(graph, &plan->a, hint),
                 .lines_b = cost_lines(graph, &plan->b[0], hint)};
     int64_t pitch = output->rank ? cost_extent(graph, output->dims[output->rank - 1], hint) *

@@ -213,7 +213,7 @@ typedef struct MatmulFragment {
     int width;
     const KExpr *row, *col;
     const KExpr *lane_col;    /* the thread's first column of a group; NULL where no columns move */
-    int tile_rows, tile_cols; /* of the whole tile: extents that it divides need no guard */
+    int tile_rows, tile_cols; /* of the tile, or the cluster's tiles together: extents that they divide need no guard */
     int row_lanes;            /* neighbouring lanes that share each row, together all of the tile's columns */
     bool is_swapped;          /* rows lie along N, columns along M */
     bool is_whole;          /* the tile's first column is the result's, and group g has columns 8 g and on */

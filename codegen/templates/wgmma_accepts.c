@@ -81,6 +81,9 @@ static bool wgmma_accepts_statistics(const MatmulPlan *plan, const Schedule *sch
     *why = "row statistics need tiles whose rows lie along N: not swap_ab";
     if (schedule->swap_ab)
         return false;
+    *why = "row statistics leave nothing to a second tile of their rows in a cluster";
+    if (schedule->cluster_n > 1)
+        return false;
     *why = "row statistics need whole rows in one tile, or an N that is known";
     if (!dim_is_const(plan->n) && !matmul_has_rows(plan, schedule))
         return false;
@@ -99,6 +102,16 @@ static bool wgmma_accepts_statistics(const MatmulPlan *plan, const Schedule *sch
             ktype_bits(reduce_type(plan->statistics.at[i])) != 32)
             return false;
     return true;
+}
+
+/* A cluster's tiles may reach beyond the result together, where blocks of 16 rows are stored unguarded. */
+static bool wgmma_accepts_columns(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
+    const DimTable *dims = plan->graph->dims;
+    *why = "sums of columns need M and N that the tiles of a cluster divide";
+    int64_t rows = (int64_t)schedule->tile_m * (schedule->cluster_m > 1 ? schedule->cluster_m : 1);
+    int64_t cols = (int64_t)schedule->tile_n * (schedule->cluster_n > 1 ? schedule->cluster_n : 1);
+    return (schedule->cluster_m <= 1 && schedule->cluster_n <= 1) ||
+           (dim_divisor(dims, plan->m) % rows == 0 && dim_divisor(dims, plan->n) % cols == 0);
 }
 
 bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
@@ -169,6 +182,8 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
             return false;
     }
     if (!wgmma_accepts_split(plan, schedule, why))
+        return false;
+    if (plan->columns.n && !wgmma_accepts_columns(plan, schedule, why))
         return false;
     if (plan->statistics.n && !wgmma_accepts_statistics(plan, schedule, why))
         return false;

@@ -176,7 +176,9 @@ void wgmma_scales_tile(Wgmma *w, const KExpr *warp, const KExpr *warp_row, const
     for (int i = 0; i < w->n_operands; i++) {
         const WgmmaOperand *o = &w->operands[i];
         matmul_scales_tile(b, &w->scales[i], warp, o->is_rows ? row : col, o->operand->mn,
-                           o->is_rows ? schedule->tile_m : schedule->tile_n, tile->batch);
+                           o->is_rows ? schedule->tile_m * w->tiles.cluster_m
+                                      : schedule->tile_n * w->tiles.cluster_n,
+                           tile->batch);
     }
     for (int i = 0; i < w->n_operands; i++)
         matmul_scales_first(b, &w->scales[i], wgmma_last_step(w));
