@@ -293,10 +293,10 @@ static double cost_seconds(const Cost *c, const Schedule *s) {
     return s->path == MATMUL_MMA_SYNC && target->has_wgmma ? cost_mma_loads * seconds : seconds;
 }
 
-/* Where K is so short that a thread that adds up an element of its own may be as quick as a tile. */
+/* Whether a thread that adds up an element of its own may be as quick as a tile. */
 static bool cost_loops(const Cost *c) {
-    enum { SHORT = 16 };
-    return c->k <= SHORT && c->plan->n_cores == 1 && !c->plan->statistics.n && !c->plan->columns.n;
+    const MatmulPlan *plan = c->plan;
+    return matmul_is_short(plan) && plan->n_cores == 1 && !plan->statistics.n && !plan->columns.n;
 }
 
 static double cost_loop_seconds(const Cost *c) {

@@ -376,6 +376,11 @@ static bool matmul_accepts(const Graph *graph, const Region *region, const Sched
     return matmul_plan(graph, region, target, &plan, why) && accepts_planned(&plan, schedule, why);
 }
 
+bool matmul_is_short(const MatmulPlan *plan) {
+    enum { SHORT = 16 };
+    return dim_is_const(plan->k) && plan->k->value <= SHORT;
+}
+
 static int matmul_choose(const Graph *graph, const Region *region, const Target *target,
                          const DimBindings *hint, Schedule *out, int room) {
     MatmulPlan plan;
@@ -393,11 +398,14 @@ static int matmul_choose(const Graph *graph, const Region *region, const Target 
 static void matmul_build(Builder *b, const Region *region) {
     MatmulPlan plan;
     const char *why;
+    bool is_planned = matmul_plan(b->kernel->graph, region, b->kernel->target, &plan, &why);
     if (region->schedule.path == MATMUL_LOOP) {
         template_any.build(b, region);
+        if (is_planned && matmul_is_short(&plan))
+            b->kernel->summary = "matmul by a thread for each element, since K is short";
         return;
     }
-    if (!matmul_plan(b->kernel->graph, region, b->kernel->target, &plan, &why)) {
+    if (!is_planned) {
         diag_error(b->diags, DIAG_INTERNAL, (Span){0}, "kernel '%s': %s", region->name, why);
         return;
     }

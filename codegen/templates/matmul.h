@@ -110,6 +110,10 @@ typedef struct MatmulPlan {
     const struct MatmulPlan *scaled;
 } MatmulPlan;
 
+/* Whether K is known to be so short that sums of a thread for each element may be chosen, not only fallen
+ * back to. */
+bool matmul_is_short(const MatmulPlan *plan);
+
 /* False, with a person's words in *why, where the region has not the form that this template takes. */
 bool matmul_plan(const Graph *graph, const Region *region, const Target *target, MatmulPlan *plan,
                  const char **why);
@@ -212,10 +216,11 @@ typedef struct MatmulFragment {
     int groups, group_cols;
     int width;
     const KExpr *row, *col;
-    const KExpr *lane_col;    /* the thread's first column of a group; NULL where no columns move */
-    int tile_rows, tile_cols; /* of the tile, or the cluster's tiles together: extents that they divide need no guard */
-    int row_lanes;            /* neighbouring lanes that share each row, together all of the tile's columns */
-    bool is_swapped;          /* rows lie along N, columns along M */
+    const KExpr *lane_col; /* the thread's first column of a group; NULL where no columns move */
+    int tile_rows,
+        tile_cols; /* of the tile, or the cluster's tiles together: extents that they divide need no guard */
+    int row_lanes; /* neighbouring lanes that share each row, together all of the tile's columns */
+    bool is_swapped;        /* rows lie along N, columns along M */
     bool is_whole;          /* the tile's first column is the result's, and group g has columns 8 g and on */
     const MatmulGang *gang; /* blocks that hold the rest of the rows; NULL: the tile holds whole rows */
 } MatmulFragment;
