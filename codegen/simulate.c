@@ -220,7 +220,7 @@ static void sim_run_cluster(Sim *sim, const int64_t first[3]) {
                 advanced = true;
                 sim_run_warp(sim, warp);
             }
-        if (!advanced)
+        if (!advanced && !sim_arrive_late(sim))
             sim_report_deadlock(sim);
     }
 }

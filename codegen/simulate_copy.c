@@ -2,7 +2,8 @@
  *
  * The bytes move when the copy is issued, but they are written in the name of an agent of their own: the
  * warp's cp.async engine, whose time is the number of the group, or the mbarrier, whose time is its phase.
- * Who has not waited reads them in a race. */
+ * Who has not waited reads them in a race. The mbarrier is told of TMA's bytes as late as can be, and of the
+ * last copy's first. */
 #include "codegen/simulate_internal.h"
 
 /* ---- cp.async ------------------------------------------------------------------------------------------ */
@@ -167,7 +168,7 @@ static void copy_load_into(Sim *sim, SimWarp *warp, const CopyBox *box, SimCta *
         return;
     SimWriter writer = {.agent = mbarrier->agent, .clock = mbarrier->phase + 1};
     if (copy_into(sim, warp, box, cta, writer))
-        sim_mbarrier_complete_bytes(sim, mbarrier, copy_box_bytes(box));
+        sim_mbarrier_expect_bytes(sim, mbarrier, copy_box_bytes(box));
 }
 
 void sim_tma_load(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {

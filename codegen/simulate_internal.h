@@ -229,6 +229,12 @@ struct SimCta {
     int n_mbarriers;
 };
 
+/* Bytes that an mbarrier waits for and that nobody has told it of. */
+typedef struct SimArrival {
+    SimMbarrier *mbarrier;
+    int64_t bytes;
+} SimArrival;
+
 typedef struct Sim {
     const Kernel *kernel;
     Arena *arena;
@@ -252,6 +258,8 @@ typedef struct Sim {
     int cluster_arrived;
     uint32_t cluster_phase;
     uint32_t *cluster_arriving, *cluster_done;
+    VEC(SimArrival) on_the_way; /* of bytes at mbarriers */
+    uint32_t chance;            /* which of them is next */
 
     uint64_t steps;
     const SimStmt *stmt; /* that runs */
@@ -320,7 +328,11 @@ SimWriter shadow_writer(const SimWarp *warp);
 
 /* simulate_sync.c */
 SimMbarrier *sim_mbarrier(Sim *sim, SimWarp *warp, int lane, SimCta *cta, int64_t address, bool is_remote);
-void sim_mbarrier_complete_bytes(Sim *sim, SimMbarrier *mbarrier, int64_t bytes);
+/* The bytes of a copy are on their way: sim_arrive_late() lets them arrive. */
+void sim_mbarrier_expect_bytes(Sim *sim, SimMbarrier *mbarrier, int64_t bytes);
+/* Lets the bytes of one copy that is on its way arrive; false where there is none. Copies may arrive in any order,
+ * so each time all warps wait it is another one's turn, of no pattern but the same in every run. */
+bool sim_arrive_late(Sim *sim);
 bool sim_wait_is_over(Sim *sim, SimWarp *warp);
 void sim_warp_exits(Sim *sim, SimWarp *warp);
 void sim_report_deadlock(Sim *sim);

@@ -12,6 +12,7 @@ void sim_reset_sync(Sim *sim) {
         }
         cta->n_mbarriers = 0;
     }
+    sim->on_the_way.n = 0;
     sim->cluster_arrived = 0;
     sim->cluster_phase = 0;
     memset(sim->cluster_arriving, 0, clock_bytes);
@@ -194,9 +195,21 @@ static void sync_complete_mbarrier(const Sim *sim, SimMbarrier *mbarrier) {
     memset(mbarrier->arriving, 0, (size_t)sim->n_agents * sizeof(uint32_t));
 }
 
-void sim_mbarrier_complete_bytes(Sim *sim, SimMbarrier *mbarrier, int64_t bytes) {
-    mbarrier->bytes -= bytes;
-    sync_complete_mbarrier(sim, mbarrier);
+void sim_mbarrier_expect_bytes(Sim *sim, SimMbarrier *mbarrier, int64_t bytes) {
+    SimArrival arrival = {mbarrier, bytes};
+    vec_push(sim->arena, &sim->on_the_way, arrival);
+}
+
+bool sim_arrive_late(Sim *sim) {
+    if (!sim->on_the_way.n)
+        return false;
+    sim->chance = sim->chance * 1664525 + 1013904223; /* Numerical Recipes */
+    size_t i = (sim->chance >> 16) % sim->on_the_way.n;
+    SimArrival arrival = sim->on_the_way.at[i];
+    sim->on_the_way.at[i] = sim->on_the_way.at[--sim->on_the_way.n];
+    arrival.mbarrier->bytes -= arrival.bytes;
+    sync_complete_mbarrier(sim, arrival.mbarrier);
+    return true;
 }
 
 static void sync_arrive(Sim *sim, SimWarp *warp, int lane, SimMbarrier *mbarrier, int64_t bytes) {

@@ -104,16 +104,6 @@ static bool wgmma_accepts_statistics(const MatmulPlan *plan, const Schedule *sch
     return true;
 }
 
-/* A cluster's tiles may reach beyond the result together, where blocks of 16 rows are stored unguarded. */
-static bool wgmma_accepts_columns(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
-    const DimTable *dims = plan->graph->dims;
-    *why = "sums of columns need M and N that the tiles of a cluster divide";
-    int64_t rows = (int64_t)schedule->tile_m * (schedule->cluster_m > 1 ? schedule->cluster_m : 1);
-    int64_t cols = (int64_t)schedule->tile_n * (schedule->cluster_n > 1 ? schedule->cluster_n : 1);
-    return (schedule->cluster_m <= 1 && schedule->cluster_n <= 1) ||
-           (dim_divisor(dims, plan->m) % rows == 0 && dim_divisor(dims, plan->n) % cols == 0);
-}
-
 bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
     const Target *target = plan->target;
     *why = "the target has no wgmma";
@@ -182,8 +172,6 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
             return false;
     }
     if (!wgmma_accepts_split(plan, schedule, why))
-        return false;
-    if (plan->columns.n && !wgmma_accepts_columns(plan, schedule, why))
         return false;
     if (plan->statistics.n && !wgmma_accepts_statistics(plan, schedule, why))
         return false;

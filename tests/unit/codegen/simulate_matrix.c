@@ -491,7 +491,7 @@ static void test_wgmma_defects(void **state) {
     } cases[] = {
         {DEFECT_EARLY_RELEASE, "race: shared byte"},
         {DEFECT_NO_FULL_WAIT, "which nobody wrote"},
-        {DEFECT_NO_EMPTY_WAIT, "race: shared byte"},
+        {DEFECT_NO_EMPTY_WAIT, "gets more than its 1 arrivals in a phase"},
         {DEFECT_NO_FENCE, "was touched and not fenced"},
         {DEFECT_EARLY_READ, "read before its wgmma is waited for"},
         {DEFECT_WRONG_BYTES, "and 16 bytes to come"},
