@@ -1,6 +1,4 @@
-/* The schedule of a matrix product from its shapes and the target: every candidate that the path accepts gets
- * an estimate of its time, and the quickest come first. No tuning run is needed for that; a tuner may try the
- * rest of the list.
+/* An estimate of the time that a matrix product takes with a schedule, from its shapes and the target.
  *
  *     time = launch + max(memory, work) + a part of the smaller; memory = bytes / rate
  *     work = rounds * (steps of K * step + rest)
@@ -14,13 +12,11 @@
  * products (tests/gpu/sweep), so that the schedule chosen is near the best; they serve as ratios for the
  * other targets. Some stand for something that can be looked up: an L2 that feeds an SM 64 bytes a clock in
  * theory gives about 50, and mma.sync reaches half of wgmma's rate on Hopper. */
-#include "codegen/cost.h"
-#include "codegen/templates/matmul.h"
+#include "codegen/templates/cost_matmul.h"
 
 #include <math.h>
-#include <stdlib.h>
 
-enum { COST_CANDIDATES = 1024 };
+#include "codegen/cost.h"
 
 /* Seconds of a kernel, and more of one of each kind. */
 static const double cost_launch = 2e-6;
@@ -89,19 +85,6 @@ static const double cost_gemv_latency = 0.608e-6, cost_gemv_block = 0.295e-6, co
 static const double cost_gemv_slots = 2.33, cost_gemv_column = 0.549;
 static const double cost_gemv_idle = 0.469, cost_gemv_end = 0.465;
 
-typedef struct Cost {
-    const MatmulPlan *plan;
-    int64_t m, n, k, batch;
-    int64_t bytes;
-    double slots;     /* instructions of an epilogue for an element of the result */
-    bool from_memory; /* memory, not the matrix unit, sets the pace */
-    bool has_inputs;  /* that every element of the result has one of its own of */
-    bool is_ragged;   /* rows of the output start anywhere, and TMA cannot write them */
-    double
-        edge; /* bytes that a tile's row of the output writes twice, for sharing lines with its neighbours */
-    double lines_a, lines_b; /* time of a row of a tile that is loaded: 1 where it is one line of L2 */
-} Cost;
-
 /* A schedule's work, as one SM sees it. */
 typedef struct CostShare {
     int cluster_m, cluster_n, split, gang;
@@ -110,16 +93,6 @@ typedef struct CostShare {
     double steps;                        /* of K */
     double crowd; /* blocks that share the SM's matrix unit and its way to L2, not the latency */
 } CostShare;
-
-typedef struct Candidate {
-    Schedule schedule;
-    double seconds;
-} Candidate;
-
-typedef struct Candidates {
-    Candidate at[COST_CANDIDATES];
-    int n;
-} Candidates;
 
 /* Rate of the matrix unit, of the whole machine, for the kind of product. */
 static double cost_rate(const MatmulPlan *plan) {
@@ -187,8 +160,7 @@ static double cost_converted(const MatmulPlan *plan, const Schedule *s) {
     return elements / 4096 * (240e-9 + 180e-9 / converters);
 }
 
-/* The product as the schedule's path takes it. */
-static const MatmulPlan *cost_plan(const Cost *c, const Schedule *s) {
+const MatmulPlan *cost_plan(const Cost *c, const Schedule *s) {
     return s->path == MATMUL_WGMMA ? matmul_wgmma_plan(c->plan) : c->plan;
 }
 
@@ -293,12 +265,6 @@ static double cost_seconds(const Cost *c, const Schedule *s) {
     return s->path == MATMUL_MMA_SYNC && target->has_wgmma ? cost_mma_loads * seconds : seconds;
 }
 
-/* Whether a thread that adds up an element of its own may be as quick as a tile. */
-static bool cost_loops(const Cost *c) {
-    const MatmulPlan *plan = c->plan;
-    return matmul_is_short(plan) && plan->n_cores == 1 && !plan->statistics.n && !plan->columns.n;
-}
-
 static double cost_loop_seconds(const Cost *c) {
     const Target *target = c->plan->target;
     double work =
@@ -335,215 +301,6 @@ static double cost_gemv_seconds(const Cost *c, const Schedule *s) {
            (split > 1 ? cost_gemv_meeting : 0);
 }
 
-/* Tiles that a round of blocks works on together should span equal bytes of both operands. */
-static int cost_group_m(const Cost *c, const Schedule *s) {
-    double slots = c->plan->target->sm_count;
-    double group = sqrt(slots * s->tile_n / s->tile_m) / (s->cluster_m > 1 ? s->cluster_m : 1);
-    int power = 1;
-    while (power * 1.42 < group)
-        power *= 2;
-    return power;
-}
-
-typedef bool CostAccepts(const MatmulPlan *plan, const Schedule *schedule, const char **why);
-
-static void cost_add(const Cost *c, CostAccepts *accepts, Candidates *found, Schedule s) {
-    const char *why;
-    s.group_m = cost_group_m(c, &s);
-    if (found->n < COST_CANDIDATES - 1 && accepts(c->plan, &s, &why))
-        found->at[found->n++] =
-            (Candidate){s, s.path == MATMUL_GEMV ? cost_gemv_seconds(c, &s) : cost_seconds(c, &s)};
-}
-
-/* The most stages, from `most` down to 2, with which `blocks` blocks share an SM. */
-static void cost_add_deepest(const Cost *c, CostAccepts *accepts, Candidates *found, Schedule s, int most,
-                             int blocks) {
-    const char *why;
-    for (s.stages = most; s.stages >= 2; s.stages--)
-        if (accepts(c->plan, &s, &why) && matmul_blocks_per_sm(cost_plan(c, &s), &s) >= blocks) {
-            cost_add(c, accepts, found, s);
-            return;
-        }
-}
-
-/* The deepest ring for a schedule whose K is split, where whole tiles would leave SMs without work. */
-static void cost_add_split(const Cost *c, CostAccepts *accepts, Candidates *found, Schedule s) {
-    int64_t rows = s.swap_ab ? c->n : c->m, cols = s.swap_ab ? c->m : c->n;
-    double tiles = ceil((double)rows / s.tile_m) * ceil((double)cols / s.tile_n) * (double)c->batch;
-    if (s.tile_m * s.tile_n > 128 * 128)
-        return; /* the exchange of a larger tile costs more than the SMs that it gains */
-    for (s.split_k = 2; s.split_k <= 8; s.split_k *= 2)
-        if (tiles * s.split_k <= 1.1 * c->plan->target->sm_count)
-            cost_add_deepest(c, accepts, found, s, 12, 1);
-}
-
-/* With three converting warpgroups beside one that multiplies, or one beside one or two. */
-static void cost_add_converting(const Cost *c, CostAccepts *accepts, Candidates *found, Schedule s) {
-    if (s.warps_m > 1) {
-        s.producer_registers = 24;
-        s.consumer_registers = 184;
-    }
-    for (s.converters = s.warps_m == 1 ? 3 : 1; s.converters > 0; s.converters -= 2)
-        cost_add_deepest(c, accepts, found, s, 9, 1);
-}
-
-/* The deepest ring, alone and with neighbours that read the same rows or columns of an operand together. */
-static void cost_add_clusters(const Cost *c, CostAccepts *accepts, Candidates *found, Schedule s, int most) {
-    static const int clusters[][2] = {{0, 0}, {2, 1}, {1, 2}};
-    bool is_large = s.tile_m * s.tile_n >= 128 * 96 && !s.swap_ab;
-    for (size_t i = 0; i < (is_large ? sizeof clusters / sizeof *clusters : 1); i++) {
-        s.cluster_m = clusters[i][0];
-        s.cluster_n = clusters[i][1];
-        cost_add_deepest(c, accepts, found, s, most, 1);
-    }
-}
-
-/* One tile by wgmma, all ways to run it. */
-static void cost_wgmma_tile(const Cost *c, CostAccepts *accepts, Candidates *found, Schedule s) {
-    const MatmulPlan *plan = matmul_wgmma_plan(c->plan);
-    if (s.warps_m == 2) { /* two sums at a time take what there is */
-        bool is_full = matmul_partial_cols(plan, &s);
-        s.producer_registers = is_full ? 24 : 40;
-        s.consumer_registers = is_full ? 240 : 232;
-    }
-    cost_add_clusters(c, accepts, found, s, c->from_memory ? 12 : 8);
-    if (matmul_converters(plan, &s)) {
-        cost_add_converting(c, accepts, found, s);
-        return;
-    }
-    cost_add_split(c, accepts, found, s);
-    /* an epilogue that reduces, or reads inputs of its own, took longer in turns: sums of columns 1818 us
-     * where a shared tile took 1552, a gate 668 for 607 */
-    bool is_light = !plan->columns.n && !plan->statistics.n && !c->has_inputs;
-    if (s.tile_m == 128 && s.tile_n >= 96 && !s.swap_ab && is_light) {
-        Schedule turns = s;
-        turns.ping_pong = true;
-        turns.producer_registers = 24;
-        turns.consumer_registers = 240;
-        cost_add_clusters(c, accepts, found, turns, 8);
-    }
-    if (s.warps_m == 1)
-        cost_add_deepest(c, accepts, found, s, 12, 2);
-}
-
-static void cost_wgmma(const Cost *c, CostAccepts *accepts, Candidates *found) {
-    static const int rows[][2] = {{128, 2}, {256, 2}, {64, 1}}; /* tile_m, consumer warpgroups */
-    const MatmulPlan *plan = matmul_wgmma_plan(c->plan);
-    int line = 1024 / dtype_bits(plan->a.elem); /* elements of 128 bytes */
-    /* sums are f32's unless the graph allows less; those of one step of K have no more than the tensor cores
-     */
-    bool promote = plan->kind == MATMUL_FP8 && !plan->region->fast_sums && c->k > line;
-    int64_t cols_extent[2] = {c->n, c->m};
-    /* the transposed product stores with strides: for a small M alone */
-    for (int swap = 0; swap < (c->m <= 128 ? 2 : 1); swap++)
-        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-            for (int tile_n = 16; tile_n <= 256; tile_n += 16) {
-                bool is_round =
-                    tile_n % 64 == 0 || tile_n == 16 || tile_n == 32 || tile_n == 96 || tile_n == 160;
-                /* few tiles may share themselves out among the SMs more evenly with another number of columns
-                 */
-                double tiles = ceil((double)cols_extent[!swap] / rows[i][0]) *
-                               ceil((double)cols_extent[swap] / tile_n) * (double)c->batch;
-                bool is_few = tiles <= 3.0 * plan->target->sm_count;
-                /* a short K leaves steps of whole lines half empty */
-                for (int tile_k = line;
-                     (is_round || is_few) && tile_k >= line / 4 && (tile_k == line || c->k <= tile_k);
-                     tile_k /= 2)
-                    cost_wgmma_tile(c, accepts, found,
-                                    (Schedule){.path = MATMUL_WGMMA,
-                                               .threads = 128 * (1 + rows[i][1]),
-                                               .tile_m = rows[i][0],
-                                               .tile_n = tile_n,
-                                               .tile_k = tile_k,
-                                               .warps_m = rows[i][1],
-                                               .warps_n = 1,
-                                               .persistent = true,
-                                               .swap_ab = swap,
-                                               .promote = promote,
-                                               .tma_store = !swap});
-            }
-}
-
-static void cost_mma(const Cost *c, CostAccepts *accepts, Candidates *found) {
-    static const int shapes[][4] = {/* tile_m, tile_n, warps_m, warps_n */
-                                    {128, 256, 2, 4}, {128, 128, 2, 4}, {128, 128, 2, 2}, {128, 128, 4, 2},
-                                    {128, 64, 2, 2},  {64, 128, 2, 2},  {64, 128, 2, 4},  {64, 64, 2, 2},
-                                    {64, 64, 4, 2},   {64, 32, 2, 2},   {64, 32, 4, 2},   {32, 128, 1, 4},
-                                    {32, 64, 1, 2},   {32, 64, 2, 2},   {32, 32, 2, 2},   {16, 128, 1, 4},
-                                    {16, 64, 1, 2},   {16, 32, 1, 2},   {64, 256, 4, 1},  {64, 128, 4, 1},
-                                    {128, 128, 8, 1}, {128, 256, 8, 1}, {64, 64, 4, 1},   {64, 32, 4, 1},
-                                    {64, 16, 4, 1},   {32, 256, 2, 1},  {16, 16, 1, 1}};
-    int bits = dtype_bits(c->plan->a.elem), before = found->n;
-    /* stages of 32 bytes of K where computed operands leave no registers for more, or K is short */
-    for (int least = c->k * bits <= 256 ? 32 : 64; least >= 32 && found->n == before; least /= 2)
-        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-            for (int k_bytes = least; k_bytes <= 2 * least; k_bytes *= 2) {
-                Schedule s = {.path = MATMUL_MMA_SYNC,
-                              .threads = 32 * shapes[i][2] * shapes[i][3],
-                              .tile_m = shapes[i][0],
-                              .tile_n = shapes[i][1],
-                              .tile_k = k_bytes * 8 / bits,
-                              .warps_m = shapes[i][2],
-                              .warps_n = shapes[i][3]};
-                for (int blocks = 1; blocks <= 4; blocks *= 2)
-                    cost_add_deepest(c, accepts, found, s, 4, blocks);
-            }
-}
-
-static void cost_simt(const Cost *c, CostAccepts *accepts, Candidates *found) {
-    static const int sides[] = {128, 64, 32};
-    for (int i = 0; i < 3; i++)
-        for (int j = 0; j < 3; j++) {
-            Schedule s = {
-                .path = MATMUL_SIMT, .threads = 256, .tile_m = sides[i], .tile_n = sides[j], .tile_k = 16};
-            cost_add_deepest(c, accepts, found, s, 3, 1);
-        }
-}
-
-/* The few rows of a gemv, or with `swap` its few columns. */
-static void cost_gemv_few(const Cost *c, CostAccepts *accepts, Candidates *found, int64_t few, bool swap) {
-    int rows = 1;
-    while (rows < few && rows < 8)
-        rows *= 2;
-    Schedule s = {.path = MATMUL_GEMV, .tile_m = rows, .swap_ab = swap};
-    for (s.warps_m = 4; s.warps_m <= 8; s.warps_m *= 2)
-        for (s.tile_n = 1; s.tile_n <= 256; s.tile_n *= 2)
-            for (s.split_k = 1; s.split_k <= 8; s.split_k *= 2) {
-                s.warps_n = 1;
-                s.threads = 32 * s.warps_m;
-                int least = matmul_gemv_step(c->plan, &s);
-                for (s.tile_k = least; least && s.tile_k <= 8 * least; s.tile_k *= 2)
-                    cost_add(c, accepts, found, s);
-            }
-}
-
-static void cost_gemv(const Cost *c, CostAccepts *accepts, Candidates *found) {
-    const MatmulPlan *plan = c->plan;
-    enum { MOST_ROWS = 64 /* in tiles of 8, for weights that neither TMA nor cp.async can read */ };
-    /* the constants are measured for 16-bit and exact f32 operands; the others have it by @schedule */
-    bool is_measured =
-        plan->kind == MATMUL_16BIT || (plan->kind == MATMUL_FMA && plan->core[0]->dtype == DTYPE_F32);
-    if (!is_measured)
-        return;
-    if (c->m <= MOST_ROWS)
-        cost_gemv_few(c, accepts, found, c->m, false);
-    /* where both are few, rows serve as well, unless columns are many times as many */
-    if (c->n <= MOST_ROWS && (c->m > 8 ? c->m > c->n : c->m >= 4 * c->n))
-        cost_gemv_few(c, accepts, found, c->n, true);
-}
-
-static int cost_compare(const void *x, const void *y) {
-    const Candidate *a = x, *b = y;
-    if (a->seconds != b->seconds)
-        return a->seconds < b->seconds ? -1 : 1;
-    /* fewer, larger tiles: less traffic */
-    int64_t area_a = (int64_t)a->schedule.tile_m * a->schedule.tile_n,
-            area_b = (int64_t)b->schedule.tile_m * b->schedule.tile_n;
-    if (area_a != area_b)
-        return area_a > area_b ? -1 : 1;
-    return a->schedule.tile_m < b->schedule.tile_m ? -1 : a->schedule.tile_m > b->schedule.tile_m;
-}
-
 /* L2's time for a row of a tile, 128 bytes of a row of memory. */
 static double cost_lines(const Graph *graph, const MatmulOperand *operand, const DimBindings *hint) {
     int along = operand->major == MAJOR_K ? operand->mn_axis : operand->k_axis;
@@ -565,7 +322,7 @@ static double cost_region_slots(const Graph *graph, const Region *region) {
     return slots;
 }
 
-static void cost_begin(Cost *c, const MatmulPlan *plan, const DimBindings *hint) {
+void cost_begin(Cost *c, const MatmulPlan *plan, const DimBindings *hint) {
     const Graph *graph = plan->graph;
     const Value *output = plan->region->outputs.at[0];
     *c = (Cost){.plan = plan,
@@ -587,33 +344,10 @@ static void cost_begin(Cost *c, const MatmulPlan *plan, const DimBindings *hint)
     c->from_memory = flops / cost_rate(plan) < (double)c->bytes / plan->target->memory_bytes_per_second;
 }
 
-int matmul_schedules(const MatmulPlan *plan, const DimBindings *hint, const Schedule *loop, Schedule *out,
-                     int room, CostAccepts *accepts) {
-    const Graph *graph = plan->graph;
-    Cost c;
-    cost_begin(&c, plan, hint);
-    Candidates *found = ARENA_NEW(graph->arena, Candidates);
-    cost_wgmma(&c, accepts, found);
-    cost_mma(&c, accepts, found);
-    cost_simt(&c, accepts, found);
-    cost_gemv(&c, accepts, found);
-    if (cost_loops(&c))
-        found->at[found->n++] = (Candidate){*loop, cost_loop_seconds(&c)};
-    qsort(found->at, (size_t)found->n, sizeof *found->at, cost_compare);
-    /* the best also with fewer registers, should the assembler find that it spills */
-    int n = 0;
-    bool has_loop = false;
-    for (int i = 0; i < found->n && n < room - 1; i++) {
-        MatmulPath path = found->at[i].schedule.path;
-        int eases = i || path == MATMUL_GEMV || path == MATMUL_LOOP ? 1 : 3;
-        for (int ease = 0; ease < eases && n < room - 1; ease++) {
-            out[n] = found->at[i].schedule;
-            out[n].ease = ease;
-            out[n++].seconds = found->at[i].seconds;
-        }
-        has_loop |= path == MATMUL_LOOP;
+double cost_product(const Cost *c, const Schedule *s) {
+    switch (s->path) {
+    case MATMUL_LOOP: return cost_loop_seconds(c);
+    case MATMUL_GEMV: return cost_gemv_seconds(c, s);
+    default: return cost_seconds(c, s);
     }
-    if (!has_loop && n < room)
-        out[n++] = *loop; /* each element its own sum: the path that always exists */
-    return n;
 }

@@ -23,7 +23,7 @@
  *     matmul_gang.c      the exchange of those statistics where a row lies in several blocks
  *     matmul_blocks.c    statistics of a tile's part of rows and columns, which another kernel puts together
  *     matmul_tiles.c     the order in which tiles of the result are visited
- *     cost_matmul.c      the schedule from shapes and target
+ *     matmul_schedules.c the schedules to choose from, by cost_matmul.c's estimates
  */
 #ifndef SINTER_CODEGEN_TEMPLATES_MATMUL_H
 #define SINTER_CODEGEN_TEMPLATES_MATMUL_H
@@ -619,8 +619,8 @@ bool matmul_accepts_gemv(const MatmulPlan *plan, const Schedule *schedule, const
 /* Whether a warp whose fragment spans so many columns has every column that its epilogue reads. */
 bool matmul_holds_blocks(const MatmulPlan *plan, int columns, const char **why);
 
-/* cost_matmul.c: schedules worth trying, best first, of those that accepts() takes; how many. `loop` is the
- * one that always works, and always among them. */
+/* matmul_schedules.c: schedules worth trying, best first, of those that accepts() takes; how many. `loop` is
+ * the one that always works, and always among them. */
 int matmul_schedules(const MatmulPlan *plan, const DimBindings *hint, const Schedule *loop, Schedule *out,
                      int room,
                      bool (*accepts)(const MatmulPlan *plan, const Schedule *schedule, const char **why));

@@ -1,0 +1,266 @@
+/* The schedules of a matrix product, the quickest by estimate first: every candidate that its path accepts
+ * gets an estimate of its time (cost_matmul.c). No tuning run is needed for that; a tuner may try the rest of
+ * the list. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "codegen/templates/cost_matmul.h"
+
+enum { SCHEDULES_MOST = 1024 };
+
+typedef struct Candidate {
+    Schedule schedule;
+    double seconds;
+} Candidate;
+
+typedef struct Candidates {
+    Candidate at[SCHEDULES_MOST];
+    int n;
+} Candidates;
+
+/* Tiles that a round of blocks works on together should span equal bytes of both operands. */
+static int schedules_group_m(const Cost *c, const Schedule *s) {
+    double slots = c->plan->target->sm_count;
+    double group = sqrt(slots * s->tile_n / s->tile_m) / (s->cluster_m > 1 ? s->cluster_m : 1);
+    int power = 1;
+    while (power * 1.42 < group)
+        power *= 2;
+    return power;
+}
+
+typedef bool SchedulesAccept(const MatmulPlan *plan, const Schedule *schedule, const char **why);
+
+static void schedules_add(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s) {
+    const char *why;
+    s.group_m = schedules_group_m(c, &s);
+    if (found->n < SCHEDULES_MOST - 1 && accepts(c->plan, &s, &why))
+        found->at[found->n++] = (Candidate){s, cost_product(c, &s)};
+}
+
+/* The most stages, from `most` down to 2, with which `blocks` blocks share an SM. */
+static void schedules_add_deepest(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s,
+                                  int most, int blocks) {
+    const char *why;
+    for (s.stages = most; s.stages >= 2; s.stages--)
+        if (accepts(c->plan, &s, &why) && matmul_blocks_per_sm(cost_plan(c, &s), &s) >= blocks) {
+            schedules_add(c, accepts, found, s);
+            return;
+        }
+}
+
+/* The deepest ring for a schedule whose K is split, where whole tiles would leave SMs without work. */
+static void schedules_add_split(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s) {
+    int64_t rows = s.swap_ab ? c->n : c->m, cols = s.swap_ab ? c->m : c->n;
+    double tiles = ceil((double)rows / s.tile_m) * ceil((double)cols / s.tile_n) * (double)c->batch;
+    if (s.tile_m * s.tile_n > 128 * 128)
+        return; /* the exchange of a larger tile costs more than the SMs that it gains */
+    for (s.split_k = 2; s.split_k <= 8; s.split_k *= 2)
+        if (tiles * s.split_k <= 1.1 * c->plan->target->sm_count)
+            schedules_add_deepest(c, accepts, found, s, 12, 1);
+}
+
+/* With three converting warpgroups beside one that multiplies, or one beside one or two. */
+static void schedules_add_converting(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s) {
+    if (s.warps_m > 1) {
+        s.producer_registers = 24;
+        s.consumer_registers = 184;
+    }
+    for (s.converters = s.warps_m == 1 ? 3 : 1; s.converters > 0; s.converters -= 2)
+        schedules_add_deepest(c, accepts, found, s, 9, 1);
+}
+
+/* The deepest ring, alone and with neighbours that read the same rows or columns of an operand together. */
+static void schedules_add_clusters(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s,
+                                   int most) {
+    static const int clusters[][2] = {{0, 0}, {2, 1}, {1, 2}};
+    bool is_large = s.tile_m * s.tile_n >= 128 * 96 && !s.swap_ab;
+    for (size_t i = 0; i < (is_large ? sizeof clusters / sizeof *clusters : 1); i++) {
+        s.cluster_m = clusters[i][0];
+        s.cluster_n = clusters[i][1];
+        schedules_add_deepest(c, accepts, found, s, most, 1);
+    }
+}
+
+/* One tile by wgmma, all ways to run it. */
+static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s) {
+    const MatmulPlan *plan = matmul_wgmma_plan(c->plan);
+    if (s.warps_m == 2) { /* two sums at a time take what there is */
+        bool is_full = matmul_partial_cols(plan, &s);
+        s.producer_registers = is_full ? 24 : 40;
+        s.consumer_registers = is_full ? 240 : 232;
+    }
+    schedules_add_clusters(c, accepts, found, s, c->from_memory ? 12 : 8);
+    if (matmul_converters(plan, &s)) {
+        schedules_add_converting(c, accepts, found, s);
+        return;
+    }
+    schedules_add_split(c, accepts, found, s);
+    /* an epilogue that reduces, or reads inputs of its own, took longer in turns: sums of columns 1818 us
+     * where a shared tile took 1552, a gate 668 for 607 */
+    bool is_light = !plan->columns.n && !plan->statistics.n && !c->has_inputs;
+    if (s.tile_m == 128 && s.tile_n >= 96 && !s.swap_ab && is_light) {
+        Schedule turns = s;
+        turns.ping_pong = true;
+        turns.producer_registers = 24;
+        turns.consumer_registers = 240;
+        schedules_add_clusters(c, accepts, found, turns, 8);
+    }
+    if (s.warps_m == 1)
+        schedules_add_deepest(c, accepts, found, s, 12, 2);
+}
+
+static void schedules_wgmma(const Cost *c, SchedulesAccept *accepts, Candidates *found) {
+    static const int rows[][2] = {{128, 2}, {256, 2}, {64, 1}}; /* tile_m, consumer warpgroups */
+    const MatmulPlan *plan = matmul_wgmma_plan(c->plan);
+    int line = 1024 / dtype_bits(plan->a.elem); /* elements of 128 bytes */
+    /* sums are f32's unless the graph allows less; those of one step of K have no more than the tensor cores
+     */
+    bool promote = plan->kind == MATMUL_FP8 && !plan->region->fast_sums && c->k > line;
+    int64_t cols_extent[2] = {c->n, c->m};
+    /* the transposed product stores with strides: for a small M alone */
+    for (int swap = 0; swap < (c->m <= 128 ? 2 : 1); swap++)
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+            for (int tile_n = 16; tile_n <= 256; tile_n += 16) {
+                bool is_round =
+                    tile_n % 64 == 0 || tile_n == 16 || tile_n == 32 || tile_n == 96 || tile_n == 160;
+                /* few tiles may share themselves out among the SMs more evenly with another number of columns
+                 */
+                double tiles = ceil((double)cols_extent[!swap] / rows[i][0]) *
+                               ceil((double)cols_extent[swap] / tile_n) * (double)c->batch;
+                bool is_few = tiles <= 3.0 * plan->target->sm_count;
+                /* a short K leaves steps of whole lines half empty */
+                for (int tile_k = line;
+                     (is_round || is_few) && tile_k >= line / 4 && (tile_k == line || c->k <= tile_k);
+                     tile_k /= 2)
+                    schedules_wgmma_tile(c, accepts, found,
+                                         (Schedule){.path = MATMUL_WGMMA,
+                                                    .threads = 128 * (1 + rows[i][1]),
+                                                    .tile_m = rows[i][0],
+                                                    .tile_n = tile_n,
+                                                    .tile_k = tile_k,
+                                                    .warps_m = rows[i][1],
+                                                    .warps_n = 1,
+                                                    .persistent = true,
+                                                    .swap_ab = swap,
+                                                    .promote = promote,
+                                                    .tma_store = !swap});
+            }
+}
+
+static void schedules_mma(const Cost *c, SchedulesAccept *accepts, Candidates *found) {
+    static const int shapes[][4] = {/* tile_m, tile_n, warps_m, warps_n */
+                                    {128, 256, 2, 4}, {128, 128, 2, 4}, {128, 128, 2, 2}, {128, 128, 4, 2},
+                                    {128, 64, 2, 2},  {64, 128, 2, 2},  {64, 128, 2, 4},  {64, 64, 2, 2},
+                                    {64, 64, 4, 2},   {64, 32, 2, 2},   {64, 32, 4, 2},   {32, 128, 1, 4},
+                                    {32, 64, 1, 2},   {32, 64, 2, 2},   {32, 32, 2, 2},   {16, 128, 1, 4},
+                                    {16, 64, 1, 2},   {16, 32, 1, 2},   {64, 256, 4, 1},  {64, 128, 4, 1},
+                                    {128, 128, 8, 1}, {128, 256, 8, 1}, {64, 64, 4, 1},   {64, 32, 4, 1},
+                                    {64, 16, 4, 1},   {32, 256, 2, 1},  {16, 16, 1, 1}};
+    int bits = dtype_bits(c->plan->a.elem), before = found->n;
+    /* stages of 32 bytes of K where computed operands leave no registers for more, or K is short */
+    for (int least = c->k * bits <= 256 ? 32 : 64; least >= 32 && found->n == before; least /= 2)
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+            for (int k_bytes = least; k_bytes <= 2 * least; k_bytes *= 2) {
+                Schedule s = {.path = MATMUL_MMA_SYNC,
+                              .threads = 32 * shapes[i][2] * shapes[i][3],
+                              .tile_m = shapes[i][0],
+                              .tile_n = shapes[i][1],
+                              .tile_k = k_bytes * 8 / bits,
+                              .warps_m = shapes[i][2],
+                              .warps_n = shapes[i][3]};
+                for (int blocks = 1; blocks <= 4; blocks *= 2)
+                    schedules_add_deepest(c, accepts, found, s, 4, blocks);
+            }
+}
+
+static void schedules_simt(const Cost *c, SchedulesAccept *accepts, Candidates *found) {
+    static const int sides[] = {128, 64, 32};
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 3; j++) {
+            Schedule s = {
+                .path = MATMUL_SIMT, .threads = 256, .tile_m = sides[i], .tile_n = sides[j], .tile_k = 16};
+            schedules_add_deepest(c, accepts, found, s, 3, 1);
+        }
+}
+
+/* The few rows of a gemv, or with `swap` its few columns. */
+static void schedules_gemv_few(const Cost *c, SchedulesAccept *accepts, Candidates *found, int64_t few,
+                               bool swap) {
+    int rows = 1;
+    while (rows < few && rows < 8)
+        rows *= 2;
+    Schedule s = {.path = MATMUL_GEMV, .tile_m = rows, .swap_ab = swap};
+    for (s.warps_m = 4; s.warps_m <= 8; s.warps_m *= 2)
+        for (s.tile_n = 1; s.tile_n <= 256; s.tile_n *= 2)
+            for (s.split_k = 1; s.split_k <= 8; s.split_k *= 2) {
+                s.warps_n = 1;
+                s.threads = 32 * s.warps_m;
+                int least = matmul_gemv_step(c->plan, &s);
+                for (s.tile_k = least; least && s.tile_k <= 8 * least; s.tile_k *= 2)
+                    schedules_add(c, accepts, found, s);
+            }
+}
+
+static void schedules_gemv(const Cost *c, SchedulesAccept *accepts, Candidates *found) {
+    const MatmulPlan *plan = c->plan;
+    enum { MOST_ROWS = 64 /* in tiles of 8, for weights that neither TMA nor cp.async can read */ };
+    /* the constants are measured for 16-bit and exact f32 operands; the others have it by @schedule */
+    bool is_measured =
+        plan->kind == MATMUL_16BIT || (plan->kind == MATMUL_FMA && plan->core[0]->dtype == DTYPE_F32);
+    if (!is_measured)
+        return;
+    if (c->m <= MOST_ROWS)
+        schedules_gemv_few(c, accepts, found, c->m, false);
+    /* where both are few, rows serve as well, unless columns are many times as many */
+    if (c->n <= MOST_ROWS && (c->m > 8 ? c->m > c->n : c->m >= 4 * c->n))
+        schedules_gemv_few(c, accepts, found, c->n, true);
+}
+
+/* Whether a thread that adds up an element of its own may be as quick as a tile. */
+static bool schedules_loops(const Cost *c) {
+    const MatmulPlan *plan = c->plan;
+    return matmul_is_short(plan) && plan->n_cores == 1 && !plan->statistics.n && !plan->columns.n;
+}
+
+static int schedules_compare(const void *x, const void *y) {
+    const Candidate *a = x, *b = y;
+    if (a->seconds != b->seconds)
+        return a->seconds < b->seconds ? -1 : 1;
+    /* fewer, larger tiles: less traffic */
+    int64_t area_a = (int64_t)a->schedule.tile_m * a->schedule.tile_n,
+            area_b = (int64_t)b->schedule.tile_m * b->schedule.tile_n;
+    if (area_a != area_b)
+        return area_a > area_b ? -1 : 1;
+    return a->schedule.tile_m < b->schedule.tile_m ? -1 : a->schedule.tile_m > b->schedule.tile_m;
+}
+
+int matmul_schedules(const MatmulPlan *plan, const DimBindings *hint, const Schedule *loop, Schedule *out,
+                     int room, SchedulesAccept *accepts) {
+    const Graph *graph = plan->graph;
+    Cost c;
+    cost_begin(&c, plan, hint);
+    Candidates *found = ARENA_NEW(graph->arena, Candidates);
+    schedules_wgmma(&c, accepts, found);
+    schedules_mma(&c, accepts, found);
+    schedules_simt(&c, accepts, found);
+    schedules_gemv(&c, accepts, found);
+    if (schedules_loops(&c))
+        found->at[found->n++] = (Candidate){*loop, cost_product(&c, loop)};
+    qsort(found->at, (size_t)found->n, sizeof *found->at, schedules_compare);
+    /* the best also with fewer registers, should the assembler find that it spills */
+    int n = 0;
+    bool has_loop = false;
+    for (int i = 0; i < found->n && n < room - 1; i++) {
+        MatmulPath path = found->at[i].schedule.path;
+        int eases = i || path == MATMUL_GEMV || path == MATMUL_LOOP ? 1 : 3;
+        for (int ease = 0; ease < eases && n < room - 1; ease++) {
+            out[n] = found->at[i].schedule;
+            out[n].ease = ease;
+            out[n++].seconds = found->at[i].seconds;
+        }
+        has_loop |= path == MATMUL_LOOP;
+    }
+    if (!has_loop && n < room)
+        out[n++] = *loop; /* each element its own sum: the path that always exists */
+    return n;
+}
