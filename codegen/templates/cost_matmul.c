@@ -69,7 +69,7 @@ static const double cost_tile[COST_KINDS][COST_WIDTHS] = {{0.99, 0.97, 1.06, 0.9
  * warps of an SM, that are enough for it; seconds of a step's barriers; the share of an unfilled last round
  * that counts; factors for loads by threads and for the epilogue. */
 static const double cost_mma_on_hopper = 0.35, cost_mma_fp8 = 0.68;
-static const double cost_mma_reuse = 26, cost_mma_warps = 2.5;
+static const double cost_mma_reuse = 21.3, cost_mma_warps = 2.5; /* 64 x 32 elements of a warp */
 static const double cost_mma_step = 0.0111e-6, cost_mma_round = 0.569;
 static const double cost_mma_loads = 0.988, cost_mma_epilogue = 0.867;
 
