@@ -158,7 +158,8 @@ static void schedules_mma(const Cost *c, SchedulesAccept *accepts, Candidates *f
                                     {128, 128, 8, 1}, {128, 256, 8, 1}, {64, 64, 4, 1},   {64, 32, 4, 1},
                                     {64, 16, 4, 1},   {32, 256, 2, 1},  {16, 16, 1, 1}};
     int bits = dtype_bits(c->plan->a.elem), before = found->n;
-    /* a warp that has long rows to itself reads more than it multiplies: for their statistics alone */
+    /* a warp that has long rows to itself reads more than it multiplies: for their statistics alone; long
+     * steps of 8-bit elements take the registers that large tiles need */
     bool has_rows = c->plan->statistics.n || c->plan->block_cols || c->plan->region->column_block;
     /* stages of 32 bytes of K where computed operands leave no registers for more, or K is short */
     for (int least = c->k * bits <= 256 ? 32 : 64; least >= 32 && found->n == before; least /= 2)
@@ -171,7 +172,9 @@ static void schedules_mma(const Cost *c, SchedulesAccept *accepts, Candidates *f
                               .tile_k = k_bytes * 8 / bits,
                               .warps_m = shapes[i][2],
                               .warps_n = shapes[i][3]};
-                if (s.warps_n == 1 && s.tile_n >= 128 && !has_rows)
+                bool is_large = s.tile_m * s.tile_n >= 64 * 64;
+                if ((s.warps_n == 1 && s.tile_n >= 128 && !has_rows) ||
+                    (bits == 8 && k_bytes == 128 && is_large))
                     continue;
                 for (int blocks = 1; blocks <= 4; blocks *= 2)
                     schedules_add_deepest(c, accepts, found, s, 4, blocks);
@@ -239,12 +242,13 @@ static int schedules_compare(const void *x, const void *y) {
     return a->schedule.tile_m < b->schedule.tile_m ? -1 : a->schedule.tile_m > b->schedule.tile_m;
 }
 
-/* How many of the first n have the tile of `s`, and its warps. */
+/* How many of the first n have the tile of `s`, its step, its warps and their turns. */
 static int schedules_alike(const Schedule *out, int n, const Schedule *s) {
     int alike = 0;
     for (int i = 0; i < n; i++)
         alike += out[i].path == s->path && out[i].tile_m == s->tile_m && out[i].tile_n == s->tile_n &&
-                 out[i].warps_m == s->warps_m && out[i].warps_n == s->warps_n;
+                 out[i].tile_k == s->tile_k && out[i].warps_m == s->warps_m && out[i].warps_n == s->warps_n &&
+                 out[i].ping_pong == s->ping_pong;
     return alike;
 }
 
@@ -263,7 +267,7 @@ int matmul_schedules(const MatmulPlan *plan, const DimBindings *hint, const Sche
     qsort(found->at, (size_t)found->n, sizeof *found->at, schedules_compare);
     /* the best also with fewer registers, should the assembler find that it spills; and a short list does not
      * end before it has come to other tiles */
-    int n = 0, alike = room <= CODEGEN_SCHEDULES ? 2 : room;
+    int n = 0, alike = room <= CODEGEN_SCHEDULES ? 1 : room;
     bool has_loop = false;
     for (int i = 0; i < found->n && n < room - 1; i++) {
         if (schedules_alike(out, n, &found->at[i].schedule) >= alike)
