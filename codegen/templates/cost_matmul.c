@@ -183,11 +183,11 @@ static CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedul
     double tiles = w.tiles_m * w.tiles_n * (double)c->batch * w.split; /* or parts of them */
     int occupancy = matmul_blocks_per_sm(plan, s), all = target->sm_count * occupancy;
     double slots = w.gang > 1 ? all / w.gang * w.gang : cost_slots(target, w.split) * occupancy;
-    w.rounds = ceil(tiles / slots);
+    w.rounds = fmax(1, ceil(tiles / slots)); /* also of nothing */
     if (s->path == MATMUL_MMA_SYNC && tiles > slots) /* blocks start when others end */
         w.rounds = tiles / slots + cost_mma_round * (w.rounds - tiles / slots);
-    w.steps = ceil(ceil((double)c->k / s->tile_k) / w.split);
-    w.crowd = tiles < all ? ceil(tiles / target->sm_count) : occupancy;
+    w.steps = fmax(1, ceil(ceil((double)c->k / s->tile_k) / w.split));
+    w.crowd = tiles < all ? fmax(1, ceil(tiles / target->sm_count)) : occupancy;
     return w;
 }
 
