@@ -2,8 +2,8 @@
  *
  * The bytes move when the copy is issued, but they are written in the name of an agent of their own: the
  * warp's cp.async engine, whose time is the number of the group, or the mbarrier, whose time is its phase.
- * Who has not waited reads them in a race. The mbarrier is told of TMA's bytes as late as can be, and of the
- * last copy's first. */
+ * Who has not waited reads them in a race. The mbarrier is told of TMA's bytes as late as can be, and not in
+ * the order of the copies. */
 #include "codegen/simulate_internal.h"
 
 /* ---- cp.async ------------------------------------------------------------------------------------------ */

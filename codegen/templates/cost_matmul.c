@@ -183,7 +183,7 @@ static CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedul
     double tiles = w.tiles_m * w.tiles_n * (double)c->batch * w.split; /* or parts of them */
     int occupancy = matmul_blocks_per_sm(plan, s), all = target->sm_count * occupancy;
     double slots = w.gang > 1 ? all / w.gang * w.gang : cost_slots(target, w.split) * occupancy;
-    w.rounds = fmax(1, ceil(tiles / slots)); /* also of nothing */
+    w.rounds = fmax(1, ceil(tiles / slots));         /* also of nothing */
     if (s->path == MATMUL_MMA_SYNC && tiles > slots) /* blocks start when others end */
         w.rounds = tiles / slots + cost_mma_round * (w.rounds - tiles / slots);
     w.steps = fmax(1, ceil(ceil((double)c->k / s->tile_k) / w.split));
@@ -312,8 +312,8 @@ static double cost_lines(const Graph *graph, const MatmulOperand *operand, const
 
 /* Instructions of the region's epilogue for an element. What is computed before the product counts too: it is
  * a candidate's share as well. */
-static double cost_region_slots(const Graph *graph, const Region *region) {
-    double slots = cost_epilogue_slots + cost_stream_slots * cost_streams(graph, region);
+static double cost_region_slots(const Region *region, int streams) {
+    double slots = cost_epilogue_slots + cost_stream_slots * streams;
     for (size_t i = 0; i < region->values.n; i++) {
         OpKind op = region->values.at[i]->op;
         if (op_is_scalar(op))
@@ -325,14 +325,15 @@ static double cost_region_slots(const Graph *graph, const Region *region) {
 void cost_begin(Cost *c, const MatmulPlan *plan, const DimBindings *hint) {
     const Graph *graph = plan->graph;
     const Value *output = plan->region->outputs.at[0];
+    int streams = cost_streams(graph, plan->region);
     *c = (Cost){.plan = plan,
                 .m = cost_extent(graph, plan->m, hint),
                 .n = cost_extent(graph, plan->n, hint),
                 .k = cost_extent(graph, plan->k, hint),
                 .batch = cost_space(graph, plan->region, 0, plan->batch_rank, hint),
                 .bytes = cost_bytes(graph, plan->region, hint),
-                .slots = cost_region_slots(graph, plan->region),
-                .has_inputs = cost_streams(graph, plan->region) > 0,
+                .slots = cost_region_slots(plan->region, streams),
+                .has_inputs = streams > 0,
                 .lines_a = cost_lines(graph, &plan->a, hint),
                 .lines_b = cost_lines(graph, &plan->b[0], hint)};
     int64_t pitch = output->rank ? cost_extent(graph, output->dims[output->rank - 1], hint) *

@@ -175,7 +175,8 @@ void matmul_scale_read(Builder *b, const MatmulScales *scales, const KExpr *step
  * here. */
 typedef struct MatmulTiles {
     int tile_m, tile_n, cluster_m, cluster_n, gang, group_m;
-    int together;                         /* blocks that count as one: a cluster or a gang */
+    int span_m, span_n; /* rows and columns of a cluster: extents that they divide are never passed */
+    int together;       /* blocks that count as one: a cluster or a gang */
     const Dim *tiles_m, *tiles_n, *batch; /* how many; m and n in clusters and gangs */
     const Dim *count;
 } MatmulTiles;

@@ -9,13 +9,8 @@
 
 enum { SCHEDULES_MOST = 1024 };
 
-typedef struct Candidate {
-    Schedule schedule;
-    double seconds;
-} Candidate;
-
 typedef struct Candidates {
-    Candidate at[SCHEDULES_MOST];
+    Schedule at[SCHEDULES_MOST];
     int n;
 } Candidates;
 
@@ -34,8 +29,10 @@ typedef bool SchedulesAccept(const MatmulPlan *plan, const Schedule *schedule, c
 static void schedules_add(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s) {
     const char *why;
     s.group_m = schedules_group_m(c, &s);
-    if (found->n < SCHEDULES_MOST - 1 && accepts(c->plan, &s, &why))
-        found->at[found->n++] = (Candidate){s, cost_product(c, &s)};
+    if (found->n == SCHEDULES_MOST - 1 || !accepts(c->plan, &s, &why))
+        return;
+    s.seconds = cost_product(c, &s);
+    found->at[found->n++] = s;
 }
 
 /* The most stages, from `most` down to 2, with which `blocks` blocks share an SM. */
@@ -231,15 +228,14 @@ static bool schedules_loops(const Cost *c) {
 }
 
 static int schedules_compare(const void *x, const void *y) {
-    const Candidate *a = x, *b = y;
+    const Schedule *a = x, *b = y;
     if (a->seconds != b->seconds)
         return a->seconds < b->seconds ? -1 : 1;
     /* fewer, larger tiles: less traffic */
-    int64_t area_a = (int64_t)a->schedule.tile_m * a->schedule.tile_n,
-            area_b = (int64_t)b->schedule.tile_m * b->schedule.tile_n;
+    int64_t area_a = (int64_t)a->tile_m * a->tile_n, area_b = (int64_t)b->tile_m * b->tile_n;
     if (area_a != area_b)
         return area_a > area_b ? -1 : 1;
-    return a->schedule.tile_m < b->schedule.tile_m ? -1 : a->schedule.tile_m > b->schedule.tile_m;
+    return a->tile_m < b->tile_m ? -1 : a->tile_m > b->tile_m;
 }
 
 /* How many of the first n have the tile of `s`, its step, its warps and their turns. */
@@ -262,22 +258,23 @@ int matmul_schedules(const MatmulPlan *plan, const DimBindings *hint, const Sche
     schedules_mma(&c, accepts, found);
     schedules_simt(&c, accepts, found);
     schedules_gemv(&c, accepts, found);
-    if (schedules_loops(&c))
-        found->at[found->n++] = (Candidate){*loop, cost_product(&c, loop)};
+    if (schedules_loops(&c)) {
+        found->at[found->n] = *loop;
+        found->at[found->n++].seconds = cost_product(&c, loop);
+    }
     qsort(found->at, (size_t)found->n, sizeof *found->at, schedules_compare);
     /* the best also with fewer registers, should the assembler find that it spills; and a short list does not
      * end before it has come to other tiles */
     int n = 0, alike = room <= CODEGEN_SCHEDULES ? 1 : room;
     bool has_loop = false;
     for (int i = 0; i < found->n && n < room - 1; i++) {
-        if (schedules_alike(out, n, &found->at[i].schedule) >= alike)
+        if (schedules_alike(out, n, &found->at[i]) >= alike)
             continue;
-        MatmulPath path = found->at[i].schedule.path;
+        MatmulPath path = found->at[i].path;
         int eases = i || path == MATMUL_GEMV || path == MATMUL_LOOP ? 1 : 3;
         for (int ease = 0; ease < eases && n < room - 1; ease++) {
-            out[n] = found->at[i].schedule;
-            out[n].ease = ease;
-            out[n++].seconds = found->at[i].seconds;
+            out[n] = found->at[i];
+            out[n++].ease = ease;
         }
         has_loop |= path == MATMUL_LOOP;
     }

@@ -18,11 +18,12 @@ MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule) {
         .group_m = schedule->group_m > 1 ? schedule->group_m : 1,
         .gang = matmul_gang(plan, schedule),
     };
+    tiles.span_m = tiles.tile_m * tiles.cluster_m;
+    tiles.span_n = tiles.tile_n * tiles.cluster_n;
     tiles.together = tiles.cluster_m * tiles.cluster_n * tiles.gang;
     const Dim *rows = schedule->swap_ab ? plan->n : plan->m, *cols = schedule->swap_ab ? plan->m : plan->n;
-    tiles.tiles_m = dim_ceil_div(dims, rows, dim_const(dims, (int64_t)tiles.tile_m * tiles.cluster_m));
-    tiles.tiles_n =
-        dim_ceil_div(dims, cols, dim_const(dims, (int64_t)tiles.tile_n * tiles.cluster_n * tiles.gang));
+    tiles.tiles_m = dim_ceil_div(dims, rows, dim_const(dims, tiles.span_m));
+    tiles.tiles_n = dim_ceil_div(dims, cols, dim_const(dims, (int64_t)tiles.span_n * tiles.gang));
     tiles.batch = dim_const(dims, 1);
     for (int i = 0; i < plan->batch_rank; i++)
         tiles.batch = dim_mul(dims, tiles.batch, plan->region->dims[i]);

@@ -63,7 +63,7 @@ static void wgmma_start_vectors(Wgmma *w, const KExpr *group, const MatmulTile *
         for (int first = 0; first < words; first += WARPGROUP) {
             const KExpr *number = k_add(b, thread, k_i32(b, first)), *col = k_mul(b, number, k_i32(b, word));
             const KExpr *at = k_add(b, tile->col, col), *read = k_int(b, K_U32, bytes);
-            if (dim_divisor(w->plan->graph->dims, w->plan->n) % (cols * w->tiles.cluster_n) != 0)
+            if (dim_divisor(w->plan->graph->dims, w->plan->n) % w->tiles.span_n != 0)
                 read = k_select(b, k_lt(b, at, k_dim(b, w->plan->n, K_I32)), read, k_int(b, K_U32, 0));
             KOperand operands[] = {
                 k_operand(k_smem_addr(b, w->vectors.buffer[i], k_add(b, w->vectors.base, col))),
@@ -207,8 +207,8 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
                                .row = k_add(b, tile.row, lane_row),
                                .col = k_add(b, tile.col, own_col),
                                .lane_col = own_col,
-                               .tile_rows = schedule->tile_m * w->tiles.cluster_m,
-                               .tile_cols = schedule->tile_n * w->tiles.cluster_n,
+                               .tile_rows = w->tiles.span_m,
+                               .tile_cols = w->tiles.span_n,
                                .row_lanes = 4,
                                .is_swapped = schedule->swap_ab};
     for (int core = 0; core < w->plan->n_cores; core++)

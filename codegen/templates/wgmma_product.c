@@ -163,7 +163,6 @@ static const KExpr *wgmma_last_step(Wgmma *w) {
 /* Where a tile's factors stand, and the copies of its first steps. */
 void wgmma_scales_tile(Wgmma *w, const KExpr *warp, const KExpr *warp_row, const MatmulTile *tile) {
     Builder *b = w->b;
-    const Schedule *schedule = w->schedule;
     const KExpr *lane = k_special(b, SPECIAL_LANE);
     if (!matmul_has_scale(w->plan))
         return;
@@ -176,9 +175,7 @@ void wgmma_scales_tile(Wgmma *w, const KExpr *warp, const KExpr *warp_row, const
     for (int i = 0; i < w->n_operands; i++) {
         const WgmmaOperand *o = &w->operands[i];
         matmul_scales_tile(b, &w->scales[i], warp, o->is_rows ? row : col, o->operand->mn,
-                           o->is_rows ? schedule->tile_m * w->tiles.cluster_m
-                                      : schedule->tile_n * w->tiles.cluster_n,
-                           tile->batch);
+                           o->is_rows ? w->tiles.span_m : w->tiles.span_n, tile->batch);
     }
     for (int i = 0; i < w->n_operands; i++)
         matmul_scales_first(b, &w->scales[i], wgmma_last_step(w));
