@@ -48,6 +48,9 @@ typedef struct KVar {
     KType type;
     int count;        /* 0: a scalar; else an array of so many */
     bool is_let;      /* set once, where it is declared */
+    const struct KExpr *value; /* what a let is; NULL: a loop's variable, or none of both */
+    bool is_loop;     /* a loop's variable, from a constant that is not negative on */
+    int64_t low, high; /* which lies between these */
     int id;
 } KVar;
 

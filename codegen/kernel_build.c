@@ -252,6 +252,7 @@ static KVar *build_var(Builder *b, const char *name, KType type, int count, bool
 static const KVar *build_declare(Builder *b, const char *name, KType type, int count, bool is_let,
                                  const KExpr *value) {
     KVar *var = build_var(b, name, type, count, is_let);
+    var->value = is_let ? value : NULL;
     KStmt *stmt = build_stmt(b, KS_DECLARE);
     stmt->var = var;
     stmt->expr = value;
@@ -354,6 +355,9 @@ void k_store_raw(Builder *b, const KBuffer *buffer, const KExpr *index, const KV
 
 static KStmt *build_for(Builder *b, const char *name, const KExpr *begin, const KExpr *end, KUnroll unroll) {
     KVar *var = build_var(b, name, begin->type, 0, true);
+    var->low = begin->kind == KX_INT ? begin->i : 0;
+    var->high = end->kind == KX_INT ? end->i - 1 : INT64_MAX;
+    var->is_loop = begin->kind == KX_INT && begin->i >= 0;
     KStmt *stmt = build_stmt(b, KS_FOR);
     stmt->var = var;
     stmt->begin = begin;

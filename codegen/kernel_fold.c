@@ -112,6 +112,27 @@ static FoldRange fold_range(const Builder *b, const KExpr *x, int depth) {
     }
 }
 
+/* The same where variables of loops count: in what a let stands for, since other expressions are printed as
+ * loops have them. */
+static FoldRange fold_loop_range(const Builder *b, const KExpr *x, int depth) {
+    if (depth == 0)
+        return fold_unbounded;
+    if (x->kind == KX_VAR && x->var->is_loop)
+        return (FoldRange){x->var->low, x->var->high};
+    if (x->kind != KX_SCALAR || op_info(x->op)->n_in != 2 || x->args[1]->kind != KX_INT || x->args[1]->i < 1)
+        return fold_range(b, x, depth);
+    FoldRange p = fold_loop_range(b, x->args[0], depth - 1);
+    int64_t c = x->args[1]->i, high;
+    if (p.low < 0)
+        return fold_unbounded;
+    switch (x->op) {
+    case OP_mul: return checked_mul(p.high, c, &high) ? (FoldRange){0, high} : fold_unbounded;
+    case OP_div: return (FoldRange){0, p.high / c};
+    case OP_mod: return (FoldRange){0, p.high < c - 1 ? p.high : c - 1};
+    default: return fold_range(b, x, depth);
+    }
+}
+
 static const KExpr *fold_add(Builder *b, const KExpr *x, const KExpr *y) {
     if (fold_is(y, 0))
         return x;
@@ -147,6 +168,68 @@ static bool fold_is_multiple(const KExpr *x, int64_t c) {
     return fold_has_const(x, OP_mul) && x->args[1]->i % c == 0;
 }
 
+/* A sum as multiples of c and a rest; lets on the way are what they stand for, where that is made of lets and
+ * loops' variables alone. */
+typedef struct FoldSum {
+    const KExpr *quotient; /* of the multiples; NULL: 0 */
+    int64_t low, high;     /* bounds of the rest */
+    bool has_let;
+} FoldSum;
+
+/* Whether x is the same wherever it is written: nothing that is set more than once is in it. */
+static bool fold_is_fixed(const KExpr *x, int depth) {
+    if (depth == 0)
+        return false;
+    switch (x->kind) {
+    case KX_INT:
+    case KX_PARAM:
+    case KX_SPECIAL: return true;
+    case KX_VAR: return x->var->is_let;
+    case KX_CONVERT: return fold_is_fixed(x->args[0], depth - 1);
+    case KX_SCALAR:
+        for (int i = 0; i < op_info(x->op)->n_in; i++)
+            if (!fold_is_fixed(x->args[i], depth - 1))
+                return false;
+        return true;
+    default: return false;
+    }
+}
+
+static bool fold_sum(Builder *b, const KExpr *x, int64_t c, int depth, FoldSum *sum) {
+    if (depth == 0 || !fold_is_signed(x))
+        return false;
+    const KExpr *part = NULL;
+    FoldRange rest = {0, 0};
+    if (x->kind == KX_INT) {
+        rest.low = rest.high = x->i < 0 ? x->i : x->i % c;
+        part = x->i >= c ? k_int(b, x->type, x->i / c) : NULL;
+    } else if (fold_is_multiple(x, c)) {
+        part = k_mul(b, x->args[0], k_int(b, x->type, x->args[1]->i / c));
+    } else if (x->kind == KX_SCALAR && x->op == OP_add) {
+        return fold_sum(b, x->args[0], c, depth - 1, sum) && fold_sum(b, x->args[1], c, depth - 1, sum);
+    } else if (x->kind == KX_VAR && x->var->value) {
+        sum->has_let = true;
+        return fold_is_fixed(x->var->value, depth) && fold_sum(b, x->var->value, c, depth - 1, sum);
+    } else {
+        rest = fold_loop_range(b, x, depth);
+    }
+    if (rest.low < 0 || rest.high > c || sum->high > c)
+        return false;
+    sum->low += rest.low;
+    sum->high += rest.high;
+    if (part)
+        sum->quotient = sum->quotient ? k_add(b, sum->quotient, part) : part;
+    return true;
+}
+
+/* (let + y) / c where the let has multiples of c, and what is left is less; NULL: it is not so. */
+static const KExpr *fold_div_sum(Builder *b, const KExpr *x, int64_t c) {
+    FoldSum sum = {0};
+    if (!fold_sum(b, x, c, FOLD_RANGE_DEPTH, &sum) || !sum.has_let || sum.high >= c)
+        return NULL;
+    return sum.quotient ? sum.quotient : k_int(b, x->type, 0);
+}
+
 const KExpr *fold_div(Builder *b, const KExpr *x, const KExpr *y) {
     if (!fold_is_const(y) || y->i <= 0)
         return NULL;
@@ -170,7 +253,7 @@ const KExpr *fold_div(Builder *b, const KExpr *x, const KExpr *y) {
         for (int i = 0; i < 2; i++)
             if (fold_is_multiple(x->args[i], c) && fold_range(b, x->args[!i], FOLD_RANGE_DEPTH).low >= 0)
                 return k_add(b, k_div(b, x->args[i], y), k_div(b, x->args[!i], y));
-    return NULL;
+    return fold_div_sum(b, x, c);
 }
 
 const KExpr *fold_mod(Builder *b, const KExpr *x, const KExpr *y) {

@@ -55,7 +55,8 @@ static void verify_buffers(Verify *v) {
             params += kernel->params.at[p].kind == PARAM_BUFFER && kernel->params.at[p].buffer == buffer;
         bool holds_value = buffer->value && buffer->value->dtype == buffer->elem && !buffer->scratch;
         if (params != 1 || !(holds_value || (!buffer->value && buffer->scratch)))
-            verify_fail(v, "global buffer '%s' is not one parameter that holds a value of its type, or scratch",
+            verify_fail(v,
+                        "global buffer '%s' is not one parameter that holds a value of its type, or scratch",
                         buffer->name);
     }
 }
@@ -70,7 +71,8 @@ static void verify_tensor_map(Verify *v, const char *name, const KTensorMap *map
         return;
     }
     int bits = dtype_bits(map->elem);
-    if (bits < 8 || bits != dtype_bits(map->buffer->elem))
+    if (bits < 8 ||
+        (bits != dtype_bits(map->buffer->elem) && dtype_bits(map->buffer->elem) != 4)) /* two in a byte */
         verify_fail(v, "tensor map '%s' has elements of %d bits", name, bits);
     for (int i = 0; i < map->rank; i++) {
         if (map->box[i] < 1 || map->box[i] > 256 || !map->dims[i] || !map->strides[i]) {

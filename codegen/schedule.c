@@ -37,6 +37,7 @@ static const HintField schedule_fields[] = {
     {"ping_pong", 1, {FIELD(ping_pong)}, true},
     {"promote", 1, {FIELD(promote)}, true},
     {"converters", 1, {FIELD(converters)}, false},
+    {"fragments", 1, {FIELD(fragments)}, true},
     {"registers", 2, {FIELD(producer_registers), FIELD(consumer_registers)}, false},
     {"ease", 1, {FIELD(ease)}, false},
 };

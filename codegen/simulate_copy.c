@@ -118,12 +118,15 @@ static int64_t copy_element(const CopyBox *box, const int *at) {
 }
 
 static bool copy_in_buffer(Sim *sim, SimWarp *warp, const CopyBox *box, int64_t element, bool is_write) {
-    if (element >= box->global->count) {
+    /* the map may count bytes of two elements */
+    int width = box->bytes * 8 / dtype_bits(box->global->buffer->elem);
+    element *= width;
+    if (element + width > box->global->count) {
         sim_fail(sim, warp, box->lane, "a tensor map reaches element %lld of '%s', which has %lld",
                  (long long)element, box->global->buffer->name, (long long)box->global->count);
         return false;
     }
-    return shadow_global(sim, warp, box->lane, box->global, element, 1, is_write);
+    return shadow_global(sim, warp, box->lane, box->global, element, width, is_write);
 }
 
 /* Advances a place of the box, innermost first; false behind the last. */

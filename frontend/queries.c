@@ -16,10 +16,16 @@ static Meaning query_dims(Expand *expand, const Expr *syntax, const Meaning *arg
     return list;
 }
 
+static bool query_is_number(const Meaning *argument) {
+    return argument->kind == MEANING_WHOLE || argument->kind == MEANING_REAL || argument->kind == MEANING_DIM;
+}
+
+/* A number's rank is 0. */
 static Meaning query_rank(Expand *expand, const Expr *syntax, const Meaning *arguments) {
     (void)expand;
     (void)syntax;
-    return (Meaning){.kind = MEANING_WHOLE, .whole = arguments[0].value->rank};
+    int rank = query_is_number(&arguments[0]) ? 0 : arguments[0].value->rank;
+    return (Meaning){.kind = MEANING_WHOLE, .whole = rank};
 }
 
 static Meaning query_axis_number(Expand *expand, const Expr *syntax, const Meaning *arguments) {
@@ -180,7 +186,7 @@ static Meaning query_topk(Expand *expand, const Expr *syntax, const Meaning *arg
 
 typedef struct Query {
     const char *name;
-    const char *parameters[4]; /* the first is a tensor */
+    const char *parameters[4]; /* the first is a tensor, for rank also a number */
     int least, most;
     Meaning (*answer)(Expand *expand, const Expr *syntax, const Meaning *arguments);
 } Query;
@@ -216,7 +222,8 @@ static Meaning query_run(Expand *expand, const Expr *syntax, const Query *query,
             return expand_fail(expand, DIAG_ARGUMENTS, name->span, "argument %d of '%s' is '%s'", i + 1,
                                query->name, query->parameters[i]);
     }
-    if (arguments[0].kind != MEANING_TENSOR)
+    bool takes_number = query->answer == query_rank && query_is_number(&arguments[0]);
+    if (arguments[0].kind != MEANING_TENSOR && !takes_number)
         return expand_fail(expand, DIAG_TYPE_MISMATCH, syntax->arguments.at[0].value->span,
                            "'%s' is for tensors, not for %s", query->name, meaning_noun(&arguments[0]));
     return query->answer(expand, syntax, arguments);

@@ -97,6 +97,7 @@ typedef struct Partition {
 /* What fusion has to know of the target: plain figures, filled by codegen/target.c. */
 typedef struct FuseLimits {
     bool has_tensor_cores;
+    bool computes_fragments; /* products take a first operand of 16 bits from registers, where they compute it */
     bool scales_blocks; /* fp8 products take factors, one a block of an operand, on the way into their accumulators */
     int64_t matmul_row_max;    /* longest N whose row statistics a matmul epilogue can take in one kernel */
     int64_t chain_columns_max; /* longest rows that a chain of products hands on in registers; 0: no chains */

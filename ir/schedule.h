@@ -42,6 +42,7 @@ typedef struct Schedule {
     bool tma_store; /* outputs leave through shared memory: by TMA where it can write them, else by rows */
     bool ping_pong; /* wgmma: consumer warpgroups take whole tiles in turn, so that one multiplies while the other stores */
     int converters; /* wgmma: warpgroups that compute an operand on its way to the products, a stage each in turn; 0: as many as it takes */
+    bool fragments; /* wgmma: the products take an operand that is computed from registers, where those who multiply compute it */
     bool promote; /* wgmma: each step's sum of products goes into f32 registers, since fp8 products add up in 14 bits */
     int producer_registers, consumer_registers; /* setmaxnreg */
     int ease; /* matmul, where registers are short: 1: half as many loads of the epilogue in flight; 2: as few as can be, and one block an SM */

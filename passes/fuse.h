@@ -167,6 +167,12 @@ typedef struct GangEstimate {
     double gang, two; /* that way, or with a kernel of their own; 0: not weighed */
 } GangEstimate;
 GangEstimate fuse_gang(Fuse *fuse, const Group *group, const Value *statistic);
+/* fuse_fragments.c: the same of a first operand that is computed between the matrix instructions, beside the
+ * product alone, or by a kernel of its own; whether it is the quicker way. */
+typedef struct FragmentsEstimate {
+    double fragments, stored; /* 0: not weighed */
+} FragmentsEstimate;
+bool fuse_fragments(Fuse *fuse, const Value *matmul, FragmentsEstimate *estimate);
 /* fuse_chain.c: a product joins the kernel that computes its first operand, where that stays in registers */
 bool fuse_chain(Fuse *fuse, Value *matmul);
 /* Longest rows whose statistics the epilogue of a group's last product can take. */

@@ -34,6 +34,25 @@ static bool matmul_are_dual(const Value *a, const Value *b) {
            a->in[1]->dtype == b->in[1]->dtype && value_same_dims(a, b) && value_same_dims(a->in[1], b->in[1]);
 }
 
+static const Value *matmul_below_views(const Value *value, bool widens) {
+    while (op_is_view(value->op) ||
+           (widens && value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype)))
+        value = value->in[0];
+    return value;
+}
+
+/* Whether two second operands are narrower in memory than they are multiplied, by more rows than lie along
+ * the columns of a transposed product: then a kernel converts but one of them on the way. */
+static bool matmul_widens_both(const Fuse *fuse, const Value *a, const Value *b) {
+    int64_t m = fuse_extent(fuse, matmul_extent(a, 2));
+    bool widens = true;
+    for (int i = 0; i < 2; i++) {
+        const Value *operand = (i ? b : a)->in[1];
+        widens = widens && dtype_bits(matmul_below_views(operand, true)->dtype) < dtype_bits(operand->dtype);
+    }
+    return widens && m > MATMUL_TILE && product_uses_tensor_cores(fuse->limits, a);
+}
+
 bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b) {
     if (a == b || a->kind != TEMPLATE_MATMUL || b->kind != TEMPLATE_MATMUL || a->cores.n != 1 ||
         b->cores.n != 1)
@@ -51,6 +70,12 @@ bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b) {
                     "no schedule has registers for both products");
         return false;
     }
+    if (matmul_widens_both(fuse, first, second)) {
+        pass_decide(fuse->pass, "dual_matmul", false, value, second,
+                    "at most 128 rows, or weights of the type that they are multiplied in",
+                    "a kernel converts one second operand on its way, not two");
+        return false;
+    }
     if (a->n_reduced || b->n_reduced || group_waits(a, b) || group_waits(b, a)) {
         pass_decide(fuse->pass, "dual_matmul", false, value, second, change,
                     "one of the two products waits for the other");
@@ -65,13 +90,6 @@ bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b) {
     pass_decide(fuse->pass, "dual_matmul", true, value, second, NULL, "both products read '%s' and meet here",
                 first->in[0]->name ? first->in[0]->name : "the same operand");
     return true;
-}
-
-static const Value *matmul_below_views(const Value *value, bool widens) {
-    while (op_is_view(value->op) ||
-           (widens && value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype)))
-        value = value->in[0];
-    return value;
 }
 
 static bool matmul_is_fp8(const Value *value) {
@@ -119,6 +137,15 @@ bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand) {
         pass_decide(fuse->pass, "prologue", true, matmul, value, NULL,
                     "computing the operand in each of %lld tiles costs less than storing it",
                     (long long)tiles);
+        return false;
+    }
+    FragmentsEstimate estimate;
+    if (operand == 0 && fuse_fragments(fuse, matmul, &estimate)) {
+        pass_decide(
+            fuse->pass, "prologue", true, matmul, value, NULL,
+            "it is computed in the registers that the matrix instructions read, which costs %.0f us by "
+            "the estimate, and storing it %.0f us",
+            estimate.fragments * 1e6, estimate.stored * 1e6);
         return false;
     }
     pass_decide(fuse->pass, "matmul_prologue", false, matmul, value,

@@ -81,7 +81,7 @@ static void chain_second_operand(Chain *c, int i) {
     Tile tile = operand->major == MAJOR_K ? tile_over(memory, operand->elem, link->columns, depth, n, pitch)
                                           : tile_over(memory, operand->elem, depth, link->columns, n, pitch);
     link->b = (MatmulTma){.operand = operand, .tile = tile, .share = c->cluster};
-    link->b.map = matmul_tma_map(b, &link->b);
+    link->b.map = matmul_tma_map(b, c->plan->graph->dims, &link->b);
 }
 
 static void chain_operands(Chain *c) {
@@ -94,7 +94,7 @@ static void chain_operands(Chain *c) {
     Tile tile = a->major == MAJOR_K ? tile_shared(b, "a_tile", elem, s->tile_m, s->tile_k, stages)
                                     : tile_shared(b, "a_tile", elem, s->tile_k, s->tile_m, stages);
     c->a = (MatmulTma){.operand = a, .tile = tile, .share = 1};
-    c->a.map = matmul_tma_map(b, &c->a);
+    c->a.map = matmul_tma_map(b, c->plan->graph->dims, &c->a);
     for (int i = 0; i < c->n; i++) {
         ChainLink *link = &c->link[i];
         link->plan = &plan->link[i];

@@ -75,6 +75,11 @@ static const double cost_mma_loads = 0.988, cost_mma_epilogue = 0.867;
 
 /* Operands that threads compute: instructions an access, accesses of a thread in flight, their latency. */
 static const double cost_computed_slots = 14.3, cost_computed_lanes = 0.165, cost_computed_latency = 0.3e-6;
+/* Slots for two elements of fragments that are computed, and more for each operation; the share of what is
+ * shorter, computing or multiplying, that the other does not hide. An element that is converted on its way to
+ * shared memory by those who multiply. */
+static const double cost_fragment_slots = 12, cost_fragment_op_slots = 4, cost_fragment_overlap = 0.3;
+static const double cost_convert_slots = 2.5;
 
 /* A thread with an element of its own: instructions and seconds for each of K. */
 static const double cost_loop_slots = 11.7, cost_loop_latency = 0.0368e-6;
@@ -137,8 +142,10 @@ static double cost_accesses(const MatmulPlan *plan, const Schedule *s) {
         const MatmulOperand *operand = i ? &plan->b[i - 1] : &plan->a;
         int tile_mn = i ? s->tile_n : s->tile_m,
             width = operand->copy_width ? operand->copy_width : operand->run_width;
+        bool is_converted = !operand->is_memory || operand->narrow != operand->elem;
         if (matmul_loader_registers(plan, operand, s, tile_mn, 32))
-            accesses += (double)tile_mn * s->tile_k / width;
+            accesses += (double)tile_mn * s->tile_k *
+                        (1.0 / width + (is_converted ? cost_convert_slots / cost_computed_slots : 0));
     }
     return accesses;
 }
@@ -147,6 +154,20 @@ static double cost_accesses(const MatmulPlan *plan, const Schedule *s) {
 static double cost_computed(const MatmulPlan *plan, const Schedule *s, double crowd) {
     double accesses = cost_accesses(plan, s), lanes = fmin(128, s->threads * crowd * cost_computed_lanes);
     return accesses * crowd * cost_computed_slots / lanes / cost_clock;
+}
+
+/* Time in which the consumers of a block compute a stage's fragments. */
+static double cost_fragments(const MatmulPlan *plan, const Schedule *s) {
+    if (s->path != MATMUL_WGMMA || !s->fragments)
+        return 0;
+    const MatmulOperand *operand = s->swap_ab ? &plan->b[0] : &plan->a;
+    double slots = cost_fragment_slots;
+    for (size_t i = 0; i < plan->region->values.n; i++)
+        if (value_same_dims(plan->region->values.at[i], operand->value) &&
+            op_is_scalar(plan->region->values.at[i]->op))
+            slots += cost_fragment_op_slots / plan->n_cores;
+    double words = (double)s->tile_m * s->tile_k / 2 * (s->swap_ab ? plan->n_cores : 1);
+    return words / 128 * slots / cost_clock;
 }
 
 /* Time of a stage of an operand that warpgroups convert: 64 x 64 elements of 8 bits took 417, 331 and 300 ns
@@ -207,11 +228,14 @@ static double cost_step(const Cost *c, const MatmulPlan *plan, const Schedule *s
     double rate = cost_rate(plan) / plan->target->sm_count * cost_efficiency(plan, s) * units;
     double computed = cost_computed(plan, s, w->crowd);
     double product = fmax(fmax(flops * w->crowd / rate, computed), cost_converted(plan, s) * w->crowd);
+    double fragments = cost_fragments(plan, s) * w->crowd;
+    product = fmax(product, fragments) + cost_fragment_overlap * fmin(product, fragments);
     int n_cols = plan->n_cores; /* two products: two tiles of their second operand */
     double rows = (double)s->tile_m / w->cluster_n, cols = (double)s->tile_n / w->cluster_m;
-    double lines = s->swap_ab ? rows * n_cols * c->lines_b + cols * c->lines_a
-                              : rows * c->lines_a + cols * n_cols * c->lines_b;
-    double bytes = lines * s->tile_k * dtype_bits(plan->a.elem) / 8;
+    double row_bits = matmul_stage_bits(plan, s, true), col_bits = matmul_stage_bits(plan, s, false);
+    double bits = s->swap_ab ? rows * n_cols * c->lines_b * row_bits + cols * c->lines_a * col_bits
+                             : rows * c->lines_a * row_bits + cols * n_cols * c->lines_b * col_bits;
+    double bytes = bits * s->tile_k / 8;
     double feed = bytes * w->crowd / (cost_l2_per_clock * cost_clock);
     double latency =
         (c->from_memory ? cost_memory_latency : cost_latency) / (s->stages > 1 ? s->stages - 1 : 1);

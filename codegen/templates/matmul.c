@@ -32,6 +32,17 @@ void matmul_read_view(MatmulOperand *operand) {
             operand->batch[operand->n_batch++] = i;
 }
 
+/* Whether a value is another with its last two axes exchanged. */
+static bool plan_is_flipped(const Value *value) {
+    int rank = value->rank;
+    if (value->op != OP_transpose || value->attrs[0].ints[rank - 1] != rank - 2)
+        return false;
+    for (int axis = 0; axis < rank - 2; axis++)
+        if (value->attrs[0].ints[axis] != axis)
+            return false;
+    return true;
+}
+
 static void plan_operand(const Graph *graph, const Region *region, const Value *core, int which,
                          MatmulOperand *operand) {
     Value *value = core->in[which];
@@ -41,6 +52,12 @@ static void plan_operand(const Graph *graph, const Region *region, const Value *
     operand->mn = value->dims[operand->mn_axis];
     operand->view = view_of(graph, value, plan_is_input, (void *)(uintptr_t)region);
     operand->is_memory = region_reads(region, operand->view.base);
+    while (!operand->is_memory && plan_is_flipped(operand->value)) { /* the same, the other way round */
+        int axis = operand->mn_axis;
+        operand->value = operand->value->in[0];
+        operand->mn_axis = operand->k_axis;
+        operand->k_axis = axis;
+    }
     matmul_read_view(operand);
 }
 

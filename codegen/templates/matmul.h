@@ -292,7 +292,7 @@ typedef struct MatmulTma {
     int share;    /* blocks of a cluster, each of which loads its part of the tile into all; 1: none */
     bool is_once; /* nobody loads these elements again: L2 gives them up first */
 } MatmulTma;
-int matmul_tma_map(Builder *b, const MatmulTma *tma); /* the tensor map that loads take */
+int matmul_tma_map(Builder *b, DimTable *dims, const MatmulTma *tma); /* the tensor map that loads take */
 /* Loads the tile at (mn0, k0) of a batch into a stage; the bytes count at mbarrier address `full`. */
 void matmul_tma_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const KExpr *stage,
                      const KExpr *full, const KExpr *mn0, const KExpr *k0, const KExpr *const *batch);
@@ -572,6 +572,11 @@ MatmulConvert matmul_convert(Builder *b, const MatmulPlan *plan, const Schedule 
 void matmul_convert_raw(Builder *b, MatmulConvert *convert, const Pipeline *stages, const PipelineState *raw,
                         const PipelineState *stage, const KExpr *mn0, const KExpr *k0,
                         const KExpr *const *batch);
+
+/* wgmma_fragments.c: registers of a thread for an operand that is computed where it is multiplied. */
+int matmul_fragment_registers(const MatmulPlan *plan, const Schedule *schedule);
+/* Bits that an element of the operand which gives the tile's rows, or its columns, takes in a stage. */
+int matmul_stage_bits(const MatmulPlan *plan, const Schedule *schedule, bool is_rows);
 
 /* Bytes of shared memory of a block. */
 /* wgmma in two levels: each step's products into registers of their own, whose sum goes into the f32

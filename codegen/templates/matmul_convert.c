@@ -25,7 +25,7 @@ static bool convert_source(const MatmulPlan *plan, const MatmulOperand *operand,
     source->view = view_of(plan->graph, value, convert_is_input, (void *)(uintptr_t)plan->region);
     source->is_memory = region_reads(plan->region, source->view.base);
     source->elem = source->view.base->dtype;
-    if (!source->is_memory || dtype_bits(source->elem) < 8 || dtype_bits(source->elem) > 16)
+    if (!source->is_memory || dtype_bits(source->elem) > 16)
         return false;
     matmul_read_view(source);
     return matmul_is_tma(plan->graph, source, &why);
@@ -67,7 +67,9 @@ static int convert_operands(const MatmulPlan *plan) {
 }
 
 int matmul_converters(const MatmulPlan *plan, const Schedule *schedule) {
-    return !convert_operands(plan) ? 0 : schedule->converters ? schedule->converters : 1;
+    return schedule->fragments || !convert_operands(plan) ? 0
+           : schedule->converters                         ? schedule->converters
+                                                          : 1;
 }
 
 int matmul_convert_registers(const MatmulPlan *plan, const Schedule *schedule) {
@@ -102,8 +104,9 @@ bool matmul_accepts_convert(const MatmulPlan *plan, const Schedule *schedule, co
     *why = "a converting warpgroup makes one operand, of 16 bits, for one product";
     if (plan->kind != MATMUL_16BIT || plan->n_cores > 1 || convert_operands(plan) > 1)
         return false;
-    *why = "what the operand is computed from does not lie as TMA reads it, in runs of 8 elements";
-    if (!matmul_convert_source(plan, operand, &source))
+    *why = "what the operand is computed from does not lie as TMA reads it, in runs of 8 elements of whole "
+           "bytes";
+    if (!matmul_convert_source(plan, operand, &source) || dtype_bits(source.elem) < 8)
         return false;
     *why = "a computed operand is not shared in a cluster, nor between warpgroups that take turns";
     if (schedule->cluster_m > 1 || schedule->cluster_n > 1 || schedule->split_k > 1 || schedule->ping_pong ||
@@ -122,7 +125,7 @@ bool matmul_accepts_convert(const MatmulPlan *plan, const Schedule *schedule, co
 
 int64_t matmul_convert_bytes(const MatmulPlan *plan, const Schedule *schedule) {
     int64_t bytes = 0;
-    for (int i = 0; i < 1 + plan->n_cores; i++) {
+    for (int i = 0; i < 1 + plan->n_cores && !schedule->fragments; i++) {
         const MatmulOperand *operand = i ? &plan->b[i - 1] : &plan->a;
         MatmulOperand source;
         if (!matmul_is_converted(plan, operand) || !matmul_convert_source(plan, operand, &source))
@@ -150,7 +153,7 @@ MatmulConvert matmul_convert(Builder *b, const MatmulPlan *plan, const Schedule 
         .operand = source,
         .tile = tile_shared(b, "raw_tile", source->elem, is_k ? tile_mn : k, is_k ? k : tile_mn, stages),
         .share = 1};
-    convert.tma.map = matmul_tma_map(b, &convert.tma);
+    convert.tma.map = matmul_tma_map(b, plan->graph->dims, &convert.tma);
     convert.raw = pipeline_new(b, "raw", stages);
     convert.loader.vector = CONVERT_WIDTH;
     convert.loader.source = source;

@@ -67,6 +67,15 @@ static void schedules_add_converting(const Cost *c, SchedulesAccept *accepts, Ca
         schedules_add_deepest(c, accepts, found, s, 9, 1);
 }
 
+/* With the operand computed where it is multiplied, from whole lines of memory. */
+static void schedules_add_fragments(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s) {
+    s.fragments = true;
+    s.tile_k = 1024 / matmul_stage_bits(matmul_wgmma_plan(c->plan), &s, true);
+    for (int blocks = 1; blocks <= (s.warps_m == 1 ? 2 : 1); blocks++)
+        schedules_add_deepest(c, accepts, found, s, 12, blocks);
+    schedules_add_split(c, accepts, found, s);
+}
+
 /* The deepest ring, alone and with neighbours that read the same rows or columns of an operand together. */
 static void schedules_add_clusters(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s,
                                    int most) {
@@ -90,6 +99,7 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
     schedules_add_clusters(c, accepts, found, s, c->from_memory ? 12 : 8);
     if (matmul_converters(plan, &s)) {
         schedules_add_converting(c, accepts, found, s);
+        schedules_add_fragments(c, accepts, found, s);
         return;
     }
     schedules_add_split(c, accepts, found, s);

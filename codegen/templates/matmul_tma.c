@@ -11,35 +11,57 @@ static int tma_boxes(const MatmulTma *tma) {
     return tma->tile.rows / tma->share > TMA_BOX_MAX ? 2 : 1;
 }
 
+/* Boxes side by side, and elements of the operand in a row of each: the tile may count its bytes otherwise.
+ */
+static int tma_blocks(const MatmulTma *tma) {
+    return tma->tile.cols / tma->tile.span;
+}
+
+static int tma_span(const MatmulTma *tma) {
+    return tma->tile.span * dtype_bits(tma->tile.elem) / dtype_bits(tma->operand->elem);
+}
+
+/* Elements that TMA moves as one: bytes of two. */
+static int tma_packed(const MatmulTma *tma) {
+    return dtype_bits(tma->operand->elem) < 8 ? 8 / dtype_bits(tma->operand->elem) : 1;
+}
+
+static const Dim *tma_packs(DimTable *dims, const MatmulTma *tma, const Dim *elements) {
+    int packed = tma_packed(tma);
+    return packed == 1 ? elements : dim_ceil_div(dims, elements, dim_const(dims, packed));
+}
+
 static int tma_box_rows(const MatmulTma *tma) {
     return tma->operand->major == MAJOR_MN ? tma->tile.rows : tma->tile.rows / tma->share / tma_boxes(tma);
 }
 
-int matmul_tma_map(Builder *b, const MatmulTma *tma) {
+int matmul_tma_map(Builder *b, DimTable *dims, const MatmulTma *tma) {
     const MatmulOperand *operand = tma->operand;
     const Value *value = operand->value;
     int inner = operand->major == MAJOR_K ? operand->k_axis : operand->mn_axis;
     int outer = operand->major == MAJOR_K ? operand->mn_axis : operand->k_axis;
-    KTensorMap map = {.buffer = k_global(b, operand->view.base, false),
-                      .elem = operand->elem,
-                      .rank = 2 + operand->n_batch,
-                      .dims = {value->dims[inner], value->dims[outer]},
-                      .strides = {operand->view.strides[inner], operand->view.strides[outer]},
-                      .offset = operand->view.offset,
-                      .box = {tma->tile.span, tma_box_rows(tma)},
-                      .swizzle = tma->tile.swizzle};
+    KTensorMap map = {
+        .buffer = k_global(b, operand->view.base, false),
+        .elem = tma_packed(tma) > 1 ? DTYPE_U8 : operand->elem,
+        .rank = 2 + operand->n_batch,
+        .dims = {tma_packs(dims, tma, value->dims[inner]), value->dims[outer]},
+        .strides = {operand->view.strides[inner], tma_packs(dims, tma, operand->view.strides[outer])},
+        .offset = tma_packs(dims, tma, operand->view.offset),
+        .box = {tma_span(tma) / tma_packed(tma), tma_box_rows(tma)},
+        .swizzle = tma->tile.swizzle};
     for (int i = 0; i < operand->n_batch; i++) {
         /* innermost batch axis first */
         int axis = operand->batch[operand->n_batch - 1 - i];
         map.dims[2 + i] = value->dims[axis];
-        map.strides[2 + i] = operand->view.strides[axis];
+        map.strides[2 + i] = tma_packs(dims, tma, operand->view.strides[axis]);
         map.box[2 + i] = 1;
     }
     const char *name = operand->view.base->name ? operand->view.base->name : tma->tile.buffer->name;
     return k_tensor_map(b, text_format(b->arena, "%s_map", name), map);
 }
 
-/* One load: of K-major tiles box `box` of this block's rows, of others block `box` (a span of columns). */
+/* One load: of K-major tiles box `box` of this block's rows, one span of K after another, of others block
+ * `box` (a span of columns). */
 static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const KExpr *stage,
                          const KExpr *full, const KExpr *mn0, const KExpr *k0, const KExpr *const *batch,
                          int box) {
@@ -50,11 +72,14 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
     const KExpr *to, *inner, *outer;
     if (operand->major == MAJOR_K) {
         const KExpr *share = is_shared ? k_mul(b, rank, k_i32(b, tile->rows / tma->share)) : k_i32(b, 0);
-        const KExpr *row = k_add(b, share, k_i32(b, (int64_t)box * tma_box_rows(tma)));
+        int below = box % tma_boxes(tma), block = box / tma_boxes(tma);
+        const KExpr *row = k_add(b, share, k_i32(b, (int64_t)below * tma_box_rows(tma)));
         const KExpr *at =
-            k_add(b, k_mul(b, stage, k_i32(b, tile->pitch)), k_mul(b, row, k_i32(b, tile->cols)));
+            k_add(b, k_mul(b, stage, k_i32(b, tile->pitch)), k_mul(b, row, k_i32(b, tile->span)));
+        at = k_add(b, at, k_i32(b, (int64_t)block * tile->rows * tile->span));
         to = k_smem_addr(b, tile->buffer, at);
-        inner = k0;
+        inner = k_add(b, k0, k_i32(b, (int64_t)block * tma_span(tma)));
+        inner = tma_packed(tma) > 1 ? k_div(b, inner, k_i32(b, tma_packed(tma))) : inner;
         outer = k_add(b, mn0, row);
     } else {
         /* with a cluster of two, block 2 i + rank is this block's to load */
@@ -84,7 +109,7 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
 void matmul_tma_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const KExpr *stage,
                      const KExpr *full, const KExpr *mn0, const KExpr *k0, const KExpr *const *batch) {
     bool is_k = tma->operand->major == MAJOR_K;
-    int boxes = is_k ? tma_boxes(tma) : tma->tile.cols / tma->tile.span / tma->share;
+    int boxes = is_k ? tma_boxes(tma) * tma_blocks(tma) : tma_blocks(tma) / tma->share;
     for (int box = 0; box < boxes; box++)
         tma_load_box(b, plan, tma, stage, full, mn0, k0, batch, box);
 }

@@ -31,7 +31,8 @@
  *
  * One warpgroup's additions run beside the other's products, so the tensor cores are not waited for.
  *
- * An operand that has to be computed gets a warpgroup of its own between the two (matmul_convert.c).
+ * An operand that has to be computed gets a warpgroup of its own between the two (matmul_convert.c), or is
+ * computed by those who multiply, in the registers that the products take it from (wgmma_fragments.c).
  *
  * swap_ab computes the transposed product: then "rows" of the tile lie along N of the result, and a small M
  * lies along wgmma's n. */
@@ -146,6 +147,8 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
             k_array(b, "factor", K_F32, 2 * w->blocks * schedule->tile_n / w->partial_cols, NULL);
     for (int i = 0; i < w->n_operands; i++) {
         WgmmaOperand *o = &w->operands[i];
+        if (o->fragments)
+            continue;
         o->descriptor = tile_descriptor(b, &o->tile, o->operand->major);
         if (o->is_rows && !ping_pong) { /* each warpgroup its own rows */
             const KExpr *own = k_mul(b, k_convert(b, group, K_U64), k_int(b, K_U64, wgmma_part(o, rows, 0)));
@@ -194,7 +197,7 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     if (w->partial_cols)
         wgmma_scales_tile(w, warp, warp_row, &tile);
     wgmma_start_vectors(w, group, &tile);
-    wgmma_tile_product(w, group, steps, &state, previous);
+    wgmma_tile_product(w, &tile, group, warp_row, first, steps, &state, previous);
     wgmma_finish_vectors(w, group);
     const KExpr *own_col = wgmma_own_col(w, lane_col);
     MatmulFragment fragment = {.blocks = w->blocks,
@@ -293,9 +296,9 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         if (w.operands[i].convert)
             continue;
         MatmulTma tma = wgmma_tma(&w, &w.operands[i]);
-        w.operands[i].map = matmul_tma_map(b, &tma);
+        w.operands[i].map = matmul_tma_map(b, plan->graph->dims, &tma);
     }
-    if (!w.converters) /* whose stages the ring is then not counted in */
+    if (!w.converters && !schedule->fragments) /* whose stages the ring is then not counted in */
         matmul_find_inputs(b, plan, schedule, &w.inputs);
     matmul_inputs_declare(b, plan, schedule, w.operands[0].tile.buffer, w.operands[1].tile.buffer, &w.inputs);
     MatmulStaging staging;
@@ -348,7 +351,9 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         schedule->tile_m, schedule->tile_n, schedule->tile_k, schedule->stages, w.tiles.cluster_m,
         w.tiles.cluster_n, w.consumers, schedule->ping_pong ? " in turn" : "",
         w.gang.blocks > 1 ? text_format(b->arena, ", rows over gangs of %d blocks", w.gang.blocks) : "",
-        w.converters ? text_format(b->arena, ", %d that convert", w.converters) : "",
+        schedule->fragments ? ", an operand in registers"
+        : w.converters      ? text_format(b->arena, ", %d that convert", w.converters)
+                            : "",
         w.partial_cols ? ", sums in two levels" : "", schedule->swap_ab ? ", transposed product" : "",
         is_staged ? matmul_staging_name(&staging) : "",
         w.split > 1 ? text_format(b->arena, ", K split among %d blocks of a cluster", w.split) : "");

@@ -5,6 +5,7 @@
  *     wgmma_accepts.c   sizes of a tile and its parts; which schedules the path takes
  *     wgmma_load.c      operands, the loop over tiles, the producer and what computes operands on their way
  *     wgmma_product.c   instructions of one stage and of a tile, in one level of sums or two
+ *     wgmma_fragments.c an operand that goes to the products in registers
  */
 #ifndef SINTER_CODEGEN_TEMPLATES_WGMMA_H
 #define SINTER_CODEGEN_TEMPLATES_WGMMA_H
@@ -20,9 +21,11 @@ enum {
 };
 
 /* An operand as this kernel sees it: which side of the (maybe transposed) product it is on. */
+typedef struct WgmmaFragments WgmmaFragments;
 typedef struct WgmmaOperand {
     const MatmulOperand *operand;
-    const MatmulConvert *convert; /* NULL: TMA brings it */
+    const MatmulConvert *convert; /* NULL: TMA brings it, or what fragments are made from */
+    WgmmaFragments *fragments;    /* NULL: the products take it from shared memory */
     Tile tile;
     bool is_rows; /* gives rows of the tile, else columns */
     int tile_mn;
@@ -78,14 +81,37 @@ void wgmma_meet(Builder *b); /* all blocks of the cluster */
 void wgmma_produce(Wgmma *w);
 void wgmma_convert(Wgmma *w);
 
+/* wgmma_fragments.c */
+
+/* Whether `operand`, which TMA cannot bring as wgmma takes it, can be computed where it is multiplied. */
+bool wgmma_accepts_fragments(const MatmulPlan *plan, const Schedule *schedule, const MatmulOperand *operand,
+                             bool is_rows, const char **why);
+/* Declares o->tile, the ring of what the operand is computed from, and what computes it. */
+void wgmma_fragments_new(Wgmma *w, WgmmaOperand *o, const char *name);
+/* The operand that TMA brings. */
+const MatmulOperand *wgmma_fragments_source(const WgmmaFragments *fragments);
+/* The products of a tile, whose operand's rows begin at `warp_row` for this warp. */
+void wgmma_fragments_product(Wgmma *w, const MatmulTile *tile, const KExpr *warp_row, const KExpr *first,
+                             const KExpr *steps, const PipelineState *state, const KVar *previous,
+                             bool is_cleared);
+
 /* wgmma_product.c */
+/* One instruction: `a` an address or fragments. */
+void wgmma_issue(Wgmma *w, int core, KOperand sums, KOperand a, const KExpr *bb, const KExpr *keep);
+/* Descriptors of a stage's tiles. */
+void wgmma_stage_at(Wgmma *w, const KExpr *stage, const KExpr **at);
 /* Offset, in a descriptor's units, of the part of a tile at `mn` and K-step `i`. */
 int64_t wgmma_part(const WgmmaOperand *o, int mn, int i);
 int wgmma_own_factors(const Wgmma *w, const WgmmaOperand *o); /* that a thread has of an operand */
 /* Starts the copies of the factors of the tile's first step. */
 void wgmma_scales_tile(Wgmma *w, const KExpr *warp, const KExpr *warp_row, const MatmulTile *tile);
 void wgmma_tile_product_promoted(Wgmma *w, const PipelineState *state);
-void wgmma_tile_product(Wgmma *w, const KExpr *group, const KExpr *steps, const PipelineState *state,
+/* Sums of the tile of this block: for the warpgroup `group`, whose warp has rows from `warp_row` on, steps of
+ * K from `first` on. */
+void wgmma_tile_product(Wgmma *w, const MatmulTile *tile, const KExpr *group, const KExpr *warp_row,
+                        const KExpr *first, const KExpr *steps, const PipelineState *state,
                         const KVar *previous);
+/* Waits for all products and releases the last stage; is_cleared: there may be none. */
+void wgmma_tile_end(Wgmma *w, const KExpr *steps, const KVar *previous, bool is_cleared);
 
 #endif

@@ -34,8 +34,9 @@ int wgmma_result_cols(const Schedule *schedule) {
 
 int64_t matmul_smem_wgmma(const MatmulPlan *plan, const Schedule *schedule) {
     int n_rows = schedule->swap_ab ? plan->n_cores : 1, n_cols = schedule->swap_ab ? 1 : plan->n_cores;
-    int64_t stage =
-        (int64_t)wgmma_k_bytes(plan, schedule) * (n_rows * schedule->tile_m + n_cols * schedule->tile_n);
+    int64_t row_bits = (int64_t)schedule->tile_k * matmul_stage_bits(plan, schedule, true),
+            col_bits = (int64_t)schedule->tile_k * matmul_stage_bits(plan, schedule, false);
+    int64_t stage = (n_rows * schedule->tile_m * row_bits + n_cols * schedule->tile_n * col_bits) / 8;
     int64_t parts = wgmma_split(schedule) == 1 ? 0
                                                : matmul_partials_bytes(plan, wgmma_result_rows(schedule),
                                                                        wgmma_result_cols(schedule), 1);
@@ -45,10 +46,12 @@ int64_t matmul_smem_wgmma(const MatmulPlan *plan, const Schedule *schedule) {
 
 static bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedule,
                                   const MatmulOperand *operand, bool is_rows, const char **why) {
-    if (!matmul_is_tma(plan->graph, operand, why))
-        return operand->is_memory && operand->narrow == operand->elem
-                   ? false
-                   : matmul_accepts_convert(plan, schedule, operand, why);
+    if (!matmul_is_tma(plan->graph, operand, why)) {
+        if (operand->is_memory && operand->narrow == operand->elem)
+            return false;
+        return schedule->fragments ? wgmma_accepts_fragments(plan, schedule, operand, is_rows, why)
+                                   : matmul_accepts_convert(plan, schedule, operand, why);
+    }
     *why = "wgmma reads operands of 8 and 32 bits only where K is contiguous";
     if (operand->major == MAJOR_MN && plan->kind != MATMUL_16BIT)
         return false;
@@ -133,9 +136,13 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
     if (schedule->tile_n < 8 || schedule->tile_n > WGMMA_N_MAX ||
         schedule->tile_n % (plan->kind == MATMUL_INT8 ? 16 : 8) != 0)
         return false;
-    *why = "tile_k is 32, 64 or 128 bytes of K";
+    *why = "tile_k is 32, 64 or 128 bytes of K, and up to 512 where fragments are of fewer bits";
     int k_bytes = wgmma_k_bytes(plan, schedule);
-    if (k_bytes != 32 && k_bytes != 64 && k_bytes != 128)
+    if (k_bytes != 32 && k_bytes != 64 && k_bytes != 128 &&
+        !(schedule->fragments && (k_bytes == 256 || k_bytes == 512)))
+        return false;
+    *why = "fragments are of an operand that is computed";
+    if (schedule->fragments && !matmul_is_converted(plan, schedule->swap_ab ? &plan->b[0] : &plan->a))
         return false;
     if (matmul_partial_cols(plan, schedule)) {
         *why = "two-level sums are for floats and all of K, and need warpgroups that multiply side by side";

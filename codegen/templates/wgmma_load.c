@@ -11,6 +11,10 @@ void wgmma_add_operand(Wgmma *w, const MatmulOperand *operand, const char *name,
     o->operand = operand;
     o->is_rows = is_rows;
     o->tile_mn = is_rows ? schedule->tile_m : schedule->tile_n;
+    if (schedule->fragments && matmul_is_converted(w->plan, operand)) {
+        wgmma_fragments_new(w, o, name);
+        return;
+    }
     if (matmul_is_converted(w->plan, operand)) {
         w->convert = matmul_convert(b, w->plan, schedule, operand, name, o->tile_mn);
         w->converters = matmul_converters(w->plan, schedule);
@@ -40,7 +44,7 @@ static bool wgmma_is_read_once(const Wgmma *w, const WgmmaOperand *o) {
 }
 
 MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o) {
-    return (MatmulTma){.operand = o->operand,
+    return (MatmulTma){.operand = o->fragments ? wgmma_fragments_source(o->fragments) : o->operand,
                        .tile = o->tile,
                        .map = o->map,
                        .share = wgmma_is_shared(w, o) ? w->cluster : 1,

@@ -1,16 +1,19 @@
 /* Matrix instructions: those of one stage, of a tile, and sums in two levels. */
 #include "codegen/templates/wgmma.h"
 
-static void wgmma_issue(Wgmma *w, int core, KOperand sums, const KExpr *a, const KExpr *bb,
-                        const KExpr *keep) {
+void wgmma_issue(Wgmma *w, int core, KOperand sums, KOperand a, const KExpr *bb, const KExpr *keep) {
     Builder *b = w->b;
     const WgmmaOperand *rows = &w->operands[w->schedule->swap_ab ? 1 + core : 0];
     const WgmmaOperand *cols = &w->operands[w->schedule->swap_ab ? 0 : 1 + core];
     int n = w->partial_cols ? w->partial_cols : w->schedule->tile_n;
-    KOperand operands[] = {sums, k_operand(a), k_operand(bb), k_operand(keep)};
+    KOperand operands[] = {sums, a, k_operand(bb), k_operand(keep)};
     DType x = rows->operand->elem, y = cols->operand->elem;
     switch (w->plan->kind) {
     case MATMUL_16BIT:
+        if (rows->fragments) {
+            k_atom(b, ATOM_wgmma_16bit_rs, (int[]){n, (int)x, cols->operand->major == MAJOR_MN}, operands, 4);
+            return;
+        }
         k_atom(b, ATOM_wgmma_16bit,
                (int[]){n, (int)x, rows->operand->major == MAJOR_MN, cols->operand->major == MAJOR_MN},
                operands, 4);
@@ -29,11 +32,12 @@ int64_t wgmma_part(const WgmmaOperand *o, int mn, int i) {
                                         : tile_descriptor_offset(&o->tile, k, mn);
 }
 
-/* Descriptors of a stage's tiles. */
-static void wgmma_stage_at(Wgmma *w, const KExpr *stage, const KExpr **at) {
+void wgmma_stage_at(Wgmma *w, const KExpr *stage, const KExpr **at) {
     Builder *b = w->b;
     for (int i = 0; i < w->n_operands; i++) {
         const WgmmaOperand *o = &w->operands[i];
+        if (o->fragments)
+            continue;
         const KExpr *offset =
             k_mul(b, k_convert(b, stage, K_U64), k_int(b, K_U64, tile_bytes(&o->tile) / 16));
         at[i] = k_let_expr(b, text_format(b->arena, "%s_at", o->tile.buffer->name),
@@ -58,7 +62,8 @@ static void wgmma_multiply(Wgmma *w, const KExpr *stage, const KExpr *k_step, bo
                 const KExpr *bb = k_add(b, at[cols], k_int(b, K_U64, wgmma_part(&w->operands[cols], 0, i)));
                 /* the first product of a tile ignores what the registers held */
                 const KExpr *keep = i || is_cleared ? k_int(b, K_U32, 1) : k_convert(b, k_step, K_U32);
-                wgmma_issue(w, core, k_regs(w->accumulator[core], block * count, count), a, bb, keep);
+                wgmma_issue(w, core, k_regs(w->accumulator[core], block * count, count), k_operand(a), bb,
+                            keep);
             }
 }
 
@@ -135,7 +140,7 @@ static void wgmma_multiply_promoted(Wgmma *w, const KExpr *stage, const KExpr *s
             int64_t row = wgmma_part(rows, block * WGMMA_M, i),
                     col = wgmma_part(cols, part * w->partial_cols, i);
             wgmma_issue(w, core, k_regs(w->partial, 0, w->partial_cols / 2),
-                        k_add(b, at[rows - w->operands], k_int(b, K_U64, row)),
+                        k_operand(k_add(b, at[rows - w->operands], k_int(b, K_U64, row))),
                         k_add(b, at[cols - w->operands], k_int(b, K_U64, col)), k_int(b, K_U32, i > 0));
         }
         k_atom(b, ATOM_wgmma_commit, NULL, NULL, 0);
@@ -215,7 +220,20 @@ static void wgmma_turn(Wgmma *w, const KExpr *group, bool is_mine) {
     k_end(b);
 }
 
-void wgmma_tile_product(Wgmma *w, const KExpr *group, const KExpr *steps, const PipelineState *state,
+void wgmma_tile_end(Wgmma *w, const KExpr *steps, const KVar *previous, bool is_cleared) {
+    Builder *b = w->b;
+    k_atom(b, ATOM_wgmma_wait, (int[]){0}, NULL, 0);
+    for (int core = 0; core < w->plan->n_cores; core++)
+        matmul_settle(b, w->accumulator[core]); /* all products have ended */
+    if (is_cleared)
+        k_if_begin(b, k_ge(b, steps, k_i32(b, 1)));
+    pipeline_release(b, &w->pipeline, k_var(b, previous), w->cluster);
+    if (is_cleared)
+        k_end(b);
+}
+
+void wgmma_tile_product(Wgmma *w, const MatmulTile *tile, const KExpr *group, const KExpr *warp_row,
+                        const KExpr *first, const KExpr *steps, const PipelineState *state,
                         const KVar *previous) {
     Builder *b = w->b;
     /* where K may be 0, no product clears the registers */
@@ -230,6 +248,10 @@ void wgmma_tile_product(Wgmma *w, const KExpr *group, const KExpr *steps, const 
         wgmma_tile_product_promoted(w, state);
         return;
     }
+    if (w->schedule->fragments) {
+        wgmma_fragments_product(w, tile, warp_row, first, steps, state, previous, is_cleared);
+        return;
+    }
     if (w->schedule->ping_pong)
         wgmma_turn(w, group, true);
     const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
@@ -242,12 +264,5 @@ void wgmma_tile_product(Wgmma *w, const KExpr *group, const KExpr *steps, const 
     k_end(b);
     if (w->schedule->ping_pong)
         wgmma_turn(w, group, false);
-    k_atom(b, ATOM_wgmma_wait, (int[]){0}, NULL, 0);
-    for (int core = 0; core < w->plan->n_cores; core++)
-        matmul_settle(b, w->accumulator[core]); /* all products have ended */
-    if (is_cleared)
-        k_if_begin(b, k_ge(b, steps, k_i32(b, 1)));
-    pipeline_release(b, &w->pipeline, k_var(b, previous), w->cluster);
-    if (is_cleared)
-        k_end(b);
+    wgmma_tile_end(w, steps, previous, is_cleared);
 }

@@ -63,6 +63,30 @@ static void test_uses_ranges(void **state) {
     bench_close(&bench);
 }
 
+/* What a let stands for is seen where a quotient comes out even, and only where nothing in it is set twice. */
+static void test_divides_lets(void **state) {
+    (void)state;
+    Bench bench;
+    bench_open(&bench, 128);
+    const KExpr *lane_col = k_mul(B, k_mod(B, LANE, I(4)), I(2));
+    const KExpr *i = k_for_begin(B, "i", I(0), I(100), 1, UNROLL_NONE);
+    const KExpr *word = k_for_begin(B, "word", I(0), I(4), 1, UNROLL_FULL);
+    const KExpr *own = k_add(B, lane_col, k_mul(B, k_div(B, word, I(2)), I(8)));
+    const KExpr *col = k_let_expr(B, "col", k_add(B, k_add(B, k_mul(B, i, I(256)), own), I(144)));
+    EXPECT(k_div(B, col, I(128)), "i*2 + 1");
+    EXPECT(k_div(B, col, I(96)), "col/96");
+    EXPECT(k_div(B, col, I(16)), "i*16 + 9");
+    EXPECT(k_div(B, col, I(4)), "col/4");
+    const KExpr *moving = k_var(B, k_variable(B, "moving", K_I32, I(0)));
+    const KExpr *other = k_let_expr(B, "other", k_add(B, k_mul(B, moving, I(128)), own));
+    EXPECT(k_div(B, other, I(128)), "other/128");
+    const KExpr *below = k_let_expr(B, "below", k_add(B, k_mul(B, i, I(128)), I(-1)));
+    EXPECT(k_div(B, below, I(128)), "below/128");
+    k_end(B);
+    k_end(B);
+    bench_close(&bench);
+}
+
 static void test_folds_conditions(void **state) {
     (void)state;
     Bench bench;
@@ -216,6 +240,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_folds_integers),
         cmocka_unit_test(test_uses_ranges),
+        cmocka_unit_test(test_divides_lets),
         cmocka_unit_test(test_folds_conditions),
         cmocka_unit_test(test_changes_types),
         cmocka_unit_test(test_dims),

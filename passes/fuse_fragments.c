@@ -1,0 +1,88 @@
+/* Whether the first operand of a product is computed where it is multiplied
+ * (codegen/templates/wgmma_fragments.c) or by a kernel of its own.
+ *
+ *     stored     bytes written, and read where nothing else would read them / rate + launch
+ *     fragments  a share of the product's time
+ *
+ * The multiplying warps compute the operand's elements for each 256 columns of the result again, beside the
+ * matrix instructions, and take from them a tenth of their time for each operation but the first two (H200,
+ * 8192x4096x4096: x * r * g 413 us where the product takes 345, silu 135 where it takes 95). */
+#include "passes/fuse.h"
+#include "passes/product.h"
+
+enum {
+    FRAGMENTS_BITS = 16, /* the widest that the operand is computed from */
+    FRAGMENTS_FREE = 2,  /* scalar operations an element that matrix instructions hide */
+    FRAGMENTS_LINE = 16, /* bytes that rows are a multiple of */
+};
+
+static const double fragments_share = 0.1, fragments_launch = 3e-6;
+
+typedef struct Cone {
+    const Value *operand;
+    const Value *stream; /* what has the operand's elements in memory; NULL: not met yet */
+    bool is_bad;
+} Cone;
+
+/* A value in memory: the stream, or what repeats over the operand. */
+static void cone_leaf(Cone *cone, const Value *value) {
+    if (!value_same_dims(value, cone->operand))
+        return;
+    if (cone->stream && cone->stream != value)
+        cone->is_bad = true;
+    cone->stream = value;
+}
+
+static void cone_walk(const Fuse *fuse, Cone *cone, const Value *value) {
+    if (fuse_node(fuse, value)->free)
+        return;
+    if (value->op == OP_input || fuse_home(fuse, value)) {
+        cone_leaf(cone, value);
+        return;
+    }
+    bool is_repeated = op_is_view(value->op) && !value_same_dims(value->in[0], cone->operand);
+    if (!value_is_pointwise(value) && !is_repeated) {
+        cone->is_bad = true;
+        return;
+    }
+    for (int i = 0; i < value->n_in && !cone->is_bad; i++)
+        cone_walk(fuse, cone, value->in[i]);
+}
+
+/* Whether a statistic of the stream is among what the operand is computed from. */
+static bool cone_has_statistic(const Fuse *fuse, const Value *value, int depth) {
+    enum { DEPTH = 24 };
+    if (value->op == OP_input || depth > DEPTH)
+        return false;
+    if (value_class(value) == OPCLASS_REDUCTION)
+        return true;
+    for (int i = 0; i < value->n_in; i++)
+        if (cone_has_statistic(fuse, value->in[i], depth + 1))
+            return true;
+    return false;
+}
+
+bool fuse_fragments(Fuse *fuse, const Value *matmul, FragmentsEstimate *estimate) {
+    const FuseLimits *limits = fuse->limits;
+    const Value *operand = matmul->in[0];
+    Cone cone = {.operand = operand};
+    *estimate = (FragmentsEstimate){0};
+    if (!limits->computes_fragments || dtype_bits(operand->dtype) != FRAGMENTS_BITS ||
+        !product_uses_tensor_cores(limits, matmul))
+        return false;
+    cone_walk(fuse, &cone, operand);
+    if (cone.is_bad || !cone.stream || dtype_bits(cone.stream->dtype) > FRAGMENTS_BITS)
+        return false;
+    const Dim *row = operand->dims[operand->rank - 1];
+    if (dim_divisor(fuse->graph->dims, row) * dtype_bits(cone.stream->dtype) % (8 * FRAGMENTS_LINE) != 0)
+        return false;
+    double elements = (double)fuse_count(fuse, operand->rank, operand->dims);
+    double columns = (double)fuse_extent(fuse, matmul->dims[matmul->rank - 1]);
+    bool is_read = cone_has_statistic(fuse, operand, 0);
+    double bytes = FRAGMENTS_BITS / 8.0 + (is_read ? 0 : dtype_bits(cone.stream->dtype) / 8.0);
+    estimate->stored = elements * bytes / limits->memory_bytes_per_second + (is_read ? 0 : fragments_launch);
+    double operations = (double)fuse_cone_cost(fuse, operand, 1 << 20) - FRAGMENTS_FREE;
+    double share = fragments_share * (operations > 1 ? operations : 1);
+    estimate->fragments = share * 2 * elements * columns / limits->tensor_flops;
+    return estimate->fragments < estimate->stored;
+}
