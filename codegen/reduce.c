@@ -42,7 +42,8 @@ Partial reduce_identity(Builder *b, const Value *reduction, KType number_type) {
 }
 
 /* Of the better element, and of equals the first. The identity has number 0: where it stands against its
- * equals, those tie. */
+ * equals, those tie. Each part of the question has a name, so that C's || and && have nothing left to skip:
+ * NVRTC branched around them (nearest of 1024: 199 us, and 6 s to compile, for 74). */
 static Partial reduce_combine_arg(Builder *b, const Value *reduction, Partial a, Partial c) {
     OpKind better = reduction->op == OP_argmax ? OP_gt : OP_lt;
     const KExpr *wins = k_scalar(b, better, c.x, a.x, NULL);
@@ -54,8 +55,9 @@ static Partial reduce_combine_arg(Builder *b, const Value *reduction, Partial a,
         wins = k_and(b, wins, k_not(b, a_nan));
         ties = k_scalar(b, OP_or, ties, k_and(b, c_nan, a_nan), NULL);
     }
-    wins = k_scalar(b, OP_or, wins, k_and(b, ties, k_lt(b, c.number, a.number)), NULL);
-    wins = k_let_expr(b, "wins", wins);
+    const KExpr *better_one = k_let_expr(b, "is_better", wins), *equal = k_let_expr(b, "ties", ties);
+    const KExpr *earlier = k_let_expr(b, "is_earlier", k_lt(b, c.number, a.number));
+    wins = k_let_expr(b, "wins", k_scalar(b, OP_or, better_one, k_and(b, equal, earlier), NULL));
     return (Partial){k_select(b, wins, c.x, a.x), k_select(b, wins, c.number, a.number)};
 }
 
