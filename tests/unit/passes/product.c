@@ -53,6 +53,23 @@ static void test_long_rows(void **state) {
         "matmul>3 rows>2 pointwise", DIMS({"M", 2}));
 }
 
+/* A long K of few tiles is done in parts; not where it is short, tiles are many, or parts come out uneven. */
+static void test_long_k(void **state) {
+    (void)state;
+    const SupportDim *dims = DIMS({"M", 4});
+    expect_graph("graph g (x: bf16[4, 32768], w: bf16[8, 32768], b: f32[8]) -> (y: f32[4, 8]) {\n"
+                 "  y = relu(x @ w.T + b) }",
+                 "matmul columns", dims);
+    expect_graph("graph g (x: f16[32768, 4], w: f16[32768, 8]) -> (y: f16[4, 8]) { y = x.T @ w }",
+                 "matmul columns", dims);
+    expect_graph("graph g (x: bf16[4, 4096], w: bf16[8, 4096]) -> (y: f32[4, 8]) { y = x @ w.T }", "matmul",
+                 dims);
+    expect_graph("graph g (x: bf16[4, 32769], w: bf16[8, 32769]) -> (y: f32[4, 8]) { y = x @ w.T }", "matmul",
+                 dims);
+    expect_graph("graph g (x: bf16[M, 32768], w: bf16[8, 32768]) -> (y: f32[M, 8]) { y = x @ w.T }", "matmul",
+                 dims);
+}
+
 /* Blocks of -inf alone, rows of them, NaN: what the whole sum would give. */
 static void test_special_values(void **state) {
     (void)state;
@@ -144,7 +161,7 @@ int main(void) {
         cmocka_unit_test(test_rows),      cmocka_unit_test(test_special_values),
         cmocka_unit_test(test_variance),  cmocka_unit_test(test_long_rows),
         cmocka_unit_test(test_columns),   cmocka_unit_test(test_whole),
-        cmocka_unit_test(test_explained),
+        cmocka_unit_test(test_explained), cmocka_unit_test(test_long_k),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

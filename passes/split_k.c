@@ -1,0 +1,85 @@
+/* A product of few tiles and a long K is done in parts, so that every multiprocessor has work:
+ *
+ *     y = x @ w                      x: bf16[256, 65536], w: bf16[65536, 256]
+ * ->  p = transpose(reshape(x, dims=[256, 8, 8192]), perm=[1, 0, 2]) @ reshape(w, dims=[8, 8192, 256])
+ *     y = sum(p, over=0)
+ *
+ * The blocks of a cluster share a tile's K as well (Schedule.split_k), but no more than eight, each of whose
+ * results is exchanged on chip; this is for what is left to do then. The parts are views of memory. They are
+ * added in a fixed order, in f32 as the product itself would be. Extents must be known, and divide. */
+#include "passes/fuse.h"
+#include "passes/movement.h"
+
+enum {
+    SPLIT_K_TILE = 128,      /* rows and columns of a tile */
+    SPLIT_K_CLUSTER = 8,     /* blocks that share a tile anyway */
+    SPLIT_K_SHARE = 4,       /* of which so many are left to do it where parts are made */
+    SPLIT_K_LEAST = 1 << 15, /* K from which a second kernel, of 4 us, is less than what it saves */
+    SPLIT_K_PART = 2048,     /* least K of a part, and a multiple of whole lines */
+};
+
+/* An operand that parts are views of: an input, maybe transposed, with rows of whole lines. */
+static bool split_k_is_memory(const Value *operand) {
+    while (operand->op == OP_transpose)
+        operand = operand->in[0];
+    return operand->op == OP_input && !operand->strides;
+}
+
+/* How many parts; 1: as it is. */
+static int64_t split_k_parts(const FuseLimits *limits, const Value *product) {
+    const Dim *m = product->dims[product->rank - 2], *n = product->dims[product->rank - 1];
+    const Dim *k = product->in[0]->dims[product->rank - 1];
+    bool is_known = dim_is_const(m) && dim_is_const(n) && dim_is_const(k);
+    if (!is_known || k->value < SPLIT_K_LEAST || m->value < 1 || n->value < 1)
+        return 1;
+    int64_t tiles_m = (m->value + SPLIT_K_TILE - 1) / SPLIT_K_TILE,
+            tiles_n = (n->value + SPLIT_K_TILE - 1) / SPLIT_K_TILE;
+    if (tiles_m > limits->sm_count || tiles_n > limits->sm_count ||
+        tiles_m * tiles_n * SPLIT_K_CLUSTER > limits->sm_count * 3 / 4)
+        return 1;
+    int64_t parts = 2;
+    while (parts * tiles_m * tiles_n * SPLIT_K_SHARE < limits->sm_count)
+        parts *= 2;
+    while (parts > 1 && (k->value % (parts * SPLIT_K_TILE) != 0 || k->value / parts < SPLIT_K_PART))
+        parts /= 2;
+    return parts;
+}
+
+static Value *split_k_rule(Rewrite *rewrite, Value *value) {
+    DimTable *table = rewrite->graph->dims;
+    const FuseLimits *limits = rewrite->pass->options->limits;
+    if (value->op != OP_matmul || value->rank != 2 || value->dtype != DTYPE_F32 ||
+        !product_uses_tensor_cores(limits, value) || !split_k_is_memory(value->in[0]) ||
+        !split_k_is_memory(value->in[1]))
+        return value;
+    int64_t parts = split_k_parts(limits, value);
+    if (parts < 2)
+        return value;
+    const Dim *p = dim_const(table, parts), *m = value->dims[0], *n = value->dims[1];
+    const Dim *k = dim_const(table, value->in[0]->dims[1]->value / parts);
+    const int swapped[] = {1, 0, 2}, first = 0;
+    Value *x = build_reshape(rewrite, value->in[0], 3, (const Dim *[]){m, p, k}, value);
+    Value *in[] = {build_transpose(rewrite, x, swapped, value),
+                   build_reshape(rewrite, value->in[1], 3, (const Dim *[]){p, k, n}, value)};
+    Value *product = build_like(rewrite, value, in);
+    Value *sum = build_reduce(rewrite, OP_sum, product, 1, &first, true, value);
+    Value *fresh = build_reshape(rewrite, sum, 2, (const Dim *const *)value->dims, value);
+    if (!fresh || fresh->dtype != value->dtype)
+        return value;
+    pass_decide(
+        rewrite->pass, "split_k", false, fresh, value, "more rows or columns, or a shorter K",
+        "K of %lld is multiplied in %lld parts, which another kernel adds, so that all multiprocessors "
+        "work",
+        (long long)value->in[0]->dims[1]->value, (long long)parts);
+    return fresh;
+}
+
+bool pass_split_k(Pass *pass, Graph *graph) {
+    if (pass->options->no_fusion || !pass->options->limits || !pass->options->limits->has_tensor_cores)
+        return false;
+    if (!rewrite_graph(pass, graph, split_k_rule))
+        return false;
+    for (int round = 0; round < 4 && pass_movement(pass, graph); round++)
+        continue; /* the parts belong on the inputs */
+    return true;
+}
