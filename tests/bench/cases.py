@@ -251,7 +251,7 @@ CASES = {
 # Relative error that outputs of a case may have against float64, where a type's own is not what the arithmetic gives: tensor cores add fp8
 # products in 14 bits; two scores that f32 cannot tell apart change places, and with them the weights that are not what they are sorted by.
 TOLERANCES = {
-    "fp8_gelu_quant": {"f32": 1e-3},
+    "fp8_gelu_quant": {"f32": 4e-3},  # 128 sums of 32, each cut to 2^-13 of it; the peer's is 1.6e-3
     "router_topk": {"f32": 1e-4},
     "router_topk_biased": {"f32": 5e-3},
 }
