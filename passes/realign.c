@@ -23,6 +23,7 @@ enum {
     REALIGN_BYTES = 16,
     REALIGN_LINE = 128,
     REALIGN_LONG = 512, /* bytes of a row that is made whole lines */
+    REALIGN_CONE = 256, /* values that an operand is computed from, counted once for each use */
     REALIGN_FEW = 16    /* rows or columns of a product that a path without tiles takes as it lies */
 };
 
@@ -71,11 +72,25 @@ static Value *realign_base(Value *operand) {
     return operand->op == OP_transpose ? operand->in[0] : operand;
 }
 
+/* Whether a value is computed from a product: then it may stay in the registers of that product's kernel.
+ * What is computed element by element from anything else is written to aligned rows at once. Values beyond
+ * `room` count as products. */
+static bool realign_has_product(const Value *value, int *room) {
+    if (value->op == OP_matmul || --*room < 0)
+        return true;
+    for (int i = 0; i < value->n_in; i++)
+        if (realign_has_product(value->in[i], room))
+            return true;
+    return false;
+}
+
 /* Seconds that the copy of an operand costs; 0 where none is needed, or possible. */
 static double realign_copy(Value *operand) {
     const Value *base = realign_base(operand);
-    bool is_memory = base->op == OP_input || value_is_heavy(base);
-    if (!is_memory || !realign_is_tensor_type(base->dtype) || !realign_missing(base))
+    int room = REALIGN_CONE;
+    bool is_stored = base->op == OP_input || value_is_heavy(base) ||
+                     (value_is_pointwise(base) && !realign_has_product(base, &room));
+    if (!is_stored || !realign_is_tensor_type(base->dtype) || !realign_missing(base))
         return 0;
     return 2 * realign_count(base) * dtype_bits(base->dtype) / 8 / realign_bytes + realign_launch;
 }
@@ -94,8 +109,7 @@ static Value *realign_operand(Rewrite *rewrite, Value *operand) {
 bool value_is_realigned(const Value *value) {
     while (value->op == OP_transpose)
         value = value->in[0];
-    return value->op == OP_slice && value->in[0]->op == OP_pad &&
-           value_same_dims(value, value->in[0]->in[0]);
+    return value->op == OP_slice && value->in[0]->op == OP_pad && value_same_dims(value, value->in[0]->in[0]);
 }
 
 /* Seconds that the product loses where an operand of it cannot be copied 16 bytes at a time. */

@@ -39,6 +39,11 @@ static const double cost_two_lines = 1.55, cost_five_sectors = 1.65;
 static const double cost_epilogue_slots = 15, cost_stream_slots = 3.53, cost_op_slots = 0.843;
 static const double cost_function_slots = 7.22, cost_ragged_slots = 13.6, cost_mma_ragged_slots = 27.4;
 
+/* Statistics that cost a pass over the elements each, and the share of one that more of them cost: the rounds
+ * of a top-k. */
+enum { COST_STATISTICS = 3 };
+static const double cost_further_statistics = 0.1;
+
 /* An epilogue's factors where one warpgroup alone does not fill the schedulers, and where it has statistics
  * of blocks of columns besides: a head's norm took 273 us where two warpgroups took 203. */
 static const double cost_alone = 1.3, cost_alone_blocks = 2.5;
@@ -248,7 +253,10 @@ static double cost_step(const Cost *c, const MatmulPlan *plan, const Schedule *s
 }
 
 static double cost_epilogue(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
-    double elements = (double)s->tile_m * s->tile_n * (1 + (double)(plan->statistics.n + plan->columns.n));
+    double n = (double)(plan->statistics.n + plan->columns.n);
+    if (n > COST_STATISTICS)
+        n = COST_STATISTICS + (n - COST_STATISTICS) * cost_further_statistics;
+    double elements = (double)s->tile_m * s->tile_n * (1 + n);
     bool is_mma = s->path == MATMUL_MMA_SYNC;
     double ragged = !c->is_ragged ? 0 : is_mma ? cost_mma_ragged_slots : cost_ragged_slots;
     double seconds = elements * w->crowd * (c->slots + ragged) / 128 / cost_clock;
