@@ -172,7 +172,7 @@ static bool fold_is_multiple(const KExpr *x, int64_t c) {
  * loops' variables alone. */
 typedef struct FoldSum {
     const KExpr *quotient; /* of the multiples; NULL: 0 */
-    int64_t low, high;     /* bounds of the rest */
+    int64_t high;          /* bound of the rest, which is not negative */
     bool has_let;
 } FoldSum;
 
@@ -215,7 +215,6 @@ static bool fold_sum(Builder *b, const KExpr *x, int64_t c, int depth, FoldSum *
     }
     if (rest.low < 0 || rest.high > c || sum->high > c)
         return false;
-    sum->low += rest.low;
     sum->high += rest.high;
     if (part)
         sum->quotient = sum->quotient ? k_add(b, sum->quotient, part) : part;

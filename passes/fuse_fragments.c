@@ -33,8 +33,15 @@ static void cone_leaf(Cone *cone, const Value *value) {
     cone->stream = value;
 }
 
-static void cone_walk(const Fuse *fuse, Cone *cone, const Value *value) {
-    if (fuse_node(fuse, value)->free)
+/* Whether a walk meets a value for the first time: what is used often is looked at once. */
+static bool cone_is_new(Fuse *fuse, const Value *value) {
+    bool is_new = fuse->stamps[value->id] != fuse->stamp;
+    fuse->stamps[value->id] = fuse->stamp;
+    return is_new;
+}
+
+static void cone_walk(Fuse *fuse, Cone *cone, const Value *value) {
+    if (fuse_node(fuse, value)->free || !cone_is_new(fuse, value))
         return;
     if (value->op == OP_input || fuse_home(fuse, value)) {
         cone_leaf(cone, value);
@@ -50,14 +57,13 @@ static void cone_walk(const Fuse *fuse, Cone *cone, const Value *value) {
 }
 
 /* Whether a statistic of the stream is among what the operand is computed from. */
-static bool cone_has_statistic(const Fuse *fuse, const Value *value, int depth) {
-    enum { DEPTH = 24 };
-    if (value->op == OP_input || depth > DEPTH)
+static bool cone_has_statistic(Fuse *fuse, const Value *value) {
+    if (value->op == OP_input || !cone_is_new(fuse, value))
         return false;
     if (value_class(value) == OPCLASS_REDUCTION)
         return true;
     for (int i = 0; i < value->n_in; i++)
-        if (cone_has_statistic(fuse, value->in[i], depth + 1))
+        if (cone_has_statistic(fuse, value->in[i]))
             return true;
     return false;
 }
@@ -70,6 +76,7 @@ bool fuse_fragments(Fuse *fuse, const Value *matmul, FragmentsEstimate *estimate
     if (!limits->computes_fragments || dtype_bits(operand->dtype) != FRAGMENTS_BITS ||
         !product_uses_tensor_cores(limits, matmul))
         return false;
+    fuse->stamp++;
     cone_walk(fuse, &cone, operand);
     if (cone.is_bad || !cone.stream || dtype_bits(cone.stream->dtype) > FRAGMENTS_BITS)
         return false;
@@ -78,7 +85,8 @@ bool fuse_fragments(Fuse *fuse, const Value *matmul, FragmentsEstimate *estimate
         return false;
     double elements = (double)fuse_count(fuse, operand->rank, operand->dims);
     double columns = (double)fuse_extent(fuse, matmul->dims[matmul->rank - 1]);
-    bool is_read = cone_has_statistic(fuse, operand, 0);
+    fuse->stamp++;
+    bool is_read = cone_has_statistic(fuse, operand);
     double bytes = FRAGMENTS_BITS / 8.0 + (is_read ? 0 : dtype_bits(cone.stream->dtype) / 8.0);
     estimate->stored = elements * bytes / limits->memory_bytes_per_second + (is_read ? 0 : fragments_launch);
     double operations = (double)fuse_cone_cost(fuse, operand, 1 << 20) - FRAGMENTS_FREE;

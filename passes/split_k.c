@@ -18,7 +18,7 @@ enum {
     SPLIT_K_PART = 2048,     /* least K of a part, and a multiple of whole lines */
 };
 
-/* An operand that parts are views of: an input, maybe transposed, with rows of whole lines. */
+/* An operand that parts are views of: an input, maybe transposed. */
 static bool split_k_is_memory(const Value *operand) {
     while (operand->op == OP_transpose)
         operand = operand->in[0];

@@ -124,7 +124,7 @@ static Run fragments_run(Wgmma *w, const WgmmaOperand *o, int i, int block, cons
     const KExpr *half_k = k_div(b, word, k_i32(b, 2)), *half_row = k_mod(b, word, k_i32(b, 2));
     const KExpr *row = k_add(b, f->row, k_add(b, k_mul(b, half_row, k_i32(b, 8)), k_i32(b, block * WGMMA_M)));
     const KExpr *k = k_add(b, f->k, k_add(b, k_mul(b, half_k, k_i32(b, 8)), k_i32(b, i * FRAGMENT_K)));
-    row = k_add(b, o->is_rows ? f->tile->row : f->tile->col, row);
+    row = k_add(b, f->tile->row, row);
     for (int axis = 0; axis < run.rank - 2; axis++)
         run.coords[axis] = matmul_batch_coord(b, w->plan, operand, axis, f->tile->batch);
     run.coords[operand->mn_axis] = row;

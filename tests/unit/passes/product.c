@@ -70,6 +70,18 @@ static void test_long_k(void **state) {
                  dims);
 }
 
+/* An operand whose values are used twice each, thirty deep: looked at once each, not 2^30 times. */
+static void test_deep_operand(void **state) {
+    (void)state;
+    char text[2048];
+    int n =
+        sprintf(text, "graph g (x: bf16[M, 8], w: bf16[N, 8]) -> (y: bf16[M, N]) {\n  h0 = cast(x, f32)\n");
+    for (int i = 0; i < 30; i++)
+        n += sprintf(text + n, "  h%d = tanh(h%d) + h%d\n", i + 1, i, i);
+    sprintf(text + n, "  y = cast(h30, bf16) @ w.T }");
+    expect_graph(text, "pointwise matmul", PRODUCT_DIMS);
+}
+
 /* Blocks of -inf alone, rows of them, NaN: what the whole sum would give. */
 static void test_special_values(void **state) {
     (void)state;
@@ -158,10 +170,11 @@ static void test_explained(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),      cmocka_unit_test(test_special_values),
-        cmocka_unit_test(test_variance),  cmocka_unit_test(test_long_rows),
-        cmocka_unit_test(test_columns),   cmocka_unit_test(test_whole),
-        cmocka_unit_test(test_explained), cmocka_unit_test(test_long_k),
+        cmocka_unit_test(test_rows),         cmocka_unit_test(test_special_values),
+        cmocka_unit_test(test_variance),     cmocka_unit_test(test_long_rows),
+        cmocka_unit_test(test_columns),      cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_explained),    cmocka_unit_test(test_long_k),
+        cmocka_unit_test(test_deep_operand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
