@@ -133,11 +133,56 @@ static FoldRange fold_loop_range(const Builder *b, const KExpr *x, int depth) {
     }
 }
 
+/* The same arithmetic on the same values. */
+static bool fold_alike(const KExpr *x, const KExpr *y, int depth) {
+    if (fold_same(x, y))
+        return true;
+    if (depth == 0 || x->kind != KX_SCALAR || y->kind != KX_SCALAR || x->op != y->op || x->type != y->type)
+        return false;
+    for (int i = 0; i < op_info(x->op)->n_in; i++)
+        if (!fold_alike(x->args[i], y->args[i], depth - 1))
+            return false;
+    return true;
+}
+
+/* What a number that was taken apart is when it is put together again: x / c * kc + x mod c * k is x * k, and
+ * so with x mod mc for the first x. Reshapes of reshapes come to this, and a value is found in registers by
+ * its coordinates. NULL: these are not its parts. */
+static const KExpr *fold_parts(Builder *b, const KExpr *high, const KExpr *low) {
+    int64_t by = 1, c;
+    if (fold_has_const(low, OP_mul)) {
+        by = low->args[1]->i;
+        low = low->args[0];
+    }
+    if (!fold_is_signed(high) || !fold_has_const(low, OP_mod) || !fold_has_const(high, OP_mul) ||
+        !fold_has_const(high->args[0], OP_div) || by < 1)
+        return NULL;
+    const KExpr *whole = high->args[0]->args[0], *rest = low->args[0];
+    c = low->args[1]->i;
+    int64_t scale;
+    if (c < 1 || high->args[0]->args[1]->i != c || !checked_mul(by, c, &scale) ||
+        high->args[1]->i != scale)
+        return NULL;
+    bool is_rest_of = fold_has_const(whole, OP_mod) && whole->args[1]->i > 0 && whole->args[1]->i % c == 0 &&
+                      fold_alike(whole->args[0], rest, FOLD_RANGE_DEPTH);
+    if (!is_rest_of && !fold_alike(whole, rest, FOLD_RANGE_DEPTH))
+        return NULL;
+    return k_mul(b, whole, k_int(b, whole->type, by));
+}
+
 static const KExpr *fold_add(Builder *b, const KExpr *x, const KExpr *y) {
     if (fold_is(y, 0))
         return x;
     if (fold_is(x, 0))
         return y;
+    if (fold_is_const(y) && fold_has_const(x, OP_sub)) /* (x - c) + d */
+        return k_add(b, x->args[0], k_int(b, x->type, (int64_t)((uint64_t)y->i - (uint64_t)x->args[1]->i)));
+    const KExpr *whole = fold_parts(b, x, y);
+    if (whole || (whole = fold_parts(b, y, x)))
+        return whole;
+    for (int i = 0; i < 2 && x->kind == KX_SCALAR && x->op == OP_add; i++) /* (x + w) + y */
+        if ((whole = fold_parts(b, x->args[i], y)))
+            return k_add(b, whole, x->args[!i]);
     if (fold_is_const(y) && fold_has_const(x, OP_add)) /* (x + c) + d */
         return k_add(b, x->args[0], k_int(b, x->type, (int64_t)((uint64_t)x->args[1]->i + (uint64_t)y->i)));
     return NULL;

@@ -4,7 +4,7 @@
  *     broadcast(broadcast(x))    ->  broadcast(x)          y + broadcast(b)         ->  y + b
  *     gather(cast(table), i)     ->  cast(gather(table, i))
  *
- * movement_space.c moves reshapes and transposes past what is element by element, movement_reduce.c brings
+ * movement_turn.c exchanges rows and columns of what products read and give, movement_space.c moves reshapes and transposes past what is element by element, movement_reduce.c brings
  * reductions into the forms that kernels have, movement_slice.c keeps slices from making anyone compute what
  * is not used, movement_below.c lets reshapes and transposes pass below movements of another kind. */
 #include "passes/movement.h"
@@ -48,7 +48,8 @@ static Value *movement_transpose(Rewrite *rewrite, Value *value) {
             return operand->in[0];
         return build_transpose(rewrite, operand->in[0], perm, value);
     }
-    return movement_hoist(rewrite, value);
+    Value *fresh = movement_hoist(rewrite, value);
+    return fresh == value ? movement_turn_result(rewrite, value) : fresh;
 }
 
 static Value *movement_reshape(Rewrite *rewrite, Value *value) {
@@ -120,7 +121,8 @@ static Value *movement_drop_broadcasts(Rewrite *rewrite, Value *value) {
 static Value *movement_rule(Rewrite *rewrite, Value *value) {
     if (value_is_pointwise(value)) {
         Value *fresh = movement_drop_broadcasts(rewrite, value);
-        return fresh == value ? movement_sink(rewrite, value) : fresh;
+        fresh = fresh == value ? movement_sink(rewrite, value) : fresh;
+        return fresh == value ? movement_turn_operand(rewrite, value) : fresh;
     }
     if (value_class(value) == OPCLASS_REDUCTION)
         return movement_reduce(rewrite, value);

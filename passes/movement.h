@@ -34,6 +34,8 @@ Value *movement_hoist(Rewrite *rewrite,
                       Value *value); /* reshape, transpose above what is element by element */
 Value *movement_sink(Rewrite *rewrite,
                      Value *value); /* what is element by element above reshape, transpose */
+Value *movement_turn_operand(Rewrite *rewrite, Value *value); /* made of transposed matrices, for a product */
+Value *movement_turn_result(Rewrite *rewrite, Value *value);  /* a transposed product that is an output */
 Value *movement_reduce(Rewrite *rewrite, Value *value); /* reductions */
 Value *movement_reduce_concat(Rewrite *rewrite, Value *value); /* reductions of single elements, joined */
 Value *movement_slice(Rewrite *rewrite, Value *value);

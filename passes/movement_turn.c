@@ -1,0 +1,145 @@
+/* Transposes of matrices, the last two axes exchanged, on both sides of a product.
+ *
+ *     y = x @ (w.T * s)         ->   y = x @ (w * s.T).T
+ *     y = relu(x @ w + b).T     ->   y = relu(w.T @ x.T + b.T)
+ *
+ * A product reads a transposed view for nothing, and gives its result in either order. A kernel that computes
+ * an operand, or that stores the result, does not: it would read along one axis and write along another. */
+#include "passes/movement.h"
+
+enum { TURN_CONE_MAX = 32 };
+
+static bool turn_is(const Value *transpose) {
+    const int *perm = transpose->attrs[0].ints;
+    int rank = transpose->rank;
+    for (int i = 0; i < rank - 2; i++)
+        if (perm[i] != i)
+            return false;
+    return transpose->op == OP_transpose && rank >= 2 && perm[rank - 1] == rank - 2;
+}
+
+static Respace turn_of(const Value *value) {
+    int rank = value->rank;
+    Respace turn = {.is_transpose = true, .rank_from = rank, .rank_to = rank};
+    for (int i = 0; i < rank; i++) {
+        turn.perm[i] = i < rank - 2 ? i : 2 * rank - 3 - i;
+        turn.from[i] = value->dims[i];
+        turn.to[i] = value->dims[turn.perm[i]];
+    }
+    return turn;
+}
+
+static bool turn_is_vector(const Value *value) {
+    return value->rank < 2 || dim_is(value->dims[value->rank - 2], 1) ||
+           dim_is(value->dims[value->rank - 1], 1);
+}
+
+/* ---- operands */
+
+/* Whether each matrix that `value` is computed from, element by element, is transposed; counts them, and what
+ * it visits. */
+static bool turn_is_of_turned(Rewrite *rewrite, const Value *value, int *visited, int *turned) {
+    if (++*visited > TURN_CONE_MAX)
+        return false;
+    if (value_is_pointwise(value) && !rewrite_is_heavy(rewrite, value)) {
+        for (int i = 0; i < value->n_in; i++)
+            if (!turn_is_of_turned(rewrite, value->in[i], visited, turned))
+                return false;
+        return true;
+    }
+    if (turn_is_vector(value))
+        return true;
+    *turned += turn_is(value);
+    return turn_is(value);
+}
+
+Value *movement_turn_operand(Rewrite *rewrite, Value *value) {
+    int visited = 0, turned = 0;
+    if (value->rank < 2 || rewrite_users(rewrite, value) != USER_CONTRACTION ||
+        rewrite_is_heavy(rewrite, value) || !turn_is_of_turned(rewrite, value, &visited, &turned) || !turned)
+        return value;
+    Respace turn = turn_of(value);
+    return build_transpose(rewrite, respace_apply(rewrite, &turn, value, value), turn.perm, value);
+}
+
+/* ---- results */
+
+static bool turn_is_output(const Graph *graph, const Value *value) {
+    for (size_t i = 0; i < graph->outputs.n; i++)
+        if (graph->outputs.at[i].value == value)
+            return true;
+    return false;
+}
+
+/* What is computed of a product, down to a value that is transposed. */
+typedef struct TurnCone {
+    Rewrite *rewrite;
+    const Respace *turn;
+    struct {
+        const Value *old;
+        int seen; /* as an operand within the cone */
+        Value *turned;
+    } at[TURN_CONE_MAX];
+    int n, products;
+} TurnCone;
+
+static int turn_find(const TurnCone *cone, const Value *value) {
+    int i = 0;
+    while (i < cone->n && cone->at[i].old != value)
+        i++;
+    return i;
+}
+
+/* Whether `value` follows one product element by element; notes what is on the way. */
+static bool turn_is_of_product(TurnCone *cone, const Value *value) {
+    if (!rewrite_is_heavy(cone->rewrite, value))
+        return respace_can(cone->turn, value);
+    int at = turn_find(cone, value);
+    if (at < cone->n) {
+        cone->at[at].seen++;
+        return true;
+    }
+    if (at == TURN_CONE_MAX || value->rank != cone->turn->rank_from)
+        return false;
+    cone->at[at].old = value;
+    cone->at[at].seen = 1;
+    cone->n++;
+    if (value->op == OP_matmul)
+        return ++cone->products == 1 && value->in[0]->rank >= 2 && value->in[1]->rank >= 2;
+    for (int i = 0; i < value->n_in; i++)
+        if (!turn_is_of_product(cone, value->in[i]))
+            return false;
+    return value_is_pointwise(value);
+}
+
+static Value *turn_matrix(Rewrite *rewrite, Value *value) {
+    Respace turn = turn_of(value);
+    return build_transpose(rewrite, value, turn.perm, value);
+}
+
+static Value *turn_result(TurnCone *cone, Value *value) {
+    if (!rewrite_is_heavy(cone->rewrite, value))
+        return respace_apply(cone->rewrite, cone->turn, value, value);
+    int at = turn_find(cone, value);
+    if (cone->at[at].turned)
+        return cone->at[at].turned;
+    Value *in[OP_MAX_ARITY];
+    for (int i = 0; i < value->n_in; i++)
+        in[i] = value->op == OP_matmul ? turn_matrix(cone->rewrite, value->in[1 - i])
+                                       : turn_result(cone, value->in[i]);
+    cone->at[at].turned = build_like(cone->rewrite, value, in);
+    return cone->at[at].turned;
+}
+
+Value *movement_turn_result(Rewrite *rewrite, Value *value) {
+    if (!turn_is(value) || !turn_is_output(rewrite->graph, value))
+        return value;
+    Respace turn = turn_of(value->in[0]);
+    TurnCone cone = {.rewrite = rewrite, .turn = &turn};
+    if (!turn_is_of_product(&cone, value->in[0]) || cone.products != 1)
+        return value;
+    for (int i = 0; i < cone.n; i++)
+        if (rewrite_uses(rewrite, cone.at[i].old) != cone.at[i].seen) /* somebody has it in the other order */
+            return value;
+    return turn_result(&cone, value->in[0]);
+}
