@@ -160,8 +160,7 @@ static const KExpr *fold_parts(Builder *b, const KExpr *high, const KExpr *low) 
     const KExpr *whole = high->args[0]->args[0], *rest = low->args[0];
     c = low->args[1]->i;
     int64_t scale;
-    if (c < 1 || high->args[0]->args[1]->i != c || !checked_mul(by, c, &scale) ||
-        high->args[1]->i != scale)
+    if (c < 1 || high->args[0]->args[1]->i != c || !checked_mul(by, c, &scale) || high->args[1]->i != scale)
         return NULL;
     bool is_rest_of = fold_has_const(whole, OP_mod) && whole->args[1]->i > 0 && whole->args[1]->i % c == 0 &&
                       fold_alike(whole->args[0], rest, FOLD_RANGE_DEPTH);

@@ -64,7 +64,7 @@ static bool store_recomputes(Fuse *fuse, const FuseNode *node) {
         if (in->free)
             continue;
         int64_t bytes = fuse_bytes(fuse, value->in[i]);
-        if (!in->home && value->in[i]->op != OP_input)
+        if (!in->home && value->in[i]->op != OP_input && !op_is_view(value->in[i]->op))
             return false; /* a floating operand has costs of its own */
         for (size_t k = 0; k < node->needs.n; k++)
             if (node->needs.at[k] != node->home && !store_is_needed_by(in, node->needs.at[k]))
@@ -164,13 +164,19 @@ static void store_somewhere(Fuse *fuse, FuseNode *node) {
     node->barrier = true;
 }
 
+/* Whether each row of the kernel has one element of it, so that no order of storing has more to a line. */
+static bool store_is_statistic(const Group *home, const Value *base) {
+    return home->n_reduced == 1 && base->rank == home->rank && dim_is(base->dims[base->rank - 1], 1);
+}
+
 /* A graph output that is a reshape or transpose of a kernel's result: stored in that order by that kernel. */
 static bool store_reordered(Fuse *fuse, FuseNode *node) {
     Value *value = node->value, *base = space_stored_base(fuse, value);
     Group *home = fuse_home(fuse, base);
     if (base == value || !home || fuse_node(fuse, base)->barrier)
         return false;
-    if (home->kind != TEMPLATE_POINTWISE && !space_keeps_innermost(value, base)) {
+    if (home->kind != TEMPLATE_POINTWISE && !store_is_statistic(home, base) &&
+        !space_keeps_innermost(value, base)) {
         pass_decide(fuse->pass, "output_movement", false, value, base,
                     "an output whose innermost axis is that of the result",
                     "writing the rows of the result in this order would scatter single elements");

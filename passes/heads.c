@@ -29,7 +29,8 @@ typedef struct Heads {
         *core;         /* by id: the product that a Value follows element by element, cut into heads or not */
     const Value **cut; /* by id: the reshape into heads that it follows */
     const Value **of;  /* by id: the reshape into heads along which it is computed from a reduction */
-    ValueMap found;    /* of products: the number of a reshape that cuts it into heads, plus 1 */
+    const Value **mate; /* by id of a core: another that it meets, of the same first operand (a gate) */
+    ValueMap found;     /* of products: the number of a reshape that cuts it into heads, plus 1 */
     VEC(const Value *) cuts;
     const int *uses; /* by id */
     int *n_parts;    /* by id of a product: how many of them take some of its columns */
@@ -53,6 +54,29 @@ static const Value *heads_common(const Value *value, const Value *const *of) {
         common = one;
     }
     return common;
+}
+
+static const Value *heads_product(const Value *core) {
+    return core->op == OP_slice ? core->in[0] : core;
+}
+
+/* The core of the operands of `value`'s dims: where there are two of one first operand, the one met first. */
+static const Value *heads_core(const Heads *heads, const Value *value) {
+    const Value *core = NULL;
+    for (int i = 0; value_is_pointwise(value) && i < value->n_in; i++) {
+        const Value *one = heads->core[value->in[i]->id];
+        if (!one || one == core || !value_same_dims(value->in[i], value))
+            continue;
+        if (!core) {
+            core = one;
+            continue;
+        }
+        if (heads_product(core)->in[0] != heads_product(one)->in[0] || !value_same_dims(core, one) ||
+            (heads->mate[core->id] && heads->mate[core->id] != one))
+            return NULL;
+        heads->mate[core->id] = one;
+    }
+    return core;
 }
 
 /* Into how many axes, the last of them the heads' own, a reshape cuts the columns of its operand; 0: it does
@@ -80,8 +104,8 @@ static bool heads_are_in_memory(const Value *operand) {
 /* Whether tiles of D columns do the product as well as others would. */
 static bool heads_pay(const Heads *heads, const Value *core, const Value *cut) {
     const FuseLimits *limits = heads->pass->options->limits;
-    int64_t width = heads_last(cut)->value, tiles = 1;
-    if (width < HEADS_LEAST || width > limits->matmul_row_max || width % 16 != 0)
+    int64_t width = heads_last(cut)->value, tiles = 1, products = heads->mate[core->id] ? 2 : 1;
+    if (width < HEADS_LEAST || width * products > limits->matmul_row_max || width % 16 != 0)
         return false;
     for (int i = 0; i + 1 < core->rank; i++) {
         int64_t extent = product_extent(heads->graph, core->dims[i]);
@@ -111,7 +135,7 @@ static bool heads_are_columns(const Value *slice) {
 }
 
 static bool heads_fit(const Heads *heads, const Value *core, const Value *cut) {
-    const Value *product = core->op == OP_slice ? core->in[0] : core;
+    const Value *product = heads_product(core);
     const Value *a = product->in[0], *b = product->in[1];
     if (core != product && heads->uses[product->id] != heads->n_parts[product->id])
         return false;
@@ -120,23 +144,30 @@ static bool heads_fit(const Heads *heads, const Value *core, const Value *cut) {
            heads_pay(heads, core, cut);
 }
 
-/* A statistic of heads meets what it is a statistic of. */
-static void heads_apply(Heads *heads, const Value *cut) {
-    const Value *core = heads->core[cut->in[0]->id];
-    if (value_map_get(&heads->found, core) || !heads_fit(heads, core, cut))
-        return;
+static void heads_take(Heads *heads, const Value *core) {
     if (core->op == OP_slice) {
         value_map_set(&heads->apart, core->in[0], true);
         heads->any_apart = true;
         return;
     }
-    vec_push(heads->pass->arena, &heads->cuts, cut);
     value_map_set(&heads->found, core, (int)heads->cuts.n);
+}
+
+/* A statistic of heads meets what it is a statistic of. */
+static void heads_apply(Heads *heads, const Value *cut) {
+    const Value *core = heads->core[cut->in[0]->id], *mate = heads->mate[core->id];
+    if (value_map_get(&heads->found, core) || !heads_fit(heads, core, cut) ||
+        (mate && (value_map_get(&heads->found, mate) || !heads_fit(heads, mate, cut))))
+        return;
+    vec_push(heads->pass->arena, &heads->cuts, cut);
+    heads_take(heads, core);
+    if (mate)
+        heads_take(heads, mate);
 }
 
 static void heads_look_pointwise(Heads *heads, const Value *value) {
     size_t id = value->id;
-    heads->core[id] = heads_common(value, heads->core);
+    heads->core[id] = heads_core(heads, value);
     heads->cut[id] = heads_common(value, heads->cut);
     for (int i = 0; i < value->n_in; i++) {
         const Value *statistic = heads->of[value->in[i]->id];
@@ -235,6 +266,7 @@ bool pass_heads(Pass *pass, Graph *graph) {
     heads.core = ARENA_ARRAY(pass->arena, const Value *, graph->values.n + 1);
     heads.cut = ARENA_ARRAY(pass->arena, const Value *, graph->values.n + 1);
     heads.of = ARENA_ARRAY(pass->arena, const Value *, graph->values.n + 1);
+    heads.mate = ARENA_ARRAY(pass->arena, const Value *, graph->values.n + 1);
     heads.uses = graph_use_counts(pass->arena, graph);
     heads.n_parts = ARENA_ARRAY(pass->arena, int, graph->values.n + 1);
     for (size_t i = 0; i < graph->values.n; i++)

@@ -4,9 +4,10 @@
  *     broadcast(broadcast(x))    ->  broadcast(x)          y + broadcast(b)         ->  y + b
  *     gather(cast(table), i)     ->  cast(gather(table, i))
  *
- * movement_turn.c exchanges rows and columns of what products read and give, movement_space.c moves reshapes and transposes past what is element by element, movement_reduce.c brings
- * reductions into the forms that kernels have, movement_slice.c keeps slices from making anyone compute what
- * is not used, movement_below.c lets reshapes and transposes pass below movements of another kind. */
+ * movement_turn.c exchanges rows and columns of what products read and give, movement_space.c moves reshapes
+ * and transposes past what is element by element, movement_reduce.c brings reductions into the forms that
+ * kernels have, movement_slice.c keeps slices from making anyone compute what is not used, movement_below.c
+ * lets reshapes and transposes pass below movements of another kind. */
 #include "passes/movement.h"
 #include "ir/infer.h"
 

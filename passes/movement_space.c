@@ -273,9 +273,20 @@ static bool movement_way_back(const Graph *graph, const Value *value, const Valu
     return true;
 }
 
+/* Whether a reshape cuts rows, and `value`, in the space behind it, is only reduced there while something
+ * else is computed there too: of `value` before the reshape, a kernel would have to be given both. */
+static bool movement_is_cut_for(const Rewrite *rewrite, const Value *movement, const Value *value) {
+    const Value *whole = movement->in[0];
+    return movement->op == OP_reshape && rewrite_uses(rewrite, movement) > 1 &&
+           rewrite_users(rewrite, value) == USER_REDUCTION && movement->rank && whole->rank &&
+           movement->dims[movement->rank - 1] != whole->dims[whole->rank - 1];
+}
+
 /* Whether operand `at` of `value` can give its movement away, all others following. */
 static bool movement_can_sink(Rewrite *rewrite, const Value *value, int at, Respace *back) {
     Value *movement = value->in[at];
+    if (movement_is_cut_for(rewrite, movement, value))
+        return false;
     if ((movement->op != OP_reshape && movement->op != OP_transpose) ||
         !rewrite_is_heavy(rewrite, movement->in[0]) || !movement_is_applied(value, at) ||
         !movement_way_back(rewrite->graph, value, movement, back))

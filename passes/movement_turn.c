@@ -9,13 +9,15 @@
 
 enum { TURN_CONE_MAX = 32 };
 
-static bool turn_is(const Value *transpose) {
-    const int *perm = transpose->attrs[0].ints;
-    int rank = transpose->rank;
+static bool turn_is(const Value *value) {
+    int rank = value->rank;
+    if (value->op != OP_transpose || rank < 2)
+        return false;
+    const int *perm = value->attrs[0].ints;
     for (int i = 0; i < rank - 2; i++)
         if (perm[i] != i)
             return false;
-    return transpose->op == OP_transpose && rank >= 2 && perm[rank - 1] == rank - 2;
+    return perm[rank - 1] == rank - 2;
 }
 
 static Respace turn_of(const Value *value) {

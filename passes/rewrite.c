@@ -61,9 +61,10 @@ static const uint8_t *rewrite_user_flags(Arena *arena, const Graph *graph) {
     uint8_t *users = ARENA_ARRAY(arena, uint8_t, graph->values.n + 1);
     for (size_t i = 0; i < graph->values.n; i++) {
         const Value *value = graph->values.at[i];
-        int flag = value->op == OP_matmul  ? USER_CONTRACTION
-                   : value->op == OP_slice ? USER_SLICE
-                                           : USER_OTHER;
+        int flag = value->op == OP_matmul                    ? USER_CONTRACTION
+                   : value->op == OP_slice                   ? USER_SLICE
+                   : value_class(value) == OPCLASS_REDUCTION ? USER_REDUCTION
+                                                             : USER_OTHER;
         for (int k = 0; k < value->n_in; k++)
             users[value->in[k]->id] |= (uint8_t)flag;
     }

@@ -17,7 +17,7 @@ typedef struct Rewrite {
     heavy; /* by place in graph->values: a reduction or a matmul is among what the Value is computed from */
 } Rewrite;
 
-enum { USER_CONTRACTION = 1, USER_SLICE = 2, USER_OTHER = 4 };
+enum { USER_CONTRACTION = 1, USER_SLICE = 2, USER_REDUCTION = 4, USER_OTHER = 8 };
 
 /* What stands for `value` from now on: `value` itself, or a Value of equal dtype and dims that was there or
  * was appended. */

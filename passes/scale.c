@@ -56,14 +56,17 @@ static bool scale_is_plain(const Value *value) {
 
 static ScaleOperand scale_operand(Value *value, bool second) {
     ScaleOperand operand = {.top = value, .k_axis = value->rank - (second ? 2 : 1), .rounded = DTYPE_COUNT};
-    if (value->op == OP_cast && dtype_is_float(value->dtype) && dtype_bits(value->dtype) == 16) {
-        operand.rounded = value->dtype;
-        operand.top = value = value->in[0];
-    }
-    if (value->op == OP_transpose) {
-        operand.perm = value->attrs[0].ints;
-        operand.k_axis = operand.perm[operand.k_axis];
-        operand.top = value->in[0];
+    for (int i = 0; i < 2; i++) { /* the cast and the transpose, in either order */
+        const Value *top = operand.top;
+        if (!operand.perm && top->op == OP_transpose) {
+            operand.perm = top->attrs[0].ints;
+            operand.k_axis = operand.perm[operand.k_axis];
+            operand.top = top->in[0];
+        } else if (operand.rounded == DTYPE_COUNT && top->op == OP_cast && dtype_is_float(top->dtype) &&
+                   dtype_bits(top->dtype) == 16) {
+            operand.rounded = top->dtype;
+            operand.top = top->in[0];
+        }
     }
     operand.rest = operand.top;
     while (operand.n < SCALE_FACTORS) {
