@@ -186,8 +186,8 @@ static bool view_take(DimTable *dims, ViewFactors *in, int *next, const Dim **re
     return out->stride != NULL;
 }
 
-/* The same where it is a reshape: its factors in order are shared out among the axes that it had before. */
-static bool view_reshape_back(DimTable *dims, int rank, const Dim *const *to, ViewFactors *factors) {
+/* Across a reshape: the factors in order are shared out among the axes on its other side. */
+static bool view_share_out(DimTable *dims, int rank, const Dim *const *to, ViewFactors *factors) {
     ViewFactors in = *factors;
     int next = 0;
     factors->n = 0;
@@ -222,29 +222,69 @@ static void view_join_factors(DimTable *dims, ViewFactors *factors) {
     factors->n = n;
 }
 
+static bool view_own_factors(const Graph *graph, const Value *base, ViewFactors *factors) {
+    const Dim *strides[RANK_MAX];
+    view_base_strides(graph, base, strides);
+    *factors = (ViewFactors){0};
+    for (int i = 0; i < base->rank; i++) {
+        if (dim_is(base->dims[i], 0))
+            return false;
+        if (!dim_is(base->dims[i], 1))
+            factors->at[factors->n++] = (ViewFactor){i, base->dims[i], strides[i]};
+    }
+    return true;
+}
+
 bool view_stored(const Graph *graph, const Value *stored, const Value *root, int rank, const Dim *const *as,
                  ViewFactors *factors) {
-    const Dim *strides[RANK_MAX];
     DimTable *dims = graph->dims;
-    view_base_strides(graph, stored, strides);
-    *factors = (ViewFactors){0};
-    for (int i = 0; i < stored->rank; i++) {
-        if (dim_is(stored->dims[i], 0))
-            return false;
-        if (!dim_is(stored->dims[i], 1))
-            factors->at[factors->n++] = (ViewFactor){i, stored->dims[i], strides[i]};
-    }
+    if (!view_own_factors(graph, stored, factors))
+        return false;
     for (; stored != root; stored = stored->in[0]) {
         const Value *before = stored->in[0];
         if (stored->op == OP_transpose)
             view_transpose_back(stored, factors);
-        else if (!view_reshape_back(dims, before->rank, (const Dim *const *)before->dims, factors))
+        else if (!view_share_out(dims, before->rank, (const Dim *const *)before->dims, factors))
             return false;
         view_join_factors(dims, factors);
     }
-    bool is_said = view_reshape_back(dims, rank, as, factors);
+    bool is_said = view_share_out(dims, rank, as, factors);
     view_join_factors(dims, factors);
     return is_said;
+}
+
+/* The factors of a transpose, from its operand's. */
+static void view_transpose_on(const Value *value, ViewFactors *factors) {
+    ViewFactors in = *factors;
+    factors->n = 0;
+    for (int axis = 0; axis < value->rank; axis++)
+        for (int i = 0; i < in.n; i++)
+            if (in.at[i].axis == value->attrs[0].ints[axis]) {
+                factors->at[factors->n] = in.at[i];
+                factors->at[factors->n++].axis = axis;
+            }
+}
+
+bool view_factors(const Graph *graph, Value *value, bool (*is_base)(void *context, const Value *v),
+                  void *context, Value **base, ViewFactors *factors) {
+    enum { MOVEMENTS_MAX = 8 };
+    const Value *chain[MOVEMENTS_MAX];
+    int n = 0;
+    for (*base = value; !is_base(context, *base); *base = (*base)->in[0]) {
+        if (((*base)->op != OP_reshape && (*base)->op != OP_transpose) || n == MOVEMENTS_MAX)
+            return false;
+        chain[n++] = *base;
+    }
+    if (!view_own_factors(graph, *base, factors))
+        return false;
+    while (n-- > 0) {
+        if (chain[n]->op == OP_transpose)
+            view_transpose_on(chain[n], factors);
+        else if (!view_share_out(graph->dims, chain[n]->rank, (const Dim *const *)chain[n]->dims, factors))
+            return false;
+        view_join_factors(graph->dims, factors);
+    }
+    return true;
 }
 
 int view_vector_width(const Graph *graph, const View *view, const Value *value, int axis, int limit) {

@@ -8,7 +8,7 @@ static bool plan_is_input(void *context, const Value *value) {
 /* The widest type that an operand's elements need: exact widening on the way is undone. */
 static DType plan_narrow(const MatmulOperand *operand) {
     const Value *value = operand->value;
-    if (operand->is_memory)
+    if (operand->is_memory || operand->is_parted)
         return operand->view.base->dtype;
     while (value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype))
         value = value->in[0];
@@ -19,7 +19,7 @@ void matmul_read_view(MatmulOperand *operand) {
     const Value *value = operand->value;
     operand->narrow = plan_narrow(operand);
     operand->major = MAJOR_K;
-    if (operand->is_memory) {
+    if (operand->is_memory || operand->is_parted) {
         bool along_k = dim_is(operand->view.strides[operand->k_axis], 1);
         bool along_mn = dim_is(operand->view.strides[operand->mn_axis], 1);
         operand->is_contiguous = along_k || along_mn;
@@ -43,6 +43,66 @@ static bool plan_is_flipped(const Value *value) {
     return true;
 }
 
+/* Takes one axis of an operand from its factors; false where it is in more than two. */
+static bool plan_part(DimTable *dims, const ViewFactors *factors, int axis, bool may_have_two,
+                      MatmulOperand *operand, const Dim **part, const Dim **outer) {
+    const ViewFactor *found[2];
+    int n = 0;
+    for (int i = 0; i < factors->n; i++) {
+        if (factors->at[i].axis != axis)
+            continue;
+        if (n == (may_have_two ? 2 : 1))
+            return false;
+        found[n++] = &factors->at[i];
+    }
+    operand->view.strides[axis] = n ? found[n - 1]->stride : dim_const(dims, 0);
+    if (n == 2) {
+        *part = found[1]->dim;
+        *outer = found[0]->stride;
+    }
+    return true;
+}
+
+static bool plan_is_step(const Graph *graph, const Dim *distance, DType elem) {
+    int64_t divisor = dim_divisor(graph->dims, distance);
+    return dim_lower(graph->dims, distance) >= 0 && divisor * dtype_bits(elem) % 128 == 0;
+}
+
+/* Whether TMA can read the operand where M, N or K lie in two parts; notes where. */
+static bool plan_is_parted(const Graph *graph, const Region *region, MatmulOperand *operand) {
+    ViewFactors factors;
+    Value *value = (Value *)(uintptr_t)operand->value, *base;
+    const Dim *unused = NULL;
+    if (!view_factors(graph, value, plan_is_input, (void *)(uintptr_t)region, &base, &factors))
+        return false;
+    MatmulOperand found = *operand;
+    found.view = (View){.base = base, .offset = dim_const(graph->dims, 0)};
+    int n_batch = 0;
+    for (int i = 0; i < value->rank; i++) {
+        bool is_mn = i == operand->mn_axis, is_k = i == operand->k_axis;
+        if (!plan_part(graph->dims, &factors, i, is_mn || is_k, &found,
+                       is_mn  ? &found.mn_part
+                       : is_k ? &found.k_part
+                              : &unused,
+                       is_mn  ? &found.mn_outer
+                       : is_k ? &found.k_outer
+                              : &unused))
+            return false;
+        n_batch += !is_mn && !is_k && !dim_is(value->dims[i], 1);
+    }
+    int parts = (found.mn_part != NULL) + (found.k_part != NULL);
+    bool has_run =
+        dim_is(found.view.strides[operand->k_axis], 1) || dim_is(found.view.strides[operand->mn_axis], 1);
+    if (!parts || parts + n_batch > 2 || !has_run || dtype_bits(base->dtype) < 8)
+        return false;
+    for (int i = 0; i < factors.n; i++)
+        if (!dim_is(factors.at[i].stride, 1) && !plan_is_step(graph, factors.at[i].stride, base->dtype))
+            return false;
+    found.is_parted = true;
+    *operand = found;
+    return true;
+}
+
 static void plan_operand(const Graph *graph, const Region *region, const Value *core, int which,
                          MatmulOperand *operand) {
     Value *value = core->in[which];
@@ -52,7 +112,9 @@ static void plan_operand(const Graph *graph, const Region *region, const Value *
     operand->mn = value->dims[operand->mn_axis];
     operand->view = view_of(graph, value, plan_is_input, (void *)(uintptr_t)region);
     operand->is_memory = region_reads(region, operand->view.base);
-    while (!operand->is_memory && plan_is_flipped(operand->value)) { /* the same, the other way round */
+    bool is_parted = !operand->is_memory && plan_is_parted(graph, region, operand);
+    while (!operand->is_memory && !is_parted &&
+           plan_is_flipped(operand->value)) { /* the same, the other way round */
         int axis = operand->mn_axis;
         operand->value = operand->value->in[0];
         operand->mn_axis = operand->k_axis;
@@ -306,11 +368,6 @@ bool matmul_plan(const Graph *graph, const Region *region, const Target *target,
     return plan_outputs(plan, why);
 }
 
-static bool plan_is_step(const Graph *graph, const Dim *distance, DType elem) {
-    int64_t divisor = dim_divisor(graph->dims, distance);
-    return dim_lower(graph->dims, distance) >= 0 && divisor * dtype_bits(elem) % 128 == 0;
-}
-
 bool matmul_is_tma(const Graph *graph, const MatmulOperand *operand, const char **why) {
     *why = "TMA copies memory: an operand is computed in this kernel, or converted";
     if (!operand->is_memory || operand->narrow != operand->elem)
@@ -332,6 +389,10 @@ bool matmul_is_tma(const Graph *graph, const MatmulOperand *operand, const char 
         return false;
     *why = NULL;
     return true;
+}
+
+bool matmul_is_parted(const MatmulOperand *operand) {
+    return operand->is_parted && operand->narrow == operand->elem;
 }
 
 bool matmul_is_tma_input(const MatmulPlan *plan, const Value *value) {

@@ -77,6 +77,11 @@ typedef struct MatmulOperand {
     const Dim *mn;
     View view;          /* the memory behind it, where is_memory */
     bool is_memory;     /* an input of the region under strides, nothing computed but exact widening */
+    /* Memory that has M, N or K in two parts, as heads beside each other: not is_memory, but TMA reads it, a
+     * tile within one inner part. Of an axis in two, the inner part's extent and the outer part's stride; the
+     * view has the inner one's. */
+    bool is_parted;
+    const Dim *mn_part, *mn_outer, *k_part, *k_outer; /* NULL: the axis is in one */
     bool is_contiguous; /* is_memory, and along the `major` axis neighbours are neighbours in memory */
     OperandMajor major; /* the axis that tiles keep contiguous */
     DType narrow;       /* the narrowest type that is known to hold every element */
@@ -127,6 +132,8 @@ static inline const MatmulPlan *matmul_wgmma_plan(const MatmulPlan *plan) {
 void matmul_read_view(MatmulOperand *operand);
 /* Whether TMA can read an operand: contiguous, everything else in steps of 16 bytes. */
 bool matmul_is_tma(const Graph *graph, const MatmulOperand *operand, const char **why);
+/* Whether it can where tiles lie within the parts that memory has the operand in. */
+bool matmul_is_parted(const MatmulOperand *operand);
 /* An input of the epilogue that TMA can read: 16-bit elements, the space's own dims, rows in steps of 16
  * bytes. */
 bool matmul_is_tma_input(const MatmulPlan *plan, const Value *value);

@@ -22,6 +22,7 @@ static bool convert_source(const MatmulPlan *plan, const MatmulOperand *operand,
     const char *why;
     *source = *operand;
     source->value = value;
+    source->is_parted = false;
     source->view = view_of(plan->graph, value, convert_is_input, (void *)(uintptr_t)plan->region);
     source->is_memory = region_reads(plan->region, source->view.base);
     source->elem = source->view.base->dtype;
@@ -56,7 +57,7 @@ bool matmul_convert_source(const MatmulPlan *plan, const MatmulOperand *operand,
 
 bool matmul_is_converted(const MatmulPlan *plan, const MatmulOperand *operand) {
     const char *why;
-    return !matmul_is_tma(plan->graph, operand, &why);
+    return !matmul_is_tma(plan->graph, operand, &why) && !matmul_is_parted(operand);
 }
 
 static int convert_operands(const MatmulPlan *plan) {

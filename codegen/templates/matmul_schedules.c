@@ -118,10 +118,23 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
         schedules_add_deepest(c, accepts, found, s, 12, 2);
 }
 
+/* The longest step of K, up to a line of 128 bytes, that the parts divide in which memory has an operand's K.
+ */
+static int schedules_step(const MatmulPlan *plan, int line) {
+    int step = line;
+    for (int i = 0; i < 1 + plan->n_cores; i++) {
+        const Dim *part = i ? plan->b[i - 1].k_part : plan->a.k_part;
+        while (part && step > line / 4 && dim_divisor(plan->graph->dims, part) % step != 0)
+            step /= 2;
+    }
+    return step;
+}
+
 static void schedules_wgmma(const Cost *c, SchedulesAccept *accepts, Candidates *found) {
     static const int rows[][2] = {{128, 2}, {256, 2}, {64, 1}}; /* tile_m, consumer warpgroups */
     const MatmulPlan *plan = matmul_wgmma_plan(c->plan);
     int line = 1024 / dtype_bits(plan->a.elem); /* elements of 128 bytes */
+    int step = schedules_step(plan, line);
     /* sums are f32's unless the graph allows less; those of one step of K have no more than the tensor cores
      */
     bool promote = plan->kind == MATMUL_FP8 && !plan->region->fast_sums && c->k > line;
@@ -138,8 +151,8 @@ static void schedules_wgmma(const Cost *c, SchedulesAccept *accepts, Candidates 
                                ceil((double)cols_extent[swap] / tile_n) * (double)c->batch;
                 bool is_few = tiles <= 3.0 * plan->target->sm_count;
                 /* a short K leaves steps of whole lines half empty */
-                for (int tile_k = line;
-                     (is_round || is_few) && tile_k >= line / 4 && (tile_k == line || c->k <= tile_k);
+                for (int tile_k = step;
+                     (is_round || is_few) && tile_k >= line / 4 && (tile_k == step || c->k <= tile_k);
                      tile_k /= 2)
                     schedules_wgmma_tile(c, accepts, found,
                                          (Schedule){.path = MATMUL_WGMMA,

@@ -35,29 +35,52 @@ static int tma_box_rows(const MatmulTma *tma) {
     return tma->operand->major == MAJOR_MN ? tma->tile.rows : tma->tile.rows / tma->share / tma_boxes(tma);
 }
 
+/* The part of one of the operand's two axes that lies in one piece, and beyond it the outer part. */
+static const Dim *tma_part(const MatmulOperand *operand, bool is_k) {
+    const Dim *part = is_k ? operand->k_part : operand->mn_part;
+    return part ? part : operand->value->dims[is_k ? operand->k_axis : operand->mn_axis];
+}
+
+static void tma_add_dim(KTensorMap *map, const Dim *dim, const Dim *stride) {
+    map->dims[map->rank] = dim;
+    map->strides[map->rank] = stride;
+    map->box[map->rank++] = 1;
+}
+
 int matmul_tma_map(Builder *b, DimTable *dims, const MatmulTma *tma) {
     const MatmulOperand *operand = tma->operand;
     const Value *value = operand->value;
-    int inner = operand->major == MAJOR_K ? operand->k_axis : operand->mn_axis;
-    int outer = operand->major == MAJOR_K ? operand->mn_axis : operand->k_axis;
+    bool is_k = operand->major == MAJOR_K;
+    int inner = is_k ? operand->k_axis : operand->mn_axis;
+    int outer = is_k ? operand->mn_axis : operand->k_axis;
     KTensorMap map = {
         .buffer = k_global(b, operand->view.base, false),
         .elem = tma_packed(tma) > 1 ? DTYPE_U8 : operand->elem,
-        .rank = 2 + operand->n_batch,
-        .dims = {tma_packs(dims, tma, value->dims[inner]), value->dims[outer]},
+        .rank = 2,
+        .dims = {tma_packs(dims, tma, tma_part(operand, is_k)), tma_part(operand, !is_k)},
         .strides = {operand->view.strides[inner], tma_packs(dims, tma, operand->view.strides[outer])},
         .offset = tma_packs(dims, tma, operand->view.offset),
         .box = {tma_span(tma) / tma_packed(tma), tma_box_rows(tma)},
         .swizzle = tma->tile.swizzle};
-    for (int i = 0; i < operand->n_batch; i++) {
-        /* innermost batch axis first */
-        int axis = operand->batch[operand->n_batch - 1 - i];
-        map.dims[2 + i] = value->dims[axis];
-        map.strides[2 + i] = tma_packs(dims, tma, operand->view.strides[axis]);
-        map.box[2 + i] = 1;
-    }
+    if (operand->k_part)
+        tma_add_dim(&map, dim_div(dims, value->dims[operand->k_axis], operand->k_part), operand->k_outer);
+    if (operand->mn_part)
+        tma_add_dim(&map, dim_div(dims, value->dims[operand->mn_axis], operand->mn_part), operand->mn_outer);
+    for (int i = operand->n_batch; i-- > 0;) /* innermost batch axis first */
+        tma_add_dim(&map, value->dims[operand->batch[i]],
+                    tma_packs(dims, tma, operand->view.strides[operand->batch[i]]));
     const char *name = operand->view.base->name ? operand->view.base->name : tma->tile.buffer->name;
     return k_tensor_map(b, text_format(b->arena, "%s_map", name), map);
+}
+
+/* A coordinate within its part, where its axis is in two; and the part's number behind the other coordinates.
+ */
+static const KExpr *tma_within(Builder *b, const Dim *part, const KExpr *at) {
+    return part ? k_mod(b, at, k_dim(b, part, K_I32)) : at;
+}
+
+static const KExpr *tma_beyond(Builder *b, const Dim *part, const KExpr *at) {
+    return k_div(b, at, k_dim(b, part, K_I32));
 }
 
 /* One load: of K-major tiles box `box` of this block's rows, one span of K after another, of others block
@@ -90,15 +113,22 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
         inner = k_add(b, mn0, k_mul(b, number, k_i32(b, tile->span)));
         outer = k0;
     }
+    const KExpr *k = operand->major == MAJOR_K ? inner : outer,
+                *mn = operand->major == MAJOR_K ? outer : inner;
+    const KExpr *within[2] = {tma_within(b, operand->k_part, k), tma_within(b, operand->mn_part, mn)};
     KOperand operands[8] = {k_operand(to), k_operand(k_tensor_map_addr(b, tma->map)), k_operand(full),
-                            k_operand(inner), k_operand(outer)};
+                            k_operand(within[operand->major != MAJOR_K]),
+                            k_operand(within[operand->major == MAJOR_K])};
     int n = 5;
-    for (int i = 0; i < operand->n_batch; i++)
-        operands[n++] =
-            k_operand(matmul_batch_coord(b, plan, operand, operand->batch[operand->n_batch - 1 - i], batch));
+    if (operand->k_part)
+        operands[n++] = k_operand(tma_beyond(b, operand->k_part, k));
+    if (operand->mn_part)
+        operands[n++] = k_operand(tma_beyond(b, operand->mn_part, mn));
+    for (int i = operand->n_batch; i-- > 0;)
+        operands[n++] = k_operand(matmul_batch_coord(b, plan, operand, operand->batch[i], batch));
     static const AtomId atoms[2][3] = {{ATOM_tma_load_2d, ATOM_tma_load_3d, ATOM_tma_load_4d},
                                        {ATOM_tma_load_2d_once, ATOM_tma_load_3d_once, ATOM_tma_load_4d_once}};
-    AtomId atom = atoms[tma->is_once][operand->n_batch];
+    AtomId atom = atoms[tma->is_once][n - 5];
     if (is_shared) {
         atom = operand->n_batch == 0 ? ATOM_tma_load_2d_multicast : ATOM_tma_load_3d_multicast;
         operands[n++] = k_operand(k_int(b, K_U32, (1 << tma->share) - 1));

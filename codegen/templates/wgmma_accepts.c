@@ -44,9 +44,22 @@ int64_t matmul_smem_wgmma(const MatmulPlan *plan, const Schedule *schedule) {
            matmul_scales_bytes(plan, schedule) + matmul_convert_bytes(plan, schedule) + BARRIER_BYTES;
 }
 
+/* A tile lies within one part of each axis that memory has in two. */
+static bool wgmma_accepts_parts(const MatmulPlan *plan, const Schedule *schedule,
+                                const MatmulOperand *operand, int tile_mn) {
+    DimTable *dims = plan->graph->dims;
+    return (!operand->k_part || dim_divisor(dims, operand->k_part) % schedule->tile_k == 0) &&
+           (!operand->mn_part || dim_divisor(dims, operand->mn_part) % tile_mn == 0);
+}
+
 static bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedule,
                                   const MatmulOperand *operand, bool is_rows, const char **why) {
-    if (!matmul_is_tma(plan->graph, operand, why)) {
+    int tile_mn = is_rows ? schedule->tile_m : schedule->tile_n;
+    if (matmul_is_parted(operand)) {
+        *why = "memory has an axis of an operand in parts, which no tile of this size divides";
+        if (!wgmma_accepts_parts(plan, schedule, operand, tile_mn))
+            return false;
+    } else if (!matmul_is_tma(plan->graph, operand, why)) {
         if (operand->is_memory && operand->narrow == operand->elem)
             return false;
         return schedule->fragments ? wgmma_accepts_fragments(plan, schedule, operand, is_rows, why)
@@ -55,7 +68,6 @@ static bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedu
     *why = "wgmma reads operands of 8 and 32 bits only where K is contiguous";
     if (operand->major == MAJOR_MN && plan->kind != MATMUL_16BIT)
         return false;
-    int tile_mn = is_rows ? schedule->tile_m : schedule->tile_n;
     *why = "wgmma reads an operand that is contiguous along N in tiles of a multiple of 16";
     return operand->major == MAJOR_K || tile_mn % 16 == 0;
 }
@@ -175,7 +187,7 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
         const MatmulOperand *shared = (cluster_m > 1) != schedule->swap_ab ? &plan->b[0] : &plan->a;
         int tile_mn = cluster_m > 1 ? schedule->tile_n : schedule->tile_m;
         *why = "multicast copies at most three dims, and whole blocks of 64 along M or N";
-        if (shared->n_batch > 1 || (shared->major == MAJOR_MN && tile_mn % 128 != 0))
+        if (shared->is_parted || shared->n_batch > 1 || (shared->major == MAJOR_MN && tile_mn % 128 != 0))
             return false;
     }
     if (!wgmma_accepts_split(plan, schedule, why))
