@@ -5,6 +5,7 @@
  *     y = concat(-q[.., D/2:], q[.., :D/2])     ->    y = transpose(concat(-h[.., D/2:], h[.., :D/2]))
  *
  * The movement is then an order of storing, and what it stood between is one kernel's. */
+#include "ir/columns.h"
 #include "passes/movement.h"
 
 static Value *transposed_slice(Rewrite *rewrite, const Value *value) {
@@ -75,6 +76,28 @@ static int reshaped_axis(const Respace *respace, int to) {
     return -1;
 }
 
+/* Whether a slice takes one column of every `step` of them, by the last axis of a reshape that cuts columns
+ * into so many: which axis of the reshape's operand these are; -1: it does something else. Where a block of
+ * columns holds all, the product's kernel has them at hand. */
+static int reshaped_columns(const Respace *respace, const Value *value, int to, int *step) {
+    const Value *reshape = value->in[0], *source = reshape->in[0];
+    const Dim *count = reshape->dims[to];
+    if (to != value->rank - 1 || !dim_is(value->dims[to], 1) || !dim_is_const(count) || count->value < 2 ||
+        count->value > INT16_MAX || !dim_is(value->attrs[0].dims[to - 1], 0) ||
+        value->dims[to - 1] != reshape->dims[to - 1])
+        return -1;
+    for (int g = 0; g < respace->n_groups; g++) {
+        int from = respace->begin_from[g];
+        if (respace->begin_to[g + 1] != to + 1 || respace->begin_to[g] != to - 1 ||
+            respace->begin_from[g + 1] != from + 1 || !dim_is_const(source->dims[from]) ||
+            source->dims[from]->value <= COLUMN_BLOCK_MAX)
+            continue;
+        *step = (int)count->value;
+        return from;
+    }
+    return -1;
+}
+
 static Value *reshaped_slice(Rewrite *rewrite, const Value *value) {
     Value *reshape = value->in[0], *source = reshape->in[0];
     Respace respace;
@@ -93,8 +116,15 @@ static Value *reshaped_slice(Rewrite *rewrite, const Value *value) {
         int axis = reshaped_axis(&respace, i);
         if (is_whole)
             continue;
-        if (axis < 0)
-            return NULL;
+        if (axis < 0) {
+            int every;
+            axis = reshaped_columns(&respace, value, i, &every);
+            if (axis < 0)
+                return NULL;
+            start[axis] = value->attrs[0].dims[i];
+            step[axis] = every;
+            continue;
+        }
         start[axis] = value->attrs[0].dims[i];
         limit[axis] = value->attrs[1].dims[i];
         step[axis] = value->attrs[2].ints[i];

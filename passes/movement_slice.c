@@ -4,7 +4,7 @@
  *     h = x @ w                       a = x @ w[:, 0:N/2]
  *     a = h[:, 0:N/2]           ->    b = x @ w[:, N/2:N]
  *     b = h[:, N/2:N]                 y = silu(a) * b           (one kernel with two cores)
- *     y = silu(a) * b */
+ *     y = silu(a) * b                                           and so with h[:, 0::2], h[:, 1::2] */
 #include "passes/movement.h"
 
 static bool slice_is_plain(const Value *value, int axis) {
@@ -85,6 +85,17 @@ static bool slice_of_applied(Rewrite *rewrite, const Value *value) {
     return false;
 }
 
+/* Whether every n-th row or column of a product's operand is read as well as all of them: where the other
+ * axis is the one whose neighbours are neighbours in memory. */
+static bool slice_may_step(const Value *operand, bool rows) {
+    int turned = 0;
+    for (; operand->op == OP_transpose || operand->op == OP_slice || operand->op == OP_cast;
+         operand = operand->in[0])
+        if (operand->op == OP_transpose)
+            turned ^= operand->attrs[0].ints[operand->rank - 1] != operand->rank - 1;
+    return operand->op == OP_input && !operand->strides && turned == !rows;
+}
+
 /* Rows or columns of a product, where the slices together are no more than the whole. Columns cut into more
  * than two parts stay with the product, whose kernel stores each part where it belongs (fuse_columns.c); two
  * may meet again as the cores of one kernel. */
@@ -102,16 +113,17 @@ static Value *slice_of_matmul(Rewrite *rewrite, Value *value) {
     if (!rows && uses > 2)
         return value;
     const Dim *together = dim_mul(table, dim_const(table, uses), value->dims[axis]);
-    if (!slice_is_plain(value, axis) || (uses > 1 && together != matmul->dims[axis]))
-        return value;
     Value *in[2] = {matmul->in[0], matmul->in[1]};
     Value *sliced = in[!rows];
+    if ((!slice_is_plain(value, axis) && !slice_may_step(sliced, rows)) ||
+        (uses > 1 && together != matmul->dims[axis]))
+        return value;
     const Dim *start[RANK_MAX], *limit[RANK_MAX];
     int step[RANK_MAX], at = sliced->rank - (rows ? 2 : 1);
     for (int i = 0; i < sliced->rank; i++) {
         start[i] = i == at ? value->attrs[0].dims[axis] : dim_const(table, 0);
         limit[i] = i == at ? value->attrs[1].dims[axis] : sliced->dims[i];
-        step[i] = 1;
+        step[i] = i == at ? value->attrs[2].ints[axis] : 1;
     }
     in[!rows] = build_slice(rewrite, sliced, start, limit, step, value);
     Value *fresh = build_like(rewrite, matmul, in);

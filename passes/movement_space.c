@@ -10,7 +10,7 @@
  * rules never chase each other. */
 #include "passes/movement.h"
 
-enum { RESPACE_CONE_MAX = 64, RESPACE_SHARED_MAX = 16 };
+enum { RESPACE_CONE_MAX = 64, RESPACE_SHARED_MAX = 16, RESPACE_STORED_MAX = 3 };
 
 /* The shortest run of axes of both sides, from i and j on, with equal products. */
 static bool respace_match(DimTable *table, const Value *from, const Value *to, int i, int j, int *n_from,
@@ -198,8 +198,11 @@ Value *movement_hoist(Rewrite *rewrite, Value *value) {
     bool only_contractions = rewrite_users(rewrite, value) == USER_CONTRACTION;
     if (value->op == OP_transpose && only_contractions)
         return value;
+    /* What a product reads too lies in memory: to compute it once more in another order gains nothing. */
+    int cone_most =
+        rewrite_users(rewrite, operand) & USER_CONTRACTION ? RESPACE_STORED_MAX : RESPACE_SHARED_MAX;
     if (rewrite_uses(rewrite, operand) > 1 &&
-        (only_contractions || respace_cone(operand, RESPACE_SHARED_MAX) >= RESPACE_SHARED_MAX))
+        (only_contractions || respace_cone(operand, cone_most) >= cone_most))
         return value;
     Respace respace;
     if (!respace_of(rewrite->graph, value, &respace))
