@@ -55,20 +55,6 @@ static const Template *codegen_fallback(const Graph *graph, Region *region, cons
     return &template_any;
 }
 
-/* Programmatic dependent launch: the kernels of a plan start while the one before still runs, so that
- * launches and first instructions overlap. Each waits, before it touches memory, until the one before has
- * completed, which by the same rule is after all before that; and lets the next start as soon as all of its
- * own blocks run. */
-static void codegen_order(Builder *b, const Region *region) {
-    if (b->kernel->target->sm < atom_info(ATOM_grid_wait)->sm)
-        return;
-    b->kernel->waits = region->follows;
-    if (region->follows)
-        k_atom(b, ATOM_grid_wait, NULL, NULL, 0);
-    if (region->leads)
-        k_atom(b, ATOM_grid_launch, NULL, NULL, 0);
-}
-
 Kernel *codegen_kernel(Arena *arena, const Graph *graph, const Region *region, const Target *target,
                        Diags *diags) {
     const Template *template = template_of(region->kind);
@@ -81,7 +67,9 @@ Kernel *codegen_kernel(Arena *arena, const Graph *graph, const Region *region, c
     }
     Builder b = builder_new(arena, region, graph, target, diags);
     int errors = diags->errors;
-    codegen_order(&b, region);
+    b.kernel->waits = region->follows && target->sm >= atom_info(ATOM_grid_wait)->sm;
+    if (!template->orders)
+        template_order(&b, region);
     template->build(&b, region);
     if (why)
         b.kernel->summary = text_format(arena, "%s (the %s template: %s)", b.kernel->summary,

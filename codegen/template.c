@@ -8,3 +8,12 @@ const Template *template_of(TemplateKind kind) {
     };
     return templates[kind];
 }
+
+void template_order(Builder *b, const Region *region) {
+    if (b->kernel->target->sm < atom_info(ATOM_grid_wait)->sm)
+        return;
+    if (b->kernel->waits)
+        k_atom(b, ATOM_grid_wait, NULL, NULL, 0);
+    if (region->leads)
+        k_atom(b, ATOM_grid_launch, NULL, NULL, 0);
+}

@@ -17,6 +17,8 @@ typedef struct Template {
                      Schedule *out, int room);
     /* Builds into b. region->schedule has been accepted. */
     void (*build)(Builder *b, const Region *region);
+    /* `build` says by template_order() where the kernel waits for the one before it; else it begins so. */
+    bool orders;
 } Template;
 
 extern const Template template_pointwise, template_rows, template_columns, template_transpose,
@@ -25,5 +27,11 @@ extern const Template template_pointwise, template_rows, template_columns, templ
  */
 extern const Template template_any;
 const Template *template_of(TemplateKind kind);
+
+/* Programmatic dependent launch: the kernels of a plan start while the one before still runs, so that
+ * launches and first instructions overlap. From here on all that the kernels before have written is there:
+ * the one before has completed, which by the same rule is after all before that. The next may start as soon
+ * as all blocks of this one run. What no kernel of the plan writes may be read earlier. */
+void template_order(Builder *b, const Region *region);
 
 #endif

@@ -75,4 +75,5 @@ static void any_build(Builder *b, const Region *region) {
     }
 }
 
-const Template template_any = {"any", any_accepts, any_schedules, any_build};
+const Template template_any = {
+    .name = "any", .accepts = any_accepts, .schedules = any_schedules, .build = any_build};

@@ -438,4 +438,5 @@ static int columns_schedules(const Graph *graph, const Region *region, const Tar
     return n;
 }
 
-const Template template_columns = {"columns", columns_accepts, columns_schedules, columns_build};
+const Template template_columns = {
+    .name = "columns", .accepts = columns_accepts, .schedules = columns_schedules, .build = columns_build};

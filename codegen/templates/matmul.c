@@ -477,6 +477,8 @@ static void matmul_build(Builder *b, const Region *region) {
     MatmulPlan plan;
     const char *why;
     bool is_planned = matmul_plan(b->kernel->graph, region, b->kernel->target, &plan, &why);
+    if (region->schedule.path != MATMUL_WGMMA)
+        template_order(b, region);
     if (region->schedule.path == MATMUL_LOOP) {
         template_any.build(b, region);
         if (is_planned && matmul_is_short(&plan))
@@ -497,5 +499,8 @@ static void matmul_build(Builder *b, const Region *region) {
     }
 }
 
-const Template template_matmul = {
-    .name = "matmul", .accepts = matmul_accepts, .schedules = matmul_choose, .build = matmul_build};
+const Template template_matmul = {.name = "matmul",
+                                  .accepts = matmul_accepts,
+                                  .schedules = matmul_choose,
+                                  .build = matmul_build,
+                                  .orders = true};

@@ -36,6 +36,7 @@
  *
  * swap_ab computes the transposed product: then "rows" of the tile lie along N of the result, and a small M
  * lies along wgmma's n. */
+#include "codegen/template.h"
 #include "codegen/templates/wgmma.h"
 
 /* Column vectors that fit beside the stages without costing a block of the SM. */
@@ -297,6 +298,8 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
             continue;
         MatmulTma tma = wgmma_tma(&w, &w.operands[i]);
         w.operands[i].map = matmul_tma_map(b, plan->graph->dims, &tma);
+        w.operands[i].is_early = !k_global(b, tma.operand->view.base, false)->late;
+        w.starts_early |= w.operands[i].is_early && kernel->waits && w.cluster == 1 && !w.converters;
     }
     if (!w.converters && !schedule->fragments) /* whose stages the ring is then not counted in */
         matmul_find_inputs(b, plan, schedule, &w.inputs);
@@ -321,6 +324,8 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     w.pipeline = pipeline_new(b, "stage", schedule->stages);
     Lower *lower = lower_new(b, plan->region);
 
+    if (!w.starts_early)
+        template_order(b, plan->region);
     wgmma_init(&w);
     k_role_begin(b, "producer", k_lt(b, k_special(b, SPECIAL_WARP), k_i32(b, 4)));
     if (schedule->consumer_registers)
@@ -338,6 +343,8 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     }
     if (schedule->consumer_registers)
         k_atom(b, ATOM_setmaxnreg_inc, &schedule->consumer_registers, NULL, 0);
+    if (w.starts_early)
+        template_order(b, plan->region);
     wgmma_consume(&w, lower, is_staged ? &staging : NULL);
     if (w.converters)
         k_end(b);

@@ -205,4 +205,7 @@ static void pointwise_build(Builder *b, const Region *region) {
     lower_batch_end(lower);
 }
 
-const Template template_pointwise = {"pointwise", pointwise_accepts, pointwise_schedules, pointwise_build};
+const Template template_pointwise = {.name = "pointwise",
+                                     .accepts = pointwise_accepts,
+                                     .schedules = pointwise_schedules,
+                                     .build = pointwise_build};

@@ -696,4 +696,5 @@ static int rows_schedules(const Graph *graph, const Region *region, const Target
     return n;
 }
 
-const Template template_rows = {"rows", rows_accepts, rows_schedules, rows_build};
+const Template template_rows = {
+    .name = "rows", .accepts = rows_accepts, .schedules = rows_schedules, .build = rows_build};

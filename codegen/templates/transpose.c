@@ -425,4 +425,7 @@ static int transpose_schedules(const Graph *graph, const Region *region, const T
     return n;
 }
 
-const Template template_transpose = {"transpose", transpose_accepts, transpose_schedules, transpose_build};
+const Template template_transpose = {.name = "transpose",
+                                     .accepts = transpose_accepts,
+                                     .schedules = transpose_schedules,
+                                     .build = transpose_build};

@@ -31,6 +31,7 @@ typedef struct WgmmaOperand {
     int tile_mn;
     int map;
     const KExpr *descriptor;
+    bool is_early; /* no kernel before writes what TMA brings of it */
 } WgmmaOperand;
 
 typedef struct Wgmma {
@@ -58,6 +59,8 @@ typedef struct Wgmma {
     const KVar *factor[MATMUL_CORES];      /* of the present step's sums: [row][part]; NULL: 1 */
     MatmulConvert convert;
     int converters; /* warpgroups */
+    /* The first stages are filled with what is early before the kernel waits for the one before it. */
+    bool starts_early;
 } Wgmma;
 
 /* wgmma_accepts.c */

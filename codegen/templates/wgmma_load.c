@@ -1,5 +1,6 @@
 /* What comes into shared memory: the operands' tiles, the loop over tiles, the producer, and the warpgroups
  * that compute an operand on its way. */
+#include "codegen/template.h"
 #include "codegen/templates/wgmma.h"
 
 /* ---- operands */
@@ -171,33 +172,76 @@ void wgmma_convert(Wgmma *w) {
     wgmma_tiles_end(w);
 }
 
+/* The copies of a step into the present stage: of operands that are early, or of those that are not, or of
+ * all. */
+static void wgmma_load_step(Wgmma *w, const PipelineState *state, const MatmulTile *tile, const KExpr *k0,
+                            bool early, bool late) {
+    Builder *b = w->b;
+    for (int i = 0; i < w->n_operands; i++) {
+        const WgmmaOperand *o = &w->operands[i];
+        if (o->convert || !(o->is_early ? early : late))
+            continue;
+        MatmulTma tma = wgmma_tma(w, o);
+        matmul_tma_load(b, w->plan, &tma, k_var(b, state->stage),
+                        pipeline_full_address(b, &w->pipeline, state), o->is_rows ? tile->row : tile->col, k0,
+                        tile->batch);
+    }
+}
+
+static const KExpr *wgmma_bytes(Wgmma *w) {
+    int64_t bytes = 0;
+    for (int i = 0; i < w->n_operands; i++)
+        bytes += w->operands[i].convert ? 0 : tile_bytes(&w->operands[i].tile);
+    return k_int(w->b, K_U32, bytes);
+}
+
+/* Of the first tile, as many stages as there are: weights are on their way while the kernel before ends.
+ * Gives how many have been begun so. */
+static const KVar *wgmma_start_early(Wgmma *w, const KExpr *first, const KExpr *steps) {
+    Builder *b = w->b;
+    const KExpr *number = k_special(b, SPECIAL_CTA_X);
+    int together = w->split > 1 ? w->split : w->tiles.together;
+    if (together > 1)
+        number = k_div(b, number, k_i32(b, together));
+    MatmulTile tile = matmul_tile_at(b, w->plan, &w->tiles, number);
+    PipelineState state = pipeline_start(b, &w->pipeline);
+    const KVar *begun = k_variable(b, "begun", K_I32, k_min(b, steps, k_i32(b, w->pipeline.stages)));
+    const KExpr *step = k_for_begin(b, "early", k_i32(b, 0), k_var(b, begun), 1, UNROLL_NONE);
+    pipeline_expect(b, &w->pipeline, &state, wgmma_bytes(w));
+    wgmma_load_step(w, &state, &tile, k_mul(b, k_add(b, first, step), k_i32(b, w->schedule->tile_k)), true,
+                    false);
+    pipeline_advance(b, &w->pipeline, &state);
+    k_end(b);
+    template_order(b, w->plan->region);
+    return begun;
+}
+
 void wgmma_produce(Wgmma *w) {
     Builder *b = w->b;
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));
+    const KExpr *first, *steps = wgmma_steps(w, &first);
+    const KVar *begun = w->starts_early ? wgmma_start_early(w, first, steps) : NULL;
     PipelineState state = pipeline_start(b, &w->pipeline), raw = {0};
     if (w->converters)
         raw = pipeline_start(b, &w->convert.raw);
     MatmulTile tile;
-    const KExpr *first, *steps = wgmma_steps(w, &first);
     wgmma_tiles_begin(w, NULL, 1, &tile);
     wgmma_first_raw(w, &raw, &tile);
     const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
-    int64_t bytes = 0;
-    for (int i = 0; i < w->n_operands; i++)
-        bytes += w->operands[i].convert ? 0 : tile_bytes(&w->operands[i].tile);
     const KExpr *k0 = k_let_expr(b, "k", k_mul(b, k_add(b, first, step), k_i32(b, w->schedule->tile_k)));
     wgmma_next_raw(w, &raw, &tile, step);
-    pipeline_wait_empty(b, &w->pipeline, &state);
-    pipeline_expect(b, &w->pipeline, &state, k_int(b, K_U32, bytes));
-    for (int i = 0; i < w->n_operands; i++) {
-        const WgmmaOperand *o = &w->operands[i];
-        if (o->convert)
-            continue;
-        MatmulTma tma = wgmma_tma(w, o);
-        matmul_tma_load(b, w->plan, &tma, k_var(b, state.stage),
-                        pipeline_full_address(b, &w->pipeline, &state), o->is_rows ? tile.row : tile.col, k0,
-                        tile.batch);
+    if (begun) {
+        k_if_begin(b, k_lt(b, k_i32(b, 0), k_var(b, begun)));
+        k_set(b, begun, k_sub(b, k_var(b, begun), k_i32(b, 1)));
+        k_else(b);
     }
+    pipeline_wait_empty(b, &w->pipeline, &state);
+    pipeline_expect(b, &w->pipeline, &state, wgmma_bytes(w));
+    if (begun) {
+        wgmma_load_step(w, &state, &tile, k0, true, false);
+        k_end(b);
+    }
+    wgmma_load_step(w, &state, &tile, k0, !begun, true);
     pipeline_advance(b, &w->pipeline, &state);
     k_end(b);
     matmul_inputs_load(b, w->plan, &w->inputs, &w->pipeline, &state, &tile);
