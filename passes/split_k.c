@@ -4,9 +4,11 @@
  * ->  p = transpose(reshape(x, dims=[256, 8, 8192]), perm=[1, 0, 2]) @ reshape(w, dims=[8, 8192, 256])
  *     y = sum(p, over=0)
  *
- * The blocks of a cluster share a tile's K as well (Schedule.split_k), but no more than eight, each of whose
- * results is exchanged on chip; this is for what is left to do then. The parts are views of memory. They are
- * added in a fixed order, in f32 as the product itself would be. Extents must be known, and divide. */
+ * On tensor cores the blocks of a cluster share a tile's K as well (Schedule.split_k), but no more than
+ * eight, each of whose results is exchanged on chip; this is for what is left to do then. Multiply-adds have
+ * no such exchange, and take longer: there a K of some hundreds is long. The parts are views of memory. They
+ * are added in a fixed order, in f32 as the product itself would be. Extents must be known, and divide. */
+#include "ir/base/checked.h"
 #include "passes/fuse.h"
 #include "passes/movement.h"
 
@@ -16,6 +18,11 @@ enum {
     SPLIT_K_SHARE = 4,       /* of which so many are left to do it where parts are made */
     SPLIT_K_LEAST = 1 << 15, /* K from which a second kernel, of 4 us, is less than what it saves */
     SPLIT_K_PART = 2048,     /* least K of a part, and a multiple of whole lines */
+    SPLIT_FMA_TILE = 64,     /* without tensor cores: sides of a tile, of which one step of K takes 40 ns */
+    SPLIT_FMA_MOST = 8,      /* parts */
+    SPLIT_FMA_LEAST = 384,   /* K */
+    SPLIT_FMA_PART = 64,     /* least K of a part */
+    SPLIT_FMA_VECTOR = 4,    /* of which it is a multiple */
 };
 
 /* An operand that parts are views of: an input, maybe transposed. */
@@ -25,16 +32,29 @@ static bool split_k_is_memory(const Value *operand) {
     return operand->op == OP_input && !operand->strides;
 }
 
+/* How many parts where a thread has some sums to itself: as many as there are blocks for. Few rows or columns
+ * have kernels of their own. */
+static int64_t split_fma_parts(const FuseLimits *limits, const Dim *m, const Dim *n, const Dim *k) {
+    if (k->value < SPLIT_FMA_LEAST || m->value <= SPLIT_FMA_TILE || n->value <= SPLIT_FMA_TILE ||
+        m->value > limits->sm_count * SPLIT_FMA_TILE || n->value > limits->sm_count * SPLIT_FMA_TILE)
+        return 1;
+    int64_t tiles = ceil_div(m->value, SPLIT_FMA_TILE) * ceil_div(n->value, SPLIT_FMA_TILE);
+    int64_t parts = limits->sm_count / tiles < SPLIT_FMA_MOST ? limits->sm_count / tiles : SPLIT_FMA_MOST;
+    while (parts > 1 && (k->value % (parts * SPLIT_FMA_VECTOR) != 0 || k->value / parts < SPLIT_FMA_PART))
+        parts--;
+    return parts;
+}
+
 /* How many parts; 1: as it is. */
 static int64_t split_k_parts(const FuseLimits *limits, const Value *product) {
     const Dim *m = product->dims[product->rank - 2], *n = product->dims[product->rank - 1];
     const Dim *k = product->in[0]->dims[product->rank - 1];
-    bool is_known = dim_is_const(m) && dim_is_const(n) && dim_is_const(k);
-    if (!is_known || k->value < SPLIT_K_LEAST || m->value < 1 || n->value < 1)
+    if (!dim_is_const(m) || !dim_is_const(n) || !dim_is_const(k) || m->value < 1 || n->value < 1)
         return 1;
-    int64_t tiles_m = (m->value + SPLIT_K_TILE - 1) / SPLIT_K_TILE,
-            tiles_n = (n->value + SPLIT_K_TILE - 1) / SPLIT_K_TILE;
-    if (tiles_m > limits->sm_count || tiles_n > limits->sm_count ||
+    if (!product_uses_tensor_cores(limits, product))
+        return split_fma_parts(limits, m, n, k);
+    int64_t tiles_m = ceil_div(m->value, SPLIT_K_TILE), tiles_n = ceil_div(n->value, SPLIT_K_TILE);
+    if (k->value < SPLIT_K_LEAST || tiles_m > limits->sm_count || tiles_n > limits->sm_count ||
         tiles_m * tiles_n * SPLIT_K_CLUSTER > limits->sm_count * 3 / 4)
         return 1;
     int64_t parts = 2;
@@ -49,8 +69,7 @@ static Value *split_k_rule(Rewrite *rewrite, Value *value) {
     DimTable *table = rewrite->graph->dims;
     const FuseLimits *limits = rewrite->pass->options->limits;
     if (value->op != OP_matmul || value->rank != 2 || value->dtype != DTYPE_F32 ||
-        !product_uses_tensor_cores(limits, value) || !split_k_is_memory(value->in[0]) ||
-        !split_k_is_memory(value->in[1]))
+        !split_k_is_memory(value->in[0]) || !split_k_is_memory(value->in[1]))
         return value;
     int64_t parts = split_k_parts(limits, value);
     if (parts < 2)

@@ -523,7 +523,8 @@ int matmul_loader_registers(const MatmulPlan *plan, const MatmulOperand *operand
                             int tile_mn, int threads);
 /* The operand as a region of its own: its dims the space, itself the output. */
 Region *matmul_operand_space(Arena *arena, const Region *region, const Value *value);
-int64_t matmul_loader_bytes(const MatmulOperand *operand, int tile_mn, int tile_k); /* of one stage */
+/* Of one stage; `is_mn_tile`: as threads alone read it, M or N contiguous whatever memory has. */
+int64_t matmul_loader_bytes(const MatmulOperand *operand, int tile_mn, int tile_k, bool is_mn_tile);
 
 /* matmul_partials.c: sums that several warps of a block, or the blocks of a cluster, hold parts of, as rows
  * along M and columns along N of the tile, or where is_swapped the other way: `parts` of each block, one

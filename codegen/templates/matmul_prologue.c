@@ -6,8 +6,9 @@
  * products of the present stage and its values stored after them. */
 #include "codegen/templates/matmul.h"
 
-int64_t matmul_loader_bytes(const MatmulOperand *operand, int tile_mn, int tile_k) {
-    return (int64_t)tile_mn * tile_k * dtype_bits(operand->elem) / 8;
+int64_t matmul_loader_bytes(const MatmulOperand *operand, int tile_mn, int tile_k, bool is_mn_tile) {
+    enum { PAD = 16 }; /* of a row of tile_padded() */
+    return (int64_t)tile_k * (tile_mn * dtype_bits(operand->elem) / 8 + (is_mn_tile ? PAD : 0));
 }
 
 Region *matmul_operand_space(Arena *arena, const Region *region, const Value *value) {
@@ -43,6 +44,8 @@ int matmul_loader_registers(const MatmulPlan *plan, const MatmulOperand *operand
     int width = operand->copy_width ? operand->copy_width : operand->run_width;
     int accesses = (tile_mn * schedule->tile_k / width + threads - 1) / threads;
     int words = dtype_bits(operand->elem) == 64 ? 2 : 1;
+    if (is_mn_tile) /* few: what they are computed from is computed again */
+        return accesses * width * words;
     /* elements; for each access an address, 64 bits and a guard where sizes come at launch; coordinates */
     int address = dim_is_const(plan->k) && dim_is_const(operand->mn) ? 1 : 3;
     return accesses * (width * words + address) + 16;
@@ -67,8 +70,10 @@ MatmulLoader matmul_loader(Builder *b, const MatmulPlan *plan, const MatmulOpera
         loader.vector = operand->copy_width;
     }
     loader.vector = loader_power_of_two(loader.vector, loader.run_axis == operand->k_axis ? tile_k : tile_mn);
-    loader.tile = loader.tile_major == MAJOR_K ? tile_shared(b, name, operand->elem, tile_mn, tile_k, stages)
-                                               : tile_shared(b, name, operand->elem, tile_k, tile_mn, stages);
+    loader.tile = is_mn_tile ? tile_padded(b, name, operand->elem, tile_k, tile_mn, stages)
+                  : loader.tile_major == MAJOR_K
+                      ? tile_shared(b, name, operand->elem, tile_mn, tile_k, stages)
+                      : tile_shared(b, name, operand->elem, tile_k, tile_mn, stages);
     if (!loader.is_copy)
         loader.lower = lower_new(b, matmul_operand_space(b->arena, plan->region, operand->value));
     return loader;

@@ -204,12 +204,21 @@ static void schedules_mma(const Cost *c, SchedulesAccept *accepts, Candidates *f
 
 static void schedules_simt(const Cost *c, SchedulesAccept *accepts, Candidates *found) {
     static const int sides[] = {128, 64, 32};
+    enum { STEPS = 24 /* registers on their way to shared memory, beside which 64 sums have room */ };
     for (int i = 0; i < 3; i++)
-        for (int j = 0; j < 3; j++) {
-            Schedule s = {
-                .path = MATMUL_SIMT, .threads = 256, .tile_m = sides[i], .tile_n = sides[j], .tile_k = 16};
-            schedules_add_deepest(c, accepts, found, s, 3, 1);
-        }
+        for (int j = 0; j < 3; j++)
+            for (int tile_k = 16; tile_k <= 32; tile_k *= 2) {
+                Schedule s = {.path = MATMUL_SIMT,
+                              .threads = 256,
+                              .tile_m = sides[i],
+                              .tile_n = sides[j],
+                              .tile_k = tile_k};
+                int loads = matmul_loader_registers(c->plan, &c->plan->a, &s, s.tile_m, s.threads) +
+                            matmul_loader_registers(c->plan, &c->plan->b[0], &s, s.tile_n, s.threads);
+                bool is_large = s.tile_m * s.tile_n == 128 * 128;
+                if (tile_k == 16 || (dtype_bits(c->plan->a.elem) == 32 && (!is_large || loads <= STEPS)))
+                    schedules_add_deepest(c, accepts, found, s, 3, 1);
+            }
 }
 
 /* The few rows of a gemv, or with `swap` its few columns. */

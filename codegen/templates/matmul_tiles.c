@@ -41,9 +41,10 @@ bool matmul_leaves_l2(const MatmulPlan *plan, const MatmulOperand *operand) {
 }
 
 int64_t matmul_smem_tiles(const MatmulPlan *plan, const Schedule *schedule) {
-    int64_t stage = matmul_loader_bytes(&plan->a, schedule->tile_m, schedule->tile_k);
+    bool is_mn_tile = schedule->path == MATMUL_SIMT;
+    int64_t stage = matmul_loader_bytes(&plan->a, schedule->tile_m, schedule->tile_k, is_mn_tile);
     for (int i = 0; i < plan->n_cores; i++)
-        stage += matmul_loader_bytes(&plan->b[i], schedule->tile_n, schedule->tile_k);
+        stage += matmul_loader_bytes(&plan->b[i], schedule->tile_n, schedule->tile_k, is_mn_tile);
     return stage * schedule->stages;
 }
 
@@ -59,7 +60,7 @@ static int tiles_threads(const MatmulPlan *plan, const Schedule *schedule) {
 /* An estimate of a thread's registers: accumulators, fragments, operands on their way, addresses and the
  * epilogue. */
 int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
-    enum { ADDRESSES = 44, STATISTICS = 24, PARTIAL = 32, COLUMNS = 16, SYMBOLIC = 52 };
+    enum { ADDRESSES = 44, STATISTICS = 24, PARTIAL = 32, COLUMNS = 16, SYMBOLIC = 52, SIMT_ADDRESSES = 12 };
     if (schedule->path == MATMUL_GEMV)
         return matmul_gemv_registers(plan, schedule);
     int threads = tiles_threads(plan, schedule);
@@ -86,7 +87,7 @@ int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
     if (schedule->path == MATMUL_MMA_SYNC && !is_fixed)
         registers += SYMBOLIC + (plan->columns.n ? COLUMNS : 0);
     if (schedule->path == MATMUL_SIMT)
-        registers += (schedule->tile_m + schedule->tile_n) / 16 * words;
+        registers += (schedule->tile_m + schedule->tile_n) / 16 * words + SIMT_ADDRESSES - ADDRESSES;
     if (schedule->path != MATMUL_WGMMA) {
         registers += matmul_loader_registers(plan, &plan->a, schedule, schedule->tile_m, threads);
         for (int i = 0; i < plan->n_cores; i++)
@@ -112,8 +113,8 @@ int matmul_blocks_per_sm(const MatmulPlan *plan, const Schedule *schedule) {
     int64_t blocks = by_smem < by_registers ? by_smem : by_registers;
     int most = schedule->path == MATMUL_GEMV
                    ? plan->target->max_threads_per_sm / tiles_threads(plan, schedule)
-               : is_wgmma && schedule->split_k <= 1 ? 2
-                                                    : 4;
+               : (is_wgmma && schedule->split_k <= 1) || schedule->path == MATMUL_SIMT ? 2
+                                                                                       : 4;
     return blocks < 1 ? 1 : blocks > most ? most : (int)blocks;
 }
 

@@ -38,13 +38,13 @@ static const Buffer *find_buffer(const Support *support, const char *name) {
 
 static void test_workspace_is_used_again(void **state) {
     (void)state;
-    Support support = {.text = "graph g (x: f32[128, 512], w: f32[512, 512]) -> (y: f32[128, 512]) {\n"
+    Support support = {.text = "graph g (x: f32[128, 256], w: f32[256, 256]) -> (y: f32[128, 256]) {\n"
                                "  a = x @ w\n  b = a @ w\n  c = b @ w\n  d = c @ w\n  y = d @ w }"};
     support_run(&support);
     assert_string_equal(support.messages, "");
     assert_string_equal(support.kernels, "matmul matmul matmul matmul matmul");
     assert_int_equal(support.partition->buffers.n, 4);
-    assert_true(dim_is(support.partition->workspace, 2 * 128 * 512 * 4));
+    assert_true(dim_is(support.partition->workspace, 2 * 128 * 256 * 4));
     assert_ptr_equal(find_buffer(&support, "a")->offset, find_buffer(&support, "c")->offset);
     assert_ptr_not_equal(find_buffer(&support, "a")->offset, find_buffer(&support, "b")->offset);
     support_end(&support);
