@@ -152,9 +152,25 @@ static void columns_fold_rest(Epilogue *e, const EpilogueSlot *slot, const KVar 
     columns_fold(e, slot, computed, e->plan->n_columns_first, e->plan->columns.n, context);
 }
 
+/* Whether a value repeats a statistic for the elements that it was taken of, where others ask for it. */
+static bool columns_are_repeated(const Epilogue *e, const Value *value, const Value *statistic) {
+    return block_repeated(value) == statistic && value_same_dims(value, e->plan->core[0]);
+}
+
 void matmul_columns_bind(Epilogue *e, const EpilogueSlot *slot) {
+    const Region *region = e->plan->region;
     for (size_t i = 0; e->columns && i < e->plan->n_columns_first; i++)
-        lower_bind_array(e->lower, e->plan->columns.at[i], e->columns[i].x, columns_at(e, slot));
+        for (size_t k = 0; k < region->values.n; k++)
+            if (columns_are_repeated(e, region->values.at[k], e->plan->columns.at[i]))
+                lower_bind_array(e->lower, region->values.at[k], e->columns[i].x, columns_at(e, slot));
+}
+
+static void columns_unbind(Epilogue *e) {
+    const Region *region = e->plan->region;
+    for (size_t i = 0; i < e->plan->n_columns_first; i++)
+        for (size_t k = 0; k < region->values.n; k++)
+            if (columns_are_repeated(e, region->values.at[k], e->plan->columns.at[i]))
+                lower_unbind(e->lower, region->values.at[k]);
 }
 
 static Partial columns_shuffle(Builder *b, Partial partial, int mask) {
@@ -212,8 +228,7 @@ static void columns_rest(Epilogue *e, const KExpr *block, const KExpr *group, in
     epilogue_batch(e, block, group, n_groups, values.at, (int)values.n, 0, columns_fold_rest,
                    (void *)(uintptr_t)columns);
     e->columns = NULL;
-    for (size_t i = 0; i < plan->n_columns_first; i++)
-        lower_unbind(e->lower, plan->columns.at[i]);
+    columns_unbind(e);
 }
 
 /* The coordinates of a batch's columns, and who stores them. */

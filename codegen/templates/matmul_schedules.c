@@ -204,7 +204,6 @@ static void schedules_mma(const Cost *c, SchedulesAccept *accepts, Candidates *f
 
 static void schedules_simt(const Cost *c, SchedulesAccept *accepts, Candidates *found) {
     static const int sides[] = {128, 64, 32};
-    enum { STEPS = 24 /* registers on their way to shared memory, beside which 64 sums have room */ };
     for (int i = 0; i < 3; i++)
         for (int j = 0; j < 3; j++)
             for (int tile_k = 16; tile_k <= 32; tile_k *= 2) {
@@ -213,10 +212,9 @@ static void schedules_simt(const Cost *c, SchedulesAccept *accepts, Candidates *
                               .tile_m = sides[i],
                               .tile_n = sides[j],
                               .tile_k = tile_k};
-                int loads = matmul_loader_registers(c->plan, &c->plan->a, &s, s.tile_m, s.threads) +
-                            matmul_loader_registers(c->plan, &c->plan->b[0], &s, s.tile_n, s.threads);
-                bool is_large = s.tile_m * s.tile_n == 128 * 128;
-                if (tile_k == 16 || (dtype_bits(c->plan->a.elem) == 32 && (!is_large || loads <= STEPS)))
+                /* longer steps, where registers are left for what is on its way to shared memory */
+                bool is_large = s.tile_m * s.tile_n == 128 * 128 || dtype_bits(c->plan->a.elem) == 64;
+                if (tile_k == 16 || !is_large)
                     schedules_add_deepest(c, accepts, found, s, 3, 1);
             }
 }

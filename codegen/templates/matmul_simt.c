@@ -9,7 +9,7 @@
  * 64 columns of thread x:  w x .. w x + w - 1,   16 w + w x ..,   ... */
 #include "codegen/templates/matmul.h"
 
-enum { SIMT_SIDE = 16, SIMT_THREADS = SIMT_SIDE * SIMT_SIDE };
+enum { SIMT_SIDE = 16, SIMT_THREADS = SIMT_SIDE * SIMT_SIDE, SIMT_ROWS = 16 };
 
 typedef struct Simt {
     Builder *b;
@@ -77,7 +77,13 @@ static const KVar *simt_load(Simt *s, const MatmulLoader *loader, const char *na
 static void simt_multiply(Simt *s, const KExpr *stage) {
     Builder *b = s->b;
     int w = s->width;
-    const KExpr *k = k_for_begin(b, "kk", k_i32(b, 0), k_i32(b, s->schedule->tile_k), 1, UNROLL_FULL);
+    /* loads move up as far as loops are unrolled: beyond this many rows they hold registers and gain nothing
+     */
+    int rows = s->schedule->tile_k < SIMT_ROWS ? s->schedule->tile_k : SIMT_ROWS;
+    const KExpr *first = k_i32(b, 0);
+    if (rows < s->schedule->tile_k)
+        first = k_for_begin(b, "k_first", first, k_i32(b, s->schedule->tile_k), rows, UNROLL_NONE);
+    const KExpr *k = k_add(b, first, k_for_begin(b, "kk", k_i32(b, 0), k_i32(b, rows), 1, UNROLL_FULL));
     const KVar *a = simt_load(s, &s->a, "a", stage, k, s->y, s->rows);
     for (int core = 0; core < s->plan->n_cores; core++) {
         const KVar *bb = simt_load(s, &s->b_[core], "b", stage, k, s->x, s->cols);
@@ -95,6 +101,8 @@ static void simt_multiply(Simt *s, const KExpr *stage) {
         k_end(b);
     }
     k_end(b);
+    if (rows < s->schedule->tile_k)
+        k_end(b);
 }
 
 static void simt_start(Simt *s, const MatmulTile *tile, const KExpr *step, const KExpr *steps) {
