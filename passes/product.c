@@ -18,14 +18,15 @@ enum {
 };
 
 /* What is known of a Value: bits of Product.flags. */
-enum { FROM_ROWS = 1, FROM_COLUMNS = 2 };
+enum { FROM_ROWS = 1, FROM_COLUMNS = 2, FROM_ALL = 4 };
 
 typedef struct Product {
     Pass *pass;
     const Graph *graph;
     const Value **core; /* by id: the product whose cone it is in; NULL: none */
-    uint8_t *flags;     /* by id: computed from reductions of a product along its rows, or down its columns */
-    uint8_t *bad;       /* by id of the core: FROM_ROWS, FROM_COLUMNS: these reductions stay whole */
+    uint8_t
+        *flags;   /* by id: computed from reductions of a product along its rows, down its columns, or both */
+    uint8_t *bad; /* by id of the core: FROM_ROWS, FROM_COLUMNS: these reductions stay whole */
 } Product;
 
 int64_t product_extent(const Graph *graph, const Dim *dim) {
@@ -48,8 +49,12 @@ bool product_uses_tensor_cores(const FuseLimits *limits, const Value *matmul) {
 bool product_block_fits(const Graph *graph, const FuseLimits *limits, const Value *product, bool is_row,
                         int64_t block) {
     int64_t m = product_extent(graph, product->dims[product->rank - 2]),
-            n = product_extent(graph, product->dims[product->rank - 1]);
-    if (m < PRODUCT_LEAST_ROWS || n < 1 || n < PRODUCT_LEAST_COUNT / m)
+            n = product_extent(graph, product->dims[product->rank - 1]), count = PRODUCT_LEAST_COUNT;
+    for (int i = 0; i < product->rank - 2; i++) {
+        int64_t extent = product_extent(graph, product->dims[i]);
+        count /= extent > 1 ? extent : 1;
+    }
+    if (m < PRODUCT_LEAST_ROWS || n < 1 || n < count / m)
         return false;
     if (!is_row)
         return block == PRODUCT_BLOCK_ROWS;
@@ -72,10 +77,20 @@ static int64_t product_block(const Product *p, const Value *core, ProductPart pa
     return product_block_fits(p->graph, limits, core, true, widest / 2) ? widest / 2 : 0;
 }
 
+Value *product_reduced(const Value *reduction) {
+    Value *operand = reduction->in[0];
+    if (operand->op != OP_transpose || reduction->attrs[0].axes.n != 1 || operand->rank < 3)
+        return operand;
+    int axis = operand->attrs[0].ints[reduction->attrs[0].axes.at[0]];
+    return axis == operand->rank - 2 ? operand->in[0] : operand;
+}
+
 /* Over the last axis, and maybe others; or over the one before and maybe others before that. */
 static ProductPart product_part(const Value *reduction) {
     int rank = reduction->in[0]->rank, n = reduction->attrs[0].axes.n;
     const int *axes = reduction->attrs[0].axes.at;
+    if (product_reduced(reduction) != reduction->in[0])
+        return PRODUCT_COLUMNS;
     if (n < 1 || rank < 2 || axes[n - 1] < rank - 2)
         return PRODUCT_WHOLE;
     return axes[n - 1] == rank - 1 ? PRODUCT_ROWS : PRODUCT_COLUMNS;
@@ -196,13 +211,19 @@ static bool product_has_row(const Product *p, const Value *core) {
     return dim_upper(p->graph->dims, core->dims[core->rank - 1]) <= p->pass->options->limits->matmul_row_max;
 }
 
+/* What is known of values computed from a reduction. One over more than a row is never had by a kernel that
+ * has whole rows. */
+static uint8_t product_flag(const Value *reduction, ProductPart part) {
+    return part != PRODUCT_ROWS ? FROM_COLUMNS : reduction->attrs[0].axes.n > 1 ? FROM_ALL : FROM_ROWS;
+}
+
 /* A reduction over a cone: what it makes of the values computed from it, and what stands against parts. */
 static void product_reduction(Product *p, const Value *value) {
-    const Value *operand = value->in[0], *core = p->core[operand->id], *first;
+    const Value *operand = product_reduced(value), *core = p->core[operand->id], *first;
     ProductPart part = product_part(value);
     if (!core || (part == PRODUCT_ROWS && value->attrs[0].axes.n == 1 && product_has_row(p, core)))
         return;
-    uint8_t flags = p->flags[operand->id], mine = part == PRODUCT_ROWS ? FROM_ROWS : FROM_COLUMNS;
+    uint8_t flags = p->flags[operand->id], mine = product_flag(value, part);
     if (flags == mine && product_form(value, &first) != PRODUCT_PLAIN)
         flags = 0;
     if (flags)
@@ -210,7 +231,7 @@ static void product_reduction(Product *p, const Value *value) {
     if (part == PRODUCT_WHOLE)
         return;
     if (flags || !product_is_divisible(value, part) || !product_block(p, core, part))
-        p->bad[core->id] |= mine;
+        p->bad[core->id] |= part == PRODUCT_ROWS ? FROM_ROWS : FROM_COLUMNS;
     p->flags[value->id] |= mine;
 }
 
@@ -223,9 +244,14 @@ static void product_walk(Product *p) {
         bool is_reduction = value_class(value) == OPCLASS_REDUCTION;
         if (is_reduction)
             product_reduction(p, value);
-        for (int k = 0; !is_reduction && k < value->n_in; k++)
-            if (p->core[value->in[k]->id] != p->core[i])
-                product_need(p, value->in[k]);
+        for (int k = 0; !is_reduction && k < value->n_in; k++) {
+            const Value *in = value->in[k];
+            if (p->core[in->id] != p->core[i])
+                product_need(p, in);
+            /* a batch that is turned and computed with, not only reduced, is reduced where that is done */
+            if (in->op == OP_transpose && in->rank > 2 && value_is_pointwise(value) && p->core[in->in[0]->id])
+                p->bad[p->core[in->in[0]->id]->id] |= FROM_COLUMNS;
+        }
     }
     for (size_t i = 0; i < p->graph->outputs.n; i++)
         product_need(p, p->graph->outputs.at[i].value);
@@ -245,7 +271,8 @@ ProductReductions *product_find(Pass *pass, const Graph *graph) {
     product_walk(&p);
     for (size_t i = 0; i < graph->values.n; i++) {
         Value *value = graph->values.at[i];
-        const Value *core = value_class(value) == OPCLASS_REDUCTION ? p.core[value->in[0]->id] : NULL;
+        const Value *core =
+            value_class(value) == OPCLASS_REDUCTION ? p.core[product_reduced(value)->id] : NULL;
         ProductPart part = core ? product_part(value) : PRODUCT_WHOLE;
         ProductReduction one = {.value = value, .part = part};
         one.block = part == PRODUCT_WHOLE ? 0 : product_block(&p, core, part);
@@ -255,7 +282,7 @@ ProductReductions *product_find(Pass *pass, const Graph *graph) {
             vec_push(pass->arena, &whole, one);
             continue;
         }
-        if (p.flags[value->in[0]->id] & (part == PRODUCT_ROWS ? FROM_ROWS : FROM_COLUMNS))
+        if (p.flags[product_reduced(value)->id] & product_flag(value, part))
             one.form = product_form(value, &one.first);
         vec_push(pass->arena, &found, one);
         value_map_set(&all->numbers, value, (int)found.n);

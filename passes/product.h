@@ -43,6 +43,9 @@ ProductReductions *product_find(Pass *pass, const Graph *graph);
 /* The one among them that is `value`; NULL: none. */
 ProductReduction *product_get(const ProductReductions *all, const Value *value);
 
+/* What a reduction reduces: its operand, or where that is a batch of matrices turned so that their rows come
+ * first, to be reduced, what was turned. */
+Value *product_reduced(const Value *reduction);
 /* Whether blocks of that many columns (is_row: the parts of a row), or of that many rows, of a product of
  * these dims are what a product's kernel reduces by itself, and it is large enough to gain. */
 bool product_block_fits(const Graph *graph, const FuseLimits *limits, const Value *product, bool is_row,

@@ -83,6 +83,8 @@ static Value *parts_squeeze(Rewrite *rewrite, Value *parts, const ProductReducti
 /* The parts' own reduction, with the dims of the whole one. */
 static Value *parts_second(Rewrite *rewrite, Value *squeezed, const ProductReduction *at) {
     const Value *value = at->value;
+    if (squeezed && product_reduced(value) != value->in[0])
+        squeezed = build_transpose(rewrite, squeezed, value->in[0]->attrs[0].ints, value);
     int n = value->attrs[0].axes.n, last = squeezed ? squeezed->rank - 1 : 0;
     const Value *operand = value->in[0];
     int64_t count = 1;
@@ -250,7 +252,7 @@ static Value *parts_rule(Rewrite *rewrite, Value *value) {
     } else if (value->op == OP_argmax || value->op == OP_argmin) {
         fresh = parts_arg(rewrite, at);
     } else {
-        at->parts = parts_first(rewrite, value->op, value->in[0], at);
+        at->parts = parts_first(rewrite, value->op, product_reduced(value), at);
         fresh = parts_second(rewrite, parts_squeeze(rewrite, at->parts, at), at);
     }
     if (!fresh || fresh->dtype != value->dtype || !value_same_dims(fresh, value))
