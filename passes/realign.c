@@ -5,6 +5,9 @@
  * ->  p = pad(x, 0, high=[0, 23])  bf16[1000, 1024], a kernel of its own
  *     y = p[:, 0:1001] @ w         a view
  *
+ * So is one whose innermost axis in memory is neither K nor M nor N but a batch, as channels behind two axes
+ * of positions: its copy has it in the order of the product.
+ *
  * The product's arithmetic stays the same. Long rows are made whole lines of 128 bytes: a tile's row that
  * lies in two of them takes L2 twice the requests, and a product that L2 feeds ran at two thirds of its rate.
  *
@@ -84,10 +87,25 @@ static bool realign_has_product(const Value *value, int *room) {
     return false;
 }
 
+/* Whether neighbours along the last two axes of an operand are none in memory. */
+static bool realign_is_scattered(const Value *operand) {
+    const Value *base = operand->op == OP_transpose ? operand->in[0] : NULL;
+    if (!base || base->rank < 3 || (base->op == OP_input && base->strides) || dtype_bits(base->dtype) != 16 ||
+        !realign_is_tensor_type(base->dtype))
+        return false;
+    const int *perm = operand->attrs[0].ints;
+    int last = base->rank - 1;
+    return perm[last] != last && perm[last - 1] != last && !dim_is(base->dims[last], 1) &&
+           !dim_is(operand->dims[last], 1) && !dim_is(operand->dims[last - 1], 1) &&
+           dim_is_const(operand->dims[last]);
+}
+
 /* Seconds that the copy of an operand costs; 0 where none is needed, or possible. */
 static double realign_copy(Value *operand) {
     const Value *base = realign_base(operand);
     int room = REALIGN_CONE;
+    if (realign_is_scattered(operand))
+        return 2 * realign_count(operand) * dtype_bits(base->dtype) / 8 / realign_bytes + realign_launch;
     bool is_stored = base->op == OP_input || value_is_heavy(base) ||
                      (value_is_pointwise(base) && !realign_has_product(base, &room));
     if (!is_stored || !realign_is_tensor_type(base->dtype) || !realign_missing(base))
@@ -97,6 +115,15 @@ static double realign_copy(Value *operand) {
 
 /* The operand, or a transpose of it, on aligned rows. */
 static Value *realign_operand(Rewrite *rewrite, Value *operand) {
+    if (realign_is_scattered(operand)) {
+        Value *packed = realign_pad(rewrite, operand, realign_missing(operand));
+        if (packed)
+            pass_decide(rewrite->pass, "realign", false, packed, operand,
+                        "rows or columns that lie side by side",
+                        "neighbours in its rows and columns are none in memory, so it is copied to their "
+                        "order first");
+        return packed ? packed : operand;
+    }
     Value *base = realign_base(operand), *aligned = realign_pad(rewrite, base, realign_missing(base));
     if (!aligned)
         return operand;

@@ -362,7 +362,7 @@ void matmul_epilogue_hold(Builder *b, const MatmulPlan *plan, Lower *lower, cons
 
 /* What matmul_epilogue.c and matmul_rows.c share. */
 typedef struct MatmulRow {
-    const Value *value; /* a statistic */
+    const Value *value; /* a statistic, or an input */
     const KVar *array;  /* one register for each of the thread's rows: blocks * halves */
 } MatmulRow;
 typedef struct Epilogue {
@@ -382,12 +382,15 @@ typedef struct Epilogue {
     const KExpr *columns_left;
     const Value *held; /* what accumulator[0] holds by now instead of the product; NULL: the product */
     VEC(MatmulRow) rows;
+    VEC(MatmulRow) row_inputs;   /* what no product goes into (matmul_row_inputs.c) */
     struct EpilogueStore *early; /* what matmul_store_early() stores; NULL: nothing, or no longer */
     const KExpr *column_group;   /* the first of the groups that column statistics are being taken of */
     const PartialVars
         *columns; /* the first column statistics of the batch, known in all lanes; NULL: not yet */
 } Epilogue;
 
+/* matmul_row_inputs.c: brings what is one number for each of the thread's rows, for the whole tile. */
+void matmul_row_inputs(Epilogue *e);
 /* matmul_boxes.c: first column of a warp's box. */
 const KExpr *matmul_box_col(Builder *b, const MatmulStaging *staging, const KExpr *box);
 /* Boxes may be written again: those of all but the latest rounds, 0 or 1, have been read. */

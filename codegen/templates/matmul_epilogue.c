@@ -165,6 +165,11 @@ static void epilogue_bind(Epilogue *e, const EpilogueSlot *slot) {
         const KExpr *x = k_elem(b, row->array, epilogue_row_at(e, slot->block, slot->half));
         lower_bind_expr(e->lower, row->value, k_convert(b, x, ktype_of(row->value->dtype)));
     }
+    for (size_t i = 0; i < e->row_inputs.n; i++) {
+        const MatmulRow *row = &e->row_inputs.at[i];
+        lower_bind_expr(e->lower, row->value,
+                        k_elem(b, row->array, epilogue_row_at(e, slot->block, slot->half)));
+    }
     matmul_columns_bind(e, slot);
 }
 
@@ -625,6 +630,7 @@ static Epilogue epilogue_begin(Builder *b, const MatmulPlan *plan, Lower *lower,
         e.end = plan->n->value;
     if (plan->statistics.n && dim_divisor(plan->graph->dims, along) % fragment->tile_cols != 0)
         e.columns_left = k_let_expr(b, "columns_left", k_sub(b, k_dim(b, along, K_I32), fragment->col));
+    matmul_row_inputs(&e);
     return e;
 }
 
@@ -636,6 +642,8 @@ static void epilogue_end(Epilogue *e) {
         lower_unbind(e->lower, e->held);
     for (size_t i = 0; i < e->rows.n; i++)
         lower_unbind(e->lower, e->rows.at[i].value);
+    for (size_t i = 0; i < e->row_inputs.n; i++)
+        lower_unbind(e->lower, e->row_inputs.at[i].value);
 }
 
 static void epilogue_hold_run(Epilogue *e, const EpilogueSlot *slot, const KVar *const *computed,
