@@ -157,6 +157,9 @@ void fuse_light(Fuse *fuse, Value *value);
 bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b);
 /* Whether a matmul reads `operand` from memory rather than computing it. */
 bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand);
+/* The exact widening of an operand to 16 bits that is done once, in memory, since many rows read it; NULL: it is
+ * done as the operand is read, or there is none. */
+Value *matmul_widened_apart(Fuse *fuse, Value *matmul, int operand);
 /* realign.c: whether an operand is a copy that this pass made for the sake of its rows. */
 bool value_is_realigned(const Value *operand);
 

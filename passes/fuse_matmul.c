@@ -10,6 +10,9 @@ enum {
     MATMUL_TILE =
         128, /* rows or columns of a tile: how often an operand's element is read is extent / tile */
     MATMUL_SMALL = 1 << 22, /* multiplications below which a launch costs more than the product */
+    /* rows from which an operand of 8 bits is converted by a kernel of its own: on the way it takes a fifth
+     * of the product's time, and there as long as 2000 rows do */
+    MATMUL_WIDEN_ROWS = 2304,
     MATMUL_RECOMPUTE_COST =
         128, /* scalar operations an operand's element may cost over all tiles, without tensor cores */
 };
@@ -110,6 +113,22 @@ static bool matmul_is_scaled(const Fuse *fuse, const Value *value) {
             return true;
     }
     return false;
+}
+
+Value *matmul_widened_apart(Fuse *fuse, Value *matmul, int operand) {
+    Value *value = matmul->in[operand];
+    const Value *other = matmul_below_views(matmul->in[1 - operand], false);
+    int64_t rows = dim_lower(fuse->graph->dims, matmul_extent(matmul, operand ? 2 : 1));
+    while (op_is_view(value->op) && !fuse_home(fuse, value))
+        value = value->in[0];
+    if (fuse_home(fuse, value) || value->op != OP_cast || dtype_bits(value->dtype) != 16 ||
+        dtype_bits(value->in[0]->dtype) > 8 || dtype_bits(other->dtype) != 16 || rows < MATMUL_WIDEN_ROWS ||
+        !product_uses_tensor_cores(fuse->limits, matmul))
+        return NULL;
+    pass_decide(fuse->pass, "matmul_prologue", false, matmul, value, "fewer rows, which read it less often",
+                "%lld rows are multiplied by it: converting it once for all costs less than on the way",
+                (long long)rows);
+    return value;
 }
 
 bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand) {

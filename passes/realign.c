@@ -19,7 +19,10 @@
 
 #include <math.h>
 
-static const double realign_slow = 40e12, realign_fast = 500e12;         /* operations a second */
+static const double realign_slow = 40e12, realign_fast = 500e12; /* operations a second */
+/* operations a second with 8 bits and in tf32, and how many times longer they take where a product turns an
+ * operand by itself */
+static const double realign_fast_bytes = 1200e12, realign_fast_words = 330e12, realign_turning = 3;
 static const double realign_bytes = 3e12, realign_launch = 2e-6;         /* bytes a second; seconds */
 static const double realign_slow_step = 21e-9, realign_fast_step = 2e-9; /* seconds for each of K */
 enum {
@@ -100,21 +103,59 @@ static bool realign_is_scattered(const Value *operand) {
            dim_is_const(operand->dims[last]);
 }
 
+/* Whether an operand, the first or the second, lies along M or N, of elements that are only taken along K. */
+static bool realign_is_turned(const Value *operand, bool is_second) {
+    const Value *base = realign_base((Value *)(uintptr_t)operand);
+    int last = operand->rank - 1, along = last, k = is_second ? last - 1 : last;
+    if (base->op != OP_input || base->strides || last < 1 || dtype_bits(base->dtype) == 16 ||
+        !realign_is_tensor_type(base->dtype) || !dim_is_const(operand->dims[k]))
+        return false;
+    if (operand != base)
+        for (along = 0; operand->attrs[0].ints[along] != last; along++)
+            continue;
+    return along != k && along >= last - 1;
+}
+
+static double realign_copy_seconds(const Value *value) {
+    return 2 * realign_count(value) * dtype_bits(value->dtype) / 8 / realign_bytes + realign_launch;
+}
+
 /* Seconds that the copy of an operand costs; 0 where none is needed, or possible. */
-static double realign_copy(Value *operand) {
+static double realign_copy(Value *operand, bool is_second) {
     const Value *base = realign_base(operand);
     int room = REALIGN_CONE;
-    if (realign_is_scattered(operand))
-        return 2 * realign_count(operand) * dtype_bits(base->dtype) / 8 / realign_bytes + realign_launch;
+    if (realign_is_scattered(operand) || realign_is_turned(operand, is_second))
+        return realign_copy_seconds(operand);
     bool is_stored = base->op == OP_input || value_is_heavy(base) ||
                      (value_is_pointwise(base) && !realign_has_product(base, &room));
     if (!is_stored || !realign_is_tensor_type(base->dtype) || !realign_missing(base))
         return 0;
-    return 2 * realign_count(base) * dtype_bits(base->dtype) / 8 / realign_bytes + realign_launch;
+    return realign_copy_seconds(base);
+}
+
+static Value *realign_turn(Rewrite *rewrite, Value *value) {
+    int perm[RANK_MAX];
+    for (int i = 0; i < value->rank; i++)
+        perm[i] = i < value->rank - 2 ? i : 2 * value->rank - 3 - i;
+    return build_transpose(rewrite, value, perm, value);
+}
+
+/* The operand copied with K innermost. */
+static Value *realign_turned(Rewrite *rewrite, Value *operand, bool is_second) {
+    Value *rows = is_second ? realign_turn(rewrite, operand) : operand;
+    Value *packed = rows ? realign_pad(rewrite, rows, realign_missing(rows)) : NULL;
+    if (!packed)
+        return operand;
+    pass_decide(rewrite->pass, "realign", false, packed, operand,
+                "elements of 16 bits, or neighbours along K",
+                "matrix instructions take its elements along K, so it is copied to that order first");
+    return is_second ? realign_turn(rewrite, packed) : packed;
 }
 
 /* The operand, or a transpose of it, on aligned rows. */
-static Value *realign_operand(Rewrite *rewrite, Value *operand) {
+static Value *realign_operand(Rewrite *rewrite, Value *operand, bool is_second) {
+    if (realign_is_turned(operand, is_second))
+        return realign_turned(rewrite, operand, is_second);
     if (realign_is_scattered(operand)) {
         Value *packed = realign_pad(rewrite, operand, realign_missing(operand));
         if (packed)
@@ -145,6 +186,10 @@ static double realign_gain(const Value *product, const Dim *k) {
     if (!dim_is_const(k) || !dim_is_const(m) || !dim_is_const(n))
         return 0;
     double operations = 2 * realign_count(product) * (double)k->value;
+    for (int i = 0; i < 2; i++)
+        if (realign_is_turned(product->in[i], i))
+            return operations * (realign_turning - 1) /
+                   (dtype_bits(product->in[i]->dtype) == 8 ? realign_fast_bytes : realign_fast_words);
     bool is_few = m->value <= REALIGN_FEW || n->value <= REALIGN_FEW;
     double steps = is_few ? 0 : (double)k->value;
     return fmax(operations / realign_slow, steps * realign_slow_step) -
@@ -155,12 +200,12 @@ static Value *realign_rule(Rewrite *rewrite, Value *value) {
     if (value->op != OP_matmul)
         return value;
     const Value *a = value->in[0];
-    double copies[] = {realign_copy(value->in[0]), realign_copy(value->in[1])};
+    double copies[] = {realign_copy(value->in[0], false), realign_copy(value->in[1], true)};
     if (copies[0] + copies[1] == 0 || realign_gain(value, a->dims[a->rank - 1]) < copies[0] + copies[1])
         return value;
     Value *in[2];
     for (int i = 0; i < 2; i++)
-        in[i] = copies[i] > 0 ? realign_operand(rewrite, value->in[i]) : value->in[i];
+        in[i] = copies[i] > 0 ? realign_operand(rewrite, value->in[i], i) : value->in[i];
     return build_like(rewrite, value, in);
 }
 
