@@ -122,6 +122,7 @@ static Value *movement_drop_broadcasts(Rewrite *rewrite, Value *value) {
 static Value *movement_rule(Rewrite *rewrite, Value *value) {
     if (value_is_pointwise(value)) {
         Value *fresh = movement_drop_broadcasts(rewrite, value);
+        fresh = fresh == value ? movement_cast_joined(rewrite, value) : fresh;
         fresh = fresh == value ? movement_sink(rewrite, value) : fresh;
         return fresh == value ? movement_turn_operand(rewrite, value) : fresh;
     }

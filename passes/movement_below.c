@@ -165,6 +165,36 @@ static Value *reshaped_concat(Rewrite *rewrite, const Value *value) {
     return build_reshape(rewrite, joined, value->rank, value->dims, value);
 }
 
+/* Whether a value is some columns of a result, or computed from such: joined again, they are one kernel's.
+ * Values beyond `room` count as such. */
+static bool joined_is_of_parts(const Value *value, int *room) {
+    if (value->op == OP_slice || --*room < 0)
+        return true;
+    for (int i = 0; !value_is_heavy(value) && i < value->n_in; i++)
+        if (joined_is_of_parts(value->in[i], room))
+            return true;
+    return false;
+}
+
+/* cast(concat(x, y)) of kernels' results: each rounds its own, so that less is stored and read again. */
+Value *movement_cast_joined(Rewrite *rewrite, Value *value) {
+    Value *joined = value->op == OP_cast ? value->in[0] : NULL;
+    if (!joined || joined->op != OP_concat || rewrite_uses(rewrite, joined) > 1 ||
+        dtype_bits(value->dtype) >= dtype_bits(joined->dtype))
+        return value;
+    enum { JOINED_CONE = 64 };
+    int room = JOINED_CONE;
+    Value **in = ARENA_ARRAY(rewrite->graph->arena, Value *, joined->n_in);
+    for (int i = 0; i < joined->n_in; i++) {
+        if (joined->in[i]->dtype != joined->dtype || !rewrite_is_heavy(rewrite, joined->in[i]) ||
+            joined_is_of_parts(joined->in[i], &room))
+            return value;
+        in[i] = build_cast(rewrite, joined->in[i], value->dtype, value);
+    }
+    Value *fresh = build_like(rewrite, joined, in);
+    return fresh && fresh->dtype == value->dtype ? fresh : value;
+}
+
 Value *movement_below(Rewrite *rewrite, Value *value) {
     Value *operand = value->n_in ? value->in[0] : NULL, *fresh = NULL;
     if (!operand || (operand->op != OP_transpose && operand->op != OP_reshape) ||

@@ -130,13 +130,6 @@ static int schedules_step(const MatmulPlan *plan, int line) {
     return step;
 }
 
-/* Whether TMA brings the tile's columns in runs of 32 bytes alone, where the operand that gives them is
- * contiguous along them: such a tile of 176 columns took 55 us where one of 128 took 30. */
-static bool schedules_has_short_runs(const MatmulPlan *plan, int tile_n, bool swap) {
-    const MatmulOperand *columns = swap ? &plan->a : &plan->b[0];
-    return columns->major == MAJOR_MN && tile_n > 32 && tile_n % 32 != 0;
-}
-
 static void schedules_wgmma(const Cost *c, SchedulesAccept *accepts, Candidates *found) {
     static const int rows[][2] = {{128, 2}, {256, 2}, {64, 1}}; /* tile_m, consumer warpgroups */
     const MatmulPlan *plan = matmul_wgmma_plan(c->plan);
@@ -159,8 +152,7 @@ static void schedules_wgmma(const Cost *c, SchedulesAccept *accepts, Candidates 
                 bool is_few = tiles <= 3.0 * plan->target->sm_count;
                 /* a short K leaves steps of whole lines half empty */
                 for (int tile_k = step;
-                     (is_round || is_few) && !schedules_has_short_runs(plan, tile_n, swap) &&
-                     tile_k >= line / 4 && (tile_k == step || c->k <= tile_k);
+                     (is_round || is_few) && tile_k >= line / 4 && (tile_k == step || c->k <= tile_k);
                      tile_k /= 2)
                     schedules_wgmma_tile(c, accepts, found,
                                          (Schedule){.path = MATMUL_WGMMA,
