@@ -72,7 +72,6 @@ static bool plan_is_step(const Graph *graph, const Dim *distance, DType elem) {
 static bool plan_is_parted(const Graph *graph, const Region *region, MatmulOperand *operand) {
     ViewFactors factors;
     Value *value = (Value *)(uintptr_t)operand->value, *base;
-    const Dim *unused = NULL;
     if (!view_factors(graph, value, plan_is_input, (void *)(uintptr_t)region, &base, &factors))
         return false;
     MatmulOperand found = *operand;
@@ -80,15 +79,18 @@ static bool plan_is_parted(const Graph *graph, const Region *region, MatmulOpera
     int n_batch = 0;
     for (int i = 0; i < value->rank; i++) {
         bool is_mn = i == operand->mn_axis, is_k = i == operand->k_axis;
-        if (!plan_part(graph->dims, &factors, i, is_mn || is_k, &found,
-                       is_mn  ? &found.mn_part
-                       : is_k ? &found.k_part
-                              : &unused,
-                       is_mn  ? &found.mn_outer
-                       : is_k ? &found.k_outer
-                              : &unused))
+        const Dim *part = NULL, *outer = NULL;
+        if (!plan_part(graph->dims, &factors, i, is_mn || is_k, &found, &part, &outer))
             return false;
-        n_batch += !is_mn && !is_k && !dim_is(value->dims[i], 1);
+        if (is_mn) {
+            found.mn_part = part;
+            found.mn_outer = outer;
+        } else if (is_k) {
+            found.k_part = part;
+            found.k_outer = outer;
+        } else {
+            n_batch += !dim_is(value->dims[i], 1);
+        }
     }
     int parts = (found.mn_part != NULL) + (found.k_part != NULL);
     bool has_run =

@@ -17,6 +17,7 @@
  *     matmul_scale.c     operands that are narrow memory times a factor a block
  *     matmul_epilogue.c  accumulators to outputs, for all three
  *     matmul_inputs.c    inputs of the epilogue through the ring of stages
+ *     matmul_row_inputs.c  those with one number a row, into registers
  *     matmul_rows.c      row statistics of the product (softmax, norms) within the epilogue
  *     matmul_partials.c  parts of sums, held by warps or by the blocks of a cluster, to sums and the epilogue
  *     matmul_rounds.c    the largest of each row, as a loop of rounds

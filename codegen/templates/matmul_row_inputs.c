@@ -1,7 +1,7 @@
 /* What an epilogue needs once a row of the fragment, and no product goes into: the scales of quantized rows,
  * a mask, a bias of channels that lie along M. Read with the elements, each group of columns would wait for
- * it again: a product of 2048 x 4096 x 1024 with a factor a row took 55 us, and 32 without. Here it is
- * brought, and computed, once a tile, into a register for each of the thread's rows.
+ * it again. Here it is brought, and computed, once a tile, into a register for each of the thread's rows: a
+ * convolution of 32 x 256 x 3136 by 128 channels with a bias took 28.8 us, and 27.0 so.
  *
  *     y = (x @ w) * (s * 2) + b          s: [M, 1], b: [N]          s * 2: blocks * halves registers */
 #include "codegen/templates/matmul.h"

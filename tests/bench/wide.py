@@ -2,7 +2,7 @@
 import torch
 import torch.nn.functional as F
 
-from cases import BF, F32, fp8, gelu, layernorm_with_residual, linear, norm_with_residual, positive, rand, scaled_rows, swiglu
+from cases import BF, E4, F32, fp8, gelu, layernorm_with_residual, linear, norm_with_residual, positive, rand, scalar, scaled_rows, swiglu
 
 F16 = torch.float16
 
@@ -57,6 +57,59 @@ def bits(m, n):
 
 def router(x, w):
     return F.softmax(F.linear(x, w).float(), -1).topk(8, -1)
+
+
+def wide_type(x):
+    """What sums and scales are kept in: f32, or f64 for the reference."""
+    return torch.promote_types(x.dtype, F32)
+
+
+def heads_in_one(x, w, b):
+    h = F.linear(x, w, b).reshape(4, 2048, 3, 16, 64).permute(2, 0, 3, 1, 4)
+    return h[0].contiguous(), h[1].contiguous(), h[2].contiguous()
+
+
+def int4_weights(x, w, s):
+    low, high = (w & 15).to(torch.int8), (w >> 4).to(torch.int8)
+    q = torch.stack([low, high], -1).reshape(w.shape[0], -1)
+    q = torch.where(q > 7, q - 16, q).to(x.dtype).reshape(w.shape[0], -1, 128)
+    return F.linear(x, (q * s[:, :, None]).reshape(w.shape[0], -1))
+
+
+def pairs(x, w):
+    h = F.linear(x, w).unflatten(-1, (-1, 2))
+    return F.silu(h[..., 0]) * h[..., 1]
+
+
+def quantized_gate(x, wg, wu):
+    h = swiglu(x, wg, wu).to(wide_type(x)).unflatten(-1, (-1, 128))
+    s = h.abs().amax(-1, keepdim=True) / 448
+    q = (h / s).flatten(-2)
+    return q if x.dtype == torch.float64 else q.to(E4), s.squeeze(-1)
+
+
+def quantized_int8(x, w):
+    y = F.linear(x, w).to(wide_type(x))
+    s = y.abs().amax(-1, keepdim=True) / 127
+    q = torch.round(y / s)
+    return q if x.dtype == torch.float64 else q.to(torch.int8), s
+
+
+def column_statistics(x, w):
+    y = x @ w
+    z = y.to(wide_type(y))
+    return y, z.mean(0), z.var(0, unbiased=False)
+
+
+def softmax_backward(d, v, p):
+    dp = d @ v.transpose(1, 2)
+    return p * (dp - (dp * p).sum(-1, keepdim=True)) * 0.125
+
+
+def lstm_cell(x, h, c, w, u, b):
+    i, f, o, n = (F.linear(x, w, b) + F.linear(h, u)).chunk(4, -1)
+    cn = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(n)
+    return (torch.sigmoid(o) * torch.tanh(cn)).to(x.dtype), cn
 
 
 CASES = {
@@ -131,6 +184,30 @@ CASES = {
     "apply_scores": (lambda: [rand(96, 512, 512), rand(96, 512, 64)], lambda p, v: p @ v, 2.0 * 96 * 512 * 512 * 64, 63e6),
     "windows_197": (lambda: [rand(768, 197, 64), rand(768, 197, 64)], lambda q, k: q @ k.transpose(1, 2) * 0.125,
                     2.0 * 768 * 197 * 197 * 64, 2 * 768 * (197 * 197 + 2 * 197 * 64)),
+    "row_factor": (lambda: [rand(2048, 1024), rand(1024, 4096), rand(2048, 1)], lambda x, w, m: (x * m) @ w, 2.0 * 2048 * 1024 * 4096, 29e6),
+    "f32_1024": (lambda: [rand(1024, 1024, dtype=F32), rand(1024, 1024, dtype=F32)], lambda x, w: x @ w, 12 * 2.0 * 1024 ** 3, 12.6e6),
+    "tf32_stored": (lambda: [rand(2048, 2048, dtype=F32), rand(2048, 2048, dtype=F32)], lambda x, w: tf32(x, w.t()), 2 * 2.0 * 2048 ** 3, 50.3e6),
+    "conv1x1": (lambda: [rand(256, 128), rand(32, 128, 3136), rand(256, 1)], lambda w, x, b: F.relu(w @ x + b), 2.0 * 32 * 256 * 128 * 3136, 77e6),
+    "transposed_out": linear(4096, 2048, 1024, lambda x, w: F.linear(x, w).t().contiguous()),
+    "qkv_in_one": (lambda: [rand(4, 2048, 1024), rand(3072, 1024), rand(3072)], heads_in_one, 2.0 * 8192 * 3072 * 1024, 73e6),
+    "heads_out": (lambda: [rand(2, 32, 1024, 128), rand(4096, 4096), rand(2, 1024, 4096)],
+                  lambda o, w, r: F.linear(o.transpose(1, 2).reshape(2, 1024, 4096), w) + r, 2.0 * 2048 * 4096 ** 2, 84e6),
+    "swiglu_pairs": (lambda: [rand(2048, 2048), rand(11008, 2048)], pairs, 2.0 * 2048 * 2048 * 11008, 76e6),
+    "triangle": (lambda: [rand(1, 256, 256, 128), rand(1, 256, 256, 128)], lambda x, y: torch.einsum("bikc,bjkc->bijc", x, y),
+                 2.0 * 128 * 256 ** 3, 50e6),
+    "int4_weights1024": (lambda: [rand(1024, 4096), torch.randint(0, 256, (11008, 2048), device="cuda", dtype=torch.uint8), rand(11008, 32)],
+                         int4_weights, 2.0 * 1024 * 11008 * 4096, 53e6),
+    "quantized_gate": (lambda: [rand(4096, 2048), rand(2048, 2048), rand(2048, 2048)], quantized_gate, 4.0 * 4096 * 2048 * 2048, 42e6),
+    "quantized_int8": linear(4096, 4096, 4096, quantized_int8),
+    "batchnorm_columns": (lambda: [rand(4096, 2048), rand(2048, 2048)], column_statistics, 2.0 * 4096 * 2048 * 2048, 42e6),
+    "pooled_mean": (lambda: [rand(64, 1024, 512), rand(512, 512)], lambda x, w: F.relu(x @ w).mean(1), 2.0 * 65536 * 512 * 512, 68e6),
+    "linear_backward": (lambda: [rand(8192, 1024), rand(8192, 4096), rand(4096, 1024)],
+                        lambda x, dy, w: (dy @ w, dy.t() @ x, dy.sum(0)), 4.0 * 8192 * 1024 * 4096, 118e6),
+    "softmax_backward": (lambda: [rand(96, 512, 64), rand(96, 512, 64), rand(96, 512, 512)], softmax_backward, 2.0 * 96 * 512 * 512 * 64, 113e6),
+    "lstm_cell": (lambda: [rand(256, 512), rand(256, 512), rand(256, 512, dtype=F32), rand(2048, 512), rand(2048, 512), rand(2048)], lstm_cell,
+                  4.0 * 256 * 2048 * 512, 6.3e6),
+    "contrastive": (lambda: [rand(4096, 768), rand(4096, 768), scalar(0.07)],
+                    lambda x, y, t: F.log_softmax((F.linear(x, y) * t).to(wide_type(x)), -1), 2.0 * 4096 * 4096 * 768, 80e6),
 }
 # A sum of small terms in another order; ties of what is nearest; scores that f32 cannot tell apart.
 TOLERANCES = {
@@ -139,4 +216,9 @@ TOLERANCES = {
     "router_128": {"f32": 5e-3},
     "quantize_rows": {"f32": 1e-4},
     "nearest": {"i64": 2e-2},
+    "tf32_stored": {"f32": 2e-3},
+    "batchnorm_columns": {"f32": 2e-2},
+    "quantized_gate": {"f32": 1e-2},
+    "quantized_int8": {"f32": 1e-2},
+    "lstm_cell": {"f32": 5e-3},
 }
