@@ -2,6 +2,8 @@
  * arrays are constants. */
 #include "codegen/emit_llvm.h"
 
+#include <llvm-c/DebugInfo.h>
+
 /* What unrolling may make of a kernel; more is no sensible kernel, and would take minutes. */
 enum { LLVM_STATEMENT_LIMIT = 1 << 20 };
 
@@ -48,6 +50,19 @@ static void stmt_unrolled(EmitLlvm *e, const KStmt *stmt) {
     }
 }
 
+/* Tells ptxas too that the loop ending in this branch stays one: LLVM makes `.pragma "nounroll"` of it (LLVM
+ * language reference, "llvm.loop"). A loop's node names itself first, so that no two loops share one. */
+static void stmt_loop_stays(EmitLlvm *e, LLVMValueRef branch) {
+    static const char DISABLE[] = "llvm.loop.unroll.disable";
+    LLVMMetadataRef itself = LLVMTemporaryMDNode(e->context, NULL, 0);
+    LLVMMetadataRef name = LLVMMDStringInContext2(e->context, DISABLE, sizeof DISABLE - 1);
+    LLVMMetadataRef parts[] = {itself, LLVMMDNodeInContext2(e->context, &name, 1)};
+    LLVMMetadataRef loop = LLVMMDNodeInContext2(e->context, parts, 2);
+    LLVMSetMetadata(branch, LLVMGetMDKindIDInContext(e->context, "llvm.loop", 9),
+                    LLVMMetadataAsValue(e->context, loop));
+    LLVMMetadataReplaceAllUsesWith(itself, loop);
+}
+
 static void stmt_loop(EmitLlvm *e, const KStmt *stmt) {
     LLVMBuilderRef b = e->builder;
     LLVMTypeRef type = llvm_type(e, stmt->var->type);
@@ -70,7 +85,9 @@ static void stmt_loop(EmitLlvm *e, const KStmt *stmt) {
     LLVMValueRef values[] = {begin, next};
     LLVMBasicBlockRef blocks[] = {before, LLVMGetInsertBlock(b)};
     LLVMAddIncoming(i, values, blocks, 2);
-    LLVMBuildBr(b, head);
+    LLVMValueRef back = LLVMBuildBr(b, head);
+    if (stmt->unroll == UNROLL_NONE)
+        stmt_loop_stays(e, back);
     LLVMPositionBuilderAtEnd(b, after);
 }
 

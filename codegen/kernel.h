@@ -51,6 +51,7 @@ typedef struct KVar {
     const struct KExpr *value; /* what a let is; NULL: a loop's variable, or none of both */
     bool is_loop;     /* a loop's variable, from a constant that is not negative on */
     int64_t low, high; /* which lies between these */
+    bool is_unrolled; /* of an UNROLL_FULL loop: a constant in each turn */
     int id;
 } KVar;
 

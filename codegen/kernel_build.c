@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "codegen/kernel_index.h"
+#include "codegen/kernel_sweep.h"
 #include "ir/base/checked.h"
 
 /* ---- names --------------------------------------------------------------------------------------------- */
@@ -129,8 +131,10 @@ Kernel *builder_finish(Builder *b) {
     for (int i = 0; i < 3; i++)
         if (!kernel->grid[i] && kernel->graph)
             kernel->grid[i] = dim_const(kernel->graph->dims, 1);
-    bool valid = kernel_verify(kernel, b->diags);
-    return valid && b->open.n == 1 ? kernel : NULL;
+    if (!kernel_verify(kernel, b->diags) || b->open.n != 1)
+        return NULL;
+    kernel_sweep(kernel);
+    return kernel;
 }
 
 /* ---- parameters and memory ----------------------------------------------------------------------------- */
@@ -310,7 +314,7 @@ static void build_access(Builder *b, KStmtKind kind, const KVar *var, const KExp
     stmt->var = var;
     stmt->at = at;
     stmt->buffer = buffer;
-    stmt->index = index;
+    stmt->index = dtype_bits(buffer->elem) < 8 ? index : k_index_unrolled_last(b, index);
     stmt->width = width;
     stmt->guard = guard && guard->kind == KX_INT && guard->i ? NULL : guard;
     stmt->cache = cache;
@@ -357,6 +361,7 @@ static KStmt *build_for(Builder *b, const char *name, const KExpr *begin, const 
     KVar *var = build_var(b, name, begin->type, 0, true);
     var->low = begin->kind == KX_INT ? begin->i : 0;
     var->high = end->kind == KX_INT ? end->i - 1 : INT64_MAX;
+    var->is_unrolled = unroll == UNROLL_FULL;
     var->is_loop = begin->kind == KX_INT && begin->i >= 0;
     KStmt *stmt = build_stmt(b, KS_FOR);
     stmt->var = var;

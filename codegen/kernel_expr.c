@@ -1,5 +1,6 @@
 /* Building expressions of kernel IR; integers simplify on the way (kernel_fold.c). See kernel_build.h. */
 #include "codegen/kernel_fold.h"
+#include "codegen/kernel_index.h"
 #include "codegen/kernel_value.h"
 
 static KExpr *expr_new(Builder *b, KExprKind kind, KType type) {
@@ -265,7 +266,7 @@ const KExpr *k_unpack(Builder *b, DType type, const KExpr *word, int lane) {
 
 static const KExpr *expr_address(Builder *b, KExprKind kind, KType type, const KBuffer *buffer,
                                  const KExpr *index) {
-    KExpr *expr = (KExpr *)expr_unary(b, kind, type, index ? index : k_i32(b, 0));
+    KExpr *expr = (KExpr *)expr_unary(b, kind, type, index ? k_index_unrolled_last(b, index) : k_i32(b, 0));
     expr->buffer = buffer;
     return expr;
 }

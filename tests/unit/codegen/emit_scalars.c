@@ -146,7 +146,7 @@ static void scalars_every_conversion_compiles(void **state) {
 /* The text of an expression that is stored: what stands between "stored = " and ";". */
 static const char *scalars_text(Bench *bench, Builder *b, const KExpr *value) {
     const KBuffer *y = k_global(b, bench_value(bench, "y", DTYPE_F32), true);
-    k_let(b, "shown", value);
+    k_variable(b, "shown", value->type, value);
     k_store_scalar(b, y, k_i32(b, 0), k_float(b, K_F32, 0), NULL);
     Text cuda = text_new(bench->arena);
     emit_cuda(&cuda, bench_finish(bench, b));

@@ -63,7 +63,7 @@ static void test_uses_ranges(void **state) {
     bench_close(&bench);
 }
 
-/* What a let stands for is seen where a quotient comes out even, and only where nothing in it is set twice. */
+/* What a let stands for is seen where a quotient comes out even, unless something in it is set twice. */
 static void test_divides_lets(void **state) {
     (void)state;
     Bench bench;
@@ -236,18 +236,62 @@ static void test_prints(void **state) {
     bench_close(&bench);
 }
 
+/* What turns of unrolled loops make constant comes last, through the lets it stands in; what is only in lets
+ * then goes. */
+static void test_indices(void **state) {
+    (void)state;
+    Bench bench;
+    float memory[4096];
+    bench_open(&bench, 64);
+    KBuffer *x = bench_buffer(&bench, "x", DTYPE_F32, memory, 4096, true);
+    const KVar *v = k_variable(B, "v", K_F32, NULL), *moving = k_variable(B, "moving", K_I32, I(0));
+    const KExpr *lane_row = k_let_expr(B, "lane_row", k_div(B, TID, I(8)));
+    const KExpr *h = k_for_begin(B, "h", I(0), I(2), 1, UNROLL_FULL);
+    const KExpr *turn = k_for_begin(B, "turn", I(0), I(2), 1, UNROLL_NONE);
+    const KExpr *row = k_let_expr(B, "row", k_add(B, lane_row, k_mul(B, h, I(8))));
+    const KExpr *col = k_let_expr(B, "col", k_add(B, turn, I(4)));
+    const KExpr *last = k_let_expr(B, "last", k_add(B, k_var(B, moving), h));
+    k_load(B, v, NULL, x, k_add(B, k_mul(B, row, I(64)), col), 1, NULL, CACHE_DEFAULT);
+    k_load(B, v, NULL, x, k_mod(B, row, I(4)), 1, NULL, CACHE_DEFAULT); /* no sum */
+    k_set(B, moving, I(1));
+    k_load(B, v, NULL, x, last, 1, NULL, CACHE_DEFAULT); /* `moving` is another by now */
+    k_end(B);
+    k_for_begin(B, "g", I(0), I(2), 1, UNROLL_FULL);
+    k_let(B, "unread", k_let_expr(B, "half", k_div(B, lane_row, I(2))));
+    k_end(B);
+    k_end(B);
+    B->kernel->grid[0] = bench_dim(&bench, 1);
+    Kernel *kernel = builder_finish(B);
+    assert_non_null(kernel);
+    Text text = text_new(bench.arena);
+    kernel_print(&text, kernel);
+    const char *body = strstr(text.at, "var v");
+    assert_non_null(body);
+    assert_string_equal(body, "var v: f32\n"
+                              "var moving: i32 = 0\n"
+                              "let lane_row: i32 = tid/8\n"
+                              "for h: i32 = 0 to 2 unrolled {\n"
+                              "    for turn: i32 = 0 to 2 {\n"
+                              "        let row: i32 = lane_row + h*8\n"
+                              "        let col: i32 = turn + 4\n"
+                              "        let last: i32 = moving + h\n"
+                              "        v = x[lane_row*64 + col + h*512]\n"
+                              "        v = x[row%4]\n"
+                              "        moving = 1\n"
+                              "        v = x[last]\n"
+                              "    }\n"
+                              "}\n");
+    bench_close(&bench);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_folds_integers),
-        cmocka_unit_test(test_uses_ranges),
-        cmocka_unit_test(test_divides_lets),
-        cmocka_unit_test(test_folds_conditions),
-        cmocka_unit_test(test_changes_types),
-        cmocka_unit_test(test_dims),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_blocks),
-        cmocka_unit_test(test_prints),
+        cmocka_unit_test(test_folds_integers), cmocka_unit_test(test_uses_ranges),
+        cmocka_unit_test(test_divides_lets),   cmocka_unit_test(test_folds_conditions),
+        cmocka_unit_test(test_changes_types),  cmocka_unit_test(test_dims),
+        cmocka_unit_test(test_names),          cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_blocks),         cmocka_unit_test(test_prints),
+        cmocka_unit_test(test_indices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

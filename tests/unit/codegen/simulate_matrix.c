@@ -377,7 +377,7 @@ static void build_product(Bench *bench_, const Product *p, void *a, void *b, voi
         k_end(B);
     }
     if (p->defect == DEFECT_EARLY_READ)
-        k_let(B, "early", k_elem_at(B, acc, 0));
+        k_variable(B, "early", K_F32, k_elem_at(B, acc, 0));
     if (p->defect == DEFECT_EARLY_WRITE)
         k_set_elem(B, fragment, I(0), U(0));
     ATOM0(wgmma_wait, (int[]){0});
