@@ -4,8 +4,9 @@
 
 #include "codegen/kernel.h"
 
-/* Drops lets that no statement reads, and unrolled loops that are empty then: templates name what a run may need before they know
- * what it will, and indices pass lets by (kernel_index.h). Compilers drop them too; readers of the source would have to. */
+/* Drops lets that no statement reads, and unrolled loops that are empty then: templates name what a run may
+ * need before they know what it will, and indices pass lets by (kernel_index.h). Compilers drop them too;
+ * readers of the source would have to. */
 void kernel_sweep(Kernel *kernel);
 
 #endif
