@@ -220,8 +220,7 @@ typedef struct FoldSum {
     bool has_let;
 } FoldSum;
 
-/* Whether x is the same wherever it is written: nothing that is set more than once is in it. */
-static bool fold_is_fixed(const KExpr *x, int depth) {
+bool fold_is_fixed(const KExpr *x, int depth) {
     if (depth == 0)
         return false;
     switch (x->kind) {

@@ -14,5 +14,8 @@ const KExpr *fold_scalar(Builder *b, OpKind op, const KExpr *x, const KExpr *y, 
 /* The same for a quotient and a remainder of integers that are not negative. */
 const KExpr *fold_div(Builder *b, const KExpr *x, const KExpr *y);
 const KExpr *fold_mod(Builder *b, const KExpr *x, const KExpr *y);
+/* Whether x is the same wherever it is written: nothing that is set more than once is in it. False where it
+ * is more than `depth` deep. */
+bool fold_is_fixed(const KExpr *x, int depth);
 
 #endif

@@ -1,5 +1,7 @@
 #include "codegen/kernel_index.h"
 
+#include "codegen/kernel_fold.h"
+
 enum { INDEX_DEPTH = 16 }; /* lets within lets and sums within sums that are looked through */
 
 /* A sum: NULL stands for 0. */
@@ -8,30 +10,13 @@ typedef struct IndexParts {
     const KExpr *turns; /* of constants and unrolled loops' variables only */
 } IndexParts;
 
-/* Calls of this visit each part of an expression until one says no. */
-typedef bool (*IndexTest)(const KExpr *x);
-
-static bool index_all(const KExpr *x, IndexTest test) {
+static bool index_is_turn(const KExpr *x) {
     if (x->kind != KX_SCALAR && x->kind != KX_CONVERT)
-        return test(x);
+        return x->kind == KX_INT || (x->kind == KX_VAR && x->var->is_unrolled);
     for (int i = 0; i < x->n_args; i++)
-        if (!index_all(x->args[i], test))
+        if (!index_is_turn(x->args[i]))
             return false;
     return true;
-}
-
-static bool index_is_turn(const KExpr *x) {
-    return x->kind == KX_INT || (x->kind == KX_VAR && x->var->is_unrolled);
-}
-
-static bool index_is_constant(const KExpr *x) {
-    return x->kind == KX_INT;
-}
-
-/* Means wherever it stands what it meant where a let took it. */
-static bool index_is_lasting(const KExpr *x) {
-    return x->kind == KX_INT || x->kind == KX_PARAM || x->kind == KX_SPECIAL ||
-           (x->kind == KX_VAR && x->var->is_let);
 }
 
 static const KExpr *index_sum(Builder *b, const KExpr *x, const KExpr *y) {
@@ -43,14 +28,14 @@ static const KExpr *index_scaled(Builder *b, const KExpr *x, const KExpr *by) {
 }
 
 static IndexParts index_parts(Builder *b, const KExpr *x, int depth) {
-    if (index_all(x, index_is_turn))
+    if (index_is_turn(x))
         return (IndexParts){NULL, x};
     IndexParts whole = {x, NULL};
     if (depth == 0)
         return whole;
-    if (x->kind == KX_VAR && x->var->value && index_all(x->var->value, index_is_lasting)) {
+    if (x->kind == KX_VAR && x->var->value && fold_is_fixed(x->var->value, INDEX_DEPTH)) {
         IndexParts value = index_parts(b, x->var->value, depth - 1);
-        return value.turns && !index_all(value.turns, index_is_constant) ? value : whole;
+        return value.turns && value.turns->kind != KX_INT ? value : whole;
     }
     if (x->kind != KX_SCALAR)
         return whole;
@@ -69,7 +54,7 @@ static IndexParts index_parts(Builder *b, const KExpr *x, int depth) {
 
 const KExpr *k_index_unrolled_last(Builder *b, const KExpr *index) {
     IndexParts parts = index_parts(b, index, INDEX_DEPTH);
-    if (!parts.rest || !parts.turns || index_all(parts.turns, index_is_constant))
+    if (!parts.rest || !parts.turns || parts.turns->kind == KX_INT)
         return index;
     return k_add(b, parts.rest, parts.turns);
 }

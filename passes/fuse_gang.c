@@ -19,13 +19,10 @@ static const double gang_launch = 2e-6;
  * the graph wants it in memory anyway, what is read again, and a 16-bit result. */
 static double gang_moved(const Fuse *fuse, const Value *operand) {
     enum { RESULT = 2 };
-    bool is_output = false;
     while ((operand->op == OP_cast && dtype_widens(operand->in[0]->dtype, operand->dtype)) ||
            (operand->op == OP_mul && operand->in[0] == operand->in[1]))
         operand = operand->in[0];
-    for (size_t i = 0; i < fuse->graph->outputs.n; i++)
-        is_output |= fuse->graph->outputs.at[i].value == operand;
-    return (is_output ? 1 : 2) * dtype_bits(operand->dtype) / 8.0 + RESULT;
+    return (value_is_output(fuse->graph, operand) ? 1 : 2) * dtype_bits(operand->dtype) / 8.0 + RESULT;
 }
 
 GangEstimate fuse_gang(Fuse *fuse, const Group *group, const Value *statistic) {

@@ -23,8 +23,8 @@ static bool turn_is(const Value *value) {
 static Respace turn_of(const Value *value) {
     int rank = value->rank;
     Respace turn = {.is_transpose = true, .rank_from = rank, .rank_to = rank};
+    turn_perm(rank, turn.perm);
     for (int i = 0; i < rank; i++) {
-        turn.perm[i] = i < rank - 2 ? i : 2 * rank - 3 - i;
         turn.from[i] = value->dims[i];
         turn.to[i] = value->dims[turn.perm[i]];
     }
@@ -61,17 +61,10 @@ Value *movement_turn_operand(Rewrite *rewrite, Value *value) {
         rewrite_is_heavy(rewrite, value) || !turn_is_of_turned(rewrite, value, &visited, &turned) || !turned)
         return value;
     Respace turn = turn_of(value);
-    return build_transpose(rewrite, respace_apply(rewrite, &turn, value, value), turn.perm, value);
+    return build_turned(rewrite, respace_apply(rewrite, &turn, value, value), value);
 }
 
 /* ---- results */
-
-static bool turn_is_output(const Graph *graph, const Value *value) {
-    for (size_t i = 0; i < graph->outputs.n; i++)
-        if (graph->outputs.at[i].value == value)
-            return true;
-    return false;
-}
 
 /* What is computed of a product, down to a value that is transposed. */
 typedef struct TurnCone {
@@ -114,11 +107,6 @@ static bool turn_is_of_product(TurnCone *cone, const Value *value) {
     return value_is_pointwise(value);
 }
 
-static Value *turn_matrix(Rewrite *rewrite, Value *value) {
-    Respace turn = turn_of(value);
-    return build_transpose(rewrite, value, turn.perm, value);
-}
-
 static Value *turn_result(TurnCone *cone, Value *value) {
     if (!rewrite_is_heavy(cone->rewrite, value))
         return respace_apply(cone->rewrite, cone->turn, value, value);
@@ -127,14 +115,14 @@ static Value *turn_result(TurnCone *cone, Value *value) {
         return cone->at[at].turned;
     Value *in[OP_MAX_ARITY];
     for (int i = 0; i < value->n_in; i++)
-        in[i] = value->op == OP_matmul ? turn_matrix(cone->rewrite, value->in[1 - i])
+        in[i] = value->op == OP_matmul ? build_turned(cone->rewrite, value->in[1 - i], value->in[1 - i])
                                        : turn_result(cone, value->in[i]);
     cone->at[at].turned = build_like(cone->rewrite, value, in);
     return cone->at[at].turned;
 }
 
 Value *movement_turn_result(Rewrite *rewrite, Value *value) {
-    if (!turn_is(value) || !turn_is_output(rewrite->graph, value))
+    if (!turn_is(value) || !value_is_output(rewrite->graph, value))
         return value;
     Respace turn = turn_of(value->in[0]);
     TurnCone cone = {.rewrite = rewrite, .turn = &turn};

@@ -133,23 +133,16 @@ static double realign_copy(Value *operand, bool is_second) {
     return realign_copy_seconds(base);
 }
 
-static Value *realign_turn(Rewrite *rewrite, Value *value) {
-    int perm[RANK_MAX];
-    for (int i = 0; i < value->rank; i++)
-        perm[i] = i < value->rank - 2 ? i : 2 * value->rank - 3 - i;
-    return build_transpose(rewrite, value, perm, value);
-}
-
 /* The operand copied with K innermost. */
 static Value *realign_turned(Rewrite *rewrite, Value *operand, bool is_second) {
-    Value *rows = is_second ? realign_turn(rewrite, operand) : operand;
+    Value *rows = is_second ? build_turned(rewrite, operand, operand) : operand;
     Value *packed = rows ? realign_pad(rewrite, rows, realign_missing(rows)) : NULL;
     if (!packed)
         return operand;
     pass_decide(rewrite->pass, "realign", false, packed, operand,
                 "elements of 16 bits, or neighbours along K",
                 "matrix instructions take its elements along K, so it is copied to that order first");
-    return is_second ? realign_turn(rewrite, packed) : packed;
+    return is_second ? build_turned(rewrite, packed, packed) : packed;
 }
 
 /* The operand, or a transpose of it, on aligned rows. */

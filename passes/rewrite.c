@@ -179,6 +179,19 @@ Value *build_transpose(Rewrite *rewrite, Value *value, const int *perm, const Va
     return build_append(rewrite, OP_transpose, &value, 1, attrs, like);
 }
 
+void turn_perm(int rank, int *perm) {
+    for (int i = 0; i < rank; i++)
+        perm[i] = i < rank - 2 ? i : 2 * rank - 3 - i;
+}
+
+Value *build_turned(Rewrite *rewrite, Value *value, const Value *like) {
+    if (!value)
+        return NULL;
+    int perm[RANK_MAX];
+    turn_perm(value->rank, perm);
+    return build_transpose(rewrite, value, perm, like);
+}
+
 Value *build_broadcast(Rewrite *rewrite, Value *value, int rank, const Dim *const *dims, const Value *like) {
     Attr attrs[OP_MAX_ATTRS] = {0};
     attrs[0].dims = build_dims(rewrite, rank, dims);

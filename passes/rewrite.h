@@ -40,6 +40,9 @@ Value *build_scalar(Rewrite *rewrite, OpKind op, Value *a, Value *b, Value *c, c
 Value *build_cast(Rewrite *rewrite, Value *value, DType dtype, const Value *like);
 Value *build_reshape(Rewrite *rewrite, Value *value, int rank, const Dim *const *dims, const Value *like);
 Value *build_transpose(Rewrite *rewrite, Value *value, const int *perm, const Value *like);
+/* The order that exchanges the last two of at least two axes, and the transpose to it. */
+void turn_perm(int rank, int *perm);
+Value *build_turned(Rewrite *rewrite, Value *value, const Value *like);
 Value *build_broadcast(Rewrite *rewrite, Value *value, int rank, const Dim *const *dims, const Value *like);
 Value *build_slice(Rewrite *rewrite, Value *value, const Dim *const *start, const Dim *const *limit,
                    const int *step, const Value *like);

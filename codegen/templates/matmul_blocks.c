@@ -157,20 +157,24 @@ static bool columns_are_repeated(const Epilogue *e, const Value *value, const Va
     return block_repeated(value) == statistic && value_same_dims(value, e->plan->core[0]);
 }
 
-void matmul_columns_bind(Epilogue *e, const EpilogueSlot *slot) {
-    const Region *region = e->plan->region;
-    for (size_t i = 0; e->columns && i < e->plan->n_columns_first; i++)
-        for (size_t k = 0; k < region->values.n; k++)
-            if (columns_are_repeated(e, region->values.at[k], e->plan->columns.at[i]))
-                lower_bind_array(e->lower, region->values.at[k], e->columns[i].x, columns_at(e, slot));
-}
-
-static void columns_unbind(Epilogue *e) {
+/* The first column statistics, where they are asked for: known at `at`, or with NULL no longer. */
+static void columns_bind(Epilogue *e, const KExpr *at) {
     const Region *region = e->plan->region;
     for (size_t i = 0; i < e->plan->n_columns_first; i++)
-        for (size_t k = 0; k < region->values.n; k++)
-            if (columns_are_repeated(e, region->values.at[k], e->plan->columns.at[i]))
-                lower_unbind(e->lower, region->values.at[k]);
+        for (size_t k = 0; k < region->values.n; k++) {
+            const Value *value = region->values.at[k];
+            if (!columns_are_repeated(e, value, e->plan->columns.at[i]))
+                continue;
+            if (at)
+                lower_bind_array(e->lower, value, e->columns[i].x, at);
+            else
+                lower_unbind(e->lower, value);
+        }
+}
+
+void matmul_columns_bind(Epilogue *e, const EpilogueSlot *slot) {
+    if (e->columns && e->plan->n_columns_first)
+        columns_bind(e, columns_at(e, slot));
 }
 
 static Partial columns_shuffle(Builder *b, Partial partial, int mask) {
@@ -228,7 +232,7 @@ static void columns_rest(Epilogue *e, const KExpr *block, const KExpr *group, in
     epilogue_batch(e, block, group, n_groups, values.at, (int)values.n, 0, columns_fold_rest,
                    (void *)(uintptr_t)columns);
     e->columns = NULL;
-    columns_unbind(e);
+    columns_bind(e, NULL);
 }
 
 /* The coordinates of a batch's columns, and who stores them. */

@@ -113,17 +113,17 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
         inner = k_add(b, mn0, k_mul(b, number, k_i32(b, tile->span)));
         outer = k0;
     }
-    const KExpr *k = operand->major == MAJOR_K ? inner : outer,
-                *mn = operand->major == MAJOR_K ? outer : inner;
-    const KExpr *within[2] = {tma_within(b, operand->k_part, k), tma_within(b, operand->mn_part, mn)};
+    bool is_k = operand->major == MAJOR_K;
+    const Dim *inner_part = is_k ? operand->k_part : operand->mn_part,
+              *outer_part = is_k ? operand->mn_part : operand->k_part;
     KOperand operands[8] = {k_operand(to), k_operand(k_tensor_map_addr(b, tma->map)), k_operand(full),
-                            k_operand(within[operand->major != MAJOR_K]),
-                            k_operand(within[operand->major == MAJOR_K])};
+                            k_operand(tma_within(b, inner_part, inner)),
+                            k_operand(tma_within(b, outer_part, outer))};
     int n = 5;
     if (operand->k_part)
-        operands[n++] = k_operand(tma_beyond(b, operand->k_part, k));
+        operands[n++] = k_operand(tma_beyond(b, operand->k_part, is_k ? inner : outer));
     if (operand->mn_part)
-        operands[n++] = k_operand(tma_beyond(b, operand->mn_part, mn));
+        operands[n++] = k_operand(tma_beyond(b, operand->mn_part, is_k ? outer : inner));
     for (int i = operand->n_batch; i-- > 0;)
         operands[n++] = k_operand(matmul_batch_coord(b, plan, operand, operand->batch[i], batch));
     static const AtomId atoms[2][3] = {{ATOM_tma_load_2d, ATOM_tma_load_3d, ATOM_tma_load_4d},

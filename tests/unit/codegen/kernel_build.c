@@ -191,6 +191,15 @@ static void test_blocks(void **state) {
     bench_close(&bench);
 }
 
+static const char *kernel_text(Bench *bench, int64_t blocks) {
+    bench->b.kernel->grid[0] = bench_dim(bench, blocks);
+    Kernel *kernel = builder_finish(&bench->b);
+    assert_non_null(kernel);
+    Text text = text_new(bench->arena);
+    kernel_print(&text, kernel);
+    return text.at;
+}
+
 static void test_prints(void **state) {
     (void)state;
     Bench bench;
@@ -210,12 +219,7 @@ static void test_prints(void **state) {
     k_else(B);
     k_barrier(B);
     k_end(B);
-    B->kernel->grid[0] = bench_dim(&bench, 3);
-    Kernel *kernel = builder_finish(B);
-    assert_non_null(kernel);
-    Text text = text_new(bench.arena);
-    kernel_print(&text, kernel);
-    assert_string_equal(text.at,
+    assert_string_equal(kernel_text(&bench, 3),
                         "kernel kernel: 64 threads, grid (3, 1, 1), 128 bytes shared aligned to 128\n"
                         "param x: f32, align 16, written\n"
                         "shared tile: bf16[64] at 0, align 128\n"
@@ -260,12 +264,7 @@ static void test_indices(void **state) {
     k_let(B, "unread", k_let_expr(B, "half", k_div(B, lane_row, I(2))));
     k_end(B);
     k_end(B);
-    B->kernel->grid[0] = bench_dim(&bench, 1);
-    Kernel *kernel = builder_finish(B);
-    assert_non_null(kernel);
-    Text text = text_new(bench.arena);
-    kernel_print(&text, kernel);
-    const char *body = strstr(text.at, "var v");
+    const char *body = strstr(kernel_text(&bench, 1), "var v");
     assert_non_null(body);
     assert_string_equal(body, "var v: f32\n"
                               "var moving: i32 = 0\n"
