@@ -4,17 +4,21 @@
 
 #include "codegen/templates/matmul.h"
 
+/* Where rows begin in memory: at lines of 128 bytes, at sectors of 32, or anywhere. */
+typedef enum CostRows { COST_ROWS_ALIGNED, COST_ROWS_SECTORS, COST_ROWS_ANYWHERE } CostRows;
+
 /* A product as the estimates see it. */
 typedef struct Cost {
     const MatmulPlan *plan;
     int64_t m, n, k, batch;
     int64_t bytes;
-    double slots;            /* instructions of an epilogue for an element of the result */
-    bool from_memory;        /* memory, not the matrix unit, sets the pace */
-    bool has_inputs;         /* that every element of the result has one of its own of */
-    bool is_ragged;          /* rows of the output start anywhere, and TMA cannot write them */
-    double edge;             /* bytes of a row of the output that two tiles write */
-    double lines_a, lines_b; /* time of a row of a tile that is loaded: 1 where it is one line of L2 */
+    double slots;                      /* instructions of the region's own for an element of the result */
+    double bytes_out;                  /* of the results, for an element of the product */
+    bool from_memory;                  /* memory, not the matrix unit, sets the pace */
+    bool has_inputs;                   /* that every element of the result has one of its own of */
+    bool has_wide_outputs;             /* 32 bits an element */
+    bool is_ragged;                    /* rows of the output start anywhere, and TMA cannot write them */
+    CostRows rows_a, rows_b, rows_out; /* of the operands and the result in memory */
 } Cost;
 
 /* Under the sizes that `hint` expects. */

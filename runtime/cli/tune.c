@@ -26,7 +26,8 @@ enum {
     TUNE_LIST = 256,    /* schedules of a region, at most */
     TUNE_USUAL = 16,    /* of the template's list, without --exhaustive */
     TUNE_ROUNDS = 3,    /* steps away from the best */
-    TUNE_FINALISTS = 4, /* measured again */
+    TUNE_FINALISTS = 8, /* measured again */
+    TUNE_FINALS = 5,    /* so often */
     TUNE_REPETITIONS = 21,
     TUNE_FIRST = 5,        /* repetitions after which a slow one is let go */
     TUNE_THREADS = 16,     /* that compile */
@@ -249,13 +250,12 @@ static bool tune_execute(Tune *tune, const sinter_plan *plan) {
 
 /* ---- measuring */
 
-static bool tune_time(Tune *tune, TuneTry *try, int n) {
+/* The median of n repetitions, in microseconds; 0: it could not be timed. */
+static double tune_time(Tune *tune, const TuneTry *try, int n) {
     float us[TUNE_REPETITIONS];
-    if (!device_time(&tune->run, &tune->problem, try->plan, tune->region, tune->flush, n, us))
-        return false;
-    double median = device_median(us, n);
-    try->us = try->us > 0 && try->us < median ? try->us : median;
-    return true;
+    return device_time(&tune->run, &tune->problem, try->plan, tune->region, tune->flush, n, us)
+               ? device_median(us, n)
+               : 0;
 }
 
 static void tune_drop(Tune *tune, TuneTry *try, const char *why) {
@@ -286,12 +286,13 @@ static void tune_measure(Tune *tune, TuneTry *try) {
     }
     arena_release(tune->arena, mark);
     const TuneTry *best = tune_best(tune);
-    if (!why && !tune_time(tune, try, TUNE_FIRST))
-        why = "it could not be timed";
-    if (why)
-        tune_drop(tune, try, why);
-    else if (!best || try->us < 1.3 * best->us)
-        tune_time(tune, try, try->us > 2000 ? TUNE_FIRST : TUNE_REPETITIONS);
+    double us = why ? 0 : tune_time(tune, try, TUNE_FIRST);
+    if (us > 0 && us < 2000 && (!best || us < 1.3 * best->us))
+        us = tune_time(tune, try, TUNE_REPETITIONS);
+    if (us > 0)
+        try->us = us;
+    else
+        tune_drop(tune, try, why ? why : "it could not be timed");
 }
 
 static int tune_order(const void *a, const void *b) {
@@ -300,14 +301,27 @@ static int tune_order(const void *a, const void *b) {
     return (p > q) - (p < q);
 }
 
-/* The first few once more, in turns; the least median of each counts. `model` is measured as often. */
-static void tune_final(Tune *tune, TuneTry *model) {
-    for (int round = 0; round < 2; round++) {
-        for (int i = 0; i < TUNE_FINALISTS && i < tune->n_tries; i++)
-            if (tune->tries[i].us > 0 && &tune->tries[i] != model)
-                tune_time(tune, &tune->tries[i], TUNE_REPETITIONS);
-        tune_time(tune, model, TUNE_REPETITIONS);
+/* The first few and `model` several times more, in turns; answers the quickest of them. The median of the new
+ * times takes the place of the first: among a hundred schedules, the least first time is one that luck made
+ * small. */
+static const TuneTry *tune_final(Tune *tune, TuneTry *model) {
+    TuneTry *finalists[TUNE_FINALISTS + 1] = {model};
+    float us[TUNE_FINALISTS + 1][TUNE_FINALS];
+    int n = 1;
+    for (int i = 0; i < TUNE_FINALISTS && i < tune->n_tries; i++)
+        if (tune->tries[i].us > 0 && &tune->tries[i] != model)
+            finalists[n++] = &tune->tries[i];
+    for (int round = 0; round < TUNE_FINALS; round++)
+        for (int i = 0; i < n; i++)
+            us[i][round] = (float)tune_time(tune, finalists[i], TUNE_REPETITIONS);
+    const TuneTry *best = model;
+    for (int i = 0; i < n; i++) {
+        double median = device_median(us[i], TUNE_FINALS);
+        finalists[i]->us = median > 0 ? median : finalists[i]->us;
+        if (finalists[i]->us < best->us)
+            best = finalists[i];
     }
+    return best;
 }
 
 /* ---- candidates */
@@ -390,6 +404,9 @@ static void tune_report(Tune *tune, const TuneTry *model, const TuneTry *best, i
     json_begin(&cli->json, "model", '{');
     tune_schedule_json(&cli->json, model);
     json_end(&cli->json, '}');
+    json_begin(&cli->json, "best", '{');
+    tune_schedule_json(&cli->json, best);
+    json_end(&cli->json, '}');
     json_begin(&cli->json, "candidates", '[');
     for (int i = 0; i < tune->n_tries; i++) {
         json_begin(&cli->json, NULL, '{');
@@ -454,9 +471,8 @@ static bool tune_region(Tune *tune) {
     bool ok = !tune->run.lost && model && model->us > 0;
     if (ok) {
         tune_enter(tune);
-        tune_final(tune, model);
+        const TuneTry *best = tune_final(tune, model);
         tune_leave(tune);
-        const TuneTry *best = tune_best(tune);
         /* the model's own, where the difference is noise */
         best = best->us > 0.99 * model->us ? model : best;
         int dropped = 0;

@@ -1,0 +1,41 @@
+/* Shared by the files that estimate the time of matrix products; nobody else includes it.
+ *
+ *     cost_matmul.c   the product as the estimates see it; tiles by mma.sync and FMA; a thread an element
+ *     cost_wgmma.c    tiles by wgmma
+ *     cost_gemv.c     few rows, without tiles
+ *
+ * The constants are fitted, by an evolution strategy, to what the exhaustive tuner measured on an H200 for
+ * the shapes of tests/gpu/sweep: 32000 schedules of 320 products, with the choices that are near the best as
+ * the goal, and the times themselves as a lesser one. They serve as ratios for the other targets. */
+#ifndef SINTER_CODEGEN_COST_SHARE_H
+#define SINTER_CODEGEN_COST_SHARE_H
+
+#include "codegen/templates/cost_matmul.h"
+
+/* Clocks a second; bytes that a way has carried become seconds by it. */
+static const double cost_clock = 1.7e9;
+
+/* A schedule's work, as one SM sees it. */
+typedef struct CostShare {
+    int cluster_m, cluster_n, split, gang;
+    double rows, cols, tiles_m, tiles_n; /* of the product as the schedule takes it */
+    double rounds;                       /* tiles, one after another */
+    double steps;                        /* of K */
+    double crowd; /* blocks that share the SM's matrix unit and its way to L2, not the latency */
+} CostShare;
+
+CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedule *s);
+/* Rate of the matrix unit, of the whole machine, for the kind of product. */
+double cost_rate(const MatmulPlan *plan);
+/* Blocks that run at once where each SM has one, in clusters of so many. */
+double cost_slots(const Target *target, int cluster);
+/* Elements of a tile, each time that a pass of the epilogue goes over them: once, and for row and column
+ * statistics. */
+double cost_elements(const MatmulPlan *plan, const Schedule *s);
+/* Bytes of the larger operand that are read again: it is brought to SMs once for each tile across it. */
+double cost_bytes_again(const Cost *c, const CostShare *w);
+
+double cost_wgmma_seconds(const Cost *c, const Schedule *s);
+double cost_gemv_seconds(const Cost *c, const Schedule *s);
+
+#endif

@@ -1,0 +1,218 @@
+/* An estimate of the time that a matrix product takes by wgmma: for each tile of an SM the longest of what
+ * goes on side by side, a little more where two are nearly as long.
+ *
+ *     matrix     steps of K * (product / tensor rate + barriers)
+ *     load       steps of K * max(tile bytes / L2 rate, latency / stages), while warpgroups are in the
+ * epilogue as well, as far as the ring reaches epilogue   instructions an element, and a part that is the
+ * same for each tile store      bytes of the result, by boxes: narrow ones, and rows that begin within a
+ * sector, take longer
+ *
+ *     tile   =  matrix + epilogue | load | store                     warpgroups that share a tile
+ *            =  matrix | load | store | (matrix + epilogue) * share  warpgroups in turn
+ *     time   =  launch + (tiles one after another | bytes / memory rate) */
+#include <math.h>
+
+#include "codegen/templates/cost_share.h"
+
+/* How much longer than the longest: the power whose mean joins times that go on side by side, for the parts
+ * of a tile, and for work and memory; the share of the smaller of these that adds to the larger. */
+static const double cost_tile_power = 4, cost_memory_power = 2.85, cost_overlap = 0.191;
+
+/* Seconds of a kernel, of one in clusters. */
+static const double cost_launch = 4.09e-6, cost_cluster_launch = 1.21e-6;
+
+static const double cost_rate_reached = 1.104; /* of the target's figure, which is one under a power limit */
+static const double cost_reads = 29.4;         /* clocks for 64 rows of A */
+static const double cost_step = 4.88e-9;       /* seconds of a step's barriers */
+static const double cost_cluster = 1.126, cost_turns = 0.995; /* a step's factors */
+static const double cost_turns_share = 0.79; /* of a tile's time that goes by before the next may end */
+
+/* Seconds of a load, L2's bytes a clock for an SM, and as factors its time for a row of 128 bytes that lies
+ * in two lines, in whole sectors or not, and for runs of 64 and of 32 bytes. */
+static const double cost_load = 0.943e-6, cost_l2_per_clock = 74.4;
+static const double cost_two_lines = 1.155, cost_five_sectors = 2.71;
+static const double cost_half_lines = 2, cost_quarter_lines = 4;
+
+/* An epilogue: instructions an element, and more where rows of the output start anywhere; seconds of each
+ * tile; factors where one warpgroup alone does not fill the schedulers, and where it has statistics of blocks
+ * of columns besides: a head's norm took 273 us where two warpgroups took 203. */
+static const double cost_epilogue_slots = 4.09, cost_ragged_slots = 26.6, cost_epilogue = 0.989e-6;
+static const double cost_alone = 1.28, cost_alone_blocks = 2.5;
+
+/* A store: bytes a clock of an SM, factors for boxes of 64 and of 32 bytes a row, bytes that a row of a tile
+ * costs besides where it begins within a line, or a sector, and those that memory then writes twice, or
+ * reads; the share of the result that memory has taken when the kernel ends, of as much as L2 holds. */
+static const double cost_store = 106, cost_half_boxes = 1.45, cost_quarter_boxes = 2.4;
+static const double cost_row_line = 49.5, cost_row_sector = 339, cost_edge_line = 62.8,
+                    cost_edge_sector = 304;
+static const double cost_written = 0.145;
+
+static const double cost_again = 0.608; /* share of a second reading by other SMs that L2 does not serve */
+
+/* Seconds: of a row statistic for each block of a gang, of parts of sums in a cluster, and of each element.
+ */
+static const double cost_exchange = 0.25e-6, cost_meeting = 0.96e-6, cost_meeting_element = 0.000278e-6;
+
+/* How much longer than the formula says a step of a tile takes, by columns: 64 rows of one warpgroup, 128 and
+ * 256 of two that share a tile, 128 of two that take turns. */
+enum { COST_KINDS = 4, COST_WIDTHS = 8 };
+static const int cost_widths[COST_WIDTHS] = {24, 48, 72, 112, 136, 168, 200, 256}; /* up to so many columns */
+static const double cost_tile[COST_KINDS][COST_WIDTHS] = {{0.99, 0.97, 1.06, 0.99, 0.97, 1.04, 0.99, 1.02},
+                                                          {0.99, 0.99, 0.98, 0.97, 1.04, 1.03, 1.01, 0.93},
+                                                          {0.99, 1.00, 0.99, 1.00, 0.94, 1.08, 1.02, 1.00},
+                                                          {1.00, 1.00, 1.00, 1.00, 0.93, 1.01, 0.90, 1.00}};
+
+/* Slots for two elements of fragments that are computed, and more for each operation; the share of what is
+ * shorter, computing or multiplying, that the other does not hide. */
+static const double cost_fragment_slots = 12, cost_fragment_op_slots = 4, cost_fragment_overlap = 0.3;
+
+/* Times that go on side by side. */
+static double cost_beside(double a, double b, double power) {
+    double longest = fmax(a, b);
+    return longest > 0 ? longest * pow(pow(a / longest, power) + pow(b / longest, power), 1 / power) : 0;
+}
+
+/* wgmma reads 64 rows of A anew for every instruction: below n = 64 shared memory, not the matrix unit, sets
+ * the pace. */
+static double cost_efficiency(const MatmulPlan *plan, const Schedule *s) {
+    double cols = matmul_partial_cols(plan, s) ? matmul_partial_cols(plan, s) : s->tile_n;
+    double product = cols / 2.0, reads = cost_reads + cols / 4.0;
+    return product / fmax(product, reads);
+}
+
+/* Time in which the consumers of a block compute a stage's fragments. */
+static double cost_fragments(const MatmulPlan *plan, const Schedule *s) {
+    if (!s->fragments)
+        return 0;
+    const MatmulOperand *operand = s->swap_ab ? &plan->b[0] : &plan->a;
+    double slots = cost_fragment_slots;
+    for (size_t i = 0; i < plan->region->values.n; i++)
+        if (value_same_dims(plan->region->values.at[i], operand->value) &&
+            op_is_scalar(plan->region->values.at[i]->op))
+            slots += cost_fragment_op_slots / plan->n_cores;
+    double words = (double)s->tile_m * s->tile_k / 2 * (s->swap_ab ? plan->n_cores : 1);
+    return words / 128 * slots / cost_clock;
+}
+
+/* Time of a stage of an operand that warpgroups convert: 64 x 64 elements of 8 bits took 417, 331 and 300 ns
+ * with one, two and three of them. */
+static double cost_converted(const MatmulPlan *plan, const Schedule *s) {
+    int converters = matmul_converters(plan, s);
+    if (!converters)
+        return 0;
+    bool is_rows = matmul_is_converted(plan, &plan->a) != s->swap_ab;
+    double elements = (double)(is_rows ? s->tile_m : s->tile_n) * s->tile_k;
+    return elements / 4096 * (240e-9 + 180e-9 / converters);
+}
+
+/* How much longer than the formula says a step of the tile takes. */
+static double cost_of_tile(const Schedule *s) {
+    int kind = s->ping_pong ? 3 : s->warps_m == 1 ? 0 : s->tile_m == 128 ? 1 : 2, width = 0;
+    while (width < COST_WIDTHS - 1 && s->tile_n > cost_widths[width])
+        width++;
+    return cost_tile[kind][width];
+}
+
+/* L2's time for a tile's columns where the operand that gives them is contiguous along them, since TMA brings
+ * these in runs that divide them: a batch of 592 x 1256 x 8192 took 279 us with 224 columns a tile, 173 with
+ * 256. */
+static double cost_runs(const MatmulOperand *operand, const Schedule *s) {
+    int bytes = s->tile_n * dtype_bits(operand->elem) / 8;
+    if (operand->major != MAJOR_MN || bytes % 128 == 0)
+        return 1;
+    return bytes % 64 == 0 ? cost_half_lines : cost_quarter_lines;
+}
+
+/* L2's time for a row of 128 bytes of an operand. */
+static double cost_row(CostRows rows) {
+    return rows == COST_ROWS_ALIGNED ? 1 : rows == COST_ROWS_SECTORS ? cost_two_lines : cost_five_sectors;
+}
+
+/* A step of K: multiplying. */
+static double cost_matrix(const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
+    double flops = 2.0 * s->tile_m * s->tile_n * s->tile_k * plan->n_cores;
+    double rate = cost_rate_reached * cost_rate(plan) / plan->target->sm_count * cost_efficiency(plan, s);
+    double product = fmax(flops / rate, cost_converted(plan, s)) * w->crowd;
+    double fragments = cost_fragments(plan, s) * w->crowd;
+    product = fmax(product, fragments) + cost_fragment_overlap * fmin(product, fragments);
+    return (product + cost_step) * cost_of_tile(s) * (w->cluster_m * w->cluster_n > 1 ? cost_cluster : 1) *
+           (s->ping_pong ? cost_turns : 1);
+}
+
+/* A step of K: its operands on their way. */
+static double cost_feed(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
+    int n_cols = plan->n_cores; /* two products: two tiles of their second operand */
+    double rows = (double)s->tile_m / w->cluster_n, cols = (double)s->tile_n / w->cluster_m;
+    double row_bits = matmul_stage_bits(plan, s, true), col_bits = matmul_stage_bits(plan, s, false);
+    col_bits *= cost_runs(s->swap_ab ? &plan->a : &plan->b[0], s);
+    double a = cost_row(c->rows_a), b = cost_row(c->rows_b);
+    double bits = s->swap_ab ? rows * n_cols * b * row_bits + cols * a * col_bits
+                             : rows * a * row_bits + cols * n_cols * b * col_bits;
+    double bytes = bits * s->tile_k / 8;
+    return fmax(bytes * w->crowd / (cost_l2_per_clock * cost_clock),
+                cost_load / (s->stages > 1 ? s->stages - 1 : 1));
+}
+
+/* How much longer boxes of the result take that have fewer columns than a swizzle spans. */
+static double cost_boxes(const Cost *c, const Schedule *s) {
+    int bytes = s->tile_n % 64 == 0 ? 128 : s->tile_n % 32 == 0 ? 64 : 32;
+    bytes *= c->has_wide_outputs && bytes < 128 ? 2 : 1;
+    return bytes == 128 ? 1 : bytes == 64 ? cost_half_boxes : cost_quarter_boxes;
+}
+
+static double cost_epilogue_seconds(const Cost *c, const MatmulPlan *plan, const Schedule *s,
+                                    const CostShare *w) {
+    double slots = cost_epilogue_slots * cost_boxes(c, s) + c->slots + (c->is_ragged ? cost_ragged_slots : 0);
+    double seconds = cost_elements(plan, s) * w->crowd * slots / 128 / cost_clock;
+    if (s->warps_m == 1 && w->crowd <= 1)
+        seconds *= plan->block_cols ? cost_alone_blocks : cost_alone;
+    return seconds + cost_epilogue + (w->gang > 1 ? cost_exchange * (double)plan->statistics.n * w->gang : 0);
+}
+
+static double cost_store_seconds(const Cost *c, const Schedule *s, const CostShare *w) {
+    double edge = c->rows_out == COST_ROWS_ALIGNED   ? 0
+                  : c->rows_out == COST_ROWS_SECTORS ? cost_row_line
+                                                     : cost_row_sector;
+    double bytes = (s->tile_n * c->bytes_out * cost_boxes(c, s) + edge) * s->tile_m;
+    return bytes * w->crowd / (cost_store * cost_clock);
+}
+
+static double cost_memory(const Cost *c, const CostShare *w) {
+    double edge = c->rows_out == COST_ROWS_ALIGNED   ? 0
+                  : c->rows_out == COST_ROWS_SECTORS ? cost_edge_line
+                                                     : cost_edge_sector;
+    double result = c->bytes_out * (double)c->m * (double)c->n * (double)c->batch;
+    double bytes = (double)c->bytes - (1 - cost_written) * fmin(result, (double)c->plan->target->l2_bytes) +
+                   edge * w->rows * w->tiles_n * (double)c->batch;
+    if (c->from_memory)
+        bytes += cost_again * cost_bytes_again(c, w);
+    return bytes / c->plan->target->memory_bytes_per_second;
+}
+
+double cost_wgmma_seconds(const Cost *c, const Schedule *s) {
+    const MatmulPlan *plan = matmul_wgmma_plan(c->plan);
+    CostShare w = cost_share(c, plan, s);
+    double matrix = cost_matrix(plan, s, &w) * w.steps, feed = cost_feed(c, plan, s, &w);
+    double load = feed * w.steps, epilogue = cost_epilogue_seconds(c, plan, s, &w);
+    double store = cost_store_seconds(c, s, &w), tile, last;
+    if (s->ping_pong) {
+        double ways = cost_beside(load, store, cost_tile_power);
+        double warpgroups =
+            cost_beside(matrix, (matrix + epilogue + store) * cost_turns_share, cost_tile_power);
+        tile = cost_beside(ways, warpgroups, cost_tile_power);
+        last = epilogue;
+    } else if (w.rounds > 1 && w.split == 1) {
+        double ahead = fmin(epilogue, s->stages * feed);
+        double ways = cost_beside(load + epilogue - ahead, store, cost_tile_power);
+        tile = cost_beside(ways, matrix + epilogue, cost_tile_power);
+        last = store;
+    } else {
+        tile = cost_beside(matrix, load, cost_tile_power) + epilogue + store;
+        last = 0;
+    }
+    if (w.split > 1)
+        tile += cost_meeting + cost_meeting_element * s->tile_m * s->tile_n;
+    double work = w.rounds * tile + last, memory = cost_memory(c, &w);
+    return cost_launch + (w.cluster_m * w.cluster_n > 1 ? cost_cluster_launch : 0) +
+           cost_beside(work, memory, cost_memory_power) + cost_overlap * fmin(work, memory);
+}
