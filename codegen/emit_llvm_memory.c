@@ -151,10 +151,18 @@ static LLVMTypeRef memory_type(const EmitLlvm *e, int bytes) {
                         : e->i8;
 }
 
-/* Whether a guarded load is one predicated instruction rather than a branch, so that loads of many rows are
- * all on their way before the first value is used. */
+/* Whether a guarded access is one predicated instruction rather than a branch. Loads: so that those of many
+ * rows are all on their way before the first value is used. Stores: LLVM moves what feeds one into its
+ * branch, reads of shared memory too, which then wait for each other. Value and index are safe to have where
+ * the guard does not hold: they come of registers, and indices divide by dims alone. */
 static bool memory_is_predicated(const KStmt *stmt) {
-    return stmt->guard && stmt->buffer->space == SPACE_GLOBAL && !stmt->buffer->written;
+    return stmt->guard && stmt->buffer->space == SPACE_GLOBAL &&
+           (stmt->kind == KS_STORE || !stmt->buffer->written);
+}
+
+/* The guard as an operand of inline assembly, which takes no predicate. */
+static LLVMValueRef memory_inside(EmitLlvm *e, const KStmt *stmt) {
+    return LLVMBuildZExt(e->builder, llvm_whole_expr(e, stmt->guard), e->i32, "");
 }
 
 /* Zeros, and no access, where the guard does not hold. */
@@ -162,8 +170,7 @@ static void memory_load_predicated(EmitLlvm *e, const KStmt *stmt, LLVMValueRef 
                                    LLVMValueRef words[4]) {
     int bytes = memory_bytes(stmt), n = (bytes + 3) / 4;
     const char *qualifiers = memory_qualifiers(stmt);
-    LLVMValueRef args[] = {LLVMBuildPtrToInt(e->builder, address, e->i64, ""),
-                           LLVMBuildZExt(e->builder, llvm_whole_expr(e, stmt->guard), e->i32, "")};
+    LLVMValueRef args[] = {LLVMBuildPtrToInt(e->builder, address, e->i64, ""), memory_inside(e, stmt)};
     Text text = text_new(e->arena);
     text_add(&text, "{ .reg .pred inside; setp.ne.u32 inside, $%d, 0; ", n + 1);
     for (int i = 0; i < n; i++)
@@ -218,20 +225,32 @@ static void memory_load_words(EmitLlvm *e, const KStmt *stmt, LLVMValueRef addre
             words[i] = LLVMBuildExtractElement(e->builder, value, LLVMConstInt(e->i32, (unsigned)i, 0), "");
 }
 
+/* A store that LLVM has no instruction for: one with qualifiers, or a predicate. */
+static void memory_store_assembled(EmitLlvm *e, const KStmt *stmt, LLVMValueRef address,
+                                   LLVMValueRef words[4]) {
+    int bytes = memory_bytes(stmt), n = (bytes + 3) / 4;
+    const char *qualifiers = memory_qualifiers(stmt);
+    LLVMValueRef args[6] = {LLVMBuildPtrToInt(e->builder, address, e->i64, "")};
+    memcpy(args + 1, words, (size_t)n * sizeof *words);
+    int operands = n + 1;
+    const char *registers = n == 4 ? "{$1, $2, $3, $4}" : n == 2 ? "{$1, $2}" : "$1";
+    const char *text = text_format(e->arena, "st.global%s.%s [$0], %s;", qualifiers ? qualifiers : "",
+                                   memory_ptx_type(bytes), registers);
+    if (stmt->guard) {
+        text = text_format(e->arena, "{ .reg .pred inside; setp.ne.u32 inside, $%d, 0; @inside %s }",
+                           operands, text);
+        args[operands++] = memory_inside(e, stmt);
+    }
+    static const char WORDS[] = ",r,r,r,r,r"; /* at most four of the value, and the guard */
+    const char *constraints = text_format(e->arena, "l%.*s,~{memory}", 2 * (operands - 1), WORDS);
+    llvm_asm(e, text, constraints, LLVMVoidTypeInContext(e->context), args, operands, LLVM_ASM_ORDERED);
+}
+
 static void memory_store_words(EmitLlvm *e, const KStmt *stmt, LLVMValueRef address, LLVMValueRef words[4]) {
     int bytes = memory_bytes(stmt), n = (bytes + 3) / 4;
     const char *qualifiers = memory_qualifiers(stmt);
-    if (qualifiers) {
-        LLVMValueRef args[5] = {LLVMBuildPtrToInt(e->builder, address, e->i64, "")};
-        memcpy(args + 1, words, (size_t)n * sizeof *words);
-        const char *registers = n == 4 ? "{$1, $2, $3, $4}" : n == 2 ? "{$1, $2}" : "$1";
-        const char *text =
-            text_format(e->arena, "st.global%s.%s [$0], %s;", qualifiers, memory_ptx_type(bytes), registers);
-        llvm_asm(e, text,
-                 n == 4   ? "l,r,r,r,r,~{memory}"
-                 : n == 2 ? "l,r,r,~{memory}"
-                          : "l,r,~{memory}",
-                 LLVMVoidTypeInContext(e->context), args, n + 1, LLVM_ASM_ORDERED);
+    if (qualifiers || memory_is_predicated(stmt)) {
+        memory_store_assembled(e, stmt, address, words);
         return;
     }
     LLVMTypeRef type = memory_type(e, bytes);
@@ -324,7 +343,7 @@ void llvm_store(EmitLlvm *e, const KStmt *stmt) {
     DType type = stmt->buffer->elem;
     int bits = dtype_bits(type), n = memory_registers(stmt);
     LLVMValueRef first = memory_first_register(e, stmt);
-    LLVMBasicBlockRef join = stmt->guard ? memory_guard(e, stmt->guard) : NULL;
+    LLVMBasicBlockRef join = stmt->guard && !memory_is_predicated(stmt) ? memory_guard(e, stmt->guard) : NULL;
     LLVMValueRef values[16], words[4];
     for (int i = 0; i < n; i++)
         values[i] = memory_stored(e, stmt, first, i);
