@@ -192,14 +192,7 @@ static void lower_fold(Lower *lower, const LowerFold *fold, const KExpr *x) {
     const KExpr *number = fold->number;
     if (number && !fold->by_lane)
         number = k_add(b, number, k_convert(b, lower->lane, number->type));
-    Partial partial = reduce_element(b, fold->reduction, x, number);
-    if (fold->inside) {
-        Partial identity = reduce_identity(b, fold->reduction, lower->index);
-        partial.x = k_select(b, fold->inside, partial.x, identity.x);
-        if (partial.number)
-            partial.number = k_select(b, fold->inside, partial.number, identity.number);
-    }
-    reduce_into(b, fold->reduction, fold->acc, fold->by_lane ? lower->lane : NULL, partial);
+    reduce_take(b, fold->reduction, fold->acc, fold->by_lane ? lower->lane : NULL, x, number, fold->inside);
 }
 
 static void lower_set_target(Lower *lower, const LowerTarget *target) {

@@ -32,7 +32,7 @@ const KExpr *lower_reduction(Lower *lower, const Value *value, const LaneCoord *
     size_t mark = lower_open_scope(lower);
     const KExpr *number = reduce_has_number(value) ? lane_linear(lower, n, numbers, dims).at : NULL;
     const KExpr *x = lower_eval(lower, operand, at, guard);
-    reduce_into(b, value, acc, NULL, reduce_element(b, value, x, number));
+    reduce_take(b, value, acc, NULL, x, number, NULL);
     lower_close_scope(lower, mark);
     for (int i = 0; i < n; i++)
         k_end(b);

@@ -14,11 +14,6 @@ KType reduce_type(const Value *reduction) {
     return ktype_of(reduce_has_number(reduction) ? dtype_compute(reduction->in[0]->dtype) : reduction->dtype);
 }
 
-Partial reduce_element(Builder *b, const Value *reduction, const KExpr *element, const KExpr *number) {
-    return (Partial){k_convert(b, element, reduce_type(reduction)),
-                     reduce_has_number(reduction) ? number : NULL};
-}
-
 /* The value that loses against every other. */
 static const KExpr *reduce_extreme(Builder *b, const Value *reduction, bool largest) {
     KType type = reduce_type(reduction);
@@ -105,6 +100,35 @@ void reduce_put(Builder *b, PartialVars vars, const KExpr *index, Partial partia
     if (vars.number)
         k_set_elem(b, vars.number, index, partial.number);
     k_set_elem(b, vars.x, index, partial.x);
+}
+
+/* reduce_combine_arg() where c has the higher number: its equals tie for a, so that nothing but the elements
+ * is asked, twice instead of six times. The identity keeps number 0 against its equals here too. */
+const KExpr *reduce_beats(Builder *b, const Value *reduction, const KExpr *x, const KExpr *best,
+                          const KExpr *inside) {
+    bool largest = reduction->op == OP_argmax;
+    if (!ktype_is_float(x->type))
+        return k_and(b, inside, k_let_expr(b, "beats", k_scalar(b, largest ? OP_gt : OP_lt, x, best, NULL)));
+    /* no order holds of a NaN, which so beats all but a NaN */
+    const KExpr *loses = k_scalar(b, largest ? OP_le : OP_ge, x, best, NULL);
+    const KExpr *beats = k_let_expr(b, "beats", k_not(b, loses));
+    return k_and(b, k_and(b, inside, beats), k_let_expr(b, "is_number", k_eq(b, best, best)));
+}
+
+void reduce_take(Builder *b, const Value *reduction, PartialVars vars, const KExpr *index,
+                 const KExpr *element, const KExpr *number, const KExpr *inside) {
+    const KExpr *x = k_convert(b, element, reduce_type(reduction));
+    Partial before = reduce_get(b, vars, index);
+    if (!before.number) {
+        x = inside ? k_select(b, inside, x, reduce_identity(b, reduction, K_I32).x) : x;
+        reduce_put(b, vars, index, reduce_combine(b, reduction, before, (Partial){x, NULL}));
+        return;
+    }
+    x = k_let_expr(b, "x", x);
+    inside = inside ? k_let_expr(b, "inside", inside) : NULL;
+    const KExpr *wins = k_let_expr(b, "wins", reduce_beats(b, reduction, x, before.x, inside));
+    Partial after = {k_select(b, wins, x, before.x), k_select(b, wins, number, before.number)};
+    reduce_put(b, vars, index, after);
 }
 
 void reduce_into(Builder *b, const Value *reduction, PartialVars vars, const KExpr *index, Partial partial) {

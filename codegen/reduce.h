@@ -19,9 +19,6 @@ typedef struct PartialVars {
 bool reduce_has_number(const Value *reduction);
 /* The register type in which elements are combined. */
 KType reduce_type(const Value *reduction);
-/* An element of the operand as a partial result; `number` is its row-major number among the reduced elements.
- */
-Partial reduce_element(Builder *b, const Value *reduction, const KExpr *element, const KExpr *number);
 Partial reduce_identity(Builder *b, const Value *reduction, KType number_type);
 /* Of two partial results, in any order of elements: the same result whatever the order, but for the rounding
  * of sums. */
@@ -34,7 +31,15 @@ PartialVars reduce_declare(Builder *b, const Value *reduction, const char *name,
                            KType number_type);
 Partial reduce_get(Builder *b, PartialVars vars, const KExpr *index); /* index NULL: scalars */
 void reduce_put(Builder *b, PartialVars vars, const KExpr *index, Partial partial);
-/* vars[index] becomes its combination with `partial`. */
+/* Takes an element of the operand into vars[index]; `inside` false: there is none (NULL: there is). `number`,
+ * of use for argmin and argmax alone, is the element's row-major number among the reduced ones, and higher
+ * than those of all elements that vars[index] has taken before: threads go through theirs in order. */
+void reduce_take(Builder *b, const Value *reduction, PartialVars vars, const KExpr *index,
+                 const KExpr *element, const KExpr *number, const KExpr *inside);
+/* Whether argmin or argmax takes x, of the higher number and `inside`, rather than what is best before it. */
+const KExpr *reduce_beats(Builder *b, const Value *reduction, const KExpr *x, const KExpr *best,
+                          const KExpr *inside);
+/* vars[index] becomes its combination with `partial`, of any elements. */
 void reduce_into(Builder *b, const Value *reduction, PartialVars vars, const KExpr *index, Partial partial);
 /* All lanes of each group of `lanes` (a power of two up to 32) neighbours get the group's result; of those
  * among them, where `stride` is more than 1, that lie a multiple of it apart. */

@@ -128,16 +128,10 @@ static void columns_fold(Epilogue *e, const EpilogueSlot *slot, const KVar *cons
     int rank = e->plan->batch_rank + 2;
     for (size_t i = from; i < to; i++) {
         const Value *statistic = e->plan->columns.at[i];
-        Partial identity = reduce_identity(b, statistic, K_I32);
         const KExpr *j = epilogue_loop(b, "j", e->run);
         const KExpr *number = k_mod(b, slot->run.coords[rank - 2], k_i32(b, MATMUL_BLOCK_ROWS));
-        Partial element = reduce_element(b, statistic, k_elem(b, computed[i - from], j), number);
-        if (slot->run.guard) {
-            element.x = k_select(b, slot->run.guard, element.x, identity.x);
-            if (element.number)
-                element.number = k_select(b, slot->run.guard, element.number, identity.number);
-        }
-        reduce_into(b, statistic, columns->at[i], k_add(b, columns_at(e, slot), j), element);
+        reduce_take(b, statistic, columns->at[i], k_add(b, columns_at(e, slot), j),
+                    k_elem(b, computed[i - from], j), number, slot->run.guard);
         epilogue_loop_end(b, e->run);
     }
 }

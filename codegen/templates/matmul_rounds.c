@@ -112,12 +112,9 @@ static void rounds_search(Epilogue *e, const EpilogueSlot *slot, const KVar *con
     const KExpr *one = rounds_mask(b, bit);
     const KExpr *set = k_bit_and(b, k_elem(b, pass->taken, word), one);
     const KExpr *x = k_let_expr(b, "x", k_elem(b, computed[0], j)), *best = k_elem(b, pass->best.x, row);
-    /* columns come in order, so that of equals the first stays; a NaN wins over all but a NaN */
-    const KExpr *beats = k_let_expr(b, "beats", k_not(b, k_scalar(b, OP_le, x, best, NULL)));
-    const KExpr *is_number = k_let_expr(b, "is_number", k_eq(b, best, best));
     const KExpr *is_free = k_let_expr(b, "is_free", k_eq(b, set, k_int(b, K_U32, 0)));
-    /* by name: see reduce_combine() */
-    const KExpr *wins = k_let_expr(b, "wins", k_and(b, k_and(b, is_free, beats), is_number));
+    /* columns come in order */
+    const KExpr *wins = k_let_expr(b, "wins", reduce_beats(b, pass->rounds->at[0], x, best, is_free));
     k_set_elem(b, pass->best.number, row, k_select(b, wins, bit, k_elem(b, pass->best.number, row)));
     k_set_elem(b, pass->best.x, row, k_select(b, wins, x, best));
     if (pass->picked)

@@ -100,22 +100,29 @@ typedef struct RowPass {
     PartialVars partial;
 } RowPass;
 
+/* Numbers count from the thread's first column, so that each is a constant where it is taken. */
 static void rows_reduce(Epilogue *e, const EpilogueSlot *slot, const KVar *const *computed, void *context) {
     Builder *b = e->b;
     const RowPass *pass = context;
-    Partial identity = reduce_identity(b, pass->statistic, K_I32);
     const KExpr *j = epilogue_loop(b, "j", e->run);
-    const KExpr *column = k_add(b, slot->run.coords[slot->run.axis], j);
-    if (e->plan->block_cols) /* elements of a block count from its first */
-        column = k_mod(b, column, k_i32(b, e->plan->block_cols));
-    Partial element = reduce_element(b, pass->statistic, k_elem(b, computed[0], j), column);
-    if (slot->inside) { /* rows behind the last are not looked at */
-        element.x = k_select(b, slot->inside, element.x, identity.x);
-        if (element.number)
-            element.number = k_select(b, slot->inside, element.number, identity.number);
-    }
-    reduce_into(b, pass->statistic, pass->partial, epilogue_row_at(e, slot->block, slot->half), element);
+    const KExpr *column = k_add(b, k_mul(b, slot->group, k_i32(b, e->fragment->group_cols)),
+                                k_add(b, k_mul(b, slot->piece, k_i32(b, e->run)), j));
+    reduce_take(b, pass->statistic, pass->partial, epilogue_row_at(e, slot->block, slot->half),
+                k_elem(b, computed[0], j), column, slot->inside); /* rows behind the last are not looked at */
     epilogue_loop_end(b, e->run);
+}
+
+/* From here on numbers count from the row's first column, or from the block's, which is a tile's. A row of
+ * nothing but equals of the identity still has number 0: that of the thread with the first column. */
+static void rows_number(Epilogue *e, const KVar *numbers, int n_rows) {
+    Builder *b = e->b;
+    const KExpr *first = e->fragment->col;
+    if (e->plan->block_cols)
+        first = k_mod(b, first, k_i32(b, e->plan->block_cols));
+    first = k_let_expr(b, "first", first);
+    const KExpr *row = epilogue_loop(b, "row", n_rows);
+    k_set_elem(b, numbers, row, k_add(b, k_elem(b, numbers, row), first));
+    epilogue_loop_end(b, n_rows);
 }
 
 /* A pass over all columns of the thread's rows. */
@@ -185,6 +192,8 @@ static PartialVars rows_statistic(Epilogue *e, size_t i, MatmulInputs *inputs, c
     RowPass pass = {statistic,
                     reduce_declare(b, statistic, text_format(b->arena, "row_%s", name), n_rows, K_I32)};
     rows_pass(e, matmul_reduced(statistic), rows_reduce, &pass);
+    if (pass.partial.number)
+        rows_number(e, pass.partial.number, n_rows);
     const KExpr *row = epilogue_loop(b, "row", n_rows);
     reduce_lanes(b, statistic, pass.partial, row, f->row_lanes);
     epilogue_loop_end(b, n_rows);

@@ -123,6 +123,37 @@ static void test_softmax(void **state) {
     case_close(&c);
 }
 
+/* Of equals the first, the first NaN before all, and 0 where nothing beats what the search starts from. */
+static void check_positions(Schedule schedule, DType dtype, int64_t n) {
+    for (int largest = 0; largest < 2; largest++) {
+        Case c;
+        case_open(&c, "sm_80");
+        OpKind op = largest ? OP_argmax : OP_argmin;
+        Value *x = INPUT(&c, "x", dtype, 40, 24), *w = INPUT(&c, "w", dtype, 24, n),
+              *s = case_matmul(&c, x, w);
+        Value *zero = case_number(&c, 0), *infinite = case_op(&c, OP_div, s, zero, NULL, NULL);
+        Value *all = case_op(&c, OP_abs, infinite, NULL, NULL, NULL);
+        Value *sign = case_op(&c, OP_div, s, case_op(&c, OP_abs, s, NULL, NULL, NULL), NULL, NULL);
+        Value *nan = case_op(&c, OP_sqrt, s, NULL, NULL, NULL);
+        case_output(&c, "of_signs", case_row(&c, op, sign));
+        case_output(&c, "of_zeros", case_row(&c, op, case_op(&c, OP_mul, s, zero, NULL, NULL)));
+        case_output(&c, "of_infinities", case_row(&c, op, infinite));
+        case_output(&c, "of_highest", case_row(&c, op, all));
+        case_output(&c, "of_lowest", case_row(&c, op, case_op(&c, OP_neg, all, NULL, NULL, NULL)));
+        case_output(&c, "of_roots", case_row(&c, op, nan));
+        case_output(&c, "of_nan", case_row(&c, op, case_op(&c, OP_sub, all, all, NULL, NULL)));
+        case_check(&c, &schedule, 0);
+        case_close(&c);
+    }
+}
+
+static void test_positions(void **state) {
+    (void)state;
+    check_positions(mma_schedule(32, 32, 32, 2, 1), DTYPE_BF16, 27);
+    check_positions(mma_schedule(32, 32, 32, 2, 1), DTYPE_BF16, 32);
+    check_positions(simt_schedule(64, 64, 16), DTYPE_F32, 61);
+}
+
 static void test_two_products(void **state) {
     (void)state;
     Case c;
@@ -170,11 +201,17 @@ static void test_multiply_adds_softmax(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_copied),        cmocka_unit_test(test_narrow_copies),
-        cmocka_unit_test(test_odd),           cmocka_unit_test(test_types),
-        cmocka_unit_test(test_prologue),      cmocka_unit_test(test_batches),
-        cmocka_unit_test(test_softmax),       cmocka_unit_test(test_two_products),
-        cmocka_unit_test(test_multiply_adds), cmocka_unit_test(test_multiply_adds_softmax),
+        cmocka_unit_test(test_copied),
+        cmocka_unit_test(test_narrow_copies),
+        cmocka_unit_test(test_odd),
+        cmocka_unit_test(test_types),
+        cmocka_unit_test(test_prologue),
+        cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_softmax),
+        cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_two_products),
+        cmocka_unit_test(test_multiply_adds),
+        cmocka_unit_test(test_multiply_adds_softmax),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

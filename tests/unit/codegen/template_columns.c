@@ -55,6 +55,9 @@ static void positions_of_extremes(void **state) {
         harness_output(&h, "number", make_reduce1(&h, largest ? OP_argmax : OP_argmin, x, 0, false));
         harness_output(&h, "nan_number",
                        make_reduce1(&h, largest ? OP_argmax : OP_argmin, with_nan, 0, false));
+        Value *infinite = make2(&h, OP_div, f, make2(&h, OP_sub, f, f));
+        harness_output(&h, "infinite_number",
+                       make_reduce1(&h, largest ? OP_argmax : OP_argmin, infinite, 0, false));
         check_columns(&h, x, 1, 1);
     }
 }

@@ -73,6 +73,12 @@ static void positions_of_extremes(void **state) {
             harness_output(&h, "number", make_reduce1(&h, largest ? OP_argmax : OP_argmin, x, 1, false));
             harness_output(&h, "nan_number",
                            make_reduce1(&h, largest ? OP_argmax : OP_argmin, with_nan, 1, false));
+            Value *infinite = make2(&h, OP_div, f, make2(&h, OP_sub, f, f));
+            harness_output(&h, "infinite_number",
+                           make_reduce1(&h, largest ? OP_argmax : OP_argmin, infinite, 1, false));
+            harness_output(
+                &h, "far_number",
+                make_reduce1(&h, largest ? OP_argmin : OP_argmax, make1(&h, OP_abs, infinite), 1, false));
             harness_output(&h, "extreme",
                            make_reduce1(&h, largest ? OP_reduce_max : OP_reduce_min, with_nan, 1, false));
             check_rows(&h, x, 1, 1);
