@@ -250,7 +250,7 @@ void lower_batch_begin(Lower *lower, const Run *shape, const LowerTarget *target
         LowerEntry *held = lower_remember(lower, entry->kind, &entry->key);
         held->chunk = entry->chunk;
         held->period = entry->period;
-        held->is_of_tile = lower->tile_only;
+        held->is_outer = lower->is_outer;
         held->is_shared = shape->repeats && lower_is_shared(shape, entry);
         lower->loads.at[kept++] = held;
     }
@@ -279,8 +279,18 @@ int lower_tile_registers(Lower *lower, const Run *shape, const LowerTarget *targ
 
 void lower_tile_begin(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots) {
     lower->tile_only = true;
-    lower_batch_begin(lower, shape, targets, n, slots);
+    lower_outer_begin(lower, shape, targets, n, slots);
     lower->tile_only = false;
+}
+
+void lower_outer_begin(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots) {
+    lower->is_outer = true;
+    lower_batch_begin(lower, shape, targets, n, slots);
+    lower->is_outer = false;
+}
+
+void lower_set_outer_slot(Lower *lower, const KExpr *slot) {
+    lower->outer_slot = slot;
 }
 
 void lower_batch_load_shared(Lower *lower, const Run *run) {

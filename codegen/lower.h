@@ -76,7 +76,6 @@ typedef struct LowerColumns {
     int groups;         /* of the tile */
     int group_stride;   /* elements of the arrays from one group to the next */
     int64_t begin, end; /* columns that runs from now on may have */
-    const KExpr *slot;  /* of the run among those whose loads lower_tile_begin() has declared */
 } LowerColumns;
 void lower_set_columns(Lower *lower, const LowerColumns *columns);
 /* Loads of what only the place in the tile says, as a table of cosines for each head: how many registers they
@@ -85,6 +84,10 @@ int lower_tile_registers(Lower *lower, const Run *shape, const LowerTarget *targ
                          int *period);
 /* A batch of these loads alone, around those of the boxes that share them. */
 void lower_tile_begin(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots);
+/* A batch around others, whose runs find its loads too. */
+void lower_outer_begin(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots);
+/* Which of its slots, or of the tile's batch, runs have from now on. */
+void lower_set_outer_slot(Lower *lower, const KExpr *slot);
 
 void lower_run(Lower *lower, const Run *run, const LowerTarget *targets, int n);
 

@@ -23,7 +23,7 @@ static const KExpr *eval_loaded(Lower *lower, const LowerEntry *entry) {
     Builder *b = lower->b;
     if (entry->array->count == 0)
         return k_var(b, entry->array);
-    const KExpr *slot = entry->is_of_tile  ? lower->columns.slot
+    const KExpr *slot = entry->is_outer    ? lower->outer_slot
                         : entry->slots > 1 ? k_convert(b, lower->slot, K_I32)
                                            : k_i32(b, 0);
     if (entry->kind == ENTRY_UNIFORM)

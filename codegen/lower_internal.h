@@ -47,7 +47,7 @@ struct LowerEntry {
     const KVar *array; /* loads: elements of all slots; a scalar for one uniform slot */
     int chunk;         /* elements of one vector access */
     bool is_shared;    /* by all runs of a batch */
-    bool is_of_tile;   /* of a batch of the tile's own: its slot is columns.slot */
+    bool is_outer;     /* of a batch around others: its slot is outer_slot */
     int period;        /* not 0: columns so many groups apart read the same (lower_key_of_tile) */
     int slots;         /* of array */
     int index;         /* ENTRY_INDEX: which */
@@ -97,7 +97,8 @@ struct Lower {
 
     /* the present plan */
     VEC(size_t) batches; /* scopes of the open ones */
-    bool streams_only, tile_only;
+    bool streams_only, tile_only, is_outer;
+    const KExpr *outer_slot;
     const Run *shape;
     VEC(LowerEntry *) loads;
     VEC(LowerEntry *) hoisted;

@@ -76,8 +76,8 @@ typedef struct MatmulOperand {
     const Value *value;  /* operand of the core, [..., mn, k] or [..., k, mn] */
     int mn_axis, k_axis; /* of value: its M (or N) and its K */
     const Dim *mn;
-    View view;          /* the memory behind it, where is_memory */
-    bool is_memory;     /* an input of the region under strides, nothing computed but exact widening */
+    View view;      /* the memory behind it, where is_memory */
+    bool is_memory; /* an input of the region under strides, nothing computed but exact widening */
     /* Memory that has M, N or K in two parts, as heads beside each other: not is_memory, but TMA reads it, a
      * tile within one inner part. Of an axis in two, the inner part's extent and the outer part's stride; the
      * view has the inner one's. */
@@ -377,6 +377,7 @@ typedef struct Epilogue {
     int run;            /* elements of a run: fragment->width, or less where the extent is no multiple */
     int64_t begin, end; /* columns that are being stored, where the epilogue moves some */
     int tile_slots;     /* runs of the batch around several boxes; 0: there is none */
+    bool is_kept;       /* a batch around all passes is open (matmul_keep.c) */
     /* The result's columns from the thread's first on; NULL: asked run by run. Passes that ask again and
      * again compare constants with it, where compilers would keep each run's column, as many as accumulators.
      */
@@ -390,6 +391,9 @@ typedef struct Epilogue {
         *columns; /* the first column statistics of the batch, known in all lanes; NULL: not yet */
 } Epilogue;
 
+/* matmul_keep.c: around all passes, loads of inputs that several of them want. */
+void matmul_keep_begin(Epilogue *e);
+void matmul_keep_end(Epilogue *e);
 /* matmul_row_inputs.c: brings what is one number for each of the thread's rows, for the whole tile. */
 void matmul_row_inputs(Epilogue *e);
 /* matmul_boxes.c: first column of a warp's box. */
@@ -419,6 +423,10 @@ void epilogue_batch(Epilogue *e, const KExpr *block, const KExpr *group, int n_g
 int epilogue_batch_groups(const Epilogue *e);
 /* Element of the accumulator arrays that a run begins at. */
 const KExpr *epilogue_at(Epilogue *e, const EpilogueSlot *slot);
+/* The run's number among the thread's. */
+const KExpr *epilogue_number(Epilogue *e, const EpilogueSlot *slot);
+/* Sets the run's coordinates and guard; registers that hold values are known at it from now on. */
+void epilogue_at_run(Epilogue *e, EpilogueSlot *slot);
 const KExpr *epilogue_row_at(Epilogue *e, const KExpr *block, const KExpr *half);
 /* An unrolled loop over 0 .. count-1; a constant and no loop where count is 1. */
 const KExpr *epilogue_loop(Builder *b, const char *name, int count);

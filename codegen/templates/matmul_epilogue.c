@@ -102,6 +102,14 @@ const KExpr *epilogue_at(Epilogue *e, const EpilogueSlot *slot) {
     return k_add(b, k_mul(b, at, k_i32(b, f->width)), k_mul(b, slot->piece, k_i32(b, e->run)));
 }
 
+const KExpr *epilogue_number(Epilogue *e, const EpilogueSlot *slot) {
+    Builder *b = e->b;
+    const MatmulFragment *f = e->fragment;
+    const KExpr *group = k_add(b, k_mul(b, slot->block, k_i32(b, f->groups)), slot->group);
+    const KExpr *at = k_add(b, k_mul(b, group, k_i32(b, f->halves)), slot->half);
+    return k_add(b, k_mul(b, at, k_i32(b, f->width / e->run)), slot->piece);
+}
+
 /* Coordinates and guard of a run; the guard holds where every element lies in the result. */
 static void epilogue_place(Epilogue *e, EpilogueSlot *slot) {
     Builder *b = e->b;
@@ -146,7 +154,8 @@ static void epilogue_set_columns(Epilogue *e, const EpilogueSlot *slot) {
                             .end = e->end};
     if (e->tile_slots) {
         const KExpr *group = k_mod(e->b, slot->group, k_i32(e->b, e->tile_slots / e->fragment->halves));
-        columns.slot = k_add(e->b, k_mul(e->b, group, k_i32(e->b, e->fragment->halves)), slot->half);
+        lower_set_outer_slot(e->lower,
+                             k_add(e->b, k_mul(e->b, group, k_i32(e->b, e->fragment->halves)), slot->half));
     }
     lower_set_columns(e->lower, &columns);
 }
@@ -156,6 +165,8 @@ static void epilogue_bind(Epilogue *e, const EpilogueSlot *slot) {
     const KExpr *at = epilogue_at(e, slot);
     if (e->plan->region->column_block)
         epilogue_set_columns(e, slot);
+    if (e->is_kept)
+        lower_set_outer_slot(e->lower, epilogue_number(e, slot));
     if (e->held)
         lower_bind_array(e->lower, e->held, e->fragment->accumulator[0], at);
     for (int c = 0; c < e->plan->n_cores && !e->held; c++)
@@ -188,6 +199,11 @@ static void epilogue_load_inputs(Epilogue *e, const EpilogueSlot *slot) {
         lower_bind_array(e->lower, value, elements, NULL);
     }
     matmul_inputs_bind(e, slot);
+}
+
+void epilogue_at_run(Epilogue *e, EpilogueSlot *slot) {
+    epilogue_place(e, slot);
+    epilogue_bind(e, slot);
 }
 
 /* Loops over the runs of a batch; sets the slot and gives its number. */
@@ -705,10 +721,13 @@ void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const Mat
     early.takes_columns = plan->columns.n && is_early;
     store.takes_columns = plan->columns.n && !is_early;
     e.early = &early;
+    if (!inputs || !inputs->n)
+        matmul_keep_begin(&e);
     if (plan->statistics.n)
         matmul_row_statistics(&e, inputs && inputs->is_held ? inputs : NULL);
     e.inputs = inputs && !inputs->is_held ? inputs : NULL;
     epilogue_store(&e, &store);
+    matmul_keep_end(&e);
     matmul_store_row_blocks(&e);
     if (rows.n + bundles.n)
         epilogue_store_rows(&e, rows.at, (int)rows.n, bundles.at, (int)bundles.n);

@@ -69,6 +69,37 @@ static void test_layernorm(void **state) {
     }
 }
 
+static int loads_of(const KBlock *block, const char *name) {
+    int n = 0;
+    for (size_t i = 0; i < block->n; i++) {
+        const KStmt *stmt = block->at[i];
+        n += stmt->kind == KS_LOAD && !strcmp(stmt->buffer->name, name);
+        n += loads_of(&stmt->body, name) + loads_of(&stmt->other, name);
+    }
+    return n;
+}
+
+/* What both the statistic and the output want of an input is loaded once, where accumulators leave room. */
+static void test_kept(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof gang_columns / sizeof *gang_columns; i++)
+        for (int odd = 0; odd < 2; odd++) {
+            Case c;
+            case_open(&c, "sm_90a");
+            int64_t n = gang_columns[i] + odd; /* odd: runs of one element */
+            Value *dp = gang_product(&c, 300, n), *p = INPUT(&c, "shares", DTYPE_BF16, 300, n);
+            Value *q = INPUT(&c, "q", DTYPE_BF16, 300, n),
+                  *sum = case_row(&c, OP_sum, two(&c, OP_mul, dp, p));
+            Value *ds = two(&c, OP_mul, p, two(&c, OP_sub, dp, sum));
+            case_output(&c, "ds", case_cast(&c, two(&c, OP_add, ds, q), DTYPE_BF16));
+            Schedule schedule = gang_schedule(128, 64, false);
+            const Kernel *kernel = case_kernel(&c, &schedule);
+            assert_int_equal(loads_of(&kernel->body, "shares"), 1);
+            case_check(&c, &schedule, 1e-2);
+            case_close(&c);
+        }
+}
+
 static void test_refused(void **state) {
     (void)state;
     Case c;
@@ -129,11 +160,9 @@ static void test_input_read_elsewhere(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_softmax),
-        cmocka_unit_test(test_layernorm),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_inputs),
-        cmocka_unit_test(test_input_read_elsewhere),
+        cmocka_unit_test(test_softmax), cmocka_unit_test(test_layernorm),
+        cmocka_unit_test(test_kept),    cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_inputs),  cmocka_unit_test(test_input_read_elsewhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
