@@ -1,12 +1,9 @@
 /* An estimate of the time that a matrix product takes with a schedule, from its shapes and the target; here
  * that of tiles by mma.sync and FMA, and of a thread for each element.
  *
- *     time = launch + max(memory, work) + a part of the smaller; memory = bytes / rate
- *     work = rounds * (steps of K * step + rest)
- *     step = max(product / tensor rate, tile bytes / L2 rate, latency / stages)
- *     rest = epilogue, and the latency of the first step, since the ring starts empty
- *
- * Where memory sets the pace, what an SM does between rings adds to the time of memory. */
+ *     time = launch + work + bytes / memory rate     what blocks store, others do not hide
+ *     work = rounds * (steps of K * step + latency of the first + epilogue)
+ *     step = max(product / tensor rate, tile bytes / L2 rate, latency / stages) */
 #include "codegen/templates/cost_matmul.h"
 
 #include <math.h>
@@ -17,19 +14,18 @@
 /* Seconds of a kernel. */
 static const double cost_launch = 3.94e-6, cost_loop_launch = 4.0e-6;
 
-/* Seconds of a load: where memory is not what all wait for, and where it is. */
-static const double cost_latency = 1.1e-6, cost_memory_latency = 0.989e-6;
-static const double cost_start = 0.267;   /* latencies that the first step of a ring waits */
-static const double cost_overlap = 0.416; /* of the smaller of work and memory that adds to the larger */
-static const double cost_again = 0.291;   /* share of a second reading by other SMs that L2 does not serve */
+static const double cost_latency = 0.481e-6; /* of a load, in seconds */
+static const double cost_start = 0.281;      /* latencies that the first step of a ring waits */
+static const double cost_again = 0.163; /* share of a second reading by other SMs that L2 does not serve */
 
-/* L2's bytes a clock for an SM, and its time for a row whose 128 bytes begin within a sector. */
-static const double cost_l2_per_clock = 33.6, cost_five_sectors = 2.45;
+/* L2's bytes a clock for an SM, and as factors its time for a row of 128 bytes that lies in two lines, in
+ * whole sectors or not. */
+static const double cost_l2_per_clock = 35.2, cost_two_lines = 1.3, cost_five_sectors = 1.48;
 
 /* Instructions an element of the result: alone, and more for an input of its own, an operation, a function,
- * and where rows of the output start anywhere. */
-static const double cost_epilogue_slots = 21.3, cost_stream_slots = 3.53, cost_op_slots = 0.843;
-static const double cost_function_slots = 7.22, cost_ragged_slots = 20.2;
+ * and where rows of the output start anywhere; warps of an SM that wait in them as long as they work. */
+static const double cost_epilogue_slots = 15.1, cost_stream_slots = 3.53, cost_op_slots = 0.843;
+static const double cost_function_slots = 7.22, cost_ragged_slots = 12, cost_waiting_warps = 5.51;
 
 /* Statistics that cost a pass over the elements each, and the share of one that more of them cost: the rounds
  * of a top-k. */
@@ -37,23 +33,22 @@ enum { COST_STATISTICS = 3 };
 static const double cost_further_statistics = 0.1;
 
 /* Bytes written twice, or read for it, where rows of two tiles meet in the middle of a line, or a sector. */
-static const double cost_edge_line = 19.1, cost_edge_sector = 81.7;
+static const double cost_edge_line = 7.3, cost_edge_sector = 148;
 
 /* mma.sync: its share of wgmma's rate, and of that in fp8; elements of a warp's tile, m n / (m + n), and
  * warps of an SM, that are enough for it; seconds of a step's barriers; the share of an unfilled last round
- * that counts; a factor for the epilogue. */
-static const double cost_mma_on_hopper = 0.204, cost_mma_fp8 = 0.416;
-static const double cost_mma_reuse = 11.3, cost_mma_warps = 2.55; /* 32 x 16 elements of a warp */
-static const double cost_mma_step = 0.0329e-6, cost_mma_round = 0.322;
-static const double cost_mma_epilogue = 1.137;
+ * that counts. */
+static const double cost_mma_on_hopper = 0.144, cost_mma_fp8 = 0.286;
+static const double cost_mma_reuse = 7.57, cost_mma_warps = 1.35; /* 16 x 16 elements of a warp */
+static const double cost_mma_step = 0.2e-6, cost_mma_round = 0.151;
 
 /* Operands that threads compute: instructions an access, accesses of a thread in flight, their latency, and
  * instructions to convert an element. */
-static const double cost_computed_slots = 15.1, cost_computed_lanes = 0.135, cost_computed_latency = 0.448e-6;
-static const double cost_convert_slots = 2.6;
+static const double cost_computed_slots = 14.2, cost_computed_lanes = 0.131, cost_computed_latency = 0.427e-6;
+static const double cost_convert_slots = 2.5;
 
 /* A thread with an element of its own: instructions, and more and seconds for each of K. */
-static const double cost_loop_base = 31.1, cost_loop_slots = 10.2, cost_loop_latency = 0.055e-6;
+static const double cost_loop_base = 49, cost_loop_slots = 4.62, cost_loop_latency = 0.0583e-6;
 
 double cost_rate(const MatmulPlan *plan) {
     double tensor = plan->target->tensor_flops;
@@ -123,7 +118,9 @@ CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
     w.tiles_m = ceil(w.rows / (s->tile_m * w.cluster_m)) * w.cluster_m;
     w.tiles_n = ceil(w.cols / (s->tile_n * w.cluster_n)) * w.cluster_n;
     double tiles = w.tiles_m * w.tiles_n * (double)c->batch * w.split; /* or parts of them */
-    int occupancy = matmul_blocks_per_sm(plan, s), all = target->sm_count * occupancy;
+    int occupancy =
+        s->path == MATMUL_MMA_SYNC ? matmul_blocks_that_fit(plan, s) : matmul_blocks_per_sm(plan, s);
+    int all = target->sm_count * occupancy;
     double slots = w.gang > 1 ? all / w.gang * w.gang : cost_slots(target, w.split) * occupancy;
     w.rounds = fmax(1, ceil(tiles / slots));         /* also of nothing */
     if (s->path == MATMUL_MMA_SYNC && tiles > slots) /* blocks start when others end */
@@ -145,19 +142,21 @@ double cost_bytes_again(const Cost *c, const CostShare *w) {
     return again * (double)c->k * (double)c->batch * dtype_bits(c->plan->a.elem) / 8;
 }
 
+/* L2's time for a row of 128 bytes of an operand. */
+static double cost_row(CostRows rows) {
+    return rows == COST_ROWS_ALIGNED ? 1 : rows == COST_ROWS_SECTORS ? cost_two_lines : cost_five_sectors;
+}
+
 /* A step of K. */
 static double cost_step(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
     double units = s->path == MATMUL_MMA_SYNC ? fmin(1, s->threads / 32 * w->crowd / cost_mma_warps) : 1;
     double flops = 2.0 * s->tile_m * s->tile_n * s->tile_k * plan->n_cores;
     double rate = cost_rate(plan) / plan->target->sm_count * cost_efficiency(plan, s) * units;
     double computed = cost_computed(plan, s, w->crowd), product = fmax(flops * w->crowd / rate, computed);
-    double a = c->rows_a == COST_ROWS_ANYWHERE ? cost_five_sectors : 1;
-    double b = c->rows_b == COST_ROWS_ANYWHERE ? cost_five_sectors : 1;
-    double bits = s->tile_m * a * matmul_stage_bits(plan, s, true) +
-                  s->tile_n * plan->n_cores * b * matmul_stage_bits(plan, s, false);
+    double bits = s->tile_m * cost_row(c->rows_a) * matmul_stage_bits(plan, s, true) +
+                  s->tile_n * plan->n_cores * cost_row(c->rows_b) * matmul_stage_bits(plan, s, false);
     double feed = bits * s->tile_k / 8 * w->crowd / (cost_l2_per_clock * cost_clock);
-    double latency =
-        (c->from_memory ? cost_memory_latency : cost_latency) / (s->stages > 1 ? s->stages - 1 : 1);
+    double latency = cost_latency / (s->stages > 1 ? s->stages - 1 : 1);
     double step = fmax(fmax(product, feed), latency);
     if (computed > 0) /* its loads are one step ahead, whatever the stages */
         step = fmax(step, cost_computed_latency);
@@ -166,18 +165,14 @@ static double cost_step(const Cost *c, const MatmulPlan *plan, const Schedule *s
 
 static double cost_epilogue(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
     double slots = cost_epilogue_slots + c->slots + (c->is_ragged ? cost_ragged_slots : 0);
-    double seconds = cost_elements(plan, s) * w->crowd * slots / 128 / cost_clock;
-    if (s->path == MATMUL_MMA_SYNC) /* fewer than four warps do not fill the schedulers */
-        seconds *= cost_mma_epilogue * fmax(1, 4.0 / (s->threads / 32 * w->crowd));
-    return seconds;
+    double waiting = cost_waiting_warps / (s->threads / 32 * w->crowd);
+    return cost_elements(plan, s) * w->crowd * slots / 128 / cost_clock * (1 + waiting);
 }
 
 static double cost_tiles_seconds(const Cost *c, const Schedule *s) {
     const MatmulPlan *plan = c->plan;
-    const Target *target = plan->target;
     CostShare w = cost_share(c, plan, s);
-    double latency = c->from_memory ? cost_memory_latency : cost_latency;
-    double rest = cost_epilogue(c, plan, s, &w) + cost_start * latency;
+    double rest = cost_epilogue(c, plan, s, &w) + cost_start * cost_latency;
     double work = w.rounds * (w.steps * cost_step(c, plan, s, &w) + rest);
     double edge = c->rows_out == COST_ROWS_ALIGNED   ? 0
                   : c->rows_out == COST_ROWS_SECTORS ? cost_edge_line
@@ -185,10 +180,7 @@ static double cost_tiles_seconds(const Cost *c, const Schedule *s) {
     double bytes = (double)c->bytes + edge * w.rows * w.tiles_n * (double)c->batch;
     if (c->from_memory)
         bytes += cost_again * cost_bytes_again(c, &w);
-    double memory = bytes / target->memory_bytes_per_second;
-    if (c->from_memory) /* while which nothing is loaded */
-        memory += w.rounds * rest;
-    return cost_launch + fmax(work, memory) + cost_overlap * fmin(work, memory);
+    return cost_launch + work + bytes / plan->target->memory_bytes_per_second;
 }
 
 static double cost_loop_seconds(const Cost *c) {

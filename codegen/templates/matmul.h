@@ -634,7 +634,9 @@ bool matmul_leaves_l2(const MatmulPlan *plan, const MatmulOperand *operand);
 
 /* Registers of a thread, estimated; more than 255 spill. */
 int matmul_registers(const MatmulPlan *plan, const Schedule *schedule);
-/* Blocks that run on one SM at a time. */
+/* Blocks for which an SM has shared memory, registers and threads, by estimate. */
+int matmul_blocks_that_fit(const MatmulPlan *plan, const Schedule *schedule);
+/* Blocks that run on one SM at a time, as far as the kernel asks for it (`.minnctapersm`). */
 int matmul_blocks_per_sm(const MatmulPlan *plan, const Schedule *schedule);
 
 bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, const char **why);

@@ -197,8 +197,11 @@ static void schedules_mma(const Cost *c, SchedulesAccept *accepts, Candidates *f
                 if ((s.warps_n == 1 && s.tile_n >= 128 && !has_rows) ||
                     (bits == 8 && k_bytes == 128 && is_large))
                     continue;
+                /* a ring deeper than K only fills stages with zeros */
+                int64_t steps = (c->k + s.tile_k - 1) / s.tile_k;
+                int most = steps < 3 ? (int)steps + 1 : 4;
                 for (int blocks = 1; blocks <= 4; blocks *= 2)
-                    schedules_add_deepest(c, accepts, found, s, 4, blocks);
+                    schedules_add_deepest(c, accepts, found, s, most, blocks);
             }
 }
 

@@ -96,6 +96,21 @@ int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
     return registers;
 }
 
+int matmul_blocks_that_fit(const MatmulPlan *plan, const Schedule *schedule) {
+    enum { BLOCKS_MOST = 16 };
+    int threads = tiles_threads(plan, schedule);
+    int64_t smem = schedule->path == MATMUL_WGMMA  ? matmul_smem_wgmma(plan, schedule)
+                   : schedule->path == MATMUL_GEMV ? matmul_smem_gemv(plan, schedule)
+                                                   : matmul_smem_tiles(plan, schedule);
+    int64_t by_smem = plan->target->smem_per_sm / (smem + BLOCK_RESERVE);
+    int64_t by_registers =
+        plan->target->registers_per_sm / ((int64_t)threads * matmul_registers(plan, schedule));
+    int64_t blocks = by_smem < by_registers ? by_smem : by_registers;
+    int64_t most = plan->target->max_threads_per_sm / threads;
+    blocks = blocks < most ? blocks : most;
+    return blocks < 1 ? 1 : blocks > BLOCKS_MOST ? BLOCKS_MOST : (int)blocks;
+}
+
 int matmul_blocks_per_sm(const MatmulPlan *plan, const Schedule *schedule) {
     bool is_wgmma = schedule->path == MATMUL_WGMMA;
     if (schedule->ease > 1)
@@ -104,18 +119,11 @@ int matmul_blocks_per_sm(const MatmulPlan *plan, const Schedule *schedule) {
         return 1; /* setmaxnreg deals out the registers of the whole SM */
     if (is_wgmma && matmul_gang(plan, schedule) > 1)
         return 1; /* all blocks must run at the same time: nothing rests on an estimate */
-    int64_t smem = is_wgmma                        ? matmul_smem_wgmma(plan, schedule)
-                   : schedule->path == MATMUL_GEMV ? matmul_smem_gemv(plan, schedule)
-                                                   : matmul_smem_tiles(plan, schedule);
-    int64_t by_smem = plan->target->smem_per_sm / (smem + BLOCK_RESERVE);
-    int64_t by_registers = plan->target->registers_per_sm /
-                           ((int64_t)tiles_threads(plan, schedule) * matmul_registers(plan, schedule));
-    int64_t blocks = by_smem < by_registers ? by_smem : by_registers;
-    int most = schedule->path == MATMUL_GEMV
-                   ? plan->target->max_threads_per_sm / tiles_threads(plan, schedule)
+    int blocks = matmul_blocks_that_fit(plan, schedule);
+    int most = schedule->path == MATMUL_GEMV                                           ? blocks
                : (is_wgmma && schedule->split_k <= 1) || schedule->path == MATMUL_SIMT ? 2
                                                                                        : 4;
-    return blocks < 1 ? 1 : blocks > most ? most : (int)blocks;
+    return blocks < most ? blocks : most;
 }
 
 const Dim *matmul_grid(const MatmulPlan *plan, const MatmulTiles *tiles, int blocks_per_sm) {
