@@ -89,9 +89,11 @@ void pipeline_release(Builder *b, const Pipeline *pipeline, const KExpr *stage, 
 
 void pipeline_release_behind(Builder *b, const Pipeline *pipeline, const PipelineState *state,
                              const KVar *previous, const KExpr *step, int cluster) {
-    k_if_begin(b, k_ge(b, step, k_i32(b, 1)));
+    if (step)
+        k_if_begin(b, k_ge(b, step, k_i32(b, 1)));
     pipeline_release(b, pipeline, k_var(b, previous), cluster);
-    k_end(b);
+    if (step)
+        k_end(b);
     k_set(b, previous, k_var(b, state->stage));
     pipeline_advance(b, pipeline, state);
 }

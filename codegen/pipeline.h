@@ -41,7 +41,8 @@ void pipeline_wait_full(Builder *b, const Pipeline *pipeline, const PipelineStat
 /* One arrival of each calling warp at empty[stage], in every CTA of the cluster (1: this CTA alone). */
 void pipeline_release(Builder *b, const Pipeline *pipeline, const KExpr *stage, int cluster);
 /* The end of a consumer's step number `step`, whose reads are still under way while those of the step before
- * have ended: releases that step's stage, `previous`, if there is one, and goes on to the next. */
+ * have ended: releases that step's stage, `previous`, if there is one, and goes on to the next. step NULL:
+ * there is one. */
 void pipeline_release_behind(Builder *b, const Pipeline *pipeline, const PipelineState *state,
                              const KVar *previous, const KExpr *step, int cluster);
 

@@ -1,7 +1,43 @@
 /* What a region borders on, and the text of a partition: what --emit=regions shows. */
 #include "ir/region.h"
 
+#include <string.h>
+
 #include "ir/print.h"
+#include "ir/value_map.h"
+
+Region *region_part(Arena *arena, const Region *whole, Value *const *outputs, size_t n_outputs,
+                    const Value *held, const Value *core) {
+    Region *part = ARENA_NEW(arena, Region);
+    *part = (Region){.id = whole->id, .kind = TEMPLATE_MATMUL, .name = whole->name, .rank = core->rank};
+    memcpy(part->dims, core->dims, sizeof part->dims);
+    ValueMap needed = {.arena = arena};
+    for (size_t i = 0; i < n_outputs; i++) {
+        vec_push(arena, &part->outputs, outputs[i]);
+        value_map_set(&needed, outputs[i], true);
+    }
+    for (size_t i = whole->values.n; i-- > 0;) { /* users before what they use */
+        Value *value = whole->values.at[i];
+        if (!value_map_get(&needed, value))
+            continue;
+        if (value == held) {
+            vec_push(arena, &part->inputs, value);
+            continue;
+        }
+        vec_push(arena, &part->values, value);
+        for (int k = 0; k < value->n_in; k++)
+            value_map_set(&needed, value->in[k], true);
+    }
+    for (size_t i = 0, n = part->values.n; i < n / 2; i++) { /* topological again */
+        Value *value = part->values.at[i];
+        part->values.at[i] = part->values.at[n - 1 - i];
+        part->values.at[n - 1 - i] = value;
+    }
+    for (size_t i = 0; i < whole->inputs.n; i++)
+        if (value_map_get(&needed, whole->inputs.at[i]))
+            vec_push(arena, &part->inputs, whole->inputs.at[i]);
+    return part;
+}
 
 bool region_reads(const Region *region, const Value *value) {
     for (size_t i = 0; i < region->inputs.n; i++)
@@ -48,6 +84,8 @@ void region_print(Text *out, const Graph *graph, const Region *region) {
     if (region->n_reduced)
         text_add(out, ", the %s %d reduced", region->kind == TEMPLATE_COLUMNS ? "first" : "last",
                  region->n_reduced);
+    if (region->sums.n)
+        text_add(out, ", %zu products added up", region->cores.n);
     if (region->column_block)
         text_add(out, ", columns moved within blocks of %d", region->column_block);
     region_print_names(out, graph, "\n    reads", region->inputs.at, region->inputs.n);

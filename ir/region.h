@@ -16,7 +16,7 @@ typedef enum TemplateKind {
     TEMPLATE_ROWS,      /* reductions over the innermost axes of a space, results applied along the row again */
     TEMPLATE_COLUMNS,   /* reductions over leading axes, the innermost axis kept */
     TEMPLATE_TRANSPOSE, /* pointwise whose reads and writes are contiguous along different axes, through a shared tile */
-    TEMPLATE_MATMUL,    /* one matmul, or two that share their first operand (SwiGLU), prologue and epilogue around it */
+    TEMPLATE_MATMUL,    /* one matmul, two that share their first operand (SwiGLU), or several that are added up; prologue and epilogue around it */
     TEMPLATE_CHAIN,     /* matmuls, each the first operand of the next, epilogues between and behind them */
     TEMPLATE_COUNT
 } TemplateKind;
@@ -30,6 +30,8 @@ typedef struct RegionWindow {
     bool is_bundle;
 } RegionWindow;
 
+enum { REGION_SUM_MAX = 4 /* products that one kernel adds up */ };
+
 typedef struct Region {
     int id;           /* position in the plan */
     bool follows;     /* another kernel of the plan runs before */
@@ -39,7 +41,10 @@ typedef struct Region {
     VEC(Value *) values;  /* computed here, topological */
     VEC(Value *) inputs;  /* read from memory: graph inputs and other regions' outputs; scalars constants excluded */
     VEC(Value *) outputs; /* written to memory */
-    VEC(Value *) cores;   /* OP_matmul Values of MATMUL and CHAIN, topological */
+    VEC(Value *) cores;   /* OP_matmul Values of MATMUL and CHAIN, topological but where there are sums */
+    /* Products of MATMUL that are added up, all but the first: sums.at[i] is cores.at[i + 1] plus what is computed element by element from
+     * sums.at[i - 1], or cores.at[0], which nothing else needs. The kernel takes their steps of K one after another. */
+    VEC(Value *) sums;
 
     /* The iteration space. POINTWISE, TRANSPOSE: dims of the outputs. ROWS, COLUMNS: dims of what is reduced, before the reduction.
      * MATMUL: batch dims, then M, then N of the cores; CHAIN: of the last. Every output has these dims, these dims with reduced axes 1 or dropped, or
@@ -61,6 +66,10 @@ typedef struct Region {
     bool fast_sums; /* @allow(fast_accumulation): products add up in what the tensor cores keep, where that is less than f32 */
     Schedule schedule;
 } Region;
+
+/* The part of a region that computes `outputs` from its inputs and from `held`, if any: of the kind MATMUL, over the space of its core,
+ * which the caller adds. */
+Region *region_part(Arena *arena, const Region *whole, Value *const *outputs, size_t n_outputs, const Value *held, const Value *core);
 
 /* Whether `value` is among the region's inputs, or among its outputs. */
 bool region_reads(const Region *region, const Value *value);
@@ -97,6 +106,7 @@ typedef struct Partition {
 /* What fusion has to know of the target: plain figures, filled by codegen/target.c. */
 typedef struct FuseLimits {
     bool has_tensor_cores;
+    bool adds_products; /* products that are added up take one another's accumulators, in one kernel */
     bool computes_fragments; /* products take a first operand of 16 bits from registers, where they compute it */
     bool scales_blocks; /* fp8 products take factors, one a block of an operand, on the way into their accumulators */
     int64_t matmul_row_max;    /* longest N whose row statistics a matmul epilogue can take in one kernel */

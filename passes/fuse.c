@@ -114,10 +114,13 @@ static void fuse_value(Fuse *fuse, Value *value) {
                op_info(value->op)->name);
 }
 
-/* What a product's kernel without a schedule gives up first: a chain its later products, others their
- * statistics, then what moves columns, then the second of two products, then elements of less than a byte. */
+/* What a product's kernel without a schedule gives up first: of products that are added up the last, a chain
+ * its later products, others their statistics, then what moves columns, then the second of two products, then
+ * elements of less than a byte. */
 static int fuse_gives_up(const Region *region, const Value *value) {
     OpClass class_ = value_class(value);
+    if (region->sums.n)
+        return value == region->cores.at[region->cores.n - 1] ? REFUSED_SUM : 0;
     if (region->kind == TEMPLATE_MATMUL && region->n_reduced > 0)
         return class_ == OPCLASS_REDUCTION ? REFUSED_ROWS : 0;
     if (region->column_block > 0 || region->windows.n > 0)

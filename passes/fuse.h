@@ -47,12 +47,13 @@ struct Group {
     int rank;
     const Dim *dims[RANK_MAX];
     int n_reduced;
-    bool is_moved;      /* columns of its product move, or are cut apart (fuse_columns.c) */
-    bool is_chain;      /* each core is the first operand of the next; dims are those of the last */
-    bool has_blocks;    /* it takes statistics of its product's tiles (fuse_blocks.c) */
-    int64_t block_cols; /* of that many columns, along rows; 0: none */
-    GroupSet after;     /* groups that must run before it, through others too */
-    VEC(Value *) cores;
+    bool is_moved;        /* columns of its product move, or are cut apart (fuse_columns.c) */
+    bool is_chain;        /* each core is the first operand of the next; dims are those of the last */
+    bool has_blocks;      /* it takes statistics of its product's tiles (fuse_blocks.c) */
+    int64_t block_cols;   /* of that many columns, along rows; 0: none */
+    GroupSet after;       /* groups that must run before it, through others too */
+    VEC(Value *) cores;   /* in the order of their steps of K where there are sums */
+    VEC(Value *) sums;    /* region.h */
     VEC(Value *) members; /* Values at home here */
     VEC(Value *) leaves;  /* tensors that it reads */
     VEC(Value *) outputs;
@@ -64,6 +65,7 @@ typedef enum FuseRefusal {
     REFUSED_COLUMNS = 2, /* at other columns than its own */
     REFUSED_PRODUCT = 4, /* the product, beside or behind another */
     REFUSED_STORE = 8,   /* the element-wise result */
+    REFUSED_SUM = 16,    /* the product, behind another that it is added to */
 } FuseRefusal;
 
 typedef struct Fuse {
@@ -155,10 +157,14 @@ bool fuse_block_repeated(Fuse *fuse, Value *value);
 void fuse_light(Fuse *fuse, Value *value);
 /* Two single products become one kernel with two cores where `value` is the first to need both. */
 bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b);
+/* fuse_sum.c: whether `value` adds a product of one of two groups to what the other computes. */
+bool fuse_is_sum(const Fuse *fuse, const Value *value, const Group *a, const Group *b);
+/* Then the two groups become one kernel that adds both up in the same accumulators, if they can. */
+bool fuse_sum(Fuse *fuse, Value *value, Group *a, Group *b);
 /* Whether a matmul reads `operand` from memory rather than computing it. */
 bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand);
-/* The exact widening of an operand to 16 bits that is done once, in memory, since many rows read it; NULL: it is
- * done as the operand is read, or there is none. */
+/* The exact widening of an operand to 16 bits that is done once, in memory, since many rows read it; NULL: it
+ * is done as the operand is read, or there is none. */
 Value *matmul_widened_apart(Fuse *fuse, Value *matmul, int operand);
 /* realign.c: whether an operand is a copy that this pass made for the sake of its rows. */
 bool value_is_realigned(const Value *operand);
@@ -178,6 +184,8 @@ typedef struct FragmentsEstimate {
 bool fuse_fragments(Fuse *fuse, const Value *matmul, FragmentsEstimate *estimate);
 /* fuse_chain.c: a product joins the kernel that computes its first operand, where that stays in registers */
 bool fuse_chain(Fuse *fuse, Value *matmul);
+/* Whether the graph asks for another path of some product than wgmma, and would not get it. */
+bool chain_has_other_path(const Graph *graph);
 /* Longest rows whose statistics the epilogue of a group's last product can take. */
 int64_t chain_row_max(Fuse *fuse, Group *group);
 

@@ -63,8 +63,7 @@ static bool chain_is_needed_elsewhere(const Fuse *fuse, const Group *group, cons
     return matmul->in[0] == matmul->in[1];
 }
 
-/* The graph asks for another path of some product, and would not get it. */
-static bool chain_has_other_path(const Graph *graph) {
+bool chain_has_other_path(const Graph *graph) {
     for (size_t i = 0; i < graph->hints.n; i++)
         for (size_t k = 0; k < graph->hints.at[i].args.n; k++) {
             const HintArg *arg = &graph->hints.at[i].args.at[k];

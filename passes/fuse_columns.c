@@ -26,7 +26,9 @@ static bool columns_is_here(void *context, const Value *value) {
 bool fuse_columns_place(Fuse *fuse, const Group *group, const Value *value, ColumnPlace *place,
                         const char **why) {
     ColumnsContext context = {fuse, group};
-    return columns_place(fuse->graph, (const Value *const *)group->cores.at, (int)group->cores.n, value,
+    bool is_sum = group->sums.n > 0; /* then the accumulators have the last one */
+    Value *const *products = is_sum ? &group->sums.at[group->sums.n - 1] : group->cores.at;
+    return columns_place(fuse->graph, (const Value *const *)products, is_sum ? 1 : (int)group->cores.n, value,
                          columns_is_here, &context, place, why);
 }
 

@@ -105,6 +105,9 @@ static void emit_region(Emit *emit, Group *group, Value *const *outputs, size_t 
     for (size_t i = 0; i < group->cores.n; i++)
         if (emit_holds(region, group->cores.at[i]))
             vec_push(arena, &region->cores, group->cores.at[i]);
+    for (size_t i = 0; i < group->sums.n; i++)
+        if (emit_holds(region, group->sums.at[i]))
+            vec_push(arena, &region->sums, group->sums.at[i]);
     for (size_t i = 0; i < region->outputs.n; i++)
         emit_bundle(fuse, region, region->outputs.at[i]);
     if (region->kind == TEMPLATE_MATMUL && !group->has_blocks) /* whose columns do not move */

@@ -171,6 +171,8 @@ void group_merge(Fuse *fuse, Group *into, Group *from) {
     }
     for (size_t i = 0; i < from->cores.n; i++)
         vec_push(fuse->arena, &into->cores, from->cores.at[i]);
+    for (size_t i = 0; i < from->sums.n; i++)
+        vec_push(fuse->arena, &into->sums, from->sums.at[i]);
     for (size_t i = 0; i < from->leaves.n; i++)
         if (!group_has_leaf(into, from->leaves.at[i]))
             vec_push(fuse->arena, &into->leaves, from->leaves.at[i]);

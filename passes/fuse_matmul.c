@@ -29,14 +29,6 @@ void fuse_matmul(Fuse *fuse, Value *value) {
     pass_decide(fuse->pass, "matmul", true, value, NULL, NULL, "it is the core of a kernel");
 }
 
-/* Two single products over one first operand, of equal size and type, whose second operands are read alike.
- */
-static bool matmul_are_dual(const Value *a, const Value *b) {
-    return a != b && a->in[0] == b->in[0] &&
-           (a->in[1]->op == OP_transpose) == (b->in[1]->op == OP_transpose) && a->dtype == b->dtype &&
-           a->in[1]->dtype == b->in[1]->dtype && value_same_dims(a, b) && value_same_dims(a->in[1], b->in[1]);
-}
-
 static const Value *matmul_below_views(const Value *value, bool widens) {
     while (op_is_view(value->op) ||
            (widens && value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype)))
@@ -62,7 +54,7 @@ bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b) {
         return false;
     Value *first = a->cores.at[0], *second = b->cores.at[0];
     const char *change = "both products with the same first operand, and results of equal dims and type";
-    if (!matmul_are_dual(first, second)) {
+    if (!product_are_dual(first, second)) {
         pass_decide(
             fuse->pass, "dual_matmul", false, value, second, change,
             "two products meet here that do not share their first operand, or differ in size or type");

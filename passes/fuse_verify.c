@@ -3,9 +3,9 @@
  *   2  an operand of a Value computed in a region is computed there, an input, a constant or a dim
  *   3  Values are topological, and each is needed by an output
  *   4  each output of the graph is written, by one region; no Value is written twice
- *   5  a matmul stands in a matmul region, as one of its one or two cores, or in a chain of two or three
- *   6  reduced axes lie inside the space; outputs have the space's elements, or its rows', or a window of its
- *      columns, or are statistics of blocks of a product */
+ *   5  a matmul stands in a matmul region, as one of its one or two cores or of those that its sums add up,
+ * or in a chain of two or three 6  reduced axes lie inside the space; outputs have the space's elements, or
+ * its rows', or a window of its columns, or are statistics of blocks of a product */
 #include "passes/fuse.h"
 
 typedef struct PartitionCheck {
@@ -48,6 +48,8 @@ static void verify_values(PartitionCheck *check, const Region *region, int mark)
     }
     bool is_chain = region->kind == TEMPLATE_CHAIN, is_product = is_chain || region->kind == TEMPLATE_MATMUL;
     int fewest = is_chain ? 2 : is_product, most = is_chain ? 3 : is_product ? 2 : 0;
+    if (region->sums.n)
+        fewest = most = (int)region->sums.n + 1;
     if ((is_product && (size_t)cores != region->cores.n) || cores < fewest || cores > most)
         verify_fail(check, region, region->values.at[0], "begins a region with the wrong number of matmuls");
 }

@@ -9,6 +9,7 @@
  * left over would read the product again. */
 #include "passes/product.h"
 
+#include "ir/base/checked.h"
 #include "passes/fuse.h"
 
 enum {
@@ -44,6 +45,40 @@ bool product_uses_tensor_cores(const FuseLimits *limits, const Value *matmul) {
     bool int8 = (a == DTYPE_I8 || a == DTYPE_U8) && (b == DTYPE_I8 || b == DTYPE_U8);
     bool same = a == b && (a == DTYPE_F16 || a == DTYPE_BF16 || a == DTYPE_TF32);
     return limits->has_tensor_cores && (fp8 || int8 || same);
+}
+
+bool product_are_dual(const Value *a, const Value *b) {
+    return a != b && a->in[0] == b->in[0] &&
+           (a->in[1]->op == OP_transpose) == (b->in[1]->op == OP_transpose) && a->dtype == b->dtype &&
+           a->in[1]->dtype == b->in[1]->dtype && value_same_dims(a, b) && value_same_dims(a->in[1], b->in[1]);
+}
+
+/* Whether K of both together is long, and the result has so few tiles that products of their own share it out
+ * among more blocks. */
+static bool product_is_split(const Graph *graph, const FuseLimits *limits, const Value *a, const Value *b) {
+    enum { TILE = 128, LONG = 1024 /* K that takes no longer than another launch and its traffic */ };
+    int64_t tiles = 1, more = product_extent(graph, b->in[0]->dims[b->in[0]->rank - 1]);
+    for (int i = 0; i < a->rank && tiles < limits->sm_count; i++) {
+        int64_t along = ceil_div(product_extent(graph, a->dims[i]), i < a->rank - 2 ? 1 : TILE);
+        tiles *= along < limits->sm_count ? along : limits->sm_count;
+    }
+    bool is_long = more > LONG || product_extent(graph, a->in[0]->dims[a->in[0]->rank - 1]) > LONG - more;
+    return is_long && tiles * 2 < limits->sm_count;
+}
+
+const char *product_sum_fault(const Graph *graph, const FuseLimits *limits, const Value *a, const Value *b,
+                              const char **change) {
+    *change = "results of equal dims and type";
+    if (a->dtype != b->dtype || !value_same_dims(a, b))
+        return "the two products differ in size or type";
+    *change = "operands of one type, f16, bf16, tf32, fp8 or 8-bit integers, in both products";
+    if (a->in[0]->dtype != b->in[0]->dtype || a->in[1]->dtype != b->in[1]->dtype ||
+        !product_uses_tensor_cores(limits, a) || !product_uses_tensor_cores(limits, b))
+        return "matrix instructions do not take the operands of both alike";
+    *change = "a larger result, or a shorter K";
+    return product_is_split(graph, limits, a, b)
+               ? "few tiles and a long K: kernels of their own share it out among more blocks"
+               : NULL;
 }
 
 bool product_block_fits(const Graph *graph, const FuseLimits *limits, const Value *product, bool is_row,

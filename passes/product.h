@@ -53,6 +53,14 @@ bool product_block_fits(const Graph *graph, const FuseLimits *limits, const Valu
 /* Types that tensor cores multiply as they are: both of 16 bits and alike, both fp8, or both 8-bit integers.
  */
 bool product_uses_tensor_cores(const FuseLimits *limits, const Value *matmul);
+/* Whether two products read one first operand, are of equal size and type, and read their second operands
+ * alike.
+ */
+bool product_are_dual(const Value *a, const Value *b);
+/* Why one kernel does not add two products up, and what would have to change; NULL: their sizes and types let
+ * it. */
+const char *product_sum_fault(const Graph *graph, const FuseLimits *limits, const Value *a, const Value *b,
+                              const char **change);
 /* What a dim without bounds counts as where costs are compared: FUSE_UNKNOWN_DIM at most. */
 int64_t product_extent(const Graph *graph, const Dim *dim);
 

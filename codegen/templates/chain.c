@@ -7,43 +7,6 @@ enum { CHAIN_NARROW = 128 /* columns of a pass */ };
 
 /* ---- links */
 
-/* The part of the region that computes `outputs` from its inputs and from `held`. */
-static Region *chain_region(const ChainPlan *plan, Value *const *outputs, size_t n_outputs, const Value *held,
-                            Value *core) {
-    const Region *whole = plan->region;
-    Arena *arena = plan->graph->arena;
-    Region *part = ARENA_NEW(arena, Region);
-    *part = (Region){.id = whole->id, .kind = TEMPLATE_MATMUL, .name = whole->name, .rank = core->rank};
-    memcpy(part->dims, core->dims, sizeof part->dims);
-    vec_push(arena, &part->cores, core);
-    ValueMap needed = {.arena = arena};
-    for (size_t i = 0; i < n_outputs; i++) {
-        vec_push(arena, &part->outputs, outputs[i]);
-        value_map_set(&needed, outputs[i], true);
-    }
-    for (size_t i = whole->values.n; i-- > 0;) { /* users before what they use */
-        Value *value = whole->values.at[i];
-        if (!value_map_get(&needed, value))
-            continue;
-        if (value == held) {
-            vec_push(arena, &part->inputs, value);
-            continue;
-        }
-        vec_push(arena, &part->values, value);
-        for (int k = 0; k < value->n_in; k++)
-            value_map_set(&needed, value->in[k], true);
-    }
-    for (size_t i = 0, n = part->values.n; i < n / 2; i++) { /* topological again */
-        Value *value = part->values.at[i];
-        part->values.at[i] = part->values.at[n - 1 - i];
-        part->values.at[n - 1 - i] = value;
-    }
-    for (size_t i = 0; i < whole->inputs.n; i++)
-        if (value_map_get(&needed, whole->inputs.at[i]))
-            vec_push(arena, &part->inputs, whole->inputs.at[i]);
-    return part;
-}
-
 /* Products of a link's region; 0 where `core` is not among them. */
 static int chain_products(const Region *region, const Value *core) {
     bool has_core = false;
@@ -61,8 +24,9 @@ static bool chain_link(ChainPlan *plan, int i, Value *core, const char **why) {
     const Value *before = i ? plan->held[i - 1] : NULL;
     Value *held = is_last ? NULL : whole->cores.at[i + 1]->in[0];
     plan->held[i] = held;
-    Region *part = is_last ? chain_region(plan, whole->outputs.at, whole->outputs.n, before, core)
-                           : chain_region(plan, &held, 1, before, core);
+    Region *part = region_part(plan->graph->arena, whole, is_last ? whole->outputs.at : &held,
+                               is_last ? whole->outputs.n : 1, before, core);
+    vec_push(plan->graph->arena, &part->cores, core);
     *why = "a link of the chain is one product, which only the next link needs";
     if (chain_products(part, core) != 1)
         return false;

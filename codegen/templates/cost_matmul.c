@@ -10,6 +10,7 @@
 
 #include "codegen/cost.h"
 #include "codegen/templates/cost_share.h"
+#include "ir/base/checked.h"
 
 /* Seconds of a kernel. */
 static const double cost_launch = 3.94e-6, cost_loop_launch = 4.0e-6;
@@ -107,6 +108,14 @@ double cost_slots(const Target *target, int cluster) {
     return cluster <= 2 ? target->sm_count : floor(target->sm_count * 0.91 / cluster) * cluster;
 }
 
+/* Steps of K of one of the blocks that share it: each product of a sum begins one of its own. */
+static double cost_steps(const Cost *c, const Schedule *s, int split) {
+    double steps = 0;
+    for (int i = 0; i < c->n_terms; i++)
+        steps += ceil(ceil((double)c->term_k[i] / s->tile_k) / split);
+    return steps;
+}
+
 CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
     const Target *target = plan->target;
     CostShare w = {.cluster_m = s->cluster_m > 1 ? s->cluster_m : 1,
@@ -125,7 +134,7 @@ CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
     w.rounds = fmax(1, ceil(tiles / slots));         /* also of nothing */
     if (s->path == MATMUL_MMA_SYNC && tiles > slots) /* blocks start when others end */
         w.rounds = tiles / slots + cost_mma_round * (w.rounds - tiles / slots);
-    w.steps = fmax(1, ceil(ceil((double)c->k / s->tile_k) / w.split));
+    w.steps = fmax(1, cost_steps(c, s, w.split));
     w.crowd = tiles < all ? fmax(1, ceil(tiles / target->sm_count)) : occupancy;
     return w;
 }
@@ -230,6 +239,16 @@ static double cost_bytes_out(const Cost *c, const Graph *graph, const Region *re
     return bytes / fmax(1, (double)c->m * (double)c->n * (double)c->batch);
 }
 
+/* The products whose steps one tile takes. */
+static void cost_terms(Cost *c, const DimBindings *hint) {
+    for (const MatmulPlan *plan = c->plan; plan; plan = plan->before) {
+        c->term_k[c->n_terms] = cost_extent(plan->graph, plan->k, hint);
+        if (!checked_add(c->k, c->term_k[c->n_terms++], &c->k))
+            c->k = INT64_MAX;
+        c->n_changed += plan->before && matmul_is_changed(plan->before);
+    }
+}
+
 void cost_begin(Cost *c, const MatmulPlan *plan, const DimBindings *hint) {
     const Graph *graph = plan->graph;
     const Value *output = plan->region->outputs.at[0];
@@ -237,13 +256,13 @@ void cost_begin(Cost *c, const MatmulPlan *plan, const DimBindings *hint) {
     *c = (Cost){.plan = plan,
                 .m = cost_extent(graph, plan->m, hint),
                 .n = cost_extent(graph, plan->n, hint),
-                .k = cost_extent(graph, plan->k, hint),
                 .batch = cost_space(graph, plan->region, 0, plan->batch_rank, hint),
                 .bytes = cost_bytes(graph, plan->region, hint),
                 .slots = cost_region_slots(plan->region, streams),
                 .has_inputs = streams > 0,
                 .rows_a = cost_operand_rows(graph, &plan->a, hint),
                 .rows_b = cost_operand_rows(graph, &plan->b[0], hint)};
+    cost_terms(c, hint);
     c->bytes_out = cost_bytes_out(c, graph, plan->region, hint);
     for (size_t i = 0; i < plan->region->outputs.n; i++)
         c->has_wide_outputs |= dtype_bits(plan->region->outputs.at[i]->dtype) == 32;

@@ -10,7 +10,10 @@ typedef enum CostRows { COST_ROWS_ALIGNED, COST_ROWS_SECTORS, COST_ROWS_ANYWHERE
 /* A product as the estimates see it. */
 typedef struct Cost {
     const MatmulPlan *plan;
-    int64_t m, n, k, batch;
+    int64_t m, n, k, batch;         /* K: of all products that are added up, one behind the other */
+    int64_t term_k[REGION_SUM_MAX]; /* of each */
+    int n_terms,
+        n_changed; /* products that are added up; of them, those of which something is computed before */
     int64_t bytes;
     double slots;                      /* instructions of the region's own for an element of the result */
     double bytes_out;                  /* of the results, for an element of the product */

@@ -49,6 +49,10 @@ static const double cost_written = 0.145;
 
 static const double cost_again = 0.608; /* share of a second reading by other SMs that L2 does not serve */
 
+/* Seconds that the matrix unit waits while something is computed of a product before another is added: its
+ * last step ends, and accumulators are read and written. Not fitted. */
+static const double cost_change = 0.3e-6;
+
 /* Seconds: of a row statistic for each block of a gang, of parts of sums in a cluster, and of each element.
  */
 static const double cost_exchange = 0.25e-6, cost_meeting = 0.96e-6, cost_meeting_element = 0.000278e-6;
@@ -192,7 +196,8 @@ static double cost_memory(const Cost *c, const CostShare *w) {
 double cost_wgmma_seconds(const Cost *c, const Schedule *s) {
     const MatmulPlan *plan = matmul_wgmma_plan(c->plan);
     CostShare w = cost_share(c, plan, s);
-    double matrix = cost_matrix(plan, s, &w) * w.steps, feed = cost_feed(c, plan, s, &w);
+    double matrix = cost_matrix(plan, s, &w) * w.steps + c->n_changed * cost_change,
+           feed = cost_feed(c, plan, s, &w);
     double load = feed * w.steps, epilogue = cost_epilogue_seconds(c, plan, s, &w);
     double store = cost_store_seconds(c, s, &w), tile, last;
     if (s->ping_pong) {

@@ -105,9 +105,9 @@ static bool plan_is_parted(const Graph *graph, const Region *region, MatmulOpera
     return true;
 }
 
-static void plan_operand(const Graph *graph, const Region *region, const Value *core, int which,
+static void plan_operand(const Graph *graph, const Region *region, const Value *product, int which,
                          MatmulOperand *operand) {
-    Value *value = core->in[which];
+    Value *value = product->in[which];
     *operand = (MatmulOperand){.value = value, .runs = ARENA_NEW(graph->arena, MatmulRuns)};
     operand->mn_axis = value->rank - (which == 0 ? 2 : 1);
     operand->k_axis = value->rank - (which == 0 ? 1 : 2);
@@ -312,6 +312,8 @@ static void plan_find_scale(const MatmulPlan *plan, MatmulOperand *operand) {
 /* The product over narrow memory with factors of blocks left to the accumulators; NULL where it has not that
  * form. */
 static const MatmulPlan *plan_scaled(const MatmulPlan *plan) {
+    if (plan->before)
+        return NULL;
     MatmulPlan *scaled = ARENA_NEW(plan->graph->arena, MatmulPlan);
     *scaled = *plan;
     plan_find_scale(scaled, &scaled->a);
@@ -324,29 +326,45 @@ static const MatmulPlan *plan_scaled(const MatmulPlan *plan) {
     return has_scale && scaled->kind == MATMUL_FP8 ? scaled : NULL;
 }
 
-bool matmul_plan(const Graph *graph, const Region *region, const Target *target, MatmulPlan *plan,
-                 const char **why) {
-    *plan = (MatmulPlan){.graph = graph, .region = region, .target = target};
-    *why = "a matmul region has one or two products";
-    if (region->kind != TEMPLATE_MATMUL || region->cores.n < 1 || region->cores.n > MATMUL_CORES)
+/* The product, or two, or the last of those that are added up. */
+static bool plan_products(MatmulPlan *plan, const char **why) {
+    const Region *region = plan->region;
+    bool is_sum = region->sums.n > 0;
+    MatmulSum sum = {0};
+    if (is_sum)
+        sum = matmul_last_sum(region);
+    *why = "a matmul region has one or two products, or adds some up";
+    if (region->kind != TEMPLATE_MATMUL || region->cores.n < 1 ||
+        (is_sum ? !sum.product : region->cores.n > MATMUL_CORES))
         return false;
-    plan->n_cores = (int)region->cores.n;
-    const Value *first = region->cores.at[0];
+    plan->n_cores = is_sum ? 1 : (int)region->cores.n;
+    const Value *first = is_sum ? sum.product : region->cores.at[0];
     plan->batch_rank = first->rank - 2;
     plan->m = first->dims[first->rank - 2];
     plan->n = first->dims[first->rank - 1];
     plan->k = first->in[0]->dims[first->in[0]->rank - 1];
     plan->accumulator = ktype_of(first->dtype);
-    plan_operand(graph, region, first, 0, &plan->a);
+    plan_operand(plan->graph, region, first, 0, &plan->a);
     for (int i = 0; i < plan->n_cores; i++) {
-        const Value *core = region->cores.at[i];
-        plan->core[i] = core;
-        plan_operand(graph, region, core, 1, &plan->b[i]);
+        const Value *product = is_sum ? sum.product : region->cores.at[i];
+        plan->core[i] = is_sum ? sum.sum : product;
+        plan_operand(plan->graph, region, product, 1, &plan->b[i]);
         *why = "two products of one kernel share their first operand and their shape";
-        if (core->in[0] != first->in[0] || !value_same_dims(core, first) || core->dtype != first->dtype)
+        if (product->in[0] != first->in[0] || !value_same_dims(product, first) ||
+            product->dtype != first->dtype)
             return false;
     }
     plan_kind(plan);
+    if (is_sum)
+        plan->before = matmul_plan_before(plan, why);
+    return !is_sum || plan->before;
+}
+
+bool matmul_plan(const Graph *graph, const Region *region, const Target *target, MatmulPlan *plan,
+                 const char **why) {
+    *plan = (MatmulPlan){.graph = graph, .region = region, .target = target};
+    if (!plan_products(plan, why))
+        return false;
     plan_access(graph, region, &plan->a);
     for (int i = 0; i < plan->n_cores; i++)
         plan_access(graph, region, &plan->b[i]);
@@ -436,6 +454,9 @@ static bool accepts_planned(const MatmulPlan *plan, const Schedule *schedule, co
     *why = "two threads would write one byte of an output of 4-bit elements";
     if (!accepts_bytes(plan, schedule))
         return false;
+    *why = "products are added up in one kernel by wgmma alone";
+    if (plan->before && schedule->path != MATMUL_WGMMA && schedule->path != MATMUL_LOOP)
+        return false;
     switch (schedule->path) {
     case MATMUL_WGMMA: return matmul_accepts_wgmma(matmul_wgmma_plan(plan), schedule, why);
     case MATMUL_MMA_SYNC: return matmul_accepts_mma(plan, schedule, why);
@@ -458,7 +479,7 @@ static bool matmul_accepts(const Graph *graph, const Region *region, const Sched
 
 bool matmul_is_short(const MatmulPlan *plan) {
     enum { SHORT = 16 };
-    return dim_is_const(plan->k) && plan->k->value <= SHORT;
+    return dim_is_const(plan->k) && plan->k->value <= SHORT && !plan->before;
 }
 
 static int matmul_choose(const Graph *graph, const Region *region, const Target *target,

@@ -1,10 +1,11 @@
 /* Shared by the files of the matmul template, and by those of the chain template (chain.h); nobody else
  * includes it.
  *
- * A region of this kind is one matrix product, or two that share their first operand, with what is computed
- * on the operands before (prologue) and on the product after (epilogue):
+ * A region of this kind is one matrix product, two that share their first operand, or several that are added
+ * up, with what is computed on the operands before (prologue) and on the product after (epilogue):
  *
  *     matmul.c           what the region is (MatmulPlan), its paths and schedules, the Template row
+ *     matmul_sum.c       products that are added up: each a plan of its own
  *     matmul_wgmma.c     TMA, mbarrier ring, wgmma, warp roles (sm_90a)
  *     matmul_mma.c       cp.async or computed operands, ldmatrix, mma.sync (sm_80 and later)
  *     matmul_simt.c      fused multiply-adds from shared tiles: exact f32, f64, i32, i64
@@ -102,8 +103,11 @@ typedef struct MatmulPlan {
     const Target *target;
     MatmulKind kind;
     int n_cores;
-    const Value *core[MATMUL_CORES];
+    const Value *core[MATMUL_CORES]; /* what the accumulators have in the end: a product, or its sum */
     MatmulOperand a, b[MATMUL_CORES];
+    /* The product, itself perhaps such a sum, whose steps of K come before this one's, in a region of its own
+     * that computes what this one is added to; NULL: none. */
+    const struct MatmulPlan *before;
     int batch_rank;
     const Dim *m, *n, *k;
     VEC(const Value *) statistics; /* reductions of the product along its rows, in order */
@@ -128,6 +132,19 @@ bool matmul_plan(const Graph *graph, const Region *region, const Target *target,
 static inline const MatmulPlan *matmul_wgmma_plan(const MatmulPlan *plan) {
     return plan->scaled ? plan->scaled : plan;
 }
+
+/* matmul_sum.c: the last sum of a region that has some, the product that it adds, and what it adds that to.
+ */
+typedef struct MatmulSum {
+    const Value *sum, *product;
+    Value *to;
+} MatmulSum;
+MatmulSum matmul_last_sum(const Region *region);
+/* The plan of what the region's last sum adds its product to; NULL, with a person's words in *why, where
+ * matrix instructions do not add both up. */
+const MatmulPlan *matmul_plan_before(const MatmulPlan *plan, const char **why);
+/* Whether something is computed of a product before another is added. */
+bool matmul_is_changed(const MatmulPlan *before);
 
 /* Sets what follows from an operand's view. */
 void matmul_read_view(MatmulOperand *operand);
@@ -357,7 +374,7 @@ void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const Mat
                      const KExpr *const *batch, const MatmulStaging *staging, const MatmulVectors *vectors,
                      MatmulInputs *inputs);
 /* Stores nothing: `value`, of the product's shape, takes the product's place in accumulator[0], for another
- * product; zero behind the last column. Fragments of one block of rows. */
+ * product; zero behind the last column. */
 void matmul_epilogue_hold(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
                           const KExpr *const *batch, const MatmulVectors *vectors, const Value *value);
 

@@ -681,10 +681,12 @@ void matmul_epilogue_hold(Builder *b, const MatmulPlan *plan, Lower *lower, cons
     if (plan->statistics.n)
         matmul_row_statistics(&e, NULL);
     int n_groups = epilogue_batch_groups(&e);
+    const KExpr *block = epilogue_loop(b, "block", fragment->blocks);
     const KExpr *part = epilogue_loop(b, "part", fragment->groups / n_groups);
-    epilogue_batch(&e, k_i32(b, 0), k_mul(b, part, k_i32(b, n_groups)), n_groups, &value, 1, 1,
-                   epilogue_hold_run, NULL);
+    epilogue_batch(&e, block, k_mul(b, part, k_i32(b, n_groups)), n_groups, &value, 1, 1, epilogue_hold_run,
+                   NULL);
     epilogue_loop_end(b, fragment->groups / n_groups);
+    epilogue_loop_end(b, fragment->blocks);
     epilogue_end(&e);
 }
 

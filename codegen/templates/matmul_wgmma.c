@@ -34,6 +34,9 @@
  * An operand that has to be computed gets a warpgroup of its own between the two (matmul_convert.c), or is
  * computed by those who multiply, in the registers that the products take it from (wgmma_fragments.c).
  *
+ * Products that are added up take their steps one behind the other, in the same stages and accumulators
+ * (wgmma_sum.c).
+ *
  * swap_ab computes the transposed product: then "rows" of the tile lie along N of the result, and a small M
  * lies along wgmma's n. */
 #include "codegen/template.h"
@@ -127,6 +130,29 @@ static const KExpr *wgmma_own_col(Wgmma *w, const KExpr *lane_col) {
     return k_var(w->b, own);
 }
 
+/* What the thread has of a tile. */
+static MatmulFragment wgmma_fragment(const Wgmma *w, const MatmulTile *tile, const KExpr *lane_row,
+                                     const KExpr *lane_col) {
+    Builder *b = w->b;
+    MatmulFragment fragment = {.blocks = w->blocks,
+                               .block_rows = WGMMA_M,
+                               .halves = 2,
+                               .half_rows = 8,
+                               .groups = w->schedule->tile_n / 8,
+                               .group_cols = 8,
+                               .width = 2,
+                               .row = k_add(b, tile->row, lane_row),
+                               .col = k_add(b, tile->col, lane_col),
+                               .lane_col = lane_col,
+                               .tile_rows = w->tiles.span_m,
+                               .tile_cols = w->tiles.span_n,
+                               .row_lanes = 4,
+                               .is_swapped = w->schedule->swap_ab};
+    for (int core = 0; core < w->plan->n_cores; core++)
+        fragment.accumulator[core] = w->accumulator[core];
+    return fragment;
+}
+
 static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     Builder *b = w->b;
     const Schedule *schedule = w->schedule;
@@ -150,18 +176,14 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
         WgmmaOperand *o = &w->operands[i];
         if (o->fragments)
             continue;
-        o->descriptor = tile_descriptor(b, &o->tile, o->operand->major);
-        if (o->is_rows && !ping_pong) { /* each warpgroup its own rows */
-            const KExpr *own = k_mul(b, k_convert(b, group, K_U64), k_int(b, K_U64, wgmma_part(o, rows, 0)));
-            o->descriptor = k_add(b, o->descriptor, own);
-        }
-        o->descriptor =
-            k_let_expr(b, text_format(b->arena, "%s_descriptor", o->tile.buffer->name), o->descriptor);
+        o->descriptor = wgmma_operand_descriptor(w, o, group);
     }
+    wgmma_terms_descriptors(w, group);
     PipelineState state = pipeline_start(b, &w->pipeline);
     const KVar *previous = k_variable(b, "previous", K_I32, k_i32(b, 0));
     const KExpr *first, *steps = wgmma_steps(w, &first);
     const KExpr *stages = k_add(b, steps, k_i32(b, w->inputs.n * w->inputs.chunks)); /* of a tile */
+    stages = k_add(b, stages, wgmma_terms_steps(w));
     if (ping_pong) { /* the second warpgroup begins behind the stages of the first tile */
         k_if_begin(b, k_eq(b, group, k_i32(b, 1)));
         pipeline_skip(b, &w->pipeline, &state, stages);
@@ -198,25 +220,10 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     if (w->partial_cols)
         wgmma_scales_tile(w, warp, warp_row, &tile);
     wgmma_start_vectors(w, group, &tile);
-    wgmma_tile_product(w, &tile, group, warp_row, first, steps, &state, previous);
+    MatmulFragment fragment = wgmma_fragment(w, &tile, lane_row, lane_col);
+    wgmma_tile_product(w, &tile, group, warp_row, first, steps, &state, previous, &fragment);
     wgmma_finish_vectors(w, group);
-    const KExpr *own_col = wgmma_own_col(w, lane_col);
-    MatmulFragment fragment = {.blocks = w->blocks,
-                               .block_rows = WGMMA_M,
-                               .halves = 2,
-                               .half_rows = 8,
-                               .groups = schedule->tile_n / 8,
-                               .group_cols = 8,
-                               .width = 2,
-                               .row = k_add(b, tile.row, lane_row),
-                               .col = k_add(b, tile.col, own_col),
-                               .lane_col = own_col,
-                               .tile_rows = w->tiles.span_m,
-                               .tile_cols = w->tiles.span_n,
-                               .row_lanes = 4,
-                               .is_swapped = schedule->swap_ab};
-    for (int core = 0; core < w->plan->n_cores; core++)
-        fragment.accumulator[core] = w->accumulator[core];
+    fragment = wgmma_fragment(w, &tile, lane_row, wgmma_own_col(w, lane_col));
     if (w->split > 1) {
         wgmma_finish_split(w, lower, &fragment, &tile, lane_row, lane_col);
         return;
@@ -301,6 +308,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         w.operands[i].is_early = !k_global(b, tma.operand->view.base, false)->late;
         w.starts_early |= w.operands[i].is_early && kernel->waits && w.cluster == 1 && !w.converters;
     }
+    wgmma_add_terms(&w);
     if (!w.converters && !schedule->fragments) /* whose stages the ring is then not counted in */
         matmul_find_inputs(b, plan, schedule, &w.inputs);
     matmul_inputs_declare(b, plan, schedule, w.operands[0].tile.buffer, w.operands[1].tile.buffer, &w.inputs);
@@ -323,6 +331,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         w.scales[i] = matmul_scales(b, plan, schedule, w.operands[i].operand, w.operands[i].is_rows);
     w.pipeline = pipeline_new(b, "stage", schedule->stages);
     Lower *lower = lower_new(b, plan->region);
+    w.starts_early = w.starts_early && !w.n_terms; /* whose first steps are of what has just been computed */
 
     if (!w.starts_early)
         template_order(b, plan->region);
@@ -354,13 +363,14 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         wgmma_meet(b);
     kernel->summary = text_format(
         b->arena,
-        "matmul by wgmma: tile %dx%dx%d, %d stages, cluster %dx%d, %d consumer warpgroups%s%s%s%s%s%s%s",
+        "matmul by wgmma: tile %dx%dx%d, %d stages, cluster %dx%d, %d consumer warpgroups%s%s%s%s%s%s%s%s",
         schedule->tile_m, schedule->tile_n, schedule->tile_k, schedule->stages, w.tiles.cluster_m,
         w.tiles.cluster_n, w.consumers, schedule->ping_pong ? " in turn" : "",
         w.gang.blocks > 1 ? text_format(b->arena, ", rows over gangs of %d blocks", w.gang.blocks) : "",
         schedule->fragments ? ", an operand in registers"
         : w.converters      ? text_format(b->arena, ", %d that convert", w.converters)
                             : "",
+        w.n_terms ? text_format(b->arena, ", %d products added up", w.n_terms + 1) : "",
         w.partial_cols ? ", sums in two levels" : "", schedule->swap_ab ? ", transposed product" : "",
         is_staged ? matmul_staging_name(&staging) : "",
         w.split > 1 ? text_format(b->arena, ", K split among %d blocks of a cluster", w.split) : "");

@@ -6,6 +6,7 @@
  *     wgmma_load.c      operands, the loop over tiles, the producer and what computes operands on their way
  *     wgmma_product.c   instructions of one stage and of a tile, in one level of sums or two
  *     wgmma_fragments.c an operand that goes to the products in registers
+ *     wgmma_sum.c       products that are added up, one behind the other
  */
 #ifndef SINTER_CODEGEN_TEMPLATES_WGMMA_H
 #define SINTER_CODEGEN_TEMPLATES_WGMMA_H
@@ -34,6 +35,14 @@ typedef struct WgmmaOperand {
     bool is_early; /* no kernel before writes what TMA brings of it */
 } WgmmaOperand;
 
+/* A product whose steps of K come before those of the one that is added to it. */
+typedef struct WgmmaTerm {
+    const MatmulPlan *plan;
+    WgmmaOperand operands[2];
+    const Dim *steps;
+    Lower *lower; /* of what is computed of it in between; NULL: nothing is */
+} WgmmaTerm;
+
 typedef struct Wgmma {
     MatmulVectors vectors;
     const KVar *side; /* which of a vector's two copies is the present tile's */
@@ -43,6 +52,8 @@ typedef struct Wgmma {
     MatmulTiles tiles;
     WgmmaOperand operands[1 + MATMUL_CORES]; /* a, then each core's b */
     int n_operands;
+    WgmmaTerm terms[REGION_SUM_MAX - 1]; /* in the order of their steps */
+    int n_terms;
     Pipeline pipeline;
     int consumers, blocks; /* warpgroups; m64 blocks of each */
     int cluster;
@@ -72,6 +83,30 @@ int wgmma_split(const Schedule *schedule);       /* blocks that share a tile's K
 int wgmma_result_rows(const Schedule *schedule); /* the tile as the result has it */
 int wgmma_result_cols(const Schedule *schedule);
 
+/* Whether an operand comes as the schedule has it. */
+bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedule, const MatmulOperand *operand,
+                           bool is_rows, const char **why);
+/* Whether the blocks of a cluster can bring the operand that they share. */
+bool wgmma_accepts_shared(const MatmulPlan *plan, const Schedule *schedule, const char **why);
+
+/* wgmma_sum.c */
+/* Whether the products before the plan's own are read, and added up, as its schedule has it. */
+bool wgmma_accepts_terms(const MatmulPlan *plan, const Schedule *schedule, const char **why);
+/* Tiles and maps of those products' operands. */
+void wgmma_add_terms(Wgmma *w);
+/* Descriptors of their tiles, for this warpgroup. */
+void wgmma_terms_descriptors(Wgmma *w, const KExpr *group);
+/* The kernel as it is for one of them. */
+Wgmma wgmma_term(const Wgmma *w, int number);
+/* Stages of a tile that they take. */
+const KExpr *wgmma_terms_steps(const Wgmma *w);
+/* Whether some product of the sum may have nothing to add up. */
+bool wgmma_may_be_empty(const Wgmma *w);
+/* Their part of a tile, whose elements of this thread `fragment` has. True where the last products are still
+ * on their way then. */
+bool wgmma_terms_product(Wgmma *w, const MatmulFragment *fragment, const MatmulTile *tile,
+                         const PipelineState *state, const KVar *previous, bool is_cleared);
+
 /* wgmma_load.c */
 void wgmma_add_operand(Wgmma *w, const MatmulOperand *operand, const char *name, bool is_rows);
 MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o);
@@ -80,6 +115,9 @@ void wgmma_tiles_begin(Wgmma *w, const KExpr *skip, int turns, MatmulTile *tile)
 void wgmma_tiles_end(Wgmma *w);
 /* Steps of K that this block takes, and the first of them. */
 const KExpr *wgmma_steps(Wgmma *w, const KExpr **first);
+/* The operand's tile of a stage: declared as `name`, or, where `over` is not NULL, in the place of that one.
+ */
+Tile wgmma_tile(const Wgmma *w, const WgmmaOperand *o, const char *name, const Tile *over);
 void wgmma_meet(Builder *b); /* all blocks of the cluster */
 void wgmma_produce(Wgmma *w);
 void wgmma_convert(Wgmma *w);
@@ -105,15 +143,20 @@ void wgmma_issue(Wgmma *w, int core, KOperand sums, KOperand a, const KExpr *bb,
 void wgmma_stage_at(Wgmma *w, const KExpr *stage, const KExpr **at);
 /* Offset, in a descriptor's units, of the part of a tile at `mn` and K-step `i`. */
 int64_t wgmma_part(const WgmmaOperand *o, int mn, int i);
+/* The descriptor of the operand's first stage, for this warpgroup. */
+const KExpr *wgmma_operand_descriptor(const Wgmma *w, const WgmmaOperand *o, const KExpr *group);
+/* The steps of one product; `goes_on`: those of another are still on their way. */
+void wgmma_product_steps(Wgmma *w, const KExpr *steps, const PipelineState *state, const KVar *previous,
+                         bool is_cleared, bool goes_on);
 int wgmma_own_factors(const Wgmma *w, const WgmmaOperand *o); /* that a thread has of an operand */
 /* Starts the copies of the factors of the tile's first step. */
 void wgmma_scales_tile(Wgmma *w, const KExpr *warp, const KExpr *warp_row, const MatmulTile *tile);
 void wgmma_tile_product_promoted(Wgmma *w, const PipelineState *state);
-/* Sums of the tile of this block: for the warpgroup `group`, whose warp has rows from `warp_row` on, steps of
- * K from `first` on. */
+/* Sums of the tile of this block, whose elements of this thread `fragment` has: for the warpgroup `group`,
+ * whose warp has rows from `warp_row` on, steps of K from `first` on. */
 void wgmma_tile_product(Wgmma *w, const MatmulTile *tile, const KExpr *group, const KExpr *warp_row,
                         const KExpr *first, const KExpr *steps, const PipelineState *state,
-                        const KVar *previous);
+                        const KVar *previous, const MatmulFragment *fragment);
 /* Waits for all products and releases the last stage; is_cleared: there may be none. */
 void wgmma_tile_end(Wgmma *w, const KExpr *steps, const KVar *previous, bool is_cleared);
 

@@ -52,8 +52,8 @@ static bool wgmma_accepts_parts(const MatmulPlan *plan, const Schedule *schedule
            (!operand->mn_part || dim_divisor(dims, operand->mn_part) % tile_mn == 0);
 }
 
-static bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedule,
-                                  const MatmulOperand *operand, bool is_rows, const char **why) {
+bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedule, const MatmulOperand *operand,
+                           bool is_rows, const char **why) {
     int tile_mn = is_rows ? schedule->tile_m : schedule->tile_n;
     if (matmul_is_parted(operand)) {
         *why = "memory has an axis of an operand in parts, which no tile of this size divides";
@@ -117,6 +117,15 @@ static bool wgmma_accepts_statistics(const MatmulPlan *plan, const Schedule *sch
             ktype_bits(reduce_type(plan->statistics.at[i])) != 32)
             return false;
     return true;
+}
+
+bool wgmma_accepts_shared(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
+    if (schedule->cluster_m <= 1 && schedule->cluster_n <= 1)
+        return true;
+    const MatmulOperand *shared = (schedule->cluster_m > 1) != schedule->swap_ab ? &plan->b[0] : &plan->a;
+    int tile_mn = schedule->cluster_m > 1 ? schedule->tile_n : schedule->tile_m;
+    *why = "multicast copies at most three dims, and whole blocks of 64 along M or N";
+    return !shared->is_parted && shared->n_batch <= 1 && (shared->major != MAJOR_MN || tile_mn % 128 == 0);
 }
 
 bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
@@ -183,16 +192,13 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
         cluster_n = schedule->cluster_n > 1 ? schedule->cluster_n : 1;
     if (cluster_m * cluster_n > 2 || (cluster_m > 1 && schedule->tile_n % (16 * cluster_m) != 0))
         return false;
-    if (cluster_m * cluster_n > 1) {
-        const MatmulOperand *shared = (cluster_m > 1) != schedule->swap_ab ? &plan->b[0] : &plan->a;
-        int tile_mn = cluster_m > 1 ? schedule->tile_n : schedule->tile_m;
-        *why = "multicast copies at most three dims, and whole blocks of 64 along M or N";
-        if (shared->is_parted || shared->n_batch > 1 || (shared->major == MAJOR_MN && tile_mn % 128 != 0))
-            return false;
-    }
+    if (!wgmma_accepts_shared(plan, schedule, why))
+        return false;
     if (!wgmma_accepts_split(plan, schedule, why))
         return false;
     if (plan->statistics.n && !wgmma_accepts_statistics(plan, schedule, why))
+        return false;
+    if (plan->before && !wgmma_accepts_terms(plan, schedule, why))
         return false;
     if (!matmul_holds_blocks(plan, schedule->swap_ab || wgmma_split(schedule) > 1 ? 1 : schedule->tile_n,
                              why))

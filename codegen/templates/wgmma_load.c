@@ -5,6 +5,15 @@
 
 /* ---- operands */
 
+Tile wgmma_tile(const Wgmma *w, const WgmmaOperand *o, const char *name, const Tile *over) {
+    const Schedule *schedule = w->schedule;
+    bool is_k = o->operand->major == MAJOR_K;
+    int rows = is_k ? o->tile_mn : schedule->tile_k, cols = is_k ? schedule->tile_k : o->tile_mn;
+    DType elem = o->operand->elem;
+    return over ? tile_over(over->buffer, elem, rows, cols, schedule->stages, over->pitch)
+                : tile_shared(w->b, name, elem, rows, cols, schedule->stages);
+}
+
 void wgmma_add_operand(Wgmma *w, const MatmulOperand *operand, const char *name, bool is_rows) {
     const Schedule *schedule = w->schedule;
     Builder *b = w->b;
@@ -27,9 +36,7 @@ void wgmma_add_operand(Wgmma *w, const MatmulOperand *operand, const char *name,
         o->tile = w->convert.loader.tile;
         return;
     }
-    o->tile = operand->major == MAJOR_K
-                  ? tile_shared(b, name, operand->elem, o->tile_mn, schedule->tile_k, schedule->stages)
-                  : tile_shared(b, name, operand->elem, schedule->tile_k, o->tile_mn, schedule->stages);
+    o->tile = wgmma_tile(w, o, name, NULL);
 }
 
 static bool wgmma_is_shared(const Wgmma *w, const WgmmaOperand *o) {
@@ -216,6 +223,18 @@ static const KVar *wgmma_start_early(Wgmma *w, const KExpr *first, const KExpr *
     return begun;
 }
 
+/* The steps of one of the products before. */
+static void wgmma_load_term(Wgmma *w, const PipelineState *state, const MatmulTile *tile) {
+    Builder *b = w->b;
+    const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), k_dim(b, w->steps, K_I32), 1, UNROLL_NONE);
+    const KExpr *k0 = k_let_expr(b, "k", k_mul(b, step, k_i32(b, w->schedule->tile_k)));
+    pipeline_wait_empty(b, &w->pipeline, state);
+    pipeline_expect(b, &w->pipeline, state, wgmma_bytes(w));
+    wgmma_load_step(w, state, tile, k0, true, true);
+    pipeline_advance(b, &w->pipeline, state);
+    k_end(b);
+}
+
 void wgmma_produce(Wgmma *w) {
     Builder *b = w->b;
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));
@@ -227,6 +246,10 @@ void wgmma_produce(Wgmma *w) {
     MatmulTile tile;
     wgmma_tiles_begin(w, NULL, 1, &tile);
     wgmma_first_raw(w, &raw, &tile);
+    for (int i = 0; i < w->n_terms; i++) {
+        Wgmma term = wgmma_term(w, i);
+        wgmma_load_term(&term, &state, &tile);
+    }
     const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
     const KExpr *k0 = k_let_expr(b, "k", k_mul(b, k_add(b, first, step), k_i32(b, w->schedule->tile_k)));
     wgmma_next_raw(w, &raw, &tile, step);

@@ -25,6 +25,17 @@ void wgmma_issue(Wgmma *w, int core, KOperand sums, KOperand a, const KExpr *bb,
     }
 }
 
+const KExpr *wgmma_operand_descriptor(const Wgmma *w, const WgmmaOperand *o, const KExpr *group) {
+    Builder *b = w->b;
+    const KExpr *descriptor = tile_descriptor(b, &o->tile, o->operand->major);
+    if (o->is_rows && !w->schedule->ping_pong) { /* each warpgroup its own rows */
+        const KExpr *own =
+            k_mul(b, k_convert(b, group, K_U64), k_int(b, K_U64, wgmma_part(o, wgmma_rows(w->schedule), 0)));
+        descriptor = k_add(b, descriptor, own);
+    }
+    return k_let_expr(b, text_format(b->arena, "%s_descriptor", o->tile.buffer->name), descriptor);
+}
+
 /* Offset, in a descriptor's units, of the part of a tile at `mn` and K-step `i`. */
 int64_t wgmma_part(const WgmmaOperand *o, int mn, int i) {
     int k = i * WGMMA_K_BYTES * 8 / dtype_bits(o->operand->elem);
@@ -45,14 +56,22 @@ void wgmma_stage_at(Wgmma *w, const KExpr *stage, const KExpr **at) {
     }
 }
 
+/* K steps of 32 bytes that a stage has. Of a short product beside a long one, those that are not all zeros.
+ */
+static int wgmma_instructions(const Wgmma *w) {
+    int all = wgmma_k_bytes(w->plan, w->schedule) / WGMMA_K_BYTES;
+    int64_t each = WGMMA_K_BYTES * 8 / dtype_bits(w->plan->a.elem);
+    bool is_short = w->n_terms && dim_is_const(w->plan->k) && w->plan->k->value < all * each;
+    return is_short ? (int)((w->plan->k->value + each - 1) / each) : all;
+}
+
 /* The products of one stage: K steps of 32 bytes, for each block of 64 rows and each core. */
 static void wgmma_multiply(Wgmma *w, const KExpr *stage, const KExpr *k_step, bool is_cleared) {
     Builder *b = w->b;
     const Schedule *schedule = w->schedule;
     const KExpr *at[1 + MATMUL_CORES];
-    int count = schedule->tile_n / 2;
+    int count = schedule->tile_n / 2, steps = wgmma_instructions(w);
     wgmma_stage_at(w, stage, at);
-    int steps = wgmma_k_bytes(w->plan, schedule) / WGMMA_K_BYTES;
     for (int i = 0; i < steps; i++)
         for (int core = 0; core < w->plan->n_cores; core++)
             for (int block = 0; block < w->blocks; block++) {
@@ -232,12 +251,25 @@ void wgmma_tile_end(Wgmma *w, const KExpr *steps, const KVar *previous, bool is_
         k_end(b);
 }
 
+void wgmma_product_steps(Wgmma *w, const KExpr *steps, const PipelineState *state, const KVar *previous,
+                         bool is_cleared, bool goes_on) {
+    Builder *b = w->b;
+    const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
+    pipeline_wait_full(b, &w->pipeline, state);
+    k_atom(b, ATOM_wgmma_fence, NULL, NULL, 0);
+    wgmma_multiply(w, k_var(b, state->stage), step, is_cleared);
+    k_atom(b, ATOM_wgmma_commit, NULL, NULL, 0);
+    k_atom(b, ATOM_wgmma_wait, (int[]){1}, NULL, 0);
+    pipeline_release_behind(b, &w->pipeline, state, previous, goes_on ? NULL : step, w->cluster);
+    k_end(b);
+}
+
 void wgmma_tile_product(Wgmma *w, const MatmulTile *tile, const KExpr *group, const KExpr *warp_row,
                         const KExpr *first, const KExpr *steps, const PipelineState *state,
-                        const KVar *previous) {
+                        const KVar *previous, const MatmulFragment *fragment) {
     Builder *b = w->b;
     /* where K may be 0, no product clears the registers */
-    bool is_cleared = w->partial_cols || dim_lower(w->plan->graph->dims, w->plan->k) < 1;
+    bool is_cleared = w->partial_cols || wgmma_may_be_empty(w);
     for (int core = 0; core < w->plan->n_cores && is_cleared; core++) {
         const KExpr *i =
             k_for_begin(b, "i", k_i32(b, 0), k_i32(b, w->accumulator[core]->count), 1, UNROLL_FULL);
@@ -254,14 +286,8 @@ void wgmma_tile_product(Wgmma *w, const MatmulTile *tile, const KExpr *group, co
     }
     if (w->schedule->ping_pong)
         wgmma_turn(w, group, true);
-    const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
-    pipeline_wait_full(b, &w->pipeline, state);
-    k_atom(b, ATOM_wgmma_fence, NULL, NULL, 0);
-    wgmma_multiply(w, k_var(b, state->stage), step, is_cleared);
-    k_atom(b, ATOM_wgmma_commit, NULL, NULL, 0);
-    k_atom(b, ATOM_wgmma_wait, (int[]){1}, NULL, 0);
-    pipeline_release_behind(b, &w->pipeline, state, previous, step, w->cluster);
-    k_end(b);
+    bool goes_on = wgmma_terms_product(w, fragment, tile, state, previous, is_cleared);
+    wgmma_product_steps(w, steps, state, previous, is_cleared || w->n_terms, goes_on);
     if (w->schedule->ping_pong)
         wgmma_turn(w, group, false);
     wgmma_tile_end(w, steps, previous, is_cleared);

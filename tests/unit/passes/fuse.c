@@ -114,6 +114,65 @@ static void test_chains(void **state) {
     support_end(&none);
 }
 
+/* Products that are added up, in one kernel's accumulators. */
+static void test_sums_of_products(void **state) {
+    (void)state;
+    const SupportDim *dims = DIMS({"M", 3});
+    const char *two =
+        "graph g (x: bf16[M, 64], w: bf16[96, 64], h: bf16[M, 40], u: bf16[96, 40]) -> (y: bf16[M, 96]) {\n"
+        "  y = sigmoid(x @ w.T + h @ u.T) }";
+    expect_graph(two, "matmul2", dims);
+    expect_graph(
+        "graph g (x: bf16[M, 4096], w: bf16[4096, 4096], a: bf16[16, 4096], b: bf16[4096, 16], s: f32)\n"
+        "    -> (y: bf16[M, 4096]) { y = x @ w.T + s * (cast(x @ a.T, bf16) @ b.T) }",
+        "matmul matmul2", NULL);
+    /* what lies between is element by element, and the last product is added as it is */
+    expect_graph("graph g (x: bf16[M, 64], w: bf16[96, 64], h: bf16[M, 40], u: bf16[96, 40], b: f32[96])\n"
+                 "    -> (y: bf16[M, 96]) { y = gelu(x @ w.T + b) + h @ u.T }",
+                 "matmul2", dims);
+    expect_graph("graph g (x: bf16[M, 64], w: bf16[96, 64], h: bf16[M, 40], u: bf16[96, 40]) -> (y: bf16[M, "
+                 "96]) { y = relu(x @ w.T) + relu(h @ u.T) }",
+                 "matmul matmul", dims);
+    /* three; rows of the sum; its columns that trade places */
+    expect_graph("graph g (x: bf16[M, 64], w: bf16[96, 64], h: bf16[M, 40], u: bf16[96, 40], k: bf16[M, 8], "
+                 "v: bf16[96, 8]) -> (y: bf16[M, 96]) { y = (x @ w.T + h @ u.T) * 2 + k @ v.T }",
+                 "matmul3", dims);
+    expect_graph("graph g (x: bf16[M, 64], w: bf16[96, 64], h: bf16[M, 40], u: bf16[96, 40]) -> (y: bf16[M, "
+                 "96]) { y = softmax(x @ w.T + h @ u.T) }",
+                 "matmul2/rows", dims);
+    expect_graph("graph g (x: bf16[M, 64], w: bf16[96, 64], h: bf16[M, 40], u: bf16[96, 40], c: f32[M, 1, 8])"
+                 " -> (y: bf16[M, 96]) {\n"
+                 "  y = reshape(rope(reshape(x @ w.T + h @ u.T, dims=[M, 6, 16]), c, c), dims=[M, 96]) }",
+                 "matmul2", dims);
+    /* one of them is needed elsewhere, or for the other */
+    expect_graph("graph g (x: bf16[M, 64], w: bf16[96, 64], h: bf16[M, 40], u: bf16[96, 40]) -> (p: bf16[M, "
+                 "96], y: bf16[M, 96]) {\n"
+                 "  p = relu(x @ w.T)\n  y = p + h @ u.T }",
+                 "matmul matmul", dims);
+    expect_graph("graph g (x: bf16[M, 96], w: bf16[96, 96], u: bf16[96, 96]) -> (y: bf16[M, 96]) {\n"
+                 "  p = x @ w.T   @fuse(never)\n  y = p + cast(p, bf16) @ u.T }",
+                 "matmul matmul", dims);
+    /* types that differ, or that no matrix instruction takes; a result of few tiles under a long K */
+    expect_graph("graph g (x: bf16[M, 64], w: bf16[96, 64], h: f16[M, 40], u: f16[96, 40]) -> (y: bf16[M, "
+                 "96]) { y = x @ w.T + h @ u.T }",
+                 "matmul matmul", dims);
+    expect_graph("graph g (x: f32[M, 64], w: f32[96, 64], h: f32[M, 40], u: f32[96, 40]) -> (y: f32[M, "
+                 "96]) { y = x @ w.T + h @ u.T }",
+                 "matmul matmul", dims);
+    expect_graph("graph g (x: bf16[256, 8192], w: bf16[256, 8192], h: bf16[256, 40], u: bf16[256, 40]) -> "
+                 "(y: bf16[256, 256]) { y = x @ w.T + h @ u.T }",
+                 "matmul matmul", NULL);
+    /* one first operand: side by side */
+    expect_graph("graph g (x: bf16[M, 64], w: bf16[96, 64], u: bf16[96, 64]) -> (y: bf16[M, 96]) {\n"
+                 "  y = x @ w.T + x @ u.T }",
+                 "matmul2", dims);
+    Support none = {.text = two, .limits = support_limits()};
+    none.limits.adds_products = false;
+    support_run(&none);
+    assert_string_equal(none.kernels, "matmul matmul");
+    support_end(&none);
+}
+
 /* Columns of a product that trade places, or are cut apart, within what one thread holds. */
 static void test_columns_of_a_product(void **state) {
     (void)state;
@@ -347,6 +406,9 @@ static void test_gives_up_what_no_schedule_fits(void **state) {
     expect_given_up("graph g (x: bf16[M, K], w: bf16[64, K], v: bf16[64, K]) -> (y: bf16[M, 64]) {\n"
                     "  y = silu(x @ w.T) * (x @ v.T) }",
                     "matmul matmul");
+    expect_given_up("graph g (x: bf16[M, K], w: bf16[64, K], h: bf16[M, K], v: bf16[64, K]) -> (y: bf16[M, "
+                    "64]) { y = softmax(x @ w.T + h @ v.T) }",
+                    "matmul matmul rows");
     expect_given_up("graph g (x: bf16[M, K], w: bf16[64, K]) -> (y: bf16[M, 40], z: bf16[M, 24]) {\n"
                     "  h = relu(x @ w.T)\n  y = h[:, 0:40]\n  z = exp(h[:, 40:64]) }",
                     "matmul pointwise pointwise");
@@ -364,6 +426,7 @@ int main(void) {
         cmocka_unit_test(test_packed_swiglu_is_dual),
         cmocka_unit_test(test_matmul_rows),
         cmocka_unit_test(test_chains),
+        cmocka_unit_test(test_sums_of_products),
         cmocka_unit_test(test_columns_of_a_product),
         cmocka_unit_test(test_few_of_a_row),
         cmocka_unit_test(test_rows),

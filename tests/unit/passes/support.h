@@ -49,6 +49,7 @@ typedef struct Support {
 static inline FuseLimits support_limits(void) {
     return (FuseLimits){.has_tensor_cores = true,
                         .scales_blocks = true,
+                        .adds_products = true,
                         .matmul_row_max = 256,
                         .matmul_gang_row_max = 8192,
                         .sm_count = 132,

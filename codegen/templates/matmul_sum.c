@@ -1,0 +1,39 @@
+/* Products that are added up in one kernel's accumulators. The last one's plan is the region's; what it is
+ * added to has a plan of its own, which computes it from the accumulators that the steps of K before leave.
+ *
+ *     s = 2 * (t @ b.T) + x @ w.T        plan:   operands x, w; core s
+ *     y = relu(s + c)                    before: operands t, b; core t @ b.T; output 2 * (t @ b.T) */
+#include "codegen/templates/matmul.h"
+
+MatmulSum matmul_last_sum(const Region *region) {
+    size_t n = region->sums.n;
+    const Value *sum = region->sums.at[n - 1];
+    for (int i = 0; i < 2 && region->cores.n == n + 1; i++)
+        if (sum->in[i] == region->cores.at[n])
+            return (MatmulSum){sum, sum->in[i], sum->in[1 - i]};
+    return (MatmulSum){0};
+}
+
+const MatmulPlan *matmul_plan_before(const MatmulPlan *plan, const char **why) {
+    const Graph *graph = plan->graph;
+    const Region *whole = plan->region;
+    size_t n = whole->sums.n;
+    MatmulSum last = matmul_last_sum(whole);
+    Region *part = region_part(graph->arena, whole, &last.to, 1, NULL, last.sum);
+    for (size_t i = 0; i < n; i++)
+        vec_push(graph->arena, &part->cores, whole->cores.at[i]);
+    for (size_t i = 0; i + 1 < n; i++)
+        vec_push(graph->arena, &part->sums, whole->sums.at[i]);
+    MatmulPlan *before = ARENA_NEW(graph->arena, MatmulPlan);
+    if (!matmul_plan(graph, part, plan->target, before, why))
+        return NULL;
+    *why = "products that are added up have operands of one type, and elements alone between them";
+    bool is_alike = before->n_cores == 1 && before->kind == plan->kind && before->a.elem == plan->a.elem &&
+                    before->b[0].elem == plan->b[0].elem && value_same_dims(before->core[0], last.sum) &&
+                    last.to->dtype == last.sum->dtype && before->accumulator == plan->accumulator;
+    return is_alike && !before->statistics.n && !before->columns.n ? before : NULL;
+}
+
+bool matmul_is_changed(const MatmulPlan *before) {
+    return before->region->outputs.at[0] != before->core[0];
+}

@@ -1,0 +1,127 @@
+/* Products that are added up: the steps of K of one behind those of another, in the same ring of stages and
+ * the same accumulators.
+ *
+ *     producer   | t, b | x, w | x, w | x, w | ...               each step two tiles, of its product's
+ * operands consumers  | products | acc *= 2 | products | products | ...       acc = 2 * (t @ b.T) + x @ w.T
+ *
+ * All tiles of an operand's side are of one size, so a stage serves any of the products. TMA fills with zeros
+ * what the last step of each has beyond its K. Where nothing is computed in between, the first products of
+ * one follow the last ones of the other without a wait. */
+#include "codegen/templates/wgmma.h"
+
+/* Whether the tile of an operand lies in the place of another's, contiguous along the other axis: both in
+ * whole lines of a swizzle. */
+static bool sum_tiles_agree(const Schedule *schedule, const MatmulOperand *a, const MatmulOperand *b,
+                            bool is_rows) {
+    enum { LINE = 128 };
+    int bits = dtype_bits(a->elem), tile_mn = is_rows ? schedule->tile_m : schedule->tile_n;
+    return a->major == b->major ||
+           (schedule->tile_k * bits / 8 % LINE == 0 && tile_mn * bits / 8 % LINE == 0);
+}
+
+static bool sum_accepts_term(const MatmulPlan *plan, const MatmulPlan *term, const Schedule *schedule,
+                             const char **why) {
+    bool is_rows = !schedule->swap_ab;
+    *why = "products are added up of operands that TMA brings as wgmma takes them";
+    if (matmul_is_converted(term, &term->a) || matmul_is_converted(term, &term->b[0]))
+        return false;
+    if (!wgmma_accepts_operand(term, schedule, &term->a, is_rows, why) ||
+        !wgmma_accepts_operand(term, schedule, &term->b[0], !is_rows, why))
+        return false;
+    *why = "tiles of operands that are contiguous along different axes have whole lines of 128 bytes";
+    return sum_tiles_agree(schedule, &plan->a, &term->a, is_rows) &&
+           sum_tiles_agree(schedule, &plan->b[0], &term->b[0], !is_rows) &&
+           wgmma_accepts_shared(term, schedule, why);
+}
+
+bool wgmma_accepts_terms(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
+    *why = "products are added up in one level, each over all of its K";
+    if (wgmma_split(schedule) > 1 || matmul_partial_cols(plan, schedule))
+        return false;
+    *why = "products are added up of operands that TMA brings as wgmma takes them";
+    if (schedule->fragments || matmul_converters(plan, schedule))
+        return false;
+    for (const MatmulPlan *term = plan->before; term; term = term->before)
+        if (!sum_accepts_term(plan, term, schedule, why))
+            return false;
+    return true;
+}
+
+/* The operand in the place of that of the last product, on the same side. */
+static WgmmaOperand sum_operand(Wgmma *w, const MatmulOperand *operand, const WgmmaOperand *like) {
+    WgmmaOperand o = {.operand = operand, .is_rows = like->is_rows, .tile_mn = like->tile_mn};
+    o.tile = wgmma_tile(w, &o, NULL, &like->tile);
+    MatmulTma tma = wgmma_tma(w, &o);
+    o.map = matmul_tma_map(w->b, w->plan->graph->dims, &tma);
+    return o;
+}
+
+static void sum_add_term(Wgmma *w, const MatmulPlan *plan) {
+    DimTable *dims = plan->graph->dims;
+    if (plan->before)
+        sum_add_term(w, plan->before);
+    WgmmaTerm *term = &w->terms[w->n_terms++];
+    term->plan = plan;
+    term->steps = dim_ceil_div(dims, plan->k, dim_const(dims, w->schedule->tile_k));
+    term->operands[0] = sum_operand(w, &plan->a, &w->operands[0]);
+    term->operands[1] = sum_operand(w, &plan->b[0], &w->operands[1]);
+    if (matmul_is_changed(plan))
+        term->lower = lower_new(w->b, plan->region);
+}
+
+void wgmma_add_terms(Wgmma *w) {
+    if (w->plan->before)
+        sum_add_term(w, w->plan->before);
+}
+
+void wgmma_terms_descriptors(Wgmma *w, const KExpr *group) {
+    for (int i = 0; i < w->n_terms; i++)
+        for (int k = 0; k < 2; k++) {
+            WgmmaOperand *o = &w->terms[i].operands[k];
+            const WgmmaOperand *like = &w->operands[k];
+            bool is_alike = o->operand->major == like->operand->major;
+            o->descriptor = is_alike ? like->descriptor : wgmma_operand_descriptor(w, o, group);
+        }
+}
+
+Wgmma wgmma_term(const Wgmma *w, int number) {
+    Wgmma term = *w;
+    term.plan = w->terms[number].plan;
+    term.steps = w->terms[number].steps;
+    memcpy(term.operands, w->terms[number].operands, sizeof w->terms[number].operands);
+    return term;
+}
+
+const KExpr *wgmma_terms_steps(const Wgmma *w) {
+    const KExpr *steps = k_i32(w->b, 0);
+    for (int i = 0; i < w->n_terms; i++)
+        steps = k_add(w->b, steps, k_dim(w->b, w->terms[i].steps, K_I32));
+    return steps;
+}
+
+bool wgmma_may_be_empty(const Wgmma *w) {
+    for (const MatmulPlan *plan = w->plan; plan; plan = plan->before)
+        if (dim_lower(plan->graph->dims, plan->k) < 1)
+            return true;
+    return false;
+}
+
+bool wgmma_terms_product(Wgmma *w, const MatmulFragment *fragment, const MatmulTile *tile,
+                         const PipelineState *state, const KVar *previous, bool is_cleared) {
+    Builder *b = w->b;
+    bool goes_on = false;
+    for (int i = 0; i < w->n_terms; i++) {
+        Wgmma term = wgmma_term(w, i);
+        const KExpr *steps = k_dim(b, term.steps, K_I32);
+        wgmma_product_steps(&term, steps, state, previous, is_cleared || i, goes_on);
+        goes_on = !w->terms[i].lower && !is_cleared;
+        if (goes_on)
+            continue;
+        wgmma_tile_end(&term, steps, previous, is_cleared);
+        if (w->terms[i].lower)
+            matmul_epilogue_hold(b, term.plan, w->terms[i].lower, fragment, tile->batch, NULL,
+                                 term.plan->region->outputs.at[0]);
+        matmul_settle(b, w->accumulator[0]); /* before the fence of the products that are added */
+    }
+    return goes_on;
+}

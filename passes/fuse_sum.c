@@ -1,0 +1,110 @@
+/* Sums of products: one kernel adds up several products in the same accumulators, the steps of K of one
+ * behind those of another.
+ *
+ *     y = 2 * (t @ b.T) + x @ w.T        matmul "y": acc = t @ b.T, acc = 2 * acc, acc += x @ w.T
+ *
+ * Neither product is ever in memory, as a f32 tensor that one kernel writes and the next one reads. What is
+ * computed of the first product element by element is computed in the registers between the two; the other is
+ * added as it is (the pass `sums` brings sums into that order). */
+#include "passes/fuse.h"
+
+/* A sum's parts: the group whose product is added as it is, and the group that the rest comes from. */
+typedef struct SumParts {
+    Group *first, *last;
+    Value *product;
+} SumParts;
+
+/* Of two products that are both added as they are, the second operand's steps come last. */
+static bool sum_parts(const Fuse *fuse, const Value *value, Group *a, Group *b, SumParts *parts) {
+    for (int i = 1; i >= 0; i--) {
+        Group *last = fuse_home(fuse, value->in[i]), *first = fuse_home(fuse, value->in[1 - i]);
+        bool are_these = (first == a && last == b) || (first == b && last == a);
+        if (!are_these || value->in[i] != last->cores.at[0])
+            continue;
+        *parts = (SumParts){first, last, value->in[i]};
+        return true;
+    }
+    return false;
+}
+
+bool fuse_is_sum(const Fuse *fuse, const Value *value, const Group *a, const Group *b) {
+    if (!fuse->limits->adds_products || value->op != OP_add || a->kind != b->kind ||
+        a->kind != TEMPLATE_MATMUL || a->is_chain || b->is_chain)
+        return false;
+    for (int i = 0; i < 2; i++)
+        if (fuse_home(fuse, value->in[i]) != a && fuse_home(fuse, value->in[i]) != b)
+            return false;
+    return fuse_home(fuse, value->in[0]) != fuse_home(fuse, value->in[1]) &&
+           !(a->cores.n == 1 && b->cores.n == 1 && product_are_dual(a->cores.at[0], b->cores.at[0]));
+}
+
+/* Whether a Value outside of the group, but for `sum`, needs what the group computes. */
+static bool sum_is_needed_elsewhere(const Fuse *fuse, const Group *group, const Value *sum) {
+    for (size_t i = 0; i < group->members.n; i++)
+        if (value_is_output(fuse->graph, group->members.at[i]))
+            return true;
+    for (size_t i = 0; i < fuse->graph->values.n; i++) {
+        const Value *user = fuse->graph->values.at[i];
+        for (int k = 0; k < user->n_in && user != sum && fuse_home(fuse, user) != group; k++)
+            if (fuse_home(fuse, user->in[k]) == group)
+                return true;
+    }
+    return false;
+}
+
+/* Whether a group has accumulators of one sum, and nothing but elements made of them. */
+static bool sum_is_plain(const Group *group) {
+    return group->cores.n == group->sums.n + 1 && !group->n_reduced && !group->has_blocks && !group->is_moved;
+}
+
+/* Why the two do not become one kernel, and what would have to change; NULL: they do. */
+static const char *sum_fault(const Fuse *fuse, const Value *value, Group *a, Group *b, SumParts *parts,
+                             const char **change) {
+    *change = "one of the two products added as it is";
+    if (!sum_parts(fuse, value, a, b, parts))
+        return "both products are changed before they are added";
+    const Group *first = parts->first, *last = parts->last;
+    *change = "results of equal dims and type";
+    if (!value_same_dims(value, parts->product) || value->dtype != parts->product->dtype ||
+        value->in[0]->dtype != value->in[1]->dtype || !value_same_dims(value->in[0], value->in[1]))
+        return "what is added has not the product's dims and type";
+    const char *fault =
+        product_sum_fault(fuse->graph, fuse->limits, first->cores.at[0], parts->product, change);
+    if (fault)
+        return fault;
+    *change = text_format(fuse->graph->arena, "at most %d products", REGION_SUM_MAX);
+    if (last->cores.n != 1 || first->cores.n >= REGION_SUM_MAX)
+        return "one kernel adds up no more";
+    *change = "no statistics of one product alone, and columns that stay where they are";
+    if (!sum_is_plain(first) || !sum_is_plain(last))
+        return "a product is more than its elements before the sum";
+    *change = "products that only their sum needs";
+    if (sum_is_needed_elsewhere(fuse, first, value) || sum_is_needed_elsewhere(fuse, last, value))
+        return "one of the two products is needed elsewhere too";
+    *change = "products that do not depend on one another";
+    if (group_waits(first, last) || group_waits(last, first))
+        return "one of the two products waits for the other";
+    *change = "fewer operands";
+    if (first->leaves.n + last->leaves.n > (size_t)fuse->limits->max_inputs ||
+        first->members.n + last->members.n >= FUSE_MEMBERS_MAX)
+        return "the kernel would be larger than kernels get";
+    *change = "no @schedule for another path";
+    if (chain_has_other_path(fuse->graph))
+        return "the graph asks for other ways to multiply";
+    *change = "operands that are copied, not computed, with rows that start at 16 bytes";
+    return fuse->refused[parts->product->id] & REFUSED_SUM ? "no schedule adds both up" : NULL;
+}
+
+bool fuse_sum(Fuse *fuse, Value *value, Group *a, Group *b) {
+    SumParts parts;
+    const char *change, *fault = sum_fault(fuse, value, a, b, &parts, &change);
+    if (fault) {
+        pass_decide(fuse->pass, "product_sum", false, value, b->cores.at[0], change, "%s", fault);
+        return false;
+    }
+    group_merge(fuse, parts.first, parts.last);
+    vec_push(fuse->arena, &parts.first->sums, value);
+    pass_decide(fuse->pass, "product_sum", true, value, parts.product, NULL,
+                "its steps of K go on in the accumulators that the other product is in");
+    return true;
+}
