@@ -159,8 +159,9 @@ void fuse_light(Fuse *fuse, Value *value);
 bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b);
 /* fuse_sum.c: whether `value` adds a product of one of two groups to what the other computes. */
 bool fuse_is_sum(const Fuse *fuse, const Value *value, const Group *a, const Group *b);
-/* Then the two groups become one kernel that adds both up in the same accumulators, if they can. */
-bool fuse_sum(Fuse *fuse, Value *value, Group *a, Group *b);
+/* Then the groups of its operands become one kernel that adds both up in the same accumulators, if they can.
+ */
+bool fuse_sum(Fuse *fuse, Value *value);
 /* Whether a matmul reads `operand` from memory rather than computing it. */
 bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand);
 /* The exact widening of an operand to 16 bits that is done once, in memory, since many rows read it; NULL: it

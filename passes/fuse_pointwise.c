@@ -30,7 +30,7 @@ static int64_t pointwise_row_bytes(const Fuse *fuse, const Group *group) {
 
 static bool pointwise_merge(Fuse *fuse, Value *value, Group *a, Group *b) {
     if (a->kind == TEMPLATE_MATMUL)
-        return fuse_is_sum(fuse, value, a, b) ? fuse_sum(fuse, value, a, b) : fuse_dual(fuse, value, a, b);
+        return fuse_is_sum(fuse, value, a, b) ? fuse_sum(fuse, value) : fuse_dual(fuse, value, a, b);
     if (a->kind != b->kind || a->kind == TEMPLATE_POINTWISE || a->n_reduced != b->n_reduced ||
         !space_same(a, b->rank, b->dims))
         return false;

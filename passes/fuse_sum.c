@@ -6,6 +6,7 @@
  * Neither product is ever in memory, as a f32 tensor that one kernel writes and the next one reads. What is
  * computed of the first product element by element is computed in the registers between the two; the other is
  * added as it is (the pass `sums` brings sums into that order). */
+#include "ir/base/checked.h"
 #include "passes/fuse.h"
 
 /* A sum's parts: the group whose product is added as it is, and the group that the rest comes from. */
@@ -14,17 +15,70 @@ typedef struct SumParts {
     Value *product;
 } SumParts;
 
-/* Of two products that are both added as they are, the second operand's steps come last. */
-static bool sum_parts(const Fuse *fuse, const Value *value, Group *a, Group *b, SumParts *parts) {
+static int64_t sum_length(const Fuse *fuse, const Value *product) {
+    return fuse_extent(fuse, product->in[0]->dims[product->in[0]->rank - 1]);
+}
+
+/* Of two products that are both added as they are, the longer one's steps come last: blocks may share them.
+ */
+static bool sum_parts(const Fuse *fuse, const Value *value, SumParts *parts) {
+    *parts = (SumParts){0};
     for (int i = 1; i >= 0; i--) {
         Group *last = fuse_home(fuse, value->in[i]), *first = fuse_home(fuse, value->in[1 - i]);
-        bool are_these = (first == a && last == b) || (first == b && last == a);
-        if (!are_these || value->in[i] != last->cores.at[0])
-            continue;
-        *parts = (SumParts){first, last, value->in[i]};
-        return true;
+        if (value->in[i] == last->cores.at[0] &&
+            (!parts->product || sum_length(fuse, value->in[i]) > sum_length(fuse, parts->product)))
+            *parts = (SumParts){first, last, value->in[i]};
     }
-    return false;
+    return parts->product;
+}
+
+/* Whether a Value is a product, or the last of those that are added up, times factors alone. */
+static bool sum_is_multiple(const Fuse *fuse, const Group *group, const Value *value) {
+    const Value *product = group->sums.n ? group->sums.at[group->sums.n - 1] : group->cores.at[0];
+    while (value != product) {
+        int of = value->op == OP_mul && fuse_home(fuse, value->in[0]) != group;
+        bool is_other = value->n_in < 2 || fuse_home(fuse, value->in[1 - of]) != group;
+        if ((value->op != OP_mul && value->op != OP_div && value->op != OP_neg) || !is_other ||
+            fuse_home(fuse, value->in[of]) != group)
+            return false;
+        value = value->in[of];
+    }
+    return true;
+}
+
+/* Why kernels of their own are quicker, and what would have to change; NULL: they are not. Where K is long, a
+ * row or two are streamed through registers, and of few tiles blocks share K: they have a part of each
+ * product, of which only multiples add up. */
+static const char *sum_is_quicker_apart(const Fuse *fuse, const Value *sum, const SumParts *parts,
+                                        const char **change) {
+    enum {
+        TILE = 128,
+        FEW = 2,
+        LONG = 1024 /* K that takes no longer than another launch and its traffic */
+    };
+    const FuseLimits *limits = fuse->limits;
+    int64_t tiles = 1, longest = sum_length(fuse, parts->product), fewest = INT64_MAX;
+    for (size_t i = 0; i < parts->first->cores.n; i++) {
+        int64_t k = sum_length(fuse, parts->first->cores.at[i]);
+        longest = k > longest ? k : longest;
+    }
+    for (int i = 0; i < sum->rank; i++) {
+        int64_t extent = fuse_extent(fuse, sum->dims[i]);
+        int64_t along = ceil_div(extent, i < sum->rank - 2 ? 1 : TILE);
+        if (tiles < limits->sm_count)
+            tiles *= along < limits->sm_count ? along : limits->sm_count;
+        if (i >= sum->rank - 2 && extent < fewest)
+            fewest = extent;
+    }
+    *change = "three rows and columns, or a shorter K";
+    if (longest > LONG && fewest <= FEW)
+        return "a row or two are streamed faster by kernels of their own";
+    *change = "a larger result, a shorter K, or factors alone between the two";
+    const Value *to = sum->in[sum->in[0] == parts->product];
+    bool is_few = longest > LONG && tiles * 2 < limits->sm_count;
+    return is_few && !sum_is_multiple(fuse, parts->first, to)
+               ? "few tiles and a long K, which blocks cannot share with what lies between the two"
+               : NULL;
 }
 
 bool fuse_is_sum(const Fuse *fuse, const Value *value, const Group *a, const Group *b) {
@@ -58,18 +112,19 @@ static bool sum_is_plain(const Group *group) {
 }
 
 /* Why the two do not become one kernel, and what would have to change; NULL: they do. */
-static const char *sum_fault(const Fuse *fuse, const Value *value, Group *a, Group *b, SumParts *parts,
-                             const char **change) {
+static const char *sum_fault(Fuse *fuse, const Value *value, SumParts *parts, const char **change) {
     *change = "one of the two products added as it is";
-    if (!sum_parts(fuse, value, a, b, parts))
+    if (!sum_parts(fuse, value, parts))
         return "both products are changed before they are added";
     const Group *first = parts->first, *last = parts->last;
     *change = "results of equal dims and type";
     if (!value_same_dims(value, parts->product) || value->dtype != parts->product->dtype ||
         value->in[0]->dtype != value->in[1]->dtype || !value_same_dims(value->in[0], value->in[1]))
         return "what is added has not the product's dims and type";
-    const char *fault =
-        product_sum_fault(fuse->graph, fuse->limits, first->cores.at[0], parts->product, change);
+    const char *fault = product_sum_fault(fuse->limits, first->cores.at[0], parts->product, change);
+    if (fault)
+        return fault;
+    fault = sum_is_quicker_apart(fuse, value, parts, change);
     if (fault)
         return fault;
     *change = text_format(fuse->graph->arena, "at most %d products", REGION_SUM_MAX);
@@ -95,11 +150,12 @@ static const char *sum_fault(const Fuse *fuse, const Value *value, Group *a, Gro
     return fuse->refused[parts->product->id] & REFUSED_SUM ? "no schedule adds both up" : NULL;
 }
 
-bool fuse_sum(Fuse *fuse, Value *value, Group *a, Group *b) {
+bool fuse_sum(Fuse *fuse, Value *value) {
+    Value *other = fuse_home(fuse, value->in[1])->cores.at[0];
     SumParts parts;
-    const char *change, *fault = sum_fault(fuse, value, a, b, &parts, &change);
+    const char *change, *fault = sum_fault(fuse, value, &parts, &change);
     if (fault) {
-        pass_decide(fuse->pass, "product_sum", false, value, b->cores.at[0], change, "%s", fault);
+        pass_decide(fuse->pass, "product_sum", false, value, other, change, "%s", fault);
         return false;
     }
     group_merge(fuse, parts.first, parts.last);

@@ -9,7 +9,6 @@
  * left over would read the product again. */
 #include "passes/product.h"
 
-#include "ir/base/checked.h"
 #include "passes/fuse.h"
 
 enum {
@@ -53,21 +52,7 @@ bool product_are_dual(const Value *a, const Value *b) {
            a->in[1]->dtype == b->in[1]->dtype && value_same_dims(a, b) && value_same_dims(a->in[1], b->in[1]);
 }
 
-/* Whether K of both together is long, and the result has so few tiles that products of their own share it out
- * among more blocks. */
-static bool product_is_split(const Graph *graph, const FuseLimits *limits, const Value *a, const Value *b) {
-    enum { TILE = 128, LONG = 1024 /* K that takes no longer than another launch and its traffic */ };
-    int64_t tiles = 1, more = product_extent(graph, b->in[0]->dims[b->in[0]->rank - 1]);
-    for (int i = 0; i < a->rank && tiles < limits->sm_count; i++) {
-        int64_t along = ceil_div(product_extent(graph, a->dims[i]), i < a->rank - 2 ? 1 : TILE);
-        tiles *= along < limits->sm_count ? along : limits->sm_count;
-    }
-    bool is_long = more > LONG || product_extent(graph, a->in[0]->dims[a->in[0]->rank - 1]) > LONG - more;
-    return is_long && tiles * 2 < limits->sm_count;
-}
-
-const char *product_sum_fault(const Graph *graph, const FuseLimits *limits, const Value *a, const Value *b,
-                              const char **change) {
+const char *product_sum_fault(const FuseLimits *limits, const Value *a, const Value *b, const char **change) {
     *change = "results of equal dims and type";
     if (a->dtype != b->dtype || !value_same_dims(a, b))
         return "the two products differ in size or type";
@@ -75,10 +60,7 @@ const char *product_sum_fault(const Graph *graph, const FuseLimits *limits, cons
     if (a->in[0]->dtype != b->in[0]->dtype || a->in[1]->dtype != b->in[1]->dtype ||
         !product_uses_tensor_cores(limits, a) || !product_uses_tensor_cores(limits, b))
         return "matrix instructions do not take the operands of both alike";
-    *change = "a larger result, or a shorter K";
-    return product_is_split(graph, limits, a, b)
-               ? "few tiles and a long K: kernels of their own share it out among more blocks"
-               : NULL;
+    return NULL;
 }
 
 bool product_block_fits(const Graph *graph, const FuseLimits *limits, const Value *product, bool is_row,

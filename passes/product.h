@@ -59,8 +59,7 @@ bool product_uses_tensor_cores(const FuseLimits *limits, const Value *matmul);
 bool product_are_dual(const Value *a, const Value *b);
 /* Why one kernel does not add two products up, and what would have to change; NULL: their sizes and types let
  * it. */
-const char *product_sum_fault(const Graph *graph, const FuseLimits *limits, const Value *a, const Value *b,
-                              const char **change);
+const char *product_sum_fault(const FuseLimits *limits, const Value *a, const Value *b, const char **change);
 /* What a dim without bounds counts as where costs are compared: FUSE_UNKNOWN_DIM at most. */
 int64_t product_extent(const Graph *graph, const Dim *dim);
 

@@ -88,8 +88,7 @@ static int sums_keep_alike(Sums *sums) {
         if (!term->product)
             continue;
         if (first && (product_are_dual(first, term->product) ||
-                      product_sum_fault(rewrite->graph, rewrite->pass->options->limits, first, term->product,
-                                        &change)))
+                      product_sum_fault(rewrite->pass->options->limits, first, term->product, &change)))
             term->product = NULL;
         first = first ? first : term->product;
         n += term->product != NULL;

@@ -143,8 +143,10 @@ MatmulSum matmul_last_sum(const Region *region);
 /* The plan of what the region's last sum adds its product to; NULL, with a person's words in *why, where
  * matrix instructions do not add both up. */
 const MatmulPlan *matmul_plan_before(const MatmulPlan *plan, const char **why);
-/* Whether something is computed of a product before another is added. */
+/* Whether something is computed of a product before another is added; whether that is the product times
+ * factors alone, so that parts of it add up. */
 bool matmul_is_changed(const MatmulPlan *before);
+bool matmul_is_multiple(const MatmulPlan *before);
 
 /* Sets what follows from an operand's view. */
 void matmul_read_view(MatmulOperand *operand);

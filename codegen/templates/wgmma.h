@@ -100,7 +100,7 @@ void wgmma_terms_descriptors(Wgmma *w, const KExpr *group);
 Wgmma wgmma_term(const Wgmma *w, int number);
 /* Stages of a tile that they take. */
 const KExpr *wgmma_terms_steps(const Wgmma *w);
-/* Whether some product of the sum may have nothing to add up. */
+/* Whether some product of the sum may have no steps for this block. */
 bool wgmma_may_be_empty(const Wgmma *w);
 /* Their part of a tile, whose elements of this thread `fragment` has. True where the last products are still
  * on their way then. */

@@ -226,8 +226,9 @@ static const KVar *wgmma_start_early(Wgmma *w, const KExpr *first, const KExpr *
 /* The steps of one of the products before. */
 static void wgmma_load_term(Wgmma *w, const PipelineState *state, const MatmulTile *tile) {
     Builder *b = w->b;
-    const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), k_dim(b, w->steps, K_I32), 1, UNROLL_NONE);
-    const KExpr *k0 = k_let_expr(b, "k", k_mul(b, step, k_i32(b, w->schedule->tile_k)));
+    const KExpr *first, *steps = wgmma_steps(w, &first);
+    const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
+    const KExpr *k0 = k_let_expr(b, "k", k_mul(b, k_add(b, first, step), k_i32(b, w->schedule->tile_k)));
     pipeline_wait_empty(b, &w->pipeline, state);
     pipeline_expect(b, &w->pipeline, state, wgmma_bytes(w));
     wgmma_load_step(w, state, tile, k0, true, true);

@@ -5,8 +5,9 @@
  * operands consumers  | products | acc *= 2 | products | products | ...       acc = 2 * (t @ b.T) + x @ w.T
  *
  * All tiles of an operand's side are of one size, so a stage serves any of the products. TMA fills with zeros
- * what the last step of each has beyond its K. Where nothing is computed in between, the first products of
- * one follow the last ones of the other without a wait. */
+ * what the last step of each has beyond its K. Blocks that share a tile's K have a part of each product's.
+ * Where nothing is computed in between, the first products of one follow the last ones of the other without a
+ * wait. */
 #include "codegen/templates/wgmma.h"
 
 /* Whether the tile of an operand lies in the place of another's, contiguous along the other axis: both in
@@ -35,15 +36,19 @@ static bool sum_accepts_term(const MatmulPlan *plan, const MatmulPlan *term, con
 }
 
 bool wgmma_accepts_terms(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
-    *why = "products are added up in one level, each over all of its K";
-    if (wgmma_split(schedule) > 1 || matmul_partial_cols(plan, schedule))
+    *why = "products are added up in one level";
+    if (matmul_partial_cols(plan, schedule))
         return false;
     *why = "products are added up of operands that TMA brings as wgmma takes them";
     if (schedule->fragments || matmul_converters(plan, schedule))
         return false;
-    for (const MatmulPlan *term = plan->before; term; term = term->before)
+    for (const MatmulPlan *term = plan->before; term; term = term->before) {
         if (!sum_accepts_term(plan, term, schedule, why))
             return false;
+        *why = "blocks that share K hold parts of each product, of which only multiples add up";
+        if (wgmma_split(schedule) > 1 && !matmul_is_multiple(term))
+            return false;
+    }
     return true;
 }
 
@@ -100,8 +105,9 @@ const KExpr *wgmma_terms_steps(const Wgmma *w) {
 }
 
 bool wgmma_may_be_empty(const Wgmma *w) {
+    int64_t least = (int64_t)(w->split - 1) * w->schedule->tile_k + 1; /* that leaves each block a step */
     for (const MatmulPlan *plan = w->plan; plan; plan = plan->before)
-        if (dim_lower(plan->graph->dims, plan->k) < 1)
+        if (dim_lower(plan->graph->dims, plan->k) < least)
             return true;
     return false;
 }
@@ -112,7 +118,7 @@ bool wgmma_terms_product(Wgmma *w, const MatmulFragment *fragment, const MatmulT
     bool goes_on = false;
     for (int i = 0; i < w->n_terms; i++) {
         Wgmma term = wgmma_term(w, i);
-        const KExpr *steps = k_dim(b, term.steps, K_I32);
+        const KExpr *first, *steps = wgmma_steps(&term, &first);
         wgmma_product_steps(&term, steps, state, previous, is_cleared || i, goes_on);
         goes_on = !w->terms[i].lower && !is_cleared;
         if (goes_on)

@@ -152,15 +152,22 @@ static void test_sums_of_products(void **state) {
     expect_graph("graph g (x: bf16[M, 96], w: bf16[96, 96], u: bf16[96, 96]) -> (y: bf16[M, 96]) {\n"
                  "  p = x @ w.T   @fuse(never)\n  y = p + cast(p, bf16) @ u.T }",
                  "matmul matmul", dims);
-    /* types that differ, or that no matrix instruction takes; a result of few tiles under a long K */
+    /* types that differ, or that no matrix instruction takes */
     expect_graph("graph g (x: bf16[M, 64], w: bf16[96, 64], h: f16[M, 40], u: f16[96, 40]) -> (y: bf16[M, "
                  "96]) { y = x @ w.T + h @ u.T }",
                  "matmul matmul", dims);
     expect_graph("graph g (x: f32[M, 64], w: f32[96, 64], h: f32[M, 40], u: f32[96, 40]) -> (y: f32[M, "
                  "96]) { y = x @ w.T + h @ u.T }",
                  "matmul matmul", dims);
+    /* few tiles and a long K, which blocks share where factors alone lie between; a row */
     expect_graph("graph g (x: bf16[256, 8192], w: bf16[256, 8192], h: bf16[256, 40], u: bf16[256, 40]) -> "
-                 "(y: bf16[256, 256]) { y = x @ w.T + h @ u.T }",
+                 "(y: bf16[256, 256]) { y = x @ w.T - 3 * (h @ u.T) / 7 }",
+                 "matmul2", NULL);
+    expect_graph("graph g (x: bf16[256, 8192], w: bf16[256, 8192], h: bf16[256, 40], u: bf16[256, 40]) -> "
+                 "(y: bf16[256, 256]) { y = x @ w.T + relu(h @ u.T) }",
+                 "matmul matmul", NULL);
+    expect_graph("graph g (x: bf16[1, 2048], w: bf16[2048, 2048], h: bf16[1, 40], u: bf16[2048, 40]) -> "
+                 "(y: bf16[1, 2048]) { y = x @ w.T + h @ u.T }",
                  "matmul matmul", NULL);
     /* one first operand: side by side */
     expect_graph("graph g (x: bf16[M, 64], w: bf16[96, 64], u: bf16[96, 64]) -> (y: bf16[M, 96]) {\n"
