@@ -300,13 +300,14 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
                           : i                ? "b_tile_1"
                                              : "b_tile_0",
                           schedule->swap_ab);
+    bool may_start_early = kernel->waits && w.cluster == 1 && !w.converters;
     for (int i = 0; i < w.n_operands; i++) {
         if (w.operands[i].convert)
             continue;
         MatmulTma tma = wgmma_tma(&w, &w.operands[i]);
         w.operands[i].map = matmul_tma_map(b, plan->graph->dims, &tma);
         w.operands[i].is_early = !k_global(b, tma.operand->view.base, false)->late;
-        w.starts_early |= w.operands[i].is_early && kernel->waits && w.cluster == 1 && !w.converters;
+        w.starts_early |= w.operands[i].is_early && may_start_early;
     }
     wgmma_add_terms(&w);
     if (!w.converters && !schedule->fragments) /* whose stages the ring is then not counted in */
@@ -331,7 +332,6 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         w.scales[i] = matmul_scales(b, plan, schedule, w.operands[i].operand, w.operands[i].is_rows);
     w.pipeline = pipeline_new(b, "stage", schedule->stages);
     Lower *lower = lower_new(b, plan->region);
-    w.starts_early = w.starts_early && !w.n_terms; /* whose first steps are of what has just been computed */
 
     if (!w.starts_early)
         template_order(b, plan->region);

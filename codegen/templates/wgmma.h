@@ -96,7 +96,7 @@ bool wgmma_accepts_terms(const MatmulPlan *plan, const Schedule *schedule, const
 void wgmma_add_terms(Wgmma *w);
 /* Descriptors of their tiles, for this warpgroup. */
 void wgmma_terms_descriptors(Wgmma *w, const KExpr *group);
-/* The kernel as it is for one of them. */
+/* The kernel as it is for one of them; for number n_terms, for the last product of all. */
 Wgmma wgmma_term(const Wgmma *w, int number);
 /* Stages of a tile that they take. */
 const KExpr *wgmma_terms_steps(const Wgmma *w);

@@ -179,6 +179,11 @@ void wgmma_convert(Wgmma *w) {
     wgmma_tiles_end(w);
 }
 
+/* The steps of K that this block takes of a product. */
+typedef struct WgmmaSteps {
+    const KExpr *first, *count;
+} WgmmaSteps;
+
 /* The copies of a step into the present stage: of operands that are early, or of those that are not, or of
  * all. */
 static void wgmma_load_step(Wgmma *w, const PipelineState *state, const MatmulTile *tile, const KExpr *k0,
@@ -202,72 +207,87 @@ static const KExpr *wgmma_bytes(Wgmma *w) {
     return k_int(w->b, K_U32, bytes);
 }
 
+/* The copies of what is early, of the first `count` steps of one product. */
+static void wgmma_load_early(Wgmma *w, const PipelineState *state, const MatmulTile *tile, const KExpr *first,
+                             const KExpr *count) {
+    Builder *b = w->b;
+    const KExpr *step = k_for_begin(b, "early", k_i32(b, 0), count, 1, UNROLL_NONE);
+    pipeline_expect(b, &w->pipeline, state, wgmma_bytes(w));
+    wgmma_load_step(w, state, tile, k_mul(b, k_add(b, first, step), k_i32(b, w->schedule->tile_k)), true,
+                    false);
+    pipeline_advance(b, &w->pipeline, state);
+    k_end(b);
+}
+
 /* Of the first tile, as many stages as there are: weights are on their way while the kernel before ends.
  * Gives how many have been begun so. */
-static const KVar *wgmma_start_early(Wgmma *w, const KExpr *first, const KExpr *steps) {
+static const KVar *wgmma_start_early(Wgmma *w, const WgmmaSteps *products) {
     Builder *b = w->b;
-    const KExpr *number = k_special(b, SPECIAL_CTA_X);
+    const KExpr *number = k_special(b, SPECIAL_CTA_X), *all = k_i32(b, 0), *done = k_i32(b, 0);
     int together = w->split > 1 ? w->split : w->tiles.together;
     if (together > 1)
         number = k_div(b, number, k_i32(b, together));
     MatmulTile tile = matmul_tile_at(b, w->plan, &w->tiles, number);
     PipelineState state = pipeline_start(b, &w->pipeline);
-    const KVar *begun = k_variable(b, "begun", K_I32, k_min(b, steps, k_i32(b, w->pipeline.stages)));
-    const KExpr *step = k_for_begin(b, "early", k_i32(b, 0), k_var(b, begun), 1, UNROLL_NONE);
-    pipeline_expect(b, &w->pipeline, &state, wgmma_bytes(w));
-    wgmma_load_step(w, &state, &tile, k_mul(b, k_add(b, first, step), k_i32(b, w->schedule->tile_k)), true,
-                    false);
-    pipeline_advance(b, &w->pipeline, &state);
-    k_end(b);
+    for (int i = 0; i <= w->n_terms; i++)
+        all = k_add(b, all, products[i].count);
+    const KExpr *most = k_min(b, all, k_i32(b, w->pipeline.stages));
+    const KVar *begun = k_variable(b, "begun", K_I32, most);
+    for (int i = 0; i < w->n_terms; i++) {
+        Wgmma term = wgmma_term(w, i);
+        wgmma_load_early(&term, &state, &tile, products[i].first,
+                         k_min(b, k_sub(b, most, done), products[i].count));
+        done = k_add(b, done, products[i].count);
+    }
+    wgmma_load_early(w, &state, &tile, products[w->n_terms].first,
+                     w->n_terms ? k_sub(b, most, done) : k_var(b, begun));
     template_order(b, w->plan->region);
     return begun;
 }
 
-/* The steps of one of the products before. */
-static void wgmma_load_term(Wgmma *w, const PipelineState *state, const MatmulTile *tile) {
+/* The steps of one product; of `begun` stages, what is early is on its way. */
+static void wgmma_load_product(Wgmma *w, const PipelineState *state, const PipelineState *raw,
+                               const MatmulTile *tile, const WgmmaSteps *steps, const KVar *begun) {
     Builder *b = w->b;
-    const KExpr *first, *steps = wgmma_steps(w, &first);
-    const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
-    const KExpr *k0 = k_let_expr(b, "k", k_mul(b, k_add(b, first, step), k_i32(b, w->schedule->tile_k)));
+    const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps->count, 1, UNROLL_NONE);
+    const KExpr *k0 =
+        k_let_expr(b, "k", k_mul(b, k_add(b, steps->first, step), k_i32(b, w->schedule->tile_k)));
+    wgmma_next_raw(w, raw, tile, step);
+    if (begun) {
+        k_if_begin(b, k_lt(b, k_i32(b, 0), k_var(b, begun)));
+        k_set(b, begun, k_sub(b, k_var(b, begun), k_i32(b, 1)));
+        k_else(b);
+    }
     pipeline_wait_empty(b, &w->pipeline, state);
     pipeline_expect(b, &w->pipeline, state, wgmma_bytes(w));
-    wgmma_load_step(w, state, tile, k0, true, true);
+    if (begun) {
+        wgmma_load_step(w, state, tile, k0, true, false);
+        k_end(b);
+    }
+    wgmma_load_step(w, state, tile, k0, !begun, true);
     pipeline_advance(b, &w->pipeline, state);
     k_end(b);
 }
 
 void wgmma_produce(Wgmma *w) {
     Builder *b = w->b;
+    WgmmaSteps products[REGION_SUM_MAX];
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));
-    const KExpr *first, *steps = wgmma_steps(w, &first);
-    const KVar *begun = w->starts_early ? wgmma_start_early(w, first, steps) : NULL;
+    for (int i = 0; i <= w->n_terms; i++) {
+        Wgmma term = wgmma_term(w, i);
+        products[i].count = wgmma_steps(&term, &products[i].first);
+    }
+    const KVar *begun = w->starts_early ? wgmma_start_early(w, products) : NULL;
     PipelineState state = pipeline_start(b, &w->pipeline), raw = {0};
     if (w->converters)
         raw = pipeline_start(b, &w->convert.raw);
     MatmulTile tile;
     wgmma_tiles_begin(w, NULL, 1, &tile);
     wgmma_first_raw(w, &raw, &tile);
-    for (int i = 0; i < w->n_terms; i++) {
+    for (int i = 0; i <= w->n_terms; i++) {
         Wgmma term = wgmma_term(w, i);
-        wgmma_load_term(&term, &state, &tile);
+        wgmma_load_product(&term, &state, &raw, &tile, &products[i], begun);
     }
-    const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
-    const KExpr *k0 = k_let_expr(b, "k", k_mul(b, k_add(b, first, step), k_i32(b, w->schedule->tile_k)));
-    wgmma_next_raw(w, &raw, &tile, step);
-    if (begun) {
-        k_if_begin(b, k_lt(b, k_i32(b, 0), k_var(b, begun)));
-        k_set(b, begun, k_sub(b, k_var(b, begun), k_i32(b, 1)));
-        k_else(b);
-    }
-    pipeline_wait_empty(b, &w->pipeline, &state);
-    pipeline_expect(b, &w->pipeline, &state, wgmma_bytes(w));
-    if (begun) {
-        wgmma_load_step(w, &state, &tile, k0, true, false);
-        k_end(b);
-    }
-    wgmma_load_step(w, &state, &tile, k0, !begun, true);
-    pipeline_advance(b, &w->pipeline, &state);
-    k_end(b);
     matmul_inputs_load(b, w->plan, &w->inputs, &w->pipeline, &state, &tile);
     wgmma_tiles_end(w);
     k_end(b);

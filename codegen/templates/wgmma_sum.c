@@ -58,6 +58,7 @@ static WgmmaOperand sum_operand(Wgmma *w, const MatmulOperand *operand, const Wg
     o.tile = wgmma_tile(w, &o, NULL, &like->tile);
     MatmulTma tma = wgmma_tma(w, &o);
     o.map = matmul_tma_map(w->b, w->plan->graph->dims, &tma);
+    o.is_early = !k_global(w->b, operand->view.base, false)->late;
     return o;
 }
 
@@ -91,6 +92,8 @@ void wgmma_terms_descriptors(Wgmma *w, const KExpr *group) {
 
 Wgmma wgmma_term(const Wgmma *w, int number) {
     Wgmma term = *w;
+    if (number == w->n_terms)
+        return term;
     term.plan = w->terms[number].plan;
     term.steps = w->terms[number].steps;
     memcpy(term.operands, w->terms[number].operands, sizeof w->terms[number].operands);
