@@ -100,8 +100,9 @@ void wgmma_terms_descriptors(Wgmma *w, const KExpr *group);
 Wgmma wgmma_term(const Wgmma *w, int number);
 /* Stages of a tile that they take. */
 const KExpr *wgmma_terms_steps(const Wgmma *w);
-/* Whether some product of the sum may have no steps for this block. */
-bool wgmma_may_be_empty(const Wgmma *w);
+/* Whether the product, or each that is added up, has steps for each block that shares its K. */
+bool wgmma_has_steps(const Wgmma *w);
+bool wgmma_all_have_steps(const Wgmma *w);
 /* Their part of a tile, whose elements of this thread `fragment` has. True where the last products are still
  * on their way then. */
 bool wgmma_terms_product(Wgmma *w, const MatmulFragment *fragment, const MatmulTile *tile,

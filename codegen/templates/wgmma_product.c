@@ -269,7 +269,7 @@ void wgmma_tile_product(Wgmma *w, const MatmulTile *tile, const KExpr *group, co
                         const KVar *previous, const MatmulFragment *fragment) {
     Builder *b = w->b;
     /* where K may be 0, no product clears the registers */
-    bool is_cleared = w->partial_cols || wgmma_may_be_empty(w);
+    bool is_cleared = w->partial_cols || !wgmma_all_have_steps(w);
     for (int core = 0; core < w->plan->n_cores && is_cleared; core++) {
         const KExpr *i =
             k_for_begin(b, "i", k_i32(b, 0), k_i32(b, w->accumulator[core]->count), 1, UNROLL_FULL);
@@ -290,5 +290,5 @@ void wgmma_tile_product(Wgmma *w, const MatmulTile *tile, const KExpr *group, co
     wgmma_product_steps(w, steps, state, previous, is_cleared || w->n_terms, goes_on);
     if (w->schedule->ping_pong)
         wgmma_turn(w, group, false);
-    wgmma_tile_end(w, steps, previous, is_cleared);
+    wgmma_tile_end(w, steps, previous, !wgmma_has_steps(w));
 }

@@ -107,18 +107,26 @@ const KExpr *wgmma_terms_steps(const Wgmma *w) {
     return steps;
 }
 
-bool wgmma_may_be_empty(const Wgmma *w) {
+bool wgmma_has_steps(const Wgmma *w) {
     int64_t least = (int64_t)(w->split - 1) * w->schedule->tile_k + 1; /* that leaves each block a step */
-    for (const MatmulPlan *plan = w->plan; plan; plan = plan->before)
-        if (dim_lower(plan->graph->dims, plan->k) < least)
-            return true;
-    return false;
+    return dim_lower(w->plan->graph->dims, w->plan->k) >= least;
+}
+
+bool wgmma_all_have_steps(const Wgmma *w) {
+    for (int i = 0; i <= w->n_terms; i++) {
+        Wgmma term = wgmma_term(w, i);
+        if (!wgmma_has_steps(&term))
+            return false;
+    }
+    return true;
 }
 
 bool wgmma_terms_product(Wgmma *w, const MatmulFragment *fragment, const MatmulTile *tile,
                          const PipelineState *state, const KVar *previous, bool is_cleared) {
     Builder *b = w->b;
     bool goes_on = false;
+    if (w->n_terms && is_cleared)
+        matmul_settle(b, w->accumulator[0]); /* cleared before the first fence, not behind it */
     for (int i = 0; i < w->n_terms; i++) {
         Wgmma term = wgmma_term(w, i);
         const KExpr *first, *steps = wgmma_steps(&term, &first);
@@ -126,7 +134,7 @@ bool wgmma_terms_product(Wgmma *w, const MatmulFragment *fragment, const MatmulT
         goes_on = !w->terms[i].lower && !is_cleared;
         if (goes_on)
             continue;
-        wgmma_tile_end(&term, steps, previous, is_cleared);
+        wgmma_tile_end(&term, steps, previous, !wgmma_has_steps(&term));
         if (w->terms[i].lower)
             matmul_epilogue_hold(b, term.plan, w->terms[i].lower, fragment, tile->batch, NULL,
                                  term.plan->region->outputs.at[0]);
