@@ -162,6 +162,8 @@ bool fuse_is_sum(const Fuse *fuse, const Value *value, const Group *a, const Gro
 /* Then the groups of its operands become one kernel that adds both up in the same accumulators, if they can.
  */
 bool fuse_sum(Fuse *fuse, Value *value);
+/* Whether a product, or its multiple, is added to another one that may take its accumulators. */
+bool fuse_sum_follows(const Fuse *fuse, const Value *product);
 /* Whether a matmul reads `operand` from memory rather than computing it. */
 bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand);
 /* The exact widening of an operand to 16 bits that is done once, in memory, since many rows read it; NULL: it

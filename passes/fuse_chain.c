@@ -162,6 +162,9 @@ static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_
     *change = "more columns between the two, or fewer around them";
     if (chain_saves_little(fuse, first, matmul))
         return "what lies between is little beside what both read and write";
+    *change = "a product that is not added to another one";
+    if (fuse_sum_follows(fuse, matmul))
+        return "its steps of K join those of the product that it is added to";
     *change = "a second operand that does not depend on the first product";
     if (!is_ahead && group_feeds(fuse, group, matmul->in[1]))
         return "its second operand waits for the product before it";

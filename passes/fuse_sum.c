@@ -164,3 +164,37 @@ bool fuse_sum(Fuse *fuse, Value *value) {
                 "its steps of K go on in the accumulators that the other product is in");
     return true;
 }
+
+/* What alone needs a Value; NULL where there is no such one. */
+static const Value *sum_only_user(const Fuse *fuse, const Value *value) {
+    const Value *user = NULL;
+    for (size_t i = value->id + 1; i < fuse->graph->values.n; i++)
+        for (int k = 0; k < fuse->graph->values.at[i]->n_in; k++) {
+            if (fuse->graph->values.at[i]->in[k] != value)
+                continue;
+            if (user)
+                return NULL;
+            user = fuse->graph->values.at[i];
+        }
+    return value_is_output(fuse->graph, value) ? NULL : user;
+}
+
+static bool sum_is_factored(const Value *value) {
+    return value->op == OP_mul || value->op == OP_div || value->op == OP_neg;
+}
+
+bool fuse_sum_follows(const Fuse *fuse, const Value *product) {
+    const char *change;
+    const Value *term = product, *user = sum_only_user(fuse, product);
+    while (user && sum_is_factored(user)) {
+        term = user;
+        user = sum_only_user(fuse, user);
+    }
+    if (!fuse->limits->adds_products || !user || user->op != OP_add || !value_same_dims(user, product))
+        return false;
+    const Value *added = user->in[user->in[0] == term], *other = added;
+    while (sum_is_factored(other))
+        other = other->in[other->op == OP_mul && !value_same_dims(other->in[0], product)];
+    return other->op == OP_matmul && (term == product || added == other) &&
+           !product_are_dual(other, product) && !product_sum_fault(fuse->limits, other, product, &change);
+}

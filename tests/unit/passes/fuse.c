@@ -126,6 +126,10 @@ static void test_sums_of_products(void **state) {
         "graph g (x: bf16[M, 4096], w: bf16[4096, 4096], a: bf16[16, 4096], b: bf16[4096, 16], s: f32)\n"
         "    -> (y: bf16[M, 4096]) { y = x @ w.T + s * (cast(x @ a.T, bf16) @ b.T) }",
         "matmul matmul2", NULL);
+    expect_graph("graph g (x: bf16[64, 64], w: bf16[96, 64], a: bf16[16, 64], b: bf16[96, 16]) -> (y: "
+                 "bf16[64, 96]) {\n"
+                 "  y = x @ w.T + 2 * (x @ a.T) @ b.T }",
+                 "matmul matmul2", NULL); /* no chain of the last two */
     /* what lies between is element by element, and the last product is added as it is */
     expect_graph("graph g (x: bf16[M, 64], w: bf16[96, 64], h: bf16[M, 40], u: bf16[96, 40], b: f32[96])\n"
                  "    -> (y: bf16[M, 96]) { y = gelu(x @ w.T + b) + h @ u.T }",
