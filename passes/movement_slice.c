@@ -130,6 +130,34 @@ static Value *slice_of_matmul(Rewrite *rewrite, Value *value) {
     return fresh && value_same_dims(fresh, value) ? fresh : value;
 }
 
+/* Products of equal dims that a Value is the sum of, times what it may be, counted up to two. */
+static int slice_terms(const Value *value, const Value *whole, int depth) {
+    enum { DEPTH = 8 };
+    int n = 0;
+    if (!value_same_dims(value, whole) || depth > DEPTH)
+        return 0;
+    if (value->op == OP_matmul)
+        return 1;
+    bool adds = value->op == OP_add || value->op == OP_sub;
+    if (!adds && value->op != OP_mul && value->op != OP_div && value->op != OP_neg)
+        return 0;
+    for (int i = 0; i < value->n_in && n < 2; i++)
+        n += slice_terms(value->in[i], whole, depth + 1);
+    return adds ? n : n > 0;
+}
+
+/* Whether a sum of products, which one kernel may add up, is cut into columns of more than two parts: they
+ * stay with it, as they stay with a product. */
+static bool slice_of_sum(Rewrite *rewrite, const Value *value) {
+    const FuseLimits *limits = rewrite->pass->options->limits;
+    const Value *sum = value->in[0];
+    for (int i = 0; i < value->rank - 1; i++)
+        if (!slice_is_whole_axis(value, i))
+            return false;
+    return limits && limits->adds_products && (sum->op == OP_add || sum->op == OP_sub) &&
+           rewrite_uses(rewrite, sum) > 2 && slice_terms(sum, sum, 0) > 1;
+}
+
 /* One whole operand of a concat. */
 static Value *slice_of_concat(Rewrite *rewrite, Value *value) {
     Value *concat = value->in[0];
@@ -163,7 +191,7 @@ Value *movement_slice(Rewrite *rewrite, Value *value) {
         return value;
     if (operand->op == OP_matmul)
         return slice_of_matmul(rewrite, value);
-    if (!value_is_pointwise(operand) || slice_of_applied(rewrite, value))
+    if (!value_is_pointwise(operand) || slice_of_applied(rewrite, value) || slice_of_sum(rewrite, value))
         return value;
     return slice_of_pointwise(rewrite, value);
 }

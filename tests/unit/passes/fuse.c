@@ -130,6 +130,11 @@ static void test_sums_of_products(void **state) {
                  "bf16[64, 96]) {\n"
                  "  y = x @ w.T + 2 * (x @ a.T) @ b.T }",
                  "matmul matmul2", NULL); /* no chain of the last two */
+    /* columns in more than two parts stay with their sum */
+    expect_graph("graph g (x: bf16[M, 64], w: bf16[96, 64], h: bf16[M, 40], u: bf16[96, 40]) -> (p: bf16[M, "
+                 "32], q: bf16[M, 32], r: bf16[M, 32]) {\n"
+                 "  y = x @ w.T + h @ u.T\n  p = y[:, 0:32]\n  q = y[:, 32:64]\n  r = y[:, 64:96] }",
+                 "matmul2>3", dims);
     /* what lies between is element by element, and the last product is added as it is */
     expect_graph("graph g (x: bf16[M, 64], w: bf16[96, 64], h: bf16[M, 40], u: bf16[96, 40], b: f32[96])\n"
                  "    -> (y: bf16[M, 96]) { y = gelu(x @ w.T + b) + h @ u.T }",
