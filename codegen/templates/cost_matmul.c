@@ -245,7 +245,7 @@ static void cost_terms(Cost *c, const DimBindings *hint) {
         c->term_k[c->n_terms] = cost_extent(plan->graph, plan->k, hint);
         if (!checked_add(c->k, c->term_k[c->n_terms++], &c->k))
             c->k = INT64_MAX;
-        c->n_changed += plan->before && matmul_is_changed(plan->before);
+        c->n_changed += plan->before && plan->before->is_changed;
     }
 }
 

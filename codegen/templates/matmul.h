@@ -108,6 +108,8 @@ typedef struct MatmulPlan {
     /* The product, itself perhaps such a sum, whose steps of K come before this one's, in a region of its own
      * that computes what this one is added to; NULL: none. */
     const struct MatmulPlan *before;
+    bool is_changed;  /* of a plan before: something is computed of its sums before others are added */
+    bool is_multiple; /* they take factors alone, if anything, so that parts of them add up */
     int batch_rank;
     const Dim *m, *n, *k;
     VEC(const Value *) statistics; /* reductions of the product along its rows, in order */
@@ -143,10 +145,6 @@ MatmulSum matmul_last_sum(const Region *region);
 /* The plan of what the region's last sum adds its product to; NULL, with a person's words in *why, where
  * matrix instructions do not add both up. */
 const MatmulPlan *matmul_plan_before(const MatmulPlan *plan, const char **why);
-/* Whether something is computed of a product before another is added; whether that is the product times
- * factors alone, so that parts of it add up. */
-bool matmul_is_changed(const MatmulPlan *before);
-bool matmul_is_multiple(const MatmulPlan *before);
 
 /* Sets what follows from an operand's view. */
 void matmul_read_view(MatmulOperand *operand);
@@ -335,6 +333,8 @@ typedef struct MatmulVectors {
     const KExpr *base;     /* element of the buffers at which the present tile's copy begins */
     const KExpr *lane_col; /* of the thread's first column within the tile */
 } MatmulVectors;
+/* Whether the epilogue reads an input otherwise than through the products. */
+bool matmul_is_read_behind(const MatmulPlan *plan, const Value *value);
 /* Those that the epilogue reads and cp.async can copy in words of 4 bytes, as many as fit `bytes` with
  * `copies` copies. */
 void matmul_find_vectors(const MatmulPlan *plan, int tile_cols, int copies, int64_t bytes,

@@ -16,8 +16,7 @@
 
 enum { EPILOGUE_BATCH = 4 };
 
-/* Whether the epilogue reads an input otherwise than through the products. */
-static bool vectors_is_read(const MatmulPlan *plan, const Value *value) {
+bool matmul_is_read_behind(const MatmulPlan *plan, const Value *value) {
     ValueMap marks = {.arena = plan->graph->arena};
     matmul_mark_dependents(plan, &value, 1, plan->core, plan->n_cores, &marks);
     for (size_t i = 0; i < plan->region->outputs.n; i++)
@@ -50,7 +49,7 @@ void matmul_find_vectors(const MatmulPlan *plan, int tile_cols, int copies, int6
     for (size_t i = 0; i < plan->region->inputs.n && vectors->n < VECTORS_MAX; i++) {
         const Value *value = plan->region->inputs.at[i];
         if (!vectors_fits(plan, value) || tile_cols * dtype_bits(value->dtype) % 128 != 0 ||
-            !vectors_is_read(plan, value))
+            !matmul_is_read_behind(plan, value))
             continue;
         int64_t size = (int64_t)tile_cols * dtype_bits(value->dtype) / 8 * copies;
         if (size > bytes)

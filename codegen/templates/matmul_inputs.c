@@ -115,7 +115,8 @@ void matmul_find_inputs(Builder *b, const MatmulPlan *plan, const Schedule *sche
     ValueMap marks = {.arena = b->arena};
     for (size_t i = 0; i < plan->region->inputs.n && inputs->n < INPUTS_MOST; i++) {
         const Value *input = plan->region->inputs.at[i], *value = inputs_whole(plan, input);
-        if (!matmul_is_tma_input(plan, value) || !inputs_is_elementwise(plan, value, cut, &marks))
+        if (!matmul_is_tma_input(plan, value) || !inputs_is_elementwise(plan, value, cut, &marks) ||
+            (plan->before && !matmul_is_read_behind(plan, value)))
             continue;
         inputs->memory[inputs->n] = input;
         inputs->value[inputs->n++] = value;

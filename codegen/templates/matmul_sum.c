@@ -14,6 +14,26 @@ MatmulSum matmul_last_sum(const Region *region) {
     return (MatmulSum){0};
 }
 
+/* Whether what the plan's region computes is its core times factors that do not depend on it. */
+static bool sum_is_multiple(const MatmulPlan *before) {
+    ValueMap marks = {.arena = before->graph->arena};
+    const Value *value = before->region->outputs.at[0];
+    matmul_mark_dependents(before, before->core, 1, NULL, 0, &marks);
+    while (value != before->core[0]) {
+        bool is_product = value->op == OP_mul || value->op == OP_div || value->op == OP_neg;
+        int n = 0, of = 0;
+        for (int i = 0; i < value->n_in; i++)
+            if (value_map_get(&marks, value->in[i])) {
+                of = i;
+                n++;
+            }
+        if (!is_product || n != 1 || (value->op == OP_div && of != 0))
+            return false;
+        value = value->in[of];
+    }
+    return true;
+}
+
 const MatmulPlan *matmul_plan_before(const MatmulPlan *plan, const char **why) {
     const Graph *graph = plan->graph;
     const Region *whole = plan->region;
@@ -31,28 +51,7 @@ const MatmulPlan *matmul_plan_before(const MatmulPlan *plan, const char **why) {
     bool is_alike = before->n_cores == 1 && before->kind == plan->kind && before->a.elem == plan->a.elem &&
                     before->b[0].elem == plan->b[0].elem && value_same_dims(before->core[0], last.sum) &&
                     last.to->dtype == last.sum->dtype && before->accumulator == plan->accumulator;
+    before->is_changed = last.to != before->core[0];
+    before->is_multiple = sum_is_multiple(before);
     return is_alike && !before->statistics.n && !before->columns.n ? before : NULL;
-}
-
-bool matmul_is_changed(const MatmulPlan *before) {
-    return before->region->outputs.at[0] != before->core[0];
-}
-
-bool matmul_is_multiple(const MatmulPlan *before) {
-    ValueMap marks = {.arena = before->graph->arena};
-    const Value *value = before->region->outputs.at[0];
-    matmul_mark_dependents(before, before->core, 1, NULL, 0, &marks);
-    while (value != before->core[0]) {
-        bool is_product = value->op == OP_mul || value->op == OP_div || value->op == OP_neg;
-        int n = 0, of = 0;
-        for (int i = 0; i < value->n_in; i++)
-            if (value_map_get(&marks, value->in[i])) {
-                of = i;
-                n++;
-            }
-        if (!is_product || n != 1 || (value->op == OP_div && of != 0))
-            return false;
-        value = value->in[of];
-    }
-    return true;
 }

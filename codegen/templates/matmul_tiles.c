@@ -81,7 +81,7 @@ int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
     if (plan->columns.n)
         registers += COLUMNS * (plan->columns.n > plan->n_columns_first ? 2 : 1);
     for (const MatmulPlan *before = plan->before; before; before = before->before)
-        registers += matmul_is_multiple(before) ? 0 : COLUMNS;
+        registers += before->is_multiple ? 0 : COLUMNS;
     if (schedule->path == MATMUL_MMA_SYNC)
         registers += schedule->tile_m / schedule->warps_m / 4 + 16;
     /* extents and pitches that come at launch, and what is multiplied with them */

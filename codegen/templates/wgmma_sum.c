@@ -1,8 +1,8 @@
 /* Products that are added up: the steps of K of one behind those of another, in the same ring of stages and
  * the same accumulators.
  *
- *     producer   | t, b | x, w | x, w | x, w | ...               each step two tiles, of its product's
- * operands consumers  | products | acc *= 2 | products | products | ...       acc = 2 * (t @ b.T) + x @ w.T
+ *     producer    | t, b     | x, w     | x, w     | x, w     | ...   two tiles for each step
+ *     consumers   | products | acc *= 2 | products | products | ...   acc = 2 * (t @ b.T) + x @ w.T
  *
  * All tiles of an operand's side are of one size, so a stage serves any of the products. TMA fills with zeros
  * what the last step of each has beyond its K. Blocks that share a tile's K have a part of each product's.
@@ -46,7 +46,7 @@ bool wgmma_accepts_terms(const MatmulPlan *plan, const Schedule *schedule, const
         if (!sum_accepts_term(plan, term, schedule, why))
             return false;
         *why = "blocks that share K hold parts of each product, of which only multiples add up";
-        if (wgmma_split(schedule) > 1 && !matmul_is_multiple(term))
+        if (wgmma_split(schedule) > 1 && !term->is_multiple)
             return false;
     }
     return true;
@@ -71,7 +71,7 @@ static void sum_add_term(Wgmma *w, const MatmulPlan *plan) {
     term->steps = dim_ceil_div(dims, plan->k, dim_const(dims, w->schedule->tile_k));
     term->operands[0] = sum_operand(w, &plan->a, &w->operands[0]);
     term->operands[1] = sum_operand(w, &plan->b[0], &w->operands[1]);
-    if (matmul_is_changed(plan))
+    if (plan->is_changed)
         term->lower = lower_new(w->b, plan->region);
 }
 
