@@ -38,8 +38,8 @@ typedef struct KBuffer {
     int64_t offset;   /* shared: byte offset of the allocation */
     int64_t count;    /* shared: elements */
     const Value *value; /* global: what it holds, for names, launch and the simulator's bounds; NULL for shared */
-    const Dim *scratch; /* global without a value: elements of workspace that is this launch's alone, zero when it begins, and holds
-                           packets (atoms.def); NULL: a value's memory */
+    const Dim *scratch; /* global without a value: elements of workspace that is this launch's alone; NULL: a value's memory */
+    bool is_zeroed;     /* scratch: zero when the launch begins, for packets and flags (atoms.def) */
     int id;
 } KBuffer;
 

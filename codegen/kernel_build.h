@@ -24,7 +24,7 @@ Kernel *builder_finish(Builder *b); /* verifies; NULL, with diagnostics, where t
 
 /* parameters and memory */
 KBuffer *k_global(Builder *b, const Value *value, bool written); /* one parameter a Value, however often it is asked for */
-KBuffer *k_scratch(Builder *b, const char *name, DType elem, const Dim *count); /* for packets: workspace of one launch, zero when it begins */
+KBuffer *k_scratch(Builder *b, const char *name, DType elem, const Dim *count, bool is_zeroed); /* workspace of one launch */
 KBuffer *k_shared(Builder *b, const char *name, DType elem, int64_t count, int align); /* appended to shared memory */
 KBuffer *k_shared_at(Builder *b, const char *name, DType elem, int64_t count, int64_t offset); /* over what is there */
 int k_tensor_map(Builder *b, const char *name, KTensorMap map); /* the parameter's number */

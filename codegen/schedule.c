@@ -30,6 +30,7 @@ static const HintField schedule_fields[] = {
     {"later_stages", 1, {FIELD(later_stages)}, false},
     {"cluster", 2, {FIELD(cluster_m), FIELD(cluster_n)}, false},
     {"split_k", 1, {FIELD(split_k)}, false},
+    {"stream_k", 1, {FIELD(stream_k)}, true},
     {"group_m", 1, {FIELD(group_m)}, false},
     {"persistent", 1, {FIELD(persistent)}, true},
     {"swap_ab", 1, {FIELD(swap_ab)}, true},

@@ -268,6 +268,11 @@ static void sim_bind_scratch(Sim *sim, const KBuffer *buffer, const DimBindings 
         return;
     }
     global->at = ARENA_ARRAY(sim->arena, uint8_t, (size_t)global->bytes + 1);
+    if (buffer->is_zeroed)
+        return; /* packets and flags race with nobody */
+    memset(global->at, 0xff, (size_t)global->bytes);
+    if (sim->options.check_races)
+        global->shadow = ARENA_ARRAY(sim->arena, SimElement, (size_t)global->count + 1);
 }
 
 static void sim_bind_buffer(Sim *sim, const KBuffer *buffer, const SimBuffer *buffers, int n_buffers) {

@@ -137,6 +137,8 @@ static SimAtom *const atom_functions[ATOM_COUNT] = {
     [ATOM_packet_send] = sim_packet,
     [ATOM_packet_peek] = sim_packet,
     [ATOM_packet_wait] = sim_packet,
+    [ATOM_flag_raise] = sim_flag,
+    [ATOM_flag_wait] = sim_flag,
     [ATOM_grid_wait] = sim_nothing,
     [ATOM_grid_launch] = sim_nothing,
 };

@@ -163,6 +163,12 @@ typedef struct SimWait {
     uint32_t parity;
 } SimWait;
 
+/* A flag that has been raised, and what who waits for it then knows. */
+typedef struct SimFlag {
+    const uint32_t *at;
+    uint32_t *clock;
+} SimFlag;
+
 /* A matrix product that has been issued: its operands may not be written, nor its accumulators touched,
  * before it is waited for. */
 typedef struct SimProduct {
@@ -250,7 +256,8 @@ typedef struct Sim {
 
     int n_warps; /* a block */
     int n_ctas;  /* that run together: a cluster, or a gang */
-    uint64_t packets; /* sent so far */
+    uint64_t packets; /* sent so far, and flags raised */
+    VEC(SimFlag) flags;
     int n_agents;
     SimCta *ctas;
     uint32_t unit; /* of the cluster that runs, from 1 */
@@ -345,7 +352,7 @@ void sim_check_warpgroup(Sim *sim, const SimWarp *warp);
 typedef void SimAtom(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask);
 SimAtom sim_barrier, sim_fence, sim_cluster, sim_mbarrier_atom;             /* simulate_sync.c */
 SimAtom sim_cluster_load;                                                   /* simulate_cluster.c */
-SimAtom sim_packet;                                                         /* simulate_packet.c */
+SimAtom sim_packet, sim_flag;                                               /* simulate_packet.c */
 SimAtom sim_cp_async, sim_tma_load, sim_tma_store, sim_bulk;                /* simulate_copy.c */
 SimAtom sim_ldmatrix, sim_stmatrix, sim_mma;                                /* simulate_matrix.c */
 SimAtom sim_wgmma, sim_wgmma_order;                                         /* simulate_wgmma.c */

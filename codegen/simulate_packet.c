@@ -1,6 +1,9 @@
-/* Packets between the blocks of a gang: words of 64 bits that are written and read whole, without any order
- * towards other memory. So they race with nobody, and a warp that has one knows nothing else of its sender.
- */
+/* Words by which the blocks of a gang wait for each other.
+ *
+ * Packets: words of 64 bits that are written and read whole, without any order towards other memory. So they
+ * race with nobody, and a warp that has one knows nothing else of its sender.
+ *
+ * Flags: raised behind what their warp has done, and waited for in front of what reads it. */
 #include "codegen/simulate_internal.h"
 
 enum { PACKET_VALUES = 2, PACKET_BYTES = 8 * PACKET_VALUES };
@@ -78,4 +81,57 @@ void sim_packet(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     case ATOM_packet_peek: packet_look(sim, warp, stmt, mask); return;
     default: packet_wait(sim, warp, stmt, mask); return;
     }
+}
+
+/* The raised flag at an address; NULL: it is not. */
+static const SimFlag *flag_find(const Sim *sim, const uint32_t *at) {
+    for (size_t i = 0; i < sim->flags.n; i++)
+        if (sim->flags.at[i].at == at)
+            return &sim->flags.at[i];
+    return NULL;
+}
+
+static uint32_t *flag_at(Sim *sim, SimWarp *warp, LaneMask lane, int64_t address) {
+    return (uint32_t *)(void *)sim_global_bytes(sim, warp, (int)lane, address, 4, 4, true);
+}
+
+static void flag_raise(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+    Lanes address = *sim_operand(sim, warp, &stmt->operands[0], mask);
+    const Lanes *value = sim_operand(sim, warp, &stmt->operands[1], mask);
+    FOR_LANES(lane, mask) {
+        uint32_t *at = flag_at(sim, warp, lane, address.at[lane].i);
+        if (!at)
+            return;
+        *at = (uint32_t)value->at[lane].i;
+        SimFlag flag = {at, ARENA_ARRAY(sim->arena, uint32_t, (size_t)sim->n_agents)};
+        clock_release(sim, warp, flag.clock);
+        flag.clock[warp->agent]--; /* not what other lanes did within this tick */
+        vec_push(sim->arena, &sim->flags, flag);
+    }
+    sim->packets++;
+}
+
+static void flag_wait(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+    Lanes address = *sim_operand(sim, warp, &stmt->operands[0], mask);
+    const Lanes *value = sim_operand(sim, warp, &stmt->operands[1], mask);
+    FOR_LANES(lane, mask) {
+        const uint32_t *at = flag_at(sim, warp, lane, address.at[lane].i);
+        if (!at)
+            return;
+        const SimFlag *flag = flag_find(sim, at);
+        if (*at != (uint32_t)value->at[lane].i || !flag) {
+            warp->wait =
+                (SimWait){.kind = WAIT_PACKET, .packets = sim->packets, .round = (uint32_t)value->at[lane].i};
+            warp->frames.at[warp->frames.n - 1].next--; /* the same statement again */
+            return;
+        }
+        clock_merge(sim, warp->clock, flag->clock);
+    }
+}
+
+void sim_flag(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+    if (stmt->source->atom == ATOM_flag_raise)
+        flag_raise(sim, warp, stmt, mask);
+    else
+        flag_wait(sim, warp, stmt, mask);
 }

@@ -24,7 +24,7 @@ static const double cost_launch = 4.09e-6, cost_cluster_launch = 1.21e-6;
 static const double cost_rate_reached = 1.104; /* of the target's figure, which is one under a power limit */
 static const double cost_reads = 29.4;         /* clocks for 64 rows of A */
 static const double cost_step = 4.88e-9;       /* seconds of a step's barriers */
-static const double cost_cluster = 1.126, cost_turns = 0.995; /* a step's factors */
+static const double cost_cluster = 1.126, cost_turns = 1.01; /* a step's factors */
 static const double cost_turns_share = 0.79; /* of a tile's time that goes by before the next may end */
 
 /* Seconds of a load, L2's bytes a clock for an SM, and as factors its time for a row of 128 bytes that lies
@@ -57,6 +57,10 @@ static const double cost_change = 0.3e-6;
  */
 static const double cost_exchange = 0.25e-6, cost_meeting = 0.96e-6, cost_meeting_element = 0.000278e-6;
 
+/* Tiles that blocks share: how much longer full rounds take than the last, which the others' rounds count
+ * as full, and seconds of flags that are zeroed, parts that are handed on, and blocks that start together. */
+static const double cost_stream_rounds = 1.08, cost_stream = 9.5e-6;
+
 /* How much longer than the formula says a step of a tile takes, by columns: 64 rows of one warpgroup, 128 and
  * 256 of two that share a tile, 128 of two that take turns. */
 enum { COST_KINDS = 4, COST_WIDTHS = 8 };
@@ -69,6 +73,12 @@ static const double cost_tile[COST_KINDS][COST_WIDTHS] = {{0.99, 0.97, 1.06, 0.9
 /* Slots for two elements of fragments that are computed, and more for each operation; the share of what is
  * shorter, computing or multiplying, that the other does not hide. */
 static const double cost_fragment_slots = 12, cost_fragment_op_slots = 4, cost_fragment_overlap = 0.3;
+
+/* What goes on side by side for a tile, in seconds. */
+typedef struct CostTile {
+    double matrix, load, epilogue, store;
+    double feed; /* of one step, of which `load` has all */
+} CostTile;
 
 /* Times that go on side by side. */
 static double cost_beside(double a, double b, double power) {
@@ -193,31 +203,51 @@ static double cost_memory(const Cost *c, const CostShare *w) {
     return bytes / c->plan->target->memory_bytes_per_second;
 }
 
+/* A tile while others of the same block come before and behind it: what an SM does for it, and what is left
+ * of the last one when all else is done. */
+static double cost_tile_among_others(const Schedule *s, const CostTile *t, double *last) {
+    if (s->ping_pong) {
+        double ways = cost_beside(t->load, t->store, cost_tile_power);
+        double turn = (t->matrix + t->epilogue + t->store) * cost_turns_share;
+        *last = t->epilogue;
+        return cost_beside(ways, cost_beside(t->matrix, turn, cost_tile_power), cost_tile_power);
+    }
+    double ahead = fmin(t->epilogue, s->stages * t->feed);
+    double ways = cost_beside(t->load + t->epilogue - ahead, t->store, cost_tile_power);
+    *last = t->store;
+    return cost_beside(ways, t->matrix + t->epilogue, cost_tile_power);
+}
+
+/* A tile alone, of whose steps the block has a share. */
+static double cost_tile_alone(const CostTile *t, double share) {
+    return share * cost_beside(t->matrix, t->load, cost_tile_power) + t->epilogue + t->store;
+}
+
+/* All tiles of a block. */
+static double cost_work(const MatmulPlan *plan, const Schedule *s, const CostShare *w, const CostTile *t) {
+    int rounds;
+    double share, last;
+    if (s->stream_k && matmul_stream(plan, s, &rounds, &share))
+        return cost_stream_rounds *
+                   (rounds * cost_tile_among_others(s, t, &last) + cost_tile_alone(t, share)) +
+               cost_stream;
+    if (s->ping_pong || (w->rounds > 1 && w->split == 1)) {
+        double tile = cost_tile_among_others(s, t, &last);
+        return w->rounds * tile + last;
+    }
+    double meeting = w->split > 1 ? cost_meeting + cost_meeting_element * s->tile_m * s->tile_n : 0;
+    return w->rounds * (cost_tile_alone(t, 1) + meeting);
+}
+
 double cost_wgmma_seconds(const Cost *c, const Schedule *s) {
     const MatmulPlan *plan = matmul_wgmma_plan(c->plan);
     CostShare w = cost_share(c, plan, s);
-    double matrix = cost_matrix(plan, s, &w) * w.steps + c->n_changed * cost_change,
-           feed = cost_feed(c, plan, s, &w);
-    double load = feed * w.steps, epilogue = cost_epilogue_seconds(c, plan, s, &w);
-    double store = cost_store_seconds(c, s, &w), tile, last;
-    if (s->ping_pong) {
-        double ways = cost_beside(load, store, cost_tile_power);
-        double warpgroups =
-            cost_beside(matrix, (matrix + epilogue + store) * cost_turns_share, cost_tile_power);
-        tile = cost_beside(ways, warpgroups, cost_tile_power);
-        last = epilogue;
-    } else if (w.rounds > 1 && w.split == 1) {
-        double ahead = fmin(epilogue, s->stages * feed);
-        double ways = cost_beside(load + epilogue - ahead, store, cost_tile_power);
-        tile = cost_beside(ways, matrix + epilogue, cost_tile_power);
-        last = store;
-    } else {
-        tile = cost_beside(matrix, load, cost_tile_power) + epilogue + store;
-        last = 0;
-    }
-    if (w.split > 1)
-        tile += cost_meeting + cost_meeting_element * s->tile_m * s->tile_n;
-    double work = w.rounds * tile + last, memory = cost_memory(c, &w);
+    CostTile tile = {.matrix = cost_matrix(plan, s, &w) * w.steps + c->n_changed * cost_change,
+                     .feed = cost_feed(c, plan, s, &w),
+                     .epilogue = cost_epilogue_seconds(c, plan, s, &w),
+                     .store = cost_store_seconds(c, s, &w)};
+    tile.load = tile.feed * w.steps;
+    double work = cost_work(plan, s, &w, &tile), memory = cost_memory(c, &w);
     return cost_launch + (w.cluster_m * w.cluster_n > 1 ? cost_cluster_launch : 0) +
            cost_beside(work, memory, cost_memory_power) + cost_overlap * fmin(work, memory);
 }

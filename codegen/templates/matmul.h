@@ -651,6 +651,9 @@ void matmul_build_gemv(Builder *b, const MatmulPlan *plan);
  * against 37.8 us for 117 MB, but 117.4 against 112.9 for 470 MB). */
 bool matmul_leaves_l2(const MatmulPlan *plan, const MatmulOperand *operand);
 
+/* With stream_k: rounds of whole tiles, and what a block has of the tiles that several share; false: none are. */
+bool matmul_stream(const MatmulPlan *plan, const Schedule *schedule, int *rounds, double *share);
+
 /* Registers of a thread, estimated; more than 255 spill. */
 int matmul_registers(const MatmulPlan *plan, const Schedule *schedule);
 /* Blocks for which an SM has shared memory, registers and threads, by estimate. */

@@ -25,7 +25,7 @@ MatmulGang matmul_gang_new(Builder *b, const MatmulPlan *plan, const Schedule *s
     /* a gang has blocks * pairs packets a half and statistic: so many pairs for each block of the grid */
     int64_t words = (int64_t)HALVES * GANG_STATISTICS * gang.pairs * PACKET_WORDS;
     gang.packets =
-        k_scratch(b, "packets", DTYPE_I64, dim_mul(dims, b->kernel->grid[0], dim_const(dims, words)));
+        k_scratch(b, "packets", DTYPE_I64, dim_mul(dims, b->kernel->grid[0], dim_const(dims, words)), true);
     const KExpr *blocks = k_i32(b, gang.blocks), *cta = k_special(b, SPECIAL_CTA_X);
     gang.gang = k_let_expr(b, "gang", k_div(b, cta, blocks));
     gang.own = k_let_expr(b, "gang_block", k_mod(b, cta, blocks));

@@ -103,6 +103,10 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
         return;
     }
     schedules_add_split(c, accepts, found, s);
+    Schedule shared = s;
+    shared.stream_k = true;
+    if (s.warps_m == 2)
+        schedules_add_deepest(c, accepts, found, shared, 8, 1);
     /* an epilogue that reduces, reads inputs of its own or stores by lanes took longer in turns: sums of
      * columns 1818 us where a shared tile took 1552, a gate 668 for 607, rows of 1023 columns 25.1 for 21.3
      */
@@ -278,7 +282,7 @@ static int schedules_alike(const Schedule *out, int n, const Schedule *s) {
     for (int i = 0; i < n; i++)
         alike += out[i].path == s->path && out[i].tile_m == s->tile_m && out[i].tile_n == s->tile_n &&
                  out[i].tile_k == s->tile_k && out[i].warps_m == s->warps_m && out[i].warps_n == s->warps_n &&
-                 out[i].ping_pong == s->ping_pong;
+                 out[i].ping_pong == s->ping_pong && out[i].stream_k == s->stream_k;
     return alike;
 }
 

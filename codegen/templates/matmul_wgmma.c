@@ -181,9 +181,12 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     wgmma_terms_descriptors(w, group);
     PipelineState state = pipeline_start(b, &w->pipeline);
     const KVar *previous = k_variable(b, "previous", K_I32, k_i32(b, 0));
-    const KExpr *first, *steps = wgmma_steps(w, &first);
-    const KExpr *stages = k_add(b, steps, k_i32(b, w->inputs.n * w->inputs.chunks)); /* of a tile */
-    stages = k_add(b, stages, wgmma_terms_steps(w));
+    const KExpr *first = NULL, *steps = NULL, *stages = NULL; /* of a tile */
+    if (!w->stream.blocks) {
+        steps = wgmma_steps(w, &first);
+        stages = k_add(b, steps, k_i32(b, w->inputs.n * w->inputs.chunks));
+        stages = k_add(b, stages, wgmma_terms_steps(w));
+    }
     if (ping_pong) { /* the second warpgroup begins behind the stages of the first tile */
         k_if_begin(b, k_eq(b, group, k_i32(b, 1)));
         pipeline_skip(b, &w->pipeline, &state, stages);
@@ -217,6 +220,8 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
         w->vectors.lane_col = lane_col;
     }
     wgmma_tiles_begin(w, group, ping_pong ? 2 : 1, &tile);
+    if (w->stream.blocks)
+        steps = wgmma_steps(w, &first);
     if (w->partial_cols)
         wgmma_scales_tile(w, warp, warp_row, &tile);
     wgmma_start_vectors(w, group, &tile);
@@ -228,6 +233,7 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
         wgmma_finish_split(w, lower, &fragment, &tile, lane_row, lane_col);
         return;
     }
+    wgmma_stream_own_begin(w, warp);
     if (w->gang.blocks > 1)
         fragment.gang = &w->gang;
     if (staging) {
@@ -240,6 +246,7 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     w->inputs.row = warp_row;
     matmul_epilogue(b, w->plan, lower, &fragment, tile.batch, staging, w->vectors.n ? &w->vectors : NULL,
                     w->inputs.n ? &w->inputs : NULL);
+    wgmma_stream_own_end(w);
     if (ping_pong) /* the other warpgroup's tile */
         pipeline_skip(b, &w->pipeline, &state, stages);
     wgmma_tiles_end(w);
@@ -292,6 +299,11 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     kernel->grid[0] = w.split > 1 ? dim_mul(dims, w.tiles.count, dim_const(dims, w.split))
                                   : matmul_persistent_grid(plan, schedule);
     kernel->gang = w.tiles.gang;
+    w.stream = wgmma_stream(plan, schedule);
+    if (w.stream.blocks) {
+        kernel->grid[0] = dim_const(dims, w.stream.blocks);
+        kernel->gang = w.stream.blocks;
+    }
 
     wgmma_add_operand(&w, &plan->a, "a_tile", !schedule->swap_ab);
     for (int i = 0; i < plan->n_cores; i++)
@@ -300,7 +312,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
                           : i                ? "b_tile_1"
                                              : "b_tile_0",
                           schedule->swap_ab);
-    bool may_start_early = kernel->waits && w.cluster == 1 && !w.converters;
+    bool may_start_early = kernel->waits && w.cluster == 1 && !w.converters && !w.stream.blocks;
     for (int i = 0; i < w.n_operands; i++) {
         if (w.operands[i].convert)
             continue;
@@ -325,6 +337,8 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     if (w.split > 1)
         w.parts =
             matmul_partials(b, plan, wgmma_result_rows(schedule), wgmma_result_cols(schedule), 1, w.split);
+    if (w.stream.blocks)
+        wgmma_stream_buffers(&w);
     w.gang.blocks = w.tiles.gang;
     if (w.gang.blocks > 1)
         w.gang = matmul_gang_new(b, plan, schedule, w.consumers * wgmma_rows(schedule));
@@ -373,5 +387,8 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         w.n_terms ? text_format(b->arena, ", %d products added up", w.n_terms + 1) : "",
         w.partial_cols ? ", sums in two levels" : "", schedule->swap_ab ? ", transposed product" : "",
         is_staged ? matmul_staging_name(&staging) : "",
-        w.split > 1 ? text_format(b->arena, ", K split among %d blocks of a cluster", w.split) : "");
+        w.split > 1       ? text_format(b->arena, ", K split among %d blocks of a cluster", w.split)
+        : w.stream.blocks ? text_format(b->arena, ", K of %d tiles shared, %d by %d blocks", w.stream.tiles,
+                                        w.stream.group_tiles, w.stream.group_blocks)
+                          : "");
 }

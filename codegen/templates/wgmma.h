@@ -7,6 +7,7 @@
  *     wgmma_product.c   instructions of one stage and of a tile, in one level of sums or two
  *     wgmma_fragments.c an operand that goes to the products in registers
  *     wgmma_sum.c       products that are added up, one behind the other
+ *     wgmma_stream.c    tiles whose steps of K all blocks share
  */
 #ifndef SINTER_CODEGEN_TEMPLATES_WGMMA_H
 #define SINTER_CODEGEN_TEMPLATES_WGMMA_H
@@ -43,6 +44,20 @@ typedef struct WgmmaTerm {
     Lower *lower; /* of what is computed of it in between; NULL: nothing is */
 } WgmmaTerm;
 
+/* What blocks share of the tiles that do not fill a round. */
+typedef struct WgmmaStream {
+    int blocks;                    /* of the grid; 0: nothing is shared */
+    int rounds;                    /* whole ones */
+    int tiles;                     /* that are shared, the last ones */
+    int group_tiles, group_blocks; /* so many blocks share so many of them */
+    int steps;                     /* of a tile */
+    KBuffer *parts[MATMUL_CORES], *flags;
+    const KExpr *base, *all;          /* the group's first tile; steps of its tiles */
+    const KExpr *from, *to;           /* of these, those of this block */
+    const KExpr *after;               /* steps of the group up to the present tile's end */
+    const KExpr *first, *end, *count; /* what this block has of the present tile's steps */
+} WgmmaStream;
+
 typedef struct Wgmma {
     MatmulVectors vectors;
     const KVar *side; /* which of a vector's two copies is the present tile's */
@@ -58,6 +73,7 @@ typedef struct Wgmma {
     int consumers, blocks; /* warpgroups; m64 blocks of each */
     int cluster;
     int split; /* blocks of a cluster that share a tile's K; 1: none */
+    WgmmaStream stream;
     MatmulPartials parts;
     MatmulGang gang; /* blocks 1: none */
     MatmulInputs inputs;
@@ -108,6 +124,18 @@ bool wgmma_all_have_steps(const Wgmma *w);
 bool wgmma_terms_product(Wgmma *w, const MatmulFragment *fragment, const MatmulTile *tile,
                          const PipelineState *state, const KVar *previous, bool is_cleared);
 
+/* wgmma_stream.c */
+/* How blocks share tiles under a schedule with stream_k; blocks 0 where they do not. */
+WgmmaStream wgmma_stream(const MatmulPlan *plan, const Schedule *schedule);
+bool wgmma_accepts_stream(const MatmulPlan *plan, const Schedule *schedule, const char **why);
+void wgmma_stream_buffers(Wgmma *w);
+/* Opens the loop over what this block has, and gives the tile's number. */
+const KExpr *wgmma_stream_begin(Wgmma *w);
+/* Around the epilogue: hands on what the warp has of a tile that another block owns; of its own, adds what
+ * others have. */
+void wgmma_stream_own_begin(Wgmma *w, const KExpr *warp);
+void wgmma_stream_own_end(Wgmma *w);
+
 /* wgmma_load.c */
 void wgmma_add_operand(Wgmma *w, const MatmulOperand *operand, const char *name, bool is_rows);
 MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o);
@@ -152,7 +180,7 @@ void wgmma_product_steps(Wgmma *w, const KExpr *steps, const PipelineState *stat
 int wgmma_own_factors(const Wgmma *w, const WgmmaOperand *o); /* that a thread has of an operand */
 /* Starts the copies of the factors of the tile's first step. */
 void wgmma_scales_tile(Wgmma *w, const KExpr *warp, const KExpr *warp_row, const MatmulTile *tile);
-void wgmma_tile_product_promoted(Wgmma *w, const PipelineState *state);
+void wgmma_tile_product_promoted(Wgmma *w, const KExpr *steps, const PipelineState *state);
 /* Sums of the tile of this block, whose elements of this thread `fragment` has: for the warpgroup `group`,
  * whose warp has rows from `warp_row` on, steps of K from `first` on. */
 void wgmma_tile_product(Wgmma *w, const MatmulTile *tile, const KExpr *group, const KExpr *warp_row,

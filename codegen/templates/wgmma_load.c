@@ -70,6 +70,10 @@ void wgmma_tiles_begin(Wgmma *w, const KExpr *skip, int turns, MatmulTile *tile)
         *tile = matmul_tile_at(b, w->plan, &w->tiles, k_div(b, first, k_i32(b, w->split)));
         return;
     }
+    if (w->stream.blocks) {
+        *tile = matmul_tile_at(b, w->plan, &w->tiles, wgmma_stream_begin(w));
+        return;
+    }
     if (w->tiles.together > 1) {
         first = k_div(b, first, k_i32(b, w->tiles.together));
         step = k_div(b, step, k_i32(b, w->tiles.together));
@@ -90,6 +94,10 @@ void wgmma_tiles_end(Wgmma *w) {
 const KExpr *wgmma_steps(Wgmma *w, const KExpr **first) {
     Builder *b = w->b;
     const KExpr *all = k_dim(b, w->steps, K_I32), *split = k_i32(b, w->split);
+    if (w->stream.blocks) {
+        *first = w->stream.first;
+        return w->stream.count;
+    }
     *first = k_i32(b, 0);
     if (w->split == 1)
         return all;
@@ -273,7 +281,7 @@ void wgmma_produce(Wgmma *w) {
     Builder *b = w->b;
     WgmmaSteps products[REGION_SUM_MAX];
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));
-    for (int i = 0; i <= w->n_terms; i++) {
+    for (int i = 0; i <= w->n_terms && !w->stream.blocks; i++) {
         Wgmma term = wgmma_term(w, i);
         products[i].count = wgmma_steps(&term, &products[i].first);
     }
@@ -283,12 +291,19 @@ void wgmma_produce(Wgmma *w) {
         raw = pipeline_start(b, &w->convert.raw);
     MatmulTile tile;
     wgmma_tiles_begin(w, NULL, 1, &tile);
+    if (w->stream.blocks) /* of each tile others */
+        products[0].count = wgmma_steps(w, &products[0].first);
     wgmma_first_raw(w, &raw, &tile);
     for (int i = 0; i <= w->n_terms; i++) {
         Wgmma term = wgmma_term(w, i);
         wgmma_load_product(&term, &state, &raw, &tile, &products[i], begun);
     }
+    bool is_asked = w->inputs.n && w->stream.blocks; /* they go to who stores the tile */
+    if (is_asked)
+        k_if_begin(b, k_eq(b, w->stream.first, k_i32(b, 0)));
     matmul_inputs_load(b, w->plan, &w->inputs, &w->pipeline, &state, &tile);
+    if (is_asked)
+        k_end(b);
     wgmma_tiles_end(w);
     k_end(b);
 }

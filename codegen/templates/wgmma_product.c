@@ -208,9 +208,9 @@ void wgmma_scales_tile(Wgmma *w, const KExpr *warp, const KExpr *warp_row, const
     wgmma_read_factors(w, k_i32(b, 0));
 }
 
-void wgmma_tile_product_promoted(Wgmma *w, const PipelineState *state) {
+void wgmma_tile_product_promoted(Wgmma *w, const KExpr *steps, const PipelineState *state) {
     Builder *b = w->b;
-    const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), k_dim(b, w->steps, K_I32), 1, UNROLL_NONE);
+    const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
     if (matmul_has_scale(w->plan)) {
         wgmma_set_factors(w);
         wgmma_wait_scales(b, 1); /* the next step's are there */
@@ -277,7 +277,7 @@ void wgmma_tile_product(Wgmma *w, const MatmulTile *tile, const KExpr *group, co
         k_end(b);
     }
     if (w->partial_cols) {
-        wgmma_tile_product_promoted(w, state);
+        wgmma_tile_product_promoted(w, steps, state);
         return;
     }
     if (w->schedule->fragments) {

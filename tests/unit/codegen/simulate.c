@@ -221,6 +221,41 @@ static void test_race_between_blocks(void **state) {
     bench_close(&bench);
 }
 
+/* What another block wrote is read behind its flag alone, and only if it was raised behind the lanes' writes.
+ */
+static void test_flag(void **state) {
+    (void)state;
+    for (int defect = 0; defect < 3; defect++) {
+        float x[32] = {0};
+        Bench bench;
+        bench_open(&bench, 32);
+        bench.b.kernel->gang = 2;
+        KBuffer *bx = bench_buffer(&bench, "x", DTYPE_F32, x, 32, true);
+        KBuffer *parts = k_scratch(B, "parts", DTYPE_F32, bench_dim(&bench, 32), false);
+        KBuffer *flag = k_scratch(B, "flag", DTYPE_I32, bench_dim(&bench, 1), true);
+        KOperand operands[] = {k_operand(k_global_addr(B, flag, I(0))), k_operand(k_int(B, K_U32, 1))};
+        k_if_begin(B, k_eq(B, k_special(B, SPECIAL_CTA_X), I(1)));
+        k_store_scalar(B, parts, LANE, k_convert(B, LANE, K_F32), NULL);
+        if (defect != 1)
+            ATOM0(warp_sync, NULL);
+        k_if_begin(B, k_eq(B, LANE, I(0)));
+        k_atom(B, ATOM_flag_raise, NULL, operands, 2);
+        k_end(B);
+        k_else(B);
+        if (defect != 2)
+            k_atom(B, ATOM_flag_wait, NULL, operands, 2);
+        k_store_scalar(B, bx, LANE, k_load_scalar(B, "other", parts, k_sub(B, I(31), LANE), NULL), NULL);
+        k_end(B);
+        if (defect == 0) {
+            bench_runs(&bench, 2);
+            assert_true(x[0] == 31 && x[31] == 0);
+        } else {
+            bench_fails(&bench, 2, "of 'parts'");
+        }
+        bench_close(&bench);
+    }
+}
+
 static void test_read_of_other_block(void **state) {
     (void)state;
     float x[64] = {0};
@@ -466,6 +501,7 @@ int main(void) {
         cmocka_unit_test(test_race),
         cmocka_unit_test(test_race_in_warp),
         cmocka_unit_test(test_race_between_blocks),
+        cmocka_unit_test(test_flag),
         cmocka_unit_test(test_read_of_other_block),
         cmocka_unit_test(test_out_of_bounds),
         cmocka_unit_test(test_misaligned),
