@@ -24,8 +24,8 @@ static const double cost_launch = 4.09e-6, cost_cluster_launch = 1.21e-6;
 static const double cost_rate_reached = 1.104; /* of the target's figure, which is one under a power limit */
 static const double cost_reads = 29.4;         /* clocks for 64 rows of A */
 static const double cost_step = 4.88e-9;       /* seconds of a step's barriers */
-static const double cost_cluster = 1.126, cost_turns = 1.01; /* a step's factors */
-static const double cost_turns_share = 0.79; /* of a tile's time that goes by before the next may end */
+static const double cost_cluster = 1.126, cost_turns = 1.04; /* a step's factors */
+static const double cost_turns_share = 0.7; /* of a tile's time that goes by before the next may end */
 
 /* Seconds of a load, L2's bytes a clock for an SM, and as factors its time for a row of 128 bytes that lies
  * in two lines, in whole sectors or not, and for runs of 64 and of 32 bytes. */
