@@ -29,8 +29,10 @@ static void explain_names(Text *out, const sinter_plan *plan, const char *verb, 
 static void explain_predicted(Text *out, const PlanKernel *entry) {
     text_add(out, "        predicted %.1f us", entry->schedule.seconds * 1e6);
     for (int i = 0; i < entry->n_choices; i++) {
-        Schedule choice = entry->choices[i];
+        Schedule choice = entry->choices[i]; /* its own registers apart */
         choice.ease = entry->schedule.ease;
+        choice.producer_registers = entry->schedule.producer_registers;
+        choice.consumer_registers = entry->schedule.consumer_registers;
         if (choice.seconds <= 0 || schedule_equals(&choice, &entry->schedule))
             continue;
         text_add(out, "; next %.1f us: ", choice.seconds * 1e6);

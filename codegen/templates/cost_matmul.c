@@ -151,9 +151,13 @@ double cost_bytes_again(const Cost *c, const CostShare *w) {
     return again * (double)c->k * (double)c->batch * dtype_bits(c->plan->a.elem) / 8;
 }
 
+double cost_of_rows(CostRows rows, double aligned, double sectors, double anywhere) {
+    return rows == COST_ROWS_ALIGNED ? aligned : rows == COST_ROWS_SECTORS ? sectors : anywhere;
+}
+
 /* L2's time for a row of 128 bytes of an operand. */
 static double cost_row(CostRows rows) {
-    return rows == COST_ROWS_ALIGNED ? 1 : rows == COST_ROWS_SECTORS ? cost_two_lines : cost_five_sectors;
+    return cost_of_rows(rows, 1, cost_two_lines, cost_five_sectors);
 }
 
 /* A step of K. */
@@ -183,9 +187,7 @@ static double cost_tiles_seconds(const Cost *c, const Schedule *s) {
     CostShare w = cost_share(c, plan, s);
     double rest = cost_epilogue(c, plan, s, &w) + cost_start * cost_latency;
     double work = w.rounds * (w.steps * cost_step(c, plan, s, &w) + rest);
-    double edge = c->rows_out == COST_ROWS_ALIGNED   ? 0
-                  : c->rows_out == COST_ROWS_SECTORS ? cost_edge_line
-                                                     : cost_edge_sector;
+    double edge = cost_of_rows(c->rows_out, 0, cost_edge_line, cost_edge_sector);
     double bytes = (double)c->bytes + edge * w.rows * w.tiles_n * (double)c->batch;
     if (c->from_memory)
         bytes += cost_again * cost_bytes_again(c, &w);

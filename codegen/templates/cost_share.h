@@ -32,6 +32,8 @@ double cost_slots(const Target *target, int cluster);
 /* Elements of a tile, each time that a pass of the epilogue goes over them: once, and for row and column
  * statistics. */
 double cost_elements(const MatmulPlan *plan, const Schedule *s);
+/* One of three figures: for rows that begin at lines, at sectors, or anywhere. */
+double cost_of_rows(CostRows rows, double aligned, double sectors, double anywhere);
 /* Bytes of the larger operand that are read again: it is brought to SMs once for each tile across it. */
 double cost_bytes_again(const Cost *c, const CostShare *w);
 

@@ -139,7 +139,7 @@ static double cost_runs(const MatmulOperand *operand, const Schedule *s) {
 
 /* L2's time for a row of 128 bytes of an operand. */
 static double cost_row(CostRows rows) {
-    return rows == COST_ROWS_ALIGNED ? 1 : rows == COST_ROWS_SECTORS ? cost_two_lines : cost_five_sectors;
+    return cost_of_rows(rows, 1, cost_two_lines, cost_five_sectors);
 }
 
 /* A step of K: multiplying. */
@@ -184,17 +184,13 @@ static double cost_epilogue_seconds(const Cost *c, const MatmulPlan *plan, const
 }
 
 static double cost_store_seconds(const Cost *c, const Schedule *s, const CostShare *w) {
-    double edge = c->rows_out == COST_ROWS_ALIGNED   ? 0
-                  : c->rows_out == COST_ROWS_SECTORS ? cost_row_line
-                                                     : cost_row_sector;
+    double edge = cost_of_rows(c->rows_out, 0, cost_row_line, cost_row_sector);
     double bytes = (s->tile_n * c->bytes_out * cost_boxes(c, s) + edge) * s->tile_m;
     return bytes * w->crowd / (cost_store * cost_clock);
 }
 
 static double cost_memory(const Cost *c, const CostShare *w) {
-    double edge = c->rows_out == COST_ROWS_ALIGNED   ? 0
-                  : c->rows_out == COST_ROWS_SECTORS ? cost_edge_line
-                                                     : cost_edge_sector;
+    double edge = cost_of_rows(c->rows_out, 0, cost_edge_line, cost_edge_sector);
     double result = c->bytes_out * (double)c->m * (double)c->n * (double)c->batch;
     double bytes = (double)c->bytes - (1 - cost_written) * fmin(result, (double)c->plan->target->l2_bytes) +
                    edge * w->rows * w->tiles_n * (double)c->batch;
