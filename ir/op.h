@@ -68,6 +68,11 @@ typedef struct OpInfo {
 
 const OpInfo *op_info(OpKind kind);
 OpKind op_find(const char *name); /* OP_COUNT where there is none */
+/* Whether it gives a multiple of its first operand, or mul of either, where the other does not depend on it. */
+static inline bool op_multiplies(OpKind kind) {
+    return kind == OP_mul || kind == OP_div || kind == OP_neg;
+}
+
 static inline bool op_is_scalar(OpKind kind) {
     return kind < OP_SCALAR_COUNT;
 }

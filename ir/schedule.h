@@ -36,7 +36,7 @@ typedef struct Schedule {
     int later_stages; /* chains: slots of the ring of second operands of all links but the first; 0: those are resident */
     int cluster_m, cluster_n;
     int split_k;
-    bool stream_k; /* wgmma: all blocks share the steps of K of the tiles that do not fill a round, evenly */
+    bool stream_k; /* wgmma: several blocks share the steps of K of a tile that does not fill a round */
     int group_m; /* rasterization: tiles of m visited before n advances */
     bool persistent;
     bool swap_ab; /* computes the transposed product, so that a small M lies along wgmma's n, or a small N along gemv's rows */

@@ -49,20 +49,6 @@ static bool chain_is_along_k(Fuse *fuse, const Group *group) {
     return dim_is(view.strides[operand->rank - 2], 1);
 }
 
-/* Whether a Value outside of the group, but for `matmul`, needs what the group computes. */
-static bool chain_is_needed_elsewhere(const Fuse *fuse, const Group *group, const Value *matmul) {
-    for (size_t i = 0; i < group->members.n; i++)
-        if (value_is_output(fuse->graph, group->members.at[i]))
-            return true;
-    for (size_t i = 0; i < fuse->graph->values.n; i++) {
-        const Value *user = fuse->graph->values.at[i];
-        for (int k = 0; k < user->n_in && user != matmul && fuse_home(fuse, user) != group; k++)
-            if (fuse_home(fuse, user->in[k]) == group)
-                return true;
-    }
-    return matmul->in[0] == matmul->in[1];
-}
-
 bool chain_has_other_path(const Graph *graph) {
     for (size_t i = 0; i < graph->hints.n; i++)
         for (size_t k = 0; k < graph->hints.at[i].args.n; k++) {
@@ -135,7 +121,7 @@ static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_
         (chain_columns(fuse, held) > CHAIN_INSTRUCTION && !chain_is_along_k(fuse, group)))
         return "its first operand does not fit the registers";
     *change = "an operand that only this product reads";
-    if (!is_ahead && chain_is_needed_elsewhere(fuse, group, matmul))
+    if (!is_ahead && (group_is_needed_elsewhere(fuse, group, matmul) || matmul->in[0] == matmul->in[1]))
         return "its first operand, or what that is computed from, is needed elsewhere too";
     *change = "f16 or bf16 operands of one type";
     if (!chain_is_16bit(matmul) || !chain_is_16bit(first) || first->in[0]->dtype != held->dtype)

@@ -38,8 +38,7 @@ static bool sum_is_multiple(const Fuse *fuse, const Group *group, const Value *v
     while (value != product) {
         int of = value->op == OP_mul && fuse_home(fuse, value->in[0]) != group;
         bool is_other = value->n_in < 2 || fuse_home(fuse, value->in[1 - of]) != group;
-        if ((value->op != OP_mul && value->op != OP_div && value->op != OP_neg) || !is_other ||
-            fuse_home(fuse, value->in[of]) != group)
+        if (!op_multiplies(value->op) || !is_other || fuse_home(fuse, value->in[of]) != group)
             return false;
         value = value->in[of];
     }
@@ -92,20 +91,6 @@ bool fuse_is_sum(const Fuse *fuse, const Value *value, const Group *a, const Gro
            !(a->cores.n == 1 && b->cores.n == 1 && product_are_dual(a->cores.at[0], b->cores.at[0]));
 }
 
-/* Whether a Value outside of the group, but for `sum`, needs what the group computes. */
-static bool sum_is_needed_elsewhere(const Fuse *fuse, const Group *group, const Value *sum) {
-    for (size_t i = 0; i < group->members.n; i++)
-        if (value_is_output(fuse->graph, group->members.at[i]))
-            return true;
-    for (size_t i = 0; i < fuse->graph->values.n; i++) {
-        const Value *user = fuse->graph->values.at[i];
-        for (int k = 0; k < user->n_in && user != sum && fuse_home(fuse, user) != group; k++)
-            if (fuse_home(fuse, user->in[k]) == group)
-                return true;
-    }
-    return false;
-}
-
 /* Whether a group has accumulators of one sum, and nothing but elements made of them. */
 static bool sum_is_plain(const Group *group) {
     return group->cores.n == group->sums.n + 1 && !group->n_reduced && !group->has_blocks && !group->is_moved;
@@ -134,7 +119,7 @@ static const char *sum_fault(Fuse *fuse, const Value *value, SumParts *parts, co
     if (!sum_is_plain(first) || !sum_is_plain(last))
         return "a product is more than its elements before the sum";
     *change = "products that only their sum needs";
-    if (sum_is_needed_elsewhere(fuse, first, value) || sum_is_needed_elsewhere(fuse, last, value))
+    if (group_is_needed_elsewhere(fuse, first, value) || group_is_needed_elsewhere(fuse, last, value))
         return "one of the two products is needed elsewhere too";
     *change = "products that do not depend on one another";
     if (group_waits(first, last) || group_waits(last, first))
@@ -179,21 +164,17 @@ static const Value *sum_only_user(const Fuse *fuse, const Value *value) {
     return value_is_output(fuse->graph, value) ? NULL : user;
 }
 
-static bool sum_is_factored(const Value *value) {
-    return value->op == OP_mul || value->op == OP_div || value->op == OP_neg;
-}
-
 bool fuse_sum_follows(const Fuse *fuse, const Value *product) {
     const char *change;
     const Value *term = product, *user = sum_only_user(fuse, product);
-    while (user && sum_is_factored(user)) {
+    while (user && op_multiplies(user->op)) {
         term = user;
         user = sum_only_user(fuse, user);
     }
     if (!fuse->limits->adds_products || !user || user->op != OP_add || !value_same_dims(user, product))
         return false;
     const Value *added = user->in[user->in[0] == term], *other = added;
-    while (sum_is_factored(other))
+    while (op_multiplies(other->op))
         other = other->in[other->op == OP_mul && !value_same_dims(other->in[0], product)];
     return other->op == OP_matmul && (term == product || added == other) &&
            !product_are_dual(other, product) && !product_sum_fault(fuse->limits, other, product, &change);

@@ -3,9 +3,9 @@
  *   2  an operand of a Value computed in a region is computed there, an input, a constant or a dim
  *   3  Values are topological, and each is needed by an output
  *   4  each output of the graph is written, by one region; no Value is written twice
- *   5  a matmul stands in a matmul region, as one of its one or two cores or of those that its sums add up,
- * or in a chain of two or three 6  reduced axes lie inside the space; outputs have the space's elements, or
- * its rows', or a window of its columns, or are statistics of blocks of a product */
+ *   5  a matmul stands in a matmul region, as one or two cores or what sums add up, or in a chain of 2 or 3
+ *   6  reduced axes lie inside the space; outputs have the space's elements, or its rows', or a window of its
+ *      columns, or are statistics of blocks of a product */
 #include "passes/fuse.h"
 
 typedef struct PartitionCheck {

@@ -139,7 +139,7 @@ static int slice_terms(const Value *value, const Value *whole, int depth) {
     if (value->op == OP_matmul)
         return 1;
     bool adds = value->op == OP_add || value->op == OP_sub;
-    if (!adds && value->op != OP_mul && value->op != OP_div && value->op != OP_neg)
+    if (!adds && !op_multiplies(value->op))
         return 0;
     for (int i = 0; i < value->n_in && n < 2; i++)
         n += slice_terms(value->in[i], whole, depth + 1);

@@ -45,8 +45,8 @@ static bool sums_is_inner(const Sums *sums, const Value *value) {
 /* The product that a term is a multiple of, by itself and for nothing else; NULL: none. */
 static Value *sums_product(const Sums *sums, Value *value) {
     while (value->op != OP_matmul) {
-        if ((value->op != OP_mul && value->op != OP_div && value->op != OP_neg) ||
-            rewrite_uses(sums->rewrite, value) != 1 || sums_has_hint(sums->rewrite->graph, value))
+        if (!op_multiplies(value->op) || rewrite_uses(sums->rewrite, value) != 1 ||
+            sums_has_hint(sums->rewrite->graph, value))
             return NULL;
         bool is_second = value->op == OP_mul && !value_same_dims(value->in[0], value);
         value = value->in[is_second];

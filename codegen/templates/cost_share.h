@@ -12,7 +12,7 @@
 
 #include "codegen/templates/cost_matmul.h"
 
-/* Clocks a second; bytes that a way has carried become seconds by it. */
+/* Clocks a second. */
 static const double cost_clock = 1.7e9;
 
 /* A schedule's work, as one SM sees it. */

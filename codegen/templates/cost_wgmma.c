@@ -223,7 +223,7 @@ static double cost_tile_alone(const CostTile *t, double share) {
 static double cost_work(const MatmulPlan *plan, const Schedule *s, const CostShare *w, const CostTile *t) {
     int rounds;
     double share, last;
-    if (s->stream_k && matmul_stream(plan, s, &rounds, &share))
+    if (matmul_stream(plan, s, &rounds, &share))
         return cost_stream_rounds *
                    (rounds * cost_tile_among_others(s, t, &last) + cost_tile_alone(t, share)) +
                cost_stream;

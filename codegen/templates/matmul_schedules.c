@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "codegen/codegen.h"
+#include "codegen/schedule.h"
 #include "codegen/templates/cost_matmul.h"
 
 enum { SCHEDULES_MOST = 1024 };
@@ -29,7 +30,8 @@ typedef bool SchedulesAccept(const MatmulPlan *plan, const Schedule *schedule, c
 static void schedules_add(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s) {
     const char *why;
     s.group_m = schedules_group_m(c, &s);
-    if (found->n == SCHEDULES_MOST - 1 || !accepts(c->plan, &s, &why))
+    bool is_known = found->n && schedule_equals(&found->at[found->n - 1], &s); /* more blocks took no less */
+    if (is_known || found->n == SCHEDULES_MOST - 1 || !accepts(c->plan, &s, &why))
         return;
     s.seconds = cost_product(c, &s);
     found->at[found->n++] = s;
@@ -103,10 +105,11 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
         return;
     }
     schedules_add_split(c, accepts, found, s);
-    Schedule shared = s;
-    shared.stream_k = true;
-    if (s.warps_m == 2)
+    if (s.warps_m == 2) {
+        Schedule shared = s;
+        shared.stream_k = true;
         schedules_add_deepest(c, accepts, found, shared, 8, 1);
+    }
     /* an epilogue that reduces, reads inputs of its own or stores by lanes took longer in turns: sums of
      * columns 1818 us where a shared tile took 1552, a gate 668 for 607, rows of 1023 columns 25.1 for 21.3
      */
@@ -290,12 +293,15 @@ static int schedules_alike(const Schedule *out, int n, const Schedule *s) {
  * sometimes has room for in 224. */
 static Schedule schedules_eased(const MatmulPlan *plan, SchedulesAccept *accepts, const Schedule *s,
                                 int ease) {
-    Schedule eased = *s, less = *s;
-    const char *why;
-    eased.ease = less.ease = ease;
+    Schedule eased = *s;
+    eased.ease = ease;
+    if (ease < 2 || s->consumer_registers != 232)
+        return eased;
+    Schedule less = eased;
     less.producer_registers = 48;
     less.consumer_registers = 224;
-    return ease == 2 && s->consumer_registers == 232 && accepts(plan, &less, &why) ? less : eased;
+    const char *why;
+    return accepts(plan, &less, &why) ? less : eased;
 }
 
 int matmul_schedules(const MatmulPlan *plan, const DimBindings *hint, const Schedule *loop, Schedule *out,
@@ -322,9 +328,8 @@ int matmul_schedules(const MatmulPlan *plan, const DimBindings *hint, const Sche
             continue;
         MatmulPath path = found->at[i].path;
         int eases = i || path == MATMUL_GEMV || path == MATMUL_LOOP ? 1 : 3;
-        for (int ease = 0; ease < eases && n < room - 1; ease++) {
+        for (int ease = 0; ease < eases && n < room - 1; ease++)
             out[n++] = schedules_eased(plan, accepts, &found->at[i], ease);
-        }
         has_loop |= path == MATMUL_LOOP;
     }
     if (!has_loop && n < room)

@@ -20,14 +20,13 @@ static bool sum_is_multiple(const MatmulPlan *before) {
     const Value *value = before->region->outputs.at[0];
     matmul_mark_dependents(before, before->core, 1, NULL, 0, &marks);
     while (value != before->core[0]) {
-        bool is_product = value->op == OP_mul || value->op == OP_div || value->op == OP_neg;
         int n = 0, of = 0;
         for (int i = 0; i < value->n_in; i++)
             if (value_map_get(&marks, value->in[i])) {
                 of = i;
                 n++;
             }
-        if (!is_product || n != 1 || (value->op == OP_div && of != 0))
+        if (!op_multiplies(value->op) || n != 1 || (value->op == OP_div && of != 0))
             return false;
         value = value->in[of];
     }

@@ -7,7 +7,7 @@
  *     wgmma_product.c   instructions of one stage and of a tile, in one level of sums or two
  *     wgmma_fragments.c an operand that goes to the products in registers
  *     wgmma_sum.c       products that are added up, one behind the other
- *     wgmma_stream.c    tiles whose steps of K all blocks share
+ *     wgmma_stream.c    tiles that do not fill a round, whose steps of K several blocks share
  */
 #ifndef SINTER_CODEGEN_TEMPLATES_WGMMA_H
 #define SINTER_CODEGEN_TEMPLATES_WGMMA_H

@@ -10,11 +10,10 @@
  * The block that has a tile's first steps owns it: it adds what the blocks behind it have of the same tile,
  * in their order, so that two runs give the same bits, and goes on to the epilogue. A block comes to the tile
  * that it owns last in its piece; what it has of another's, the end or the middle of a tile, is the first of
- * its piece, so that the owner hardly ever waits. The whole rounds follow, in which each block has tiles of
- * its own.
+ * its piece, so that the owner hardly ever waits. Whole rounds come before, in which each block has tiles of
+ * its own; the shared ones first would leave blocks at other places of K for all that follows.
  *
- *     block 1   | tile 0: end --> parts, flags | tile 1: begin | wait for block 2, add | epilogue | tile 61
- * ...
+ *     block 1   ... | tile 1 | tile 132: end --> parts | tile 133: begin | wait for block 2, add | epilogue
  *
  * To share all tiles among all blocks evenly (stream-K: Osama et al., "Stream-K: Work-centric Parallel
  * Decomposition for Dense Matrix-Matrix Multiplication on the GPU", 2023) takes every block to another place
@@ -47,10 +46,12 @@ static void stream_find_group(WgmmaStream *s, int64_t left, int64_t blocks) {
 
 WgmmaStream wgmma_stream(const MatmulPlan *plan, const Schedule *schedule) {
     WgmmaStream stream = {0};
+    if (!schedule->stream_k)
+        return stream;
     DimTable *dims = plan->graph->dims;
     MatmulTiles tiles = matmul_tiles(plan, schedule);
     const Dim *steps = dim_ceil_div(dims, plan->k, dim_const(dims, schedule->tile_k));
-    if (!schedule->stream_k || !dim_is_const(tiles.count) || !dim_is_const(steps) || tiles.count->value < 1 ||
+    if (!dim_is_const(tiles.count) || !dim_is_const(steps) || tiles.count->value < 1 ||
         tiles.count->value > INT16_MAX || steps->value < 1 || steps->value > INT16_MAX)
         return stream;
     int blocks = plan->target->sm_count;
@@ -157,6 +158,13 @@ static const KExpr *stream_warp(Wgmma *w, const KExpr *block, const KExpr *warp)
     return k_let_expr(w->b, "part", k_add(w->b, k_mul(w->b, block, k_i32(w->b, 4 * w->consumers)), warp));
 }
 
+/* Raises a warp's flag, or waits for it. */
+static void stream_flag(Wgmma *w, AtomId atom, const KExpr *warp) {
+    Builder *b = w->b;
+    KOperand operands[] = {k_operand(k_global_addr(b, w->stream.flags, warp)), k_operand(k_int(b, K_U32, 1))};
+    k_atom(b, atom, NULL, operands, 2);
+}
+
 static void stream_put(Wgmma *w, const KExpr *warp) {
     Builder *b = w->b;
     const KExpr *own = stream_warp(w, k_special(b, SPECIAL_CTA_X), warp), *at = stream_at(w, own);
@@ -168,8 +176,7 @@ static void stream_put(Wgmma *w, const KExpr *warp) {
     }
     k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_LANE), k_i32(b, 0)));
-    KOperand operands[] = {k_operand(k_global_addr(b, w->stream.flags, own)), k_operand(k_int(b, K_U32, 1))};
-    k_atom(b, ATOM_flag_raise, NULL, operands, 2);
+    stream_flag(w, ATOM_flag_raise, own);
     k_end(b);
 }
 
@@ -201,8 +208,7 @@ static void stream_collect(Wgmma *w, const KExpr *warp) {
     last = k_let_expr(b, "last_block", last);
     const KExpr *block = k_for_begin(b, "block", k_add(b, cta, k_i32(b, 1)), last, 1, UNROLL_NONE);
     const KExpr *from = stream_warp(w, block, warp);
-    KOperand operands[] = {k_operand(k_global_addr(b, s->flags, from)), k_operand(k_int(b, K_U32, 1))};
-    k_atom(b, ATOM_flag_wait, NULL, operands, 2);
+    stream_flag(w, ATOM_flag_wait, from);
     stream_add(w, from);
     k_end(b);
     k_end(b);
