@@ -6,13 +6,18 @@
 #include "codegen/templates/cost_share.h"
 
 /* Seconds: of a kernel, a load, a block, the parts of a cluster. */
-static const double cost_launch = 3.95e-6, cost_latency = 0.7e-6, cost_block = 0.518e-6,
-                    cost_meeting = 1.09e-6;
-/* Instructions a weight for each row, and for a column's sum. */
-static const double cost_row_slots = 3.0, cost_column = 0.777;
+static const double cost_launch = 4.74e-6, cost_latency = 0.578e-6, cost_block = 0.0521e-6,
+                    cost_meeting = 1.06e-6;
+/* Instructions a weight for each row, and for a column's sum; for a load of a lane, where 16 bytes are one.
+ */
+static const double cost_row_slots = 1.67, cost_column = 0.216, cost_load_slots = 0.301;
+/* Bytes a clock of L2: every block reads the rows anew. */
+static const double cost_l2_per_clock = 40000;
 /* Shares: of what is hidden but for idle schedulers, at least and with no warps; of memory's time for the
  * last blocks. */
-static const double cost_idle_least = 0.031, cost_idle = 0.697, cost_end = 0.539;
+static const double cost_idle_least = 0.0693, cost_idle = 0.588, cost_end = 0.535;
+
+enum { GEMV_WHOLE_LINE = 512 /* bytes that a warp loads at once, at most */ };
 
 double cost_gemv_seconds(const Cost *c, const Schedule *s) {
     const MatmulPlan *plan = c->plan;
@@ -25,12 +30,16 @@ double cost_gemv_seconds(const Cost *c, const Schedule *s) {
     double steps = ceil(ceil((double)c->k / s->tile_k) / split);
     double waiting = rounds * (steps * cost_latency + cost_block);
     double weights = blocks * s->tile_n * steps * s->tile_k * plan->n_cores;
-    double slow = 2 + s->tile_m * (cost_row_slots +
-                                   cost_column / matmul_gemv_columns(plan, s)); /* instructions a weight */
+    double each = (double)s->tile_m / matmul_gemv_columns(plan, s), line = matmul_gemv_line(plan, s);
+    double slow = 2 + s->tile_m * cost_row_slots + cost_column * each +
+                  cost_load_slots * (1 + each) * GEMV_WHOLE_LINE / line; /* instructions a weight */
     double adds = weights * slow / (128 * cost_clock * fmin(blocks, target->sm_count));
     double memory = (double)c->bytes / target->memory_bytes_per_second;
-    memory *= fmax(1, sqrt(128.0 / matmul_gemv_line(plan, s))); /* it comes by half lines, and by pages */
-    double longest = fmax(memory, fmax(waiting, adds)), others = memory + waiting + adds - longest;
+    memory *= fmax(1, sqrt(128.0 / line)); /* it comes by half lines, and by pages */
+    double again = tiles * fmin((double)rows, s->tile_m) * (double)c->k * dtype_bits(plan->a.elem) / 8 /
+                   (cost_l2_per_clock * cost_clock);
+    double longest = fmax(fmax(memory, again), fmax(waiting, adds));
+    double others = memory + again + waiting + adds - longest;
     double warps = fmin(blocks, slots) / target->sm_count * s->threads / 32;
     double idle = cost_idle_least + cost_idle * fmax(0, 1 - warps / 32);
     return cost_launch + longest + idle * others + cost_end * memory / rounds +

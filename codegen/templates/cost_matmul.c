@@ -2,8 +2,9 @@
  * that of tiles by mma.sync and FMA, and of a thread for each element.
  *
  *     time = launch + work + bytes / memory rate     what blocks store, others do not hide
- *     work = rounds * (steps of K * step + latency of the first + epilogue)
- *     step = max(product / tensor rate, tile bytes / L2 rate, latency / stages) */
+ *     work = rounds * (steps of K * step + epilogue + what is left of waiting beside other blocks)
+ *     step = max(product / tensor rate, tile bytes / L2 rate)            less than latency / stages: it waits
+ */
 #include "codegen/templates/cost_matmul.h"
 
 #include <math.h>
@@ -13,20 +14,21 @@
 #include "ir/base/checked.h"
 
 /* Seconds of a kernel. */
-static const double cost_launch = 3.94e-6, cost_loop_launch = 4.0e-6;
+static const double cost_launch = 4.77e-6, cost_loop_launch = 4.69e-6;
 
-static const double cost_latency = 0.481e-6; /* of a load, in seconds */
-static const double cost_start = 0.281;      /* latencies that the first step of a ring waits */
-static const double cost_again = 0.163; /* share of a second reading by other SMs that L2 does not serve */
+static const double cost_latency = 0.0829e-6; /* of a load, in seconds */
+static const double cost_start = 0.188;       /* latencies that the first step of a ring waits */
+static const double cost_hidden = 0.502;      /* the power of an SM's blocks by which they wait less */
+static const double cost_again = 0.202; /* share of a second reading by other SMs that L2 does not serve */
 
 /* L2's bytes a clock for an SM, and as factors its time for a row of 128 bytes that lies in two lines, in
  * whole sectors or not. */
-static const double cost_l2_per_clock = 35.2, cost_two_lines = 1.3, cost_five_sectors = 1.48;
+static const double cost_l2_per_clock = 78.6, cost_two_lines = 0.616, cost_five_sectors = 2.06;
 
 /* Instructions an element of the result: alone, and more for an input of its own, an operation, a function,
  * and where rows of the output start anywhere; warps of an SM that wait in them as long as they work. */
-static const double cost_epilogue_slots = 15.1, cost_stream_slots = 3.53, cost_op_slots = 0.843;
-static const double cost_function_slots = 7.22, cost_ragged_slots = 12, cost_waiting_warps = 5.51;
+static const double cost_epilogue_slots = 14.5, cost_stream_slots = 3.53, cost_op_slots = 0.843;
+static const double cost_function_slots = 7.22, cost_ragged_slots = 14, cost_waiting_warps = 1.8;
 
 /* Statistics that cost a pass over the elements each, and the share of one that more of them cost: the rounds
  * of a top-k. */
@@ -34,22 +36,22 @@ enum { COST_STATISTICS = 3 };
 static const double cost_further_statistics = 0.1;
 
 /* Bytes written twice, or read for it, where rows of two tiles meet in the middle of a line, or a sector. */
-static const double cost_edge_line = 7.3, cost_edge_sector = 148;
+static const double cost_edge_line = 16.9, cost_edge_sector = 140;
 
 /* mma.sync: its share of wgmma's rate, and of that in fp8; elements of a warp's tile, m n / (m + n), and
  * warps of an SM, that are enough for it; seconds of a step's barriers; the share of an unfilled last round
  * that counts. */
-static const double cost_mma_on_hopper = 0.144, cost_mma_fp8 = 0.286;
-static const double cost_mma_reuse = 7.57, cost_mma_warps = 1.35; /* 16 x 16 elements of a warp */
-static const double cost_mma_step = 0.2e-6, cost_mma_round = 0.151;
+static const double cost_mma_on_hopper = 0.244, cost_mma_fp8 = 0.337;
+static const double cost_mma_reuse = 6.08, cost_mma_warps = 1.19; /* 16 x 16 elements of a warp */
+static const double cost_mma_step = 0.165e-6, cost_mma_round = 0.865;
 
 /* Operands that threads compute: instructions an access, accesses of a thread in flight, their latency, and
  * instructions to convert an element. */
-static const double cost_computed_slots = 14.2, cost_computed_lanes = 0.131, cost_computed_latency = 0.427e-6;
+static const double cost_computed_slots = 5.16, cost_computed_lanes = 0.175, cost_computed_latency = 0.159e-6;
 static const double cost_convert_slots = 2.5;
 
 /* A thread with an element of its own: instructions, and more and seconds for each of K. */
-static const double cost_loop_base = 49, cost_loop_slots = 4.62, cost_loop_latency = 0.0583e-6;
+static const double cost_loop_base = 39.9, cost_loop_slots = 2.96, cost_loop_latency = 0.0289e-6;
 
 double cost_rate(const MatmulPlan *plan) {
     double tensor = plan->target->tensor_flops;
@@ -136,6 +138,7 @@ CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
         w.rounds = tiles / slots + cost_mma_round * (w.rounds - tiles / slots);
     w.steps = fmax(1, cost_steps(c, s, w.split));
     w.crowd = tiles < all ? fmax(1, ceil(tiles / target->sm_count)) : occupancy;
+    w.all = fmin(s->stream_k ? target->sm_count : tiles, all);
     return w;
 }
 
@@ -160,8 +163,9 @@ static double cost_row(CostRows rows) {
     return cost_of_rows(rows, 1, cost_two_lines, cost_five_sectors);
 }
 
-/* A step of K. */
-static double cost_step(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
+/* A step of K: in which the SM is busy, and in which it waits besides, unless it has other blocks. */
+static double cost_step(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w,
+                        double *waits) {
     double units = s->path == MATMUL_MMA_SYNC ? fmin(1, s->threads / 32 * w->crowd / cost_mma_warps) : 1;
     double flops = 2.0 * s->tile_m * s->tile_n * s->tile_k * plan->n_cores;
     double rate = cost_rate(plan) / plan->target->sm_count * cost_efficiency(plan, s) * units;
@@ -169,11 +173,11 @@ static double cost_step(const Cost *c, const MatmulPlan *plan, const Schedule *s
     double bits = s->tile_m * cost_row(c->rows_a) * matmul_stage_bits(plan, s, true) +
                   s->tile_n * plan->n_cores * cost_row(c->rows_b) * matmul_stage_bits(plan, s, false);
     double feed = bits * s->tile_k / 8 * w->crowd / (cost_l2_per_clock * cost_clock);
-    double latency = cost_latency / (s->stages > 1 ? s->stages - 1 : 1);
-    double step = fmax(fmax(product, feed), latency);
+    double busy = fmax(product, feed), step = fmax(busy, cost_latency / (s->stages > 1 ? s->stages - 1 : 1));
     if (computed > 0) /* its loads are one step ahead, whatever the stages */
         step = fmax(step, cost_computed_latency);
-    return step + cost_mma_step;
+    *waits = step - busy + cost_mma_step;
+    return busy;
 }
 
 static double cost_epilogue(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
@@ -185,8 +189,9 @@ static double cost_epilogue(const Cost *c, const MatmulPlan *plan, const Schedul
 static double cost_tiles_seconds(const Cost *c, const Schedule *s) {
     const MatmulPlan *plan = c->plan;
     CostShare w = cost_share(c, plan, s);
-    double rest = cost_epilogue(c, plan, s, &w) + cost_start * cost_latency;
-    double work = w.rounds * (w.steps * cost_step(c, plan, s, &w) + rest);
+    double waits, busy = cost_step(c, plan, s, &w, &waits) * w.steps + cost_epilogue(c, plan, s, &w);
+    waits = waits * w.steps + cost_start * cost_latency;
+    double work = w.rounds * (busy + waits / pow(w.crowd, cost_hidden));
     double edge = cost_of_rows(c->rows_out, 0, cost_edge_line, cost_edge_sector);
     double bytes = (double)c->bytes + edge * w.rows * w.tiles_n * (double)c->batch;
     if (c->from_memory)

@@ -5,8 +5,8 @@
  *     cost_gemv.c     few rows, without tiles
  *
  * The constants are fitted, by an evolution strategy, to what the exhaustive tuner measured on an H200 for
- * the shapes of tests/gpu/sweep: 32000 schedules of 320 products, with the choices that are near the best as
- * the goal, and the times themselves as a lesser one. They serve as ratios for the other targets. */
+ * 600 products, those of tests/gpu/sweep and others: 60000 schedules, with the choices that are near the best
+ * as the goal, and the times themselves as a lesser one. They serve as ratios for the other targets. */
 #ifndef SINTER_CODEGEN_COST_SHARE_H
 #define SINTER_CODEGEN_COST_SHARE_H
 
@@ -22,6 +22,7 @@ typedef struct CostShare {
     double rounds;                       /* tiles, one after another */
     double steps;                        /* of K */
     double crowd; /* blocks that share the SM's matrix unit and its way to L2, not the latency */
+    double all;   /* blocks that run at the same time, which share L2 */
 } CostShare;
 
 CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedule *s);

@@ -16,38 +16,39 @@
 
 /* How much longer than the longest: the power whose mean joins times that go on side by side, for the parts
  * of a tile, and for work and memory; the share of the smaller of these that adds to the larger. */
-static const double cost_tile_power = 4, cost_memory_power = 2.85, cost_overlap = 0.191;
+static const double cost_tile_power = 4.36, cost_memory_power = 6.48, cost_overlap = 0.43;
 
 /* Seconds of a kernel, of one in clusters. */
-static const double cost_launch = 4.09e-6, cost_cluster_launch = 1.21e-6;
+static const double cost_launch = 5e-6, cost_cluster_launch = 1.02e-6;
 
-static const double cost_rate_reached = 1.104; /* of the target's figure, which is one under a power limit */
-static const double cost_reads = 29.4;         /* clocks for 64 rows of A */
-static const double cost_step = 4.88e-9;       /* seconds of a step's barriers */
-static const double cost_cluster = 1.126, cost_turns = 1.04; /* a step's factors */
-static const double cost_turns_share = 0.7; /* of a tile's time that goes by before the next may end */
+static const double cost_rate_reached = 1.33; /* of the target's figure, which is one under a power limit */
+static const double cost_reads = 21.6;        /* clocks for 64 rows of A */
+static const double cost_step = 12.1e-9;      /* seconds of a step's barriers */
+static const double cost_cluster = 1.12, cost_turns = 0.99; /* a step's factors */
+static const double cost_turns_share = 0.572; /* of a tile's time that goes by before the next may end */
 
-/* Seconds of a load, L2's bytes a clock for an SM, and as factors its time for a row of 128 bytes that lies
- * in two lines, in whole sectors or not, and for runs of 64 and of 32 bytes. */
-static const double cost_load = 0.943e-6, cost_l2_per_clock = 74.4;
-static const double cost_two_lines = 1.155, cost_five_sectors = 2.71;
+/* Seconds of a load, L2's bytes a clock for an SM and for all, and as factors its time for a row of 128 bytes
+ * that lies in two lines, in whole sectors or not, and for runs of 64 and of 32 bytes. */
+static const double cost_load = 0.724e-6, cost_l2_per_clock = 172, cost_l2_all = 11500;
+static const double cost_two_lines = 1.29, cost_five_sectors = 2.93;
 static const double cost_half_lines = 2, cost_quarter_lines = 4;
 
 /* An epilogue: instructions an element, and more where rows of the output start anywhere; seconds of each
  * tile; factors where one warpgroup alone does not fill the schedulers, and where it has statistics of blocks
  * of columns besides: a head's norm took 273 us where two warpgroups took 203. */
-static const double cost_epilogue_slots = 4.09, cost_ragged_slots = 26.6, cost_epilogue = 0.989e-6;
-static const double cost_alone = 1.28, cost_alone_blocks = 2.5;
+static const double cost_epilogue_slots = 6.92, cost_ragged_slots = 5.19, cost_epilogue = 0.321e-6;
+static const double cost_alone = 1.5, cost_alone_blocks = 2.5;
 
-/* A store: bytes a clock of an SM, factors for boxes of 64 and of 32 bytes a row, bytes that a row of a tile
- * costs besides where it begins within a line, or a sector, and those that memory then writes twice, or
- * reads; the share of the result that memory has taken when the kernel ends, of as much as L2 holds. */
-static const double cost_store = 106, cost_half_boxes = 1.45, cost_quarter_boxes = 2.4;
-static const double cost_row_line = 49.5, cost_row_sector = 339, cost_edge_line = 62.8,
-                    cost_edge_sector = 304;
-static const double cost_written = 0.145;
+/* A store: bytes a clock of an SM and of all, factors for boxes of 64 and of 32 bytes a row, bytes that a row
+ * of a tile costs besides where it begins within a line, or a sector, and those that memory then writes
+ * twice, or reads; the share of the result that memory has taken when the kernel ends, of as much as L2
+ * holds. */
+static const double cost_store = 624, cost_store_all = 6410, cost_half_boxes = 1.42,
+                    cost_quarter_boxes = 1.73;
+static const double cost_row_line = 62.3, cost_row_sector = 225, cost_edge_line = 170, cost_edge_sector = 79;
+static const double cost_written = 0.0906;
 
-static const double cost_again = 0.608; /* share of a second reading by other SMs that L2 does not serve */
+static const double cost_again = 0.15; /* share of a second reading by other SMs that L2 does not serve */
 
 /* Seconds that the matrix unit waits while something is computed of a product before another is added: its
  * last step ends, and accumulators are read and written. Not fitted. */
@@ -55,20 +56,19 @@ static const double cost_change = 0.3e-6;
 
 /* Seconds: of a row statistic for each block of a gang, of parts of sums in a cluster, and of each element.
  */
-static const double cost_exchange = 0.25e-6, cost_meeting = 0.96e-6, cost_meeting_element = 0.000278e-6;
+static const double cost_exchange = 0.25e-6, cost_meeting = 0.74e-6, cost_meeting_element = 0.000226e-6;
 
 /* Tiles that blocks share: how much longer full rounds take than the last, which the others' rounds count
- * as full, and seconds of flags that are zeroed, parts that are handed on, and blocks that start together. */
-static const double cost_stream_rounds = 1.08, cost_stream = 9.5e-6;
+ * as full, and seconds of flags that are zeroed and blocks that start together, and of an element of a part
+ * that is handed on. */
+static const double cost_stream_rounds = 1.05, cost_stream = 1.93e-6, cost_stream_element = 0.153e-9;
+/* Seconds that it begins later behind another kernel, which it does not overlap: all of its blocks start
+ * together. */
+static const double cost_stream_behind = 4e-6;
 
-/* How much longer than the formula says a step of a tile takes, by columns: 64 rows of one warpgroup, 128 and
- * 256 of two that share a tile, 128 of two that take turns. */
-enum { COST_KINDS = 4, COST_WIDTHS = 8 };
-static const int cost_widths[COST_WIDTHS] = {24, 48, 72, 112, 136, 168, 200, 256}; /* up to so many columns */
-static const double cost_tile[COST_KINDS][COST_WIDTHS] = {{0.99, 0.97, 1.06, 0.99, 0.97, 1.04, 0.99, 1.02},
-                                                          {0.99, 0.99, 0.98, 0.97, 1.04, 1.03, 1.01, 0.93},
-                                                          {0.99, 1.00, 0.99, 1.00, 0.94, 1.08, 1.02, 1.00},
-                                                          {1.00, 1.00, 1.00, 1.00, 0.93, 1.01, 0.90, 1.00}};
+/* Clocks for the additions of a step's sums to those of the tile, an element of 128 a clock: by one warpgroup
+ * alone, or beside the products of others. */
+static const double cost_promote_alone = 2.84, cost_promote = 0.202;
 
 /* Slots for two elements of fragments that are computed, and more for each operation; the share of what is
  * shorter, computing or multiplying, that the other does not hide. */
@@ -119,14 +119,6 @@ static double cost_converted(const MatmulPlan *plan, const Schedule *s) {
     return elements / 4096 * (240e-9 + 180e-9 / converters);
 }
 
-/* How much longer than the formula says a step of the tile takes. */
-static double cost_of_tile(const Schedule *s) {
-    int kind = s->ping_pong ? 3 : s->warps_m == 1 ? 0 : s->tile_m == 128 ? 1 : 2, width = 0;
-    while (width < COST_WIDTHS - 1 && s->tile_n > cost_widths[width])
-        width++;
-    return cost_tile[kind][width];
-}
-
 /* L2's time for a tile's columns where the operand that gives them is contiguous along them, since TMA brings
  * these in runs that divide them: a batch of 592 x 1256 x 8192 took 279 us with 224 columns a tile, 173 with
  * 256. */
@@ -149,8 +141,12 @@ static double cost_matrix(const MatmulPlan *plan, const Schedule *s, const CostS
     double product = fmax(flops / rate, cost_converted(plan, s)) * w->crowd;
     double fragments = cost_fragments(plan, s) * w->crowd;
     product = fmax(product, fragments) + cost_fragment_overlap * fmin(product, fragments);
-    return (product + cost_step) * cost_of_tile(s) * (w->cluster_m * w->cluster_n > 1 ? cost_cluster : 1) *
-           (s->ping_pong ? cost_turns : 1);
+    double promote = s->warps_m == 1 && w->crowd <= 1 ? cost_promote_alone : cost_promote;
+    double sums =
+        matmul_partial_cols(plan, s) ? promote * s->tile_m * s->tile_n / 128 * w->crowd / cost_clock : 0;
+    return (product + cost_step) * (w->cluster_m * w->cluster_n > 1 ? cost_cluster : 1) *
+               (s->ping_pong ? cost_turns : 1) +
+           sums;
 }
 
 /* A step of K: its operands on their way. */
@@ -163,8 +159,8 @@ static double cost_feed(const Cost *c, const MatmulPlan *plan, const Schedule *s
     double bits = s->swap_ab ? rows * n_cols * b * row_bits + cols * a * col_bits
                              : rows * a * row_bits + cols * n_cols * b * col_bits;
     double bytes = bits * s->tile_k / 8;
-    return fmax(bytes * w->crowd / (cost_l2_per_clock * cost_clock),
-                cost_load / (s->stages > 1 ? s->stages - 1 : 1));
+    double rate = fmax(w->crowd / cost_l2_per_clock, w->all / cost_l2_all);
+    return fmax(bytes * rate / cost_clock, cost_load / (s->stages > 1 ? s->stages - 1 : 1));
 }
 
 /* How much longer boxes of the result take that have fewer columns than a swizzle spans. */
@@ -186,7 +182,7 @@ static double cost_epilogue_seconds(const Cost *c, const MatmulPlan *plan, const
 static double cost_store_seconds(const Cost *c, const Schedule *s, const CostShare *w) {
     double edge = cost_of_rows(c->rows_out, 0, cost_row_line, cost_row_sector);
     double bytes = (s->tile_n * c->bytes_out * cost_boxes(c, s) + edge) * s->tile_m;
-    return bytes * w->crowd / (cost_store * cost_clock);
+    return bytes * fmax(w->crowd / cost_store, w->all / cost_store_all) / cost_clock;
 }
 
 static double cost_memory(const Cost *c, const CostShare *w) {
@@ -226,7 +222,8 @@ static double cost_work(const MatmulPlan *plan, const Schedule *s, const CostSha
     if (matmul_stream(plan, s, &rounds, &share))
         return cost_stream_rounds *
                    (rounds * cost_tile_among_others(s, t, &last) + cost_tile_alone(t, share)) +
-               cost_stream;
+               cost_stream + cost_stream_element * s->tile_m * s->tile_n +
+               (plan->region->follows ? cost_stream_behind : 0);
     if (s->ping_pong || (w->rounds > 1 && w->split == 1)) {
         double tile = cost_tile_among_others(s, t, &last);
         return w->rounds * tile + last;

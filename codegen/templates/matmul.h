@@ -287,7 +287,8 @@ typedef struct MatmulPart {
     int map;
 } MatmulPart;
 typedef struct MatmulStaging {
-    Tile tile[STAGING_OUTPUTS];       /* of 16 rows, equally many columns; two stages a warp */
+    Tile tile[STAGING_OUTPUTS];       /* of 16 rows, equally many columns; `in_turn` a warp */
+    int in_turn;                      /* boxes of a warp: one is read while it fills another, if it has two */
     int cols;                         /* of a box */
     const KExpr *warp;                /* number of the consumer warp */
     const KExpr *row, *col;           /* of the warp's first box */

@@ -1,4 +1,4 @@
-/* Boxes of staging to memory: of 16 rows, each one warp's, two in turn for each output.
+/* Boxes of staging to memory: of 16 rows, each one warp's, two in turn for each output (or one).
  *
  *     by TMA:   one lane sends a box off, which is read while the next one is computed
  *     by rows:  lanes read the box back and store it, where TMA cannot write the output, whose rows are no
@@ -8,7 +8,7 @@
  *               row 1   | T0 T1 T2 ...
  *
  * With two boxes in turn the warp's lanes meet once a box: who writes box 0 again has met all lanes behind
- * their writes of box 1, and so behind their reads of box 0. */
+ * their writes of box 1, and so behind their reads of box 0. With one they meet before they write it, too. */
 #include "codegen/templates/matmul.h"
 
 enum { BOX_WARP = 32 };

@@ -500,7 +500,7 @@ static void epilogue_store_staged(Epilogue *e, EpilogueStore *store) {
     LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, store->outputs.n + 1);
     int chunks = epilogue_tile_chunks(e, store, n_boxes, targets);
     int n_chunks = chunks ? chunks : 1;
-    if (f->blocks * n_boxes % 2 != 0) /* the tile before ended on the side that this one begins with */
+    if (f->blocks * n_boxes % staging->in_turn != 0) /* the tile before ended on the side that this one begins with */
         matmul_boxes_wait(b, staging, 0);
     const KExpr *part = matmul_inputs_chunk_begin(e);
     int in_part = n_boxes / (e->inputs ? e->inputs->chunks : 1), n_images = in_part / n_chunks;
@@ -509,7 +509,7 @@ static void epilogue_store_staged(Epilogue *e, EpilogueStore *store) {
     if (chunks)
         epilogue_tile_begin(e, store, block, chunk, box_groups, targets);
     const KExpr *image = epilogue_loop(b, "box", n_images);
-    matmul_boxes_wait(b, staging, 1); /* the boxes of two rounds ago have been read */
+    matmul_boxes_wait(b, staging, staging->in_turn - 1); /* what the box had before has been read */
     const KExpr *number = k_add(b, k_mul(b, chunk, k_i32(b, n_images)), image);
     const KExpr *round =
         k_add(b, k_mul(b, k_add(b, k_mul(b, part, k_i32(b, f->blocks)), block), k_i32(b, in_part)), number);
@@ -517,7 +517,8 @@ static void epilogue_store_staged(Epilogue *e, EpilogueStore *store) {
         k_add(b, k_mul(b, part, k_i32(b, in_part)), k_add(b, k_mul(b, image, k_i32(b, n_chunks)), chunk));
     const KExpr *boxes[STAGING_OUTPUTS];
     for (int o = 0; o < staging->n_outputs; o++)
-        boxes[o] = k_add(b, k_mul(b, staging->warp, k_i32(b, 2)), k_mod(b, round, k_i32(b, 2)));
+        boxes[o] = k_add(b, k_mul(b, staging->warp, k_i32(b, staging->in_turn)),
+                         k_mod(b, round, k_i32(b, staging->in_turn)));
     if (staging->n_parts)
         epilogue_store_parts(e, store, block, box, boxes);
     else

@@ -8,21 +8,34 @@
 #include "codegen/schedule.h"
 #include "codegen/templates/cost_matmul.h"
 
-enum { SCHEDULES_MOST = 1024 };
+enum { SCHEDULES_MOST = 1024, FEW_ROUNDS = 3, MANY_ROUNDS = 6 };
 
 typedef struct Candidates {
     Schedule at[SCHEDULES_MOST];
     int n;
 } Candidates;
 
-/* Tiles that a round of blocks works on together should span equal bytes of both operands. */
+/* Tiles that a round of blocks works on together should span equal bytes of both operands. With wgmma half as
+ * many rows did as well or better: 4 took up to 4 % less than 8, 16 up to 2 % more. A round that has whole
+ * rows of tiles goes along them, as does one that soon ends: 2 took 2 to 4 % less than 8. */
 static int schedules_group_m(const Cost *c, const Schedule *s) {
-    double slots = c->plan->target->sm_count;
+    enum { FEW_COLUMNS = 8, SHORT_BYTES = 512 };
+    int bits = dtype_bits(c->plan->a.elem), cluster_n = s->cluster_n > 1 ? s->cluster_n : 1;
+    double cols = (double)(s->swap_ab ? c->m : c->n), slots = c->plan->target->sm_count;
     double group = sqrt(slots * s->tile_n / s->tile_m) / (s->cluster_m > 1 ? s->cluster_m : 1);
+    bool is_along = cols <= FEW_COLUMNS * s->tile_n * cluster_n || (double)c->k * bits / 8 <= SHORT_BYTES;
+    if (s->path == MATMUL_WGMMA)
+        group = is_along ? fmin(group / 2, 2) : group / 2;
     int power = 1;
     while (power * 1.42 < group)
         power *= 2;
     return power;
+}
+
+/* Rounds that the tiles of a schedule are, a tile a SM. */
+static double schedules_rounds(const Cost *c, const Schedule *s) {
+    double rows = (double)(s->swap_ab ? c->n : c->m), cols = (double)(s->swap_ab ? c->m : c->n);
+    return ceil(rows / s->tile_m) * ceil(cols / s->tile_n) * (double)c->batch / c->plan->target->sm_count;
 }
 
 typedef bool SchedulesAccept(const MatmulPlan *plan, const Schedule *schedule, const char **why);
@@ -50,12 +63,10 @@ static void schedules_add_deepest(const Cost *c, SchedulesAccept *accepts, Candi
 
 /* The deepest ring for a schedule whose K is split, where whole tiles would leave SMs without work. */
 static void schedules_add_split(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s) {
-    int64_t rows = s.swap_ab ? c->n : c->m, cols = s.swap_ab ? c->m : c->n;
-    double tiles = ceil((double)rows / s.tile_m) * ceil((double)cols / s.tile_n) * (double)c->batch;
     if (s.tile_m * s.tile_n > 128 * 128)
         return; /* the exchange of a larger tile costs more than the SMs that it gains */
     for (s.split_k = 2; s.split_k <= 8; s.split_k *= 2)
-        if (tiles * s.split_k <= 1.1 * c->plan->target->sm_count)
+        if (schedules_rounds(c, &s) * s.split_k <= 1.1)
             schedules_add_deepest(c, accepts, found, s, 12, 1);
 }
 
@@ -93,33 +104,45 @@ static void schedules_add_clusters(const Cost *c, SchedulesAccept *accepts, Cand
 /* One tile by wgmma, all ways to run it. */
 static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s) {
     const MatmulPlan *plan = matmul_wgmma_plan(c->plan);
-    if (s.warps_m == 2) { /* two sums at a time take what there is */
+    bool is_converted = matmul_converters(plan, &s) > 0;
+    bool is_light = !plan->columns.n && !plan->statistics.n && !c->has_inputs && !c->is_ragged;
+    /* three warpgroups have 160 registers a thread, and of 232 more than 128 sums leave few: sums of columns
+     * took 1706 and 1955 us where 128 x 256 took 1522; so many sums only serve to fill the last of a few
+     * rounds
+     */
+    bool is_large = s.tile_m * s.tile_n > 128 * 128 * s.warps_m;
+    if (((s.warps_m == 3 || is_large) && (!is_light || is_converted)) ||
+        (is_large && schedules_rounds(c, &s) > MANY_ROUNDS))
+        return;
+    if (s.warps_m == 3) {
+        s.producer_registers = 32;
+        s.consumer_registers = 160;
+    } else if (s.warps_m == 2) { /* two sums at a time take what there is */
         bool is_full = matmul_partial_cols(plan, &s);
         s.producer_registers = is_full ? 24 : 40;
         s.consumer_registers = is_full ? 240 : 232;
     }
-    schedules_add_clusters(c, accepts, found, s, c->from_memory ? 12 : 8);
-    if (matmul_converters(plan, &s)) {
+    schedules_add_clusters(c, accepts, found, s, 12);
+    if (is_converted) {
         schedules_add_converting(c, accepts, found, s);
         schedules_add_fragments(c, accepts, found, s);
         return;
     }
     schedules_add_split(c, accepts, found, s);
-    if (s.warps_m == 2) {
+    if (s.warps_m >= 2) {
         Schedule shared = s;
         shared.stream_k = true;
-        schedules_add_deepest(c, accepts, found, shared, 8, 1);
+        schedules_add_deepest(c, accepts, found, shared, 12, 1);
     }
     /* an epilogue that reduces, reads inputs of its own or stores by lanes took longer in turns: sums of
      * columns 1818 us where a shared tile took 1552, a gate 668 for 607, rows of 1023 columns 25.1 for 21.3
      */
-    bool is_light = !plan->columns.n && !plan->statistics.n && !c->has_inputs && !c->is_ragged;
     if (s.tile_m == 128 && s.tile_n >= 96 && !s.swap_ab && is_light) {
         Schedule turns = s;
         turns.ping_pong = true;
         turns.producer_registers = 24;
         turns.consumer_registers = 240;
-        schedules_add_clusters(c, accepts, found, turns, 8);
+        schedules_add_clusters(c, accepts, found, turns, 12);
     }
     if (s.warps_m == 1)
         schedules_add_deepest(c, accepts, found, s, 12, 2);
@@ -138,14 +161,13 @@ static int schedules_step(const MatmulPlan *plan, int line) {
 }
 
 static void schedules_wgmma(const Cost *c, SchedulesAccept *accepts, Candidates *found) {
-    static const int rows[][2] = {{128, 2}, {256, 2}, {64, 1}}; /* tile_m, consumer warpgroups */
+    static const int rows[][2] = {{128, 2}, {192, 3}, {256, 2}, {64, 1}}; /* tile_m, consumer warpgroups */
     const MatmulPlan *plan = matmul_wgmma_plan(c->plan);
     int line = 1024 / dtype_bits(plan->a.elem); /* elements of 128 bytes */
     int step = schedules_step(plan, line);
     /* sums are f32's unless the graph allows less; those of one step of K have no more than the tensor cores
      */
     bool promote = plan->kind == MATMUL_FP8 && !plan->region->fast_sums && c->k > line;
-    int64_t cols_extent[2] = {c->n, c->m};
     /* the transposed product stores with strides: for a small M alone */
     for (int swap = 0; swap < (c->m <= 128 ? 2 : 1); swap++)
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -154,9 +176,8 @@ static void schedules_wgmma(const Cost *c, SchedulesAccept *accepts, Candidates 
                     tile_n % 64 == 0 || tile_n == 16 || tile_n == 32 || tile_n == 96 || tile_n == 160;
                 /* few tiles may share themselves out among the SMs more evenly with another number of columns
                  */
-                double tiles = ceil((double)cols_extent[!swap] / rows[i][0]) *
-                               ceil((double)cols_extent[swap] / tile_n) * (double)c->batch;
-                bool is_few = tiles <= 3.0 * plan->target->sm_count;
+                Schedule tile = {.tile_m = rows[i][0], .tile_n = tile_n, .swap_ab = swap};
+                bool is_few = schedules_rounds(c, &tile) <= FEW_ROUNDS;
                 /* a short K leaves steps of whole lines half empty */
                 for (int tile_k = step;
                      (is_round || is_few) && tile_k >= line / 4 && (tile_k == step || c->k <= tile_k);

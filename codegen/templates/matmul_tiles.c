@@ -99,7 +99,7 @@ int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
 }
 
 int matmul_blocks_that_fit(const MatmulPlan *plan, const Schedule *schedule) {
-    enum { BLOCKS_MOST = 16 };
+    enum { BLOCKS_MOST = 32 };
     int threads = tiles_threads(plan, schedule);
     int64_t smem = schedule->path == MATMUL_WGMMA  ? matmul_smem_wgmma(plan, schedule)
                    : schedule->path == MATMUL_GEMV ? matmul_smem_gemv(plan, schedule)

@@ -235,6 +235,11 @@ static int tma_parts(const MatmulPlan *plan, const Schedule *schedule, MatmulPar
     return dim_is(plan->n, at) ? n : 0;
 }
 
+/* Three warpgroups write 12 boxes at a time: with as many again there is no room for a fourth stage. */
+static int tma_in_turn(const Schedule *schedule) {
+    return schedule->warps_m == 3 ? 1 : 2;
+}
+
 int64_t matmul_staging_bytes(const MatmulPlan *plan, const Schedule *schedule) {
     const Value *staged[STAGING_OUTPUTS];
     MatmulPart parts[STAGING_PARTS];
@@ -246,7 +251,7 @@ int64_t matmul_staging_bytes(const MatmulPlan *plan, const Schedule *schedule) {
     for (int i = 0; i < n; i++)
         if (has_parts || tma_home(plan, staged, n_tma, i) == i)
             bits += (int64_t)tma_staging_cols(schedule, staged, n) * dtype_bits(staged[i]->dtype);
-    return 4 * schedule->warps_m * 2 * STAGING_ROWS * bits / 8;
+    return 4 * schedule->warps_m * tma_in_turn(schedule) * STAGING_ROWS * bits / 8;
 }
 
 bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule, MatmulStaging *staging) {
@@ -254,6 +259,7 @@ bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule
     staging->n_parts = tma_parts(plan, schedule, staging->parts);
     staging->output[0] = staging->n_parts ? staging->parts[0].output : NULL;
     staging->n_outputs = staging->n_tma = 1;
+    staging->in_turn = tma_in_turn(schedule);
     if (!staging->n_parts)
         staging->n_outputs = tma_staged(plan, schedule, staging->output, &staging->n_tma);
     if (!staging->n_outputs)
@@ -263,7 +269,7 @@ bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule
         int home = staging->n_parts ? 0 : tma_home(plan, staging->output, staging->n_tma, i);
         staging->tile[i] = home < i ? staging->tile[home]
                                     : tile_shared(b, i ? "staging_1" : "staging", staging->output[i]->dtype,
-                                                  STAGING_ROWS, staging->cols, 4 * schedule->warps_m * 2);
+                                                  STAGING_ROWS, staging->cols, 4 * schedule->warps_m * staging->in_turn);
     }
     for (int i = 0; i < staging->n_parts; i++)
         staging->parts[i].map = matmul_stored_map(b, staging->parts[i].output, &staging->parts[i].stored,
