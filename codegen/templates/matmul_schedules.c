@@ -137,7 +137,8 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
     /* an epilogue that reduces, reads inputs of its own or stores by lanes took longer in turns: sums of
      * columns 1818 us where a shared tile took 1552, a gate 668 for 607, rows of 1023 columns 25.1 for 21.3
      */
-    if (s.tile_m == 128 && s.tile_n >= 96 && !s.swap_ab && is_light) {
+    bool is_alone = schedules_rounds(c, &s) <= 1; /* nobody to take turns with */
+    if (s.tile_m == 128 && s.tile_n >= 96 && !s.swap_ab && is_light && !is_alone) {
         Schedule turns = s;
         turns.ping_pong = true;
         turns.producer_registers = 24;

@@ -267,9 +267,10 @@ bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule
     staging->cols = tma_staging_cols(schedule, staging->output, staging->n_outputs);
     for (int i = 0; i < staging->n_outputs; i++) {
         int home = staging->n_parts ? 0 : tma_home(plan, staging->output, staging->n_tma, i);
-        staging->tile[i] = home < i ? staging->tile[home]
-                                    : tile_shared(b, i ? "staging_1" : "staging", staging->output[i]->dtype,
-                                                  STAGING_ROWS, staging->cols, 4 * schedule->warps_m * staging->in_turn);
+        staging->tile[i] =
+            home < i ? staging->tile[home]
+                     : tile_shared(b, i ? "staging_1" : "staging", staging->output[i]->dtype, STAGING_ROWS,
+                                   staging->cols, 4 * schedule->warps_m * staging->in_turn);
     }
     for (int i = 0; i < staging->n_parts; i++)
         staging->parts[i].map = matmul_stored_map(b, staging->parts[i].output, &staging->parts[i].stored,

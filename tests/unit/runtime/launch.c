@@ -20,6 +20,7 @@ typedef struct Mapped {
     cuuint32_t rank, box[5];
     uint64_t address, dims[5], strides[5];
     CUtensorMapSwizzle swizzle;
+    CUtensorMapL2promotion promotion;
 } Mapped;
 
 static struct {
@@ -90,12 +91,15 @@ static CUresult fake_map(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t 
                          const cuuint32_t *element_strides, CUtensorMapInterleave interleave,
                          CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
                          CUtensorMapFloatOOBfill fill) {
-    (void)promotion;
     assert_int_equal((uintptr_t)map % 64, 0);
     assert_int_equal(interleave, 0);
     assert_int_equal(fill, 0);
     Mapped *m = &fake.maps[fake.n_maps++];
-    *m = (Mapped){.type = type, .rank = rank, .address = (uint64_t)(uintptr_t)address, .swizzle = swizzle};
+    *m = (Mapped){.type = type,
+                  .rank = rank,
+                  .address = (uint64_t)(uintptr_t)address,
+                  .swizzle = swizzle,
+                  .promotion = promotion};
     for (cuuint32_t i = 0; i < rank; i++) {
         assert_int_equal(element_strides[i], 1);
         m->dims[i] = dims[i];
@@ -299,6 +303,30 @@ static void test_tensor_maps(void **state) {
     free_context(context);
 }
 
+/* L2 brings pairs of lines where all rows begin at lines, one line otherwise: because of the pitch, or of
+ * where the tensor begins. */
+static void test_lines(void **state) {
+    (void)state;
+    sinter_context *context = make_context();
+    sinter_plan *plan = make_plan(
+        context,
+        "sinter 1\ngraph g (x: bf16[300, 520], w: bf16[1024, 520]) -> (y: bf16[300, 1024]) { y = x @ w.T }\n",
+        NULL, 0);
+    uintptr_t in[] = {0x10000, 0x20000}, out[] = {0x30000}, moved[] = {0x30010};
+    char message[256];
+    assert_int_equal(execute(plan, in, 2, out, 1, NULL, 0, 0, 0, message), SINTER_OK);
+    assert_int_equal(fake.n_maps, 3);
+    for (int i = 0; i < fake.n_maps; i++)
+        assert_int_equal(fake.maps[i].promotion,
+                         fake.maps[i].address == out[0] ? DRIVER_TMA_PROMOTE_256 : DRIVER_TMA_PROMOTE_128);
+    assert_int_equal(execute(plan, in, 2, moved, 1, NULL, 0, 0, 0, message), SINTER_OK);
+    assert_int_equal(fake.n_maps, 3);
+    for (int i = 0; i < fake.n_maps; i++)
+        assert_int_equal(fake.maps[i].promotion, DRIVER_TMA_PROMOTE_128);
+    sinter_plan_destroy(plan);
+    free_context(context);
+}
+
 /* What is compiled in is neither asked for nor worked out again: a launch, its maps, and one question about
  * the context. */
 static void test_bound_dims(void **state) {
@@ -401,7 +429,9 @@ static void test_gang(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pointwise), cmocka_unit_test(test_tensor_maps),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pointwise),
+                                       cmocka_unit_test(test_tensor_maps),
+                                       cmocka_unit_test(test_lines),
                                        cmocka_unit_test(test_bound_dims),
                                        cmocka_unit_test(test_workspace_and_copies),
                                        cmocka_unit_test(test_gang)};
