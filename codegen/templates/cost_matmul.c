@@ -23,7 +23,7 @@ static const double cost_again = 0.202; /* share of a second reading by other SM
 
 /* L2's bytes a clock for an SM, and as factors its time for a row of 128 bytes that lies in two lines, in
  * whole sectors or not. */
-static const double cost_l2_per_clock = 78.6, cost_two_lines = 0.616, cost_five_sectors = 2.06;
+static const double cost_l2_per_clock = 78.6, cost_two_lines = 1.1, cost_five_sectors = 2.06;
 
 /* Instructions an element of the result: alone, and more for an input of its own, an operation, a function,
  * and where rows of the output start anywhere; warps of an SM that wait in them as long as they work. */
