@@ -8,8 +8,7 @@
 /* Seconds: of a kernel, a load, a block, the parts of a cluster. */
 static const double cost_launch = 4.74e-6, cost_latency = 0.578e-6, cost_block = 0.0521e-6,
                     cost_meeting = 1.06e-6;
-/* Instructions a weight for each row, and for a column's sum; for a load of a lane, where 16 bytes are one.
- */
+/* Instructions a weight for each row, and for a column's sum; for a load of a lane, of 16 bytes. */
 static const double cost_row_slots = 1.67, cost_column = 0.216, cost_load_slots = 0.301;
 /* Bytes a clock of L2: every block reads the rows anew. */
 static const double cost_l2_per_clock = 40000;

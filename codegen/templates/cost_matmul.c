@@ -3,8 +3,7 @@
  *
  *     time = launch + work + bytes / memory rate     what blocks store, others do not hide
  *     work = rounds * (steps of K * step + epilogue + what is left of waiting beside other blocks)
- *     step = max(product / tensor rate, tile bytes / L2 rate)            less than latency / stages: it waits
- */
+ *     step = max(product / tensor rate, tile bytes / L2 rate)     where that is short, it waits for loads */
 #include "codegen/templates/cost_matmul.h"
 
 #include <math.h>

@@ -500,8 +500,8 @@ static void epilogue_store_staged(Epilogue *e, EpilogueStore *store) {
     LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, store->outputs.n + 1);
     int chunks = epilogue_tile_chunks(e, store, n_boxes, targets);
     int n_chunks = chunks ? chunks : 1;
-    if (f->blocks * n_boxes % staging->in_turn !=
-        0) /* the tile before ended on the side that this one begins with */
+    bool meets_last = f->blocks * n_boxes % staging->in_turn != 0;
+    if (meets_last) /* the tile before ended on the side that this one begins with */
         matmul_boxes_wait(b, staging, 0);
     const KExpr *part = matmul_inputs_chunk_begin(e);
     int in_part = n_boxes / (e->inputs ? e->inputs->chunks : 1), n_images = in_part / n_chunks;

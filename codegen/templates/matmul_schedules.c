@@ -101,18 +101,31 @@ static void schedules_add_clusters(const Cost *c, SchedulesAccept *accepts, Cand
     }
 }
 
+/* Whether an epilogue neither reduces nor reads inputs of its own nor stores by lanes. */
+static bool schedules_is_light(const Cost *c, const MatmulPlan *plan) {
+    return !plan->columns.n && !plan->statistics.n && !c->has_inputs && !c->is_ragged;
+}
+
+/* Whether few registers are left beside a thread's sums: three warpgroups have 160 of them, and of 232 more
+ * than 128 sums leave no more. Sums of columns took 1706 and 1955 us so, where 128 x 256 took 1522. So many
+ * sums help to fill the last of a few rounds; of many rounds the last is little. */
+static bool schedules_is_tight(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
+    bool is_large = s->tile_m * s->tile_n > 128 * 128 * s->warps_m;
+    bool is_light = schedules_is_light(c, plan) && !matmul_converters(plan, s);
+    return (is_large && schedules_rounds(c, s) > MANY_ROUNDS) || ((is_large || s->warps_m == 3) && !is_light);
+}
+
+/* Whether two warpgroups may take turns. With other epilogues than light ones that took longer: sums of
+ * columns 1818 us where a shared tile took 1552, a gate 668 for 607, rows of 1023 columns 25.1 for 21.3. */
+static bool schedules_has_turns(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
+    return s->tile_m == 128 && s->tile_n >= 96 && !s->swap_ab && schedules_is_light(c, plan) &&
+           schedules_rounds(c, s) > 1;
+}
+
 /* One tile by wgmma, all ways to run it. */
 static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s) {
     const MatmulPlan *plan = matmul_wgmma_plan(c->plan);
-    bool is_converted = matmul_converters(plan, &s) > 0;
-    bool is_light = !plan->columns.n && !plan->statistics.n && !c->has_inputs && !c->is_ragged;
-    /* three warpgroups have 160 registers a thread, and of 232 more than 128 sums leave few: sums of columns
-     * took 1706 and 1955 us where 128 x 256 took 1522; so many sums only serve to fill the last of a few
-     * rounds
-     */
-    bool is_large = s.tile_m * s.tile_n > 128 * 128 * s.warps_m;
-    if (((s.warps_m == 3 || is_large) && (!is_light || is_converted)) ||
-        (is_large && schedules_rounds(c, &s) > MANY_ROUNDS))
+    if (schedules_is_tight(c, plan, &s))
         return;
     if (s.warps_m == 3) {
         s.producer_registers = 32;
@@ -123,7 +136,7 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
         s.consumer_registers = is_full ? 240 : 232;
     }
     schedules_add_clusters(c, accepts, found, s, 12);
-    if (is_converted) {
+    if (matmul_converters(plan, &s)) {
         schedules_add_converting(c, accepts, found, s);
         schedules_add_fragments(c, accepts, found, s);
         return;
@@ -134,11 +147,7 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
         shared.stream_k = true;
         schedules_add_deepest(c, accepts, found, shared, 12, 1);
     }
-    /* an epilogue that reduces, reads inputs of its own or stores by lanes took longer in turns: sums of
-     * columns 1818 us where a shared tile took 1552, a gate 668 for 607, rows of 1023 columns 25.1 for 21.3
-     */
-    bool is_alone = schedules_rounds(c, &s) <= 1; /* nobody to take turns with */
-    if (s.tile_m == 128 && s.tile_n >= 96 && !s.swap_ab && is_light && !is_alone) {
+    if (schedules_has_turns(c, plan, &s)) {
         Schedule turns = s;
         turns.ping_pong = true;
         turns.producer_registers = 24;
