@@ -87,6 +87,10 @@ static sinter_status launch_map(Launch *launch, const PlanParam *param, CUdevice
     CUtensorMapDataType type = DRIVER_TMA_U8;
     bool ok = launch_map_type(map->elem, &type) && map->rank >= 1 && map->rank <= 5 &&
               (!map->offset || launch_eval(launch, map->offset, &offset));
+    CUdeviceptr first = base + (CUdeviceptr)(offset * bytes);
+    /* whole pairs of lines where rows begin at lines; a box of rows that begin between them has parts of
+     * many, and would bring twice what it needs: 5000 x 3000 x 1000 took 60 us so, 53 this way */
+    bool on_lines = first % LINE == 0;
     for (int i = 0; i < map->rank && ok; i++) {
         int64_t dim, stride = 1;
         ok = launch_eval(launch, map->dims[i], &dim) &&
@@ -96,8 +100,10 @@ static sinter_status launch_map(Launch *launch, const PlanParam *param, CUdevice
         dims[i] = dim > 0 ? (cuuint64_t)dim : 1;
         box[i] = (cuuint32_t)map->box[i];
         element_strides[i] = 1;
-        if (i)
+        if (i) {
             strides[i - 1] = stride > 0 ? (cuuint64_t)(stride * bytes) : 16;
+            on_lines = on_lines && strides[i - 1] % LINE == 0;
+        }
         ok = dims[i] <= (cuuint64_t)1 << 32 && stride >= 0 && stride < (int64_t)1 << 40;
     }
     if (!ok) {
@@ -105,12 +111,6 @@ static sinter_status launch_map(Launch *launch, const PlanParam *param, CUdevice
                  "a tensor map's sizes are out of range for these dims");
         return SINTER_BAD_DIMS;
     }
-    CUdeviceptr first = base + (CUdeviceptr)(offset * bytes);
-    /* whole pairs of lines where rows begin at lines; a box of rows that begin between them has parts of
-     * many, and would bring twice what it needs: 5000 x 3000 x 1000 took 60 us so, 53 this way */
-    bool on_lines = first % LINE == 0;
-    for (int i = 1; i < map->rank; i++)
-        on_lines = on_lines && strides[i - 1] % LINE == 0;
     CUresult error = launch->plan->context->driver.tensor_map_tiled(
         out, type, (cuuint32_t)map->rank, (void *)(uintptr_t)first, dims, strides, box, element_strides,
         0 /* no interleave */, swizzles[map->swizzle],

@@ -94,6 +94,11 @@ static double cost_efficiency(const MatmulPlan *plan, const Schedule *s) {
     return product / fmax(product, reads);
 }
 
+/* Whether one warpgroup has an SM's schedulers to itself. */
+static bool cost_is_alone(const Schedule *s, const CostShare *w) {
+    return s->warps_m == 1 && w->crowd <= 1;
+}
+
 /* Time in which the consumers of a block compute a stage's fragments. */
 static double cost_fragments(const MatmulPlan *plan, const Schedule *s) {
     if (!s->fragments)
@@ -141,7 +146,7 @@ static double cost_matrix(const MatmulPlan *plan, const Schedule *s, const CostS
     double product = fmax(flops / rate, cost_converted(plan, s)) * w->crowd;
     double fragments = cost_fragments(plan, s) * w->crowd;
     product = fmax(product, fragments) + cost_fragment_overlap * fmin(product, fragments);
-    double promote = s->warps_m == 1 && w->crowd <= 1 ? cost_promote_alone : cost_promote;
+    double promote = cost_is_alone(s, w) ? cost_promote_alone : cost_promote;
     double sums =
         matmul_partial_cols(plan, s) ? promote * s->tile_m * s->tile_n / 128 * w->crowd / cost_clock : 0;
     return (product + cost_step) * (w->cluster_m * w->cluster_n > 1 ? cost_cluster : 1) *
@@ -174,7 +179,7 @@ static double cost_epilogue_seconds(const Cost *c, const MatmulPlan *plan, const
                                     const CostShare *w) {
     double slots = cost_epilogue_slots * cost_boxes(c, s) + c->slots + (c->is_ragged ? cost_ragged_slots : 0);
     double seconds = cost_elements(plan, s) * w->crowd * slots / 128 / cost_clock;
-    if (s->warps_m == 1 && w->crowd <= 1)
+    if (cost_is_alone(s, w))
         seconds *= plan->block_cols ? cost_alone_blocks : cost_alone;
     return seconds + cost_epilogue + (w->gang > 1 ? cost_exchange * (double)plan->statistics.n * w->gang : 0);
 }

@@ -8,7 +8,7 @@
 #include "codegen/schedule.h"
 #include "codegen/templates/cost_matmul.h"
 
-enum { SCHEDULES_MOST = 1024, FEW_ROUNDS = 3, MANY_ROUNDS = 6 };
+enum { SCHEDULES_MOST = 1024, WGMMA_STAGES = 12 };
 
 typedef struct Candidates {
     Schedule at[SCHEDULES_MOST];
@@ -67,7 +67,7 @@ static void schedules_add_split(const Cost *c, SchedulesAccept *accepts, Candida
         return; /* the exchange of a larger tile costs more than the SMs that it gains */
     for (s.split_k = 2; s.split_k <= 8; s.split_k *= 2)
         if (schedules_rounds(c, &s) * s.split_k <= 1.1)
-            schedules_add_deepest(c, accepts, found, s, 12, 1);
+            schedules_add_deepest(c, accepts, found, s, WGMMA_STAGES, 1);
 }
 
 /* With three converting warpgroups beside one that multiplies, or one beside one or two. */
@@ -85,19 +85,18 @@ static void schedules_add_fragments(const Cost *c, SchedulesAccept *accepts, Can
     s.fragments = true;
     s.tile_k = 1024 / matmul_stage_bits(matmul_wgmma_plan(c->plan), &s, true);
     for (int blocks = 1; blocks <= (s.warps_m == 1 ? 2 : 1); blocks++)
-        schedules_add_deepest(c, accepts, found, s, 12, blocks);
+        schedules_add_deepest(c, accepts, found, s, WGMMA_STAGES, blocks);
     schedules_add_split(c, accepts, found, s);
 }
 
 /* The deepest ring, alone and with neighbours that read the same rows or columns of an operand together. */
-static void schedules_add_clusters(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s,
-                                   int most) {
+static void schedules_add_clusters(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s) {
     static const int clusters[][2] = {{0, 0}, {2, 1}, {1, 2}};
     bool is_large = s.tile_m * s.tile_n >= 128 * 96 && !s.swap_ab;
     for (size_t i = 0; i < (is_large ? sizeof clusters / sizeof *clusters : 1); i++) {
         s.cluster_m = clusters[i][0];
         s.cluster_n = clusters[i][1];
-        schedules_add_deepest(c, accepts, found, s, most, 1);
+        schedules_add_deepest(c, accepts, found, s, WGMMA_STAGES, 1);
     }
 }
 
@@ -110,6 +109,7 @@ static bool schedules_is_light(const Cost *c, const MatmulPlan *plan) {
  * than 128 sums leave no more. Sums of columns took 1706 and 1955 us so, where 128 x 256 took 1522. So many
  * sums help to fill the last of a few rounds; of many rounds the last is little. */
 static bool schedules_is_tight(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
+    enum { MANY_ROUNDS = 6 };
     bool is_large = s->tile_m * s->tile_n > 128 * 128 * s->warps_m;
     bool is_light = schedules_is_light(c, plan) && !matmul_converters(plan, s);
     return (is_large && schedules_rounds(c, s) > MANY_ROUNDS) || ((is_large || s->warps_m == 3) && !is_light);
@@ -135,7 +135,7 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
         s.producer_registers = is_full ? 24 : 40;
         s.consumer_registers = is_full ? 240 : 232;
     }
-    schedules_add_clusters(c, accepts, found, s, 12);
+    schedules_add_clusters(c, accepts, found, s);
     if (matmul_converters(plan, &s)) {
         schedules_add_converting(c, accepts, found, s);
         schedules_add_fragments(c, accepts, found, s);
@@ -145,17 +145,17 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
     if (s.warps_m >= 2) {
         Schedule shared = s;
         shared.stream_k = true;
-        schedules_add_deepest(c, accepts, found, shared, 12, 1);
+        schedules_add_deepest(c, accepts, found, shared, WGMMA_STAGES, 1);
     }
     if (schedules_has_turns(c, plan, &s)) {
         Schedule turns = s;
         turns.ping_pong = true;
         turns.producer_registers = 24;
         turns.consumer_registers = 240;
-        schedules_add_clusters(c, accepts, found, turns, 12);
+        schedules_add_clusters(c, accepts, found, turns);
     }
     if (s.warps_m == 1)
-        schedules_add_deepest(c, accepts, found, s, 12, 2);
+        schedules_add_deepest(c, accepts, found, s, WGMMA_STAGES, 2);
 }
 
 /* The longest step of K, up to a line of 128 bytes, that the parts divide in which memory has an operand's K.
@@ -171,6 +171,7 @@ static int schedules_step(const MatmulPlan *plan, int line) {
 }
 
 static void schedules_wgmma(const Cost *c, SchedulesAccept *accepts, Candidates *found) {
+    enum { FEW_ROUNDS = 3 };
     static const int rows[][2] = {{128, 2}, {192, 3}, {256, 2}, {64, 1}}; /* tile_m, consumer warpgroups */
     const MatmulPlan *plan = matmul_wgmma_plan(c->plan);
     int line = 1024 / dtype_bits(plan->a.elem); /* elements of 128 bytes */

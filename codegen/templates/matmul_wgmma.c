@@ -182,12 +182,11 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     PipelineState state = pipeline_start(b, &w->pipeline);
     const KVar *previous = k_variable(b, "previous", K_I32, k_i32(b, 0));
     const KExpr *first = NULL, *steps = NULL, *stages = NULL; /* of a tile */
-    if (!w->stream.blocks) {
+    if (!w->stream.blocks)
         steps = wgmma_steps(w, &first);
+    if (ping_pong) { /* the second warpgroup begins behind the stages of the first tile */
         stages = k_add(b, steps, k_i32(b, w->inputs.n * w->inputs.chunks));
         stages = k_add(b, stages, wgmma_terms_steps(w));
-    }
-    if (ping_pong) { /* the second warpgroup begins behind the stages of the first tile */
         k_if_begin(b, k_eq(b, group, k_i32(b, 1)));
         pipeline_skip(b, &w->pipeline, &state, stages);
         KOperand turn[] = {k_operand(k_i32(b, TURN_BARRIER)), k_operand(k_i32(b, 2 * WARPGROUP))};
