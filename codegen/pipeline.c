@@ -73,25 +73,46 @@ void pipeline_expect(Builder *b, const Pipeline *pipeline, const PipelineState *
     k_atom(b, ATOM_mbar_expect_tx, NULL, operands, 2);
 }
 
-void pipeline_release(Builder *b, const Pipeline *pipeline, const KExpr *stage, int cluster) {
+int pipeline_peer_count(int m, int n) {
+    return m + n - 1;
+}
+
+PipelinePeers pipeline_peers(Builder *b, int m, int n) {
+    PipelinePeers peers = {.count = pipeline_peer_count(m, n)};
+    const KExpr *lane = k_special(b, SPECIAL_LANE), *extent = k_i32(b, m);
+    if (m == 1 || n == 1) {
+        peers.rank = lane;
+        return peers;
+    }
+    /* the row's blocks, then those of the column but for the one that is of both */
+    const KExpr *own = k_special(b, SPECIAL_CTA_RANK);
+    const KExpr *row = k_div(b, own, extent), *col = k_mod(b, own, extent), *other = k_sub(b, lane, extent);
+    other = k_add(b, other, k_select(b, k_ge(b, other, row), k_i32(b, 1), k_i32(b, 0)));
+    const KExpr *in_row = k_add(b, k_mul(b, row, extent), lane);
+    const KExpr *in_col = k_add(b, k_mul(b, other, extent), col);
+    peers.rank = k_let_expr(b, "peer", k_select(b, k_lt(b, lane, extent), in_row, in_col));
+    return peers;
+}
+
+void pipeline_release(Builder *b, const Pipeline *pipeline, const KExpr *stage, const PipelinePeers *peers) {
     const KExpr *lane = k_special(b, SPECIAL_LANE), *address = pipeline_address(b, pipeline->empty, stage);
-    if (cluster == 1) {
+    if (!peers || peers->count == 1) {
         k_if_begin(b, k_eq(b, lane, k_i32(b, 0)));
         KOperand operands[] = {k_operand(address)};
         k_atom(b, ATOM_mbar_arrive, NULL, operands, 1);
-    } else { /* lane i tells CTA i */
-        k_if_begin(b, k_lt(b, lane, k_i32(b, cluster)));
-        KOperand operands[] = {k_operand(address), k_operand(k_convert(b, lane, K_U32))};
+    } else {
+        k_if_begin(b, k_lt(b, lane, k_i32(b, peers->count)));
+        KOperand operands[] = {k_operand(address), k_operand(k_convert(b, peers->rank, K_U32))};
         k_atom(b, ATOM_mbar_arrive_remote, NULL, operands, 2);
     }
     k_end(b);
 }
 
 void pipeline_release_behind(Builder *b, const Pipeline *pipeline, const PipelineState *state,
-                             const KVar *previous, const KExpr *step, int cluster) {
+                             const KVar *previous, const KExpr *step, const PipelinePeers *peers) {
     if (step)
         k_if_begin(b, k_ge(b, step, k_i32(b, 1)));
-    pipeline_release(b, pipeline, k_var(b, previous), cluster);
+    pipeline_release(b, pipeline, k_var(b, previous), peers);
     if (step)
         k_end(b);
     k_set(b, previous, k_var(b, state->stage));

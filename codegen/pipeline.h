@@ -38,12 +38,21 @@ void pipeline_wait_empty(Builder *b, const Pipeline *pipeline, const PipelineSta
 void pipeline_expect(Builder *b, const Pipeline *pipeline, const PipelineState *state, const KExpr *bytes);
 const KExpr *pipeline_full_address(Builder *b, const Pipeline *pipeline, const PipelineState *state);
 void pipeline_wait_full(Builder *b, const Pipeline *pipeline, const PipelineState *state); /* consumer */
-/* One arrival of each calling warp at empty[stage], in every CTA of the cluster (1: this CTA alone). */
-void pipeline_release(Builder *b, const Pipeline *pipeline, const KExpr *stage, int cluster);
+
+/* The blocks that fill parts of one another's stages: of a cluster of m x n, whose ranks go along m first, those
+ * in the same row or the same column of it. */
+typedef struct PipelinePeers {
+    int count;         /* this block among them; 1: it is alone */
+    const KExpr *rank; /* of the block that a lane below `count` tells; where it is not alone */
+} PipelinePeers;
+int pipeline_peer_count(int m, int n);
+PipelinePeers pipeline_peers(Builder *b, int m, int n);
+/* One arrival of each calling warp at empty[stage], in every block of `peers`; NULL: in this block alone. */
+void pipeline_release(Builder *b, const Pipeline *pipeline, const KExpr *stage, const PipelinePeers *peers);
 /* The end of a consumer's step number `step`, whose reads are still under way while those of the step before
  * have ended: releases that step's stage, `previous`, if there is one, and goes on to the next. step NULL:
  * there is one. */
 void pipeline_release_behind(Builder *b, const Pipeline *pipeline, const PipelineState *state,
-                             const KVar *previous, const KExpr *step, int cluster);
+                             const KVar *previous, const KExpr *step, const PipelinePeers *peers);
 
 #endif

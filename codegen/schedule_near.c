@@ -27,7 +27,7 @@ static void near_add(Near *near, Schedule s) {
     } while (0)
 
 static void near_wgmma(Near *near) {
-    static const int clusters[][2] = {{1, 1}, {2, 1}, {1, 2}};
+    static const int clusters[][2] = {{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}, {2, 4}, {4, 2}};
     const Schedule *from = near->from;
     for (size_t i = 0; i < sizeof clusters / sizeof *clusters; i++) {
         Schedule s = *from;

@@ -59,6 +59,11 @@ const Target *target_for_device(int major, int minor) {
     return best;
 }
 
+int target_clustered_sms(const Target *target, int cluster) {
+    enum { PERCENT = 91 };
+    return cluster <= 2 ? target->sm_count : target->sm_count * PERCENT / 100 / cluster * cluster;
+}
+
 FuseLimits target_fuse_limits(const Target *target) {
     FuseLimits limits = {
         .has_tensor_cores = target->has_mma_bf16,

@@ -42,6 +42,7 @@ typedef struct Chain {
     const KExpr *a_descriptor;
     ChainLink link[CHAIN_LINKS];
     int n, passes, cluster;
+    PipelinePeers peers; /* a consumer's */
     Pipeline pipeline;       /* operands of the first link */
     Pipeline later;          /* second operands of later links */
     const KBuffer *resident; /* the barrier of second operands that stay; NULL: all come through the ring */
@@ -80,7 +81,7 @@ static void chain_second_operand(Chain *c, int i) {
         memory = k_shared(b, i ? "later_tile" : "b_tile", operand->elem, pitch * n, ALIGNMENT);
     Tile tile = operand->major == MAJOR_K ? tile_over(memory, operand->elem, link->columns, depth, n, pitch)
                                           : tile_over(memory, operand->elem, depth, link->columns, n, pitch);
-    link->b = (MatmulTma){.operand = operand, .tile = tile, .share = c->cluster};
+    link->b = (MatmulTma){.operand = operand, .tile = tile, .share = c->cluster, .share_step = 1, .cluster = c->cluster};
     link->b.map = matmul_tma_map(b, c->plan->graph->dims, &link->b);
 }
 
@@ -294,7 +295,7 @@ static void chain_step(Chain *c, const PipelineState *state, const KVar *previou
     chain_multiply(c, 0, k_var(b, state->stage), k_int(b, K_U32, !dim_is(chain_steps(c, 0), 1)), 0);
     k_atom(b, ATOM_wgmma_commit, NULL, NULL, 0);
     k_atom(b, ATOM_wgmma_wait, (int[]){1}, NULL, 0);
-    pipeline_release_behind(b, &c->pipeline, state, previous, step, c->cluster);
+    pipeline_release_behind(b, &c->pipeline, state, previous, step, &c->peers);
 }
 
 static void chain_first_product(Chain *c, const PipelineState *state, const KVar *previous) {
@@ -305,7 +306,7 @@ static void chain_first_product(Chain *c, const PipelineState *state, const KVar
     k_end(b);
     k_atom(b, ATOM_wgmma_wait, (int[]){0}, NULL, 0);
     matmul_settle(b, c->link[0].accumulator);
-    pipeline_release(b, &c->pipeline, k_var(b, previous), c->cluster);
+    pipeline_release(b, &c->pipeline, k_var(b, previous), &c->peers);
 }
 
 /* Which registers a product takes is known as it is written, so this is no loop. The stages are waited for
@@ -339,7 +340,7 @@ static void chain_later_product(Chain *c, int i, const PipelineState *state, con
         k_atom(b, ATOM_wgmma_commit, NULL, NULL, 0);
         k_atom(b, ATOM_wgmma_wait, (int[]){0}, NULL, 0);
         for (int s = 0; s < n && !c->resident; s++)
-            pipeline_release(b, &c->later, stage[s], c->cluster);
+            pipeline_release(b, &c->later, stage[s], &c->peers);
     }
     matmul_settle(b, c->link[i].accumulator);
 }
@@ -404,6 +405,7 @@ static void chain_consume(Chain *c) {
         link->b_descriptor =
             k_let_expr(b, "b_tile_descriptor", tile_descriptor(b, &link->b.tile, link->b.operand->major));
     }
+    c->peers = pipeline_peers(b, c->cluster, 1);
     PipelineState state = pipeline_start(b, &c->pipeline), later = {0};
     if (!c->resident)
         later = pipeline_start(b, &c->later);
@@ -461,7 +463,7 @@ static void chain_meet(Chain *c) {
 
 static void chain_init(Chain *c) {
     Builder *b = c->b;
-    int releases = 4 * c->schedule->warps_m * c->cluster;
+    int releases = 4 * c->schedule->warps_m * pipeline_peer_count(c->cluster, 1);
     k_comment(b, "the ring of stages: 1 arrivals fill one, %d free it", releases);
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));
     if (c->resident) {

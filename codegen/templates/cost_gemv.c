@@ -24,7 +24,7 @@ double cost_gemv_seconds(const Cost *c, const Schedule *s) {
     int split = s->split_k > 1 ? s->split_k : 1;
     int64_t rows = s->swap_ab ? c->n : c->m, cols = s->swap_ab ? c->m : c->n;
     double tiles = ceil((double)rows / s->tile_m) * ceil((double)cols / s->tile_n) * (double)c->batch;
-    double blocks = tiles * split, slots = cost_slots(target, split) * matmul_blocks_per_sm(plan, s);
+    double blocks = tiles * split, slots = target_clustered_sms(target, split) * matmul_blocks_per_sm(plan, s);
     double rounds = fmax(1, blocks / slots);
     double steps = ceil(ceil((double)c->k / s->tile_k) / split);
     double waiting = rounds * (steps * cost_latency + cost_block);

@@ -103,12 +103,6 @@ const MatmulPlan *cost_plan(const Cost *c, const Schedule *s) {
     return s->path == MATMUL_WGMMA ? matmul_wgmma_plan(c->plan) : c->plan;
 }
 
-/* A cluster lies within a GPC, whose SMs it need not divide:
- * an H100's 132 SMs hold 66 clusters of 2, 30 of 4 and 15 of 8. */
-double cost_slots(const Target *target, int cluster) {
-    return cluster <= 2 ? target->sm_count : floor(target->sm_count * 0.91 / cluster) * cluster;
-}
-
 /* Steps of K of one of the blocks that share it: each product of a sum begins one of its own. */
 static double cost_steps(const Cost *c, const Schedule *s, int split) {
     double steps = 0;
@@ -131,7 +125,7 @@ CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
     int occupancy =
         s->path == MATMUL_MMA_SYNC ? matmul_blocks_that_fit(plan, s) : matmul_blocks_per_sm(plan, s);
     int all = target->sm_count * occupancy;
-    double slots = w.gang > 1 ? all / w.gang * w.gang : cost_slots(target, w.split) * occupancy;
+    double slots = w.gang > 1 ? all / w.gang * w.gang : target_clustered_sms(target, w.cluster_m * w.cluster_n * w.split) * occupancy;
     w.rounds = fmax(1, ceil(tiles / slots));         /* also of nothing */
     if (s->path == MATMUL_MMA_SYNC && tiles > slots) /* blocks start when others end */
         w.rounds = tiles / slots + cost_mma_round * (w.rounds - tiles / slots);

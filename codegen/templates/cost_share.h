@@ -28,8 +28,6 @@ typedef struct CostShare {
 CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedule *s);
 /* Rate of the matrix unit, of the whole machine, for the kind of product. */
 double cost_rate(const MatmulPlan *plan);
-/* Blocks that run at once where each SM has one, in clusters of so many. */
-double cost_slots(const Target *target, int cluster);
 /* Elements of a tile, each time that a pass of the epilogue goes over them: once, and for row and column
  * statistics. */
 double cost_elements(const MatmulPlan *plan, const Schedule *s);

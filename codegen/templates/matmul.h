@@ -316,6 +316,7 @@ typedef struct MatmulTma {
     Tile tile;
     int map;
     int share;    /* blocks of a cluster, each of which loads its part of the tile into all; 1: none */
+    int share_step, cluster; /* from the rank of one of these blocks to that of the next; all blocks */
     bool is_once; /* nobody loads these elements again: L2 gives them up first */
 } MatmulTma;
 int matmul_tma_map(Builder *b, DimTable *dims, const MatmulTma *tma); /* the tensor map that loads take */

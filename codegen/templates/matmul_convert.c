@@ -184,6 +184,6 @@ void matmul_convert_raw(Builder *b, MatmulConvert *convert, const Pipeline *stag
         k_end(b);
         pipeline_advance(b, stages, stage);
     }
-    pipeline_release(b, &convert->raw, k_var(b, raw->stage), 1);
+    pipeline_release(b, &convert->raw, k_var(b, raw->stage), NULL);
     pipeline_advance(b, &convert->raw, raw);
 }

@@ -202,7 +202,7 @@ const KExpr *matmul_inputs_chunk_begin(Epilogue *e) {
 void matmul_inputs_chunk_end(Epilogue *e) {
     Builder *b = e->b;
     for (int i = 0; e->inputs && i < e->inputs->n; i++)
-        pipeline_release(b, e->inputs->pipeline, e->inputs->stage[i], 1);
+        pipeline_release(b, e->inputs->pipeline, e->inputs->stage[i], NULL);
     epilogue_loop_end(b, e->inputs ? e->inputs->chunks : 1);
 }
 

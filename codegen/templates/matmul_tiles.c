@@ -131,7 +131,8 @@ int matmul_blocks_per_sm(const MatmulPlan *plan, const Schedule *schedule) {
 const Dim *matmul_grid(const MatmulPlan *plan, const MatmulTiles *tiles, int blocks_per_sm) {
     DimTable *dims = plan->graph->dims;
     const Dim *together = dim_const(dims, tiles->together);
-    const Dim *slots = dim_const(dims, plan->target->sm_count * blocks_per_sm / tiles->together);
+    int cluster = tiles->cluster_m * tiles->cluster_n, sms = target_clustered_sms(plan->target, cluster);
+    const Dim *slots = dim_const(dims, (int64_t)sms * blocks_per_sm / tiles->together);
     /* 2048 tiles on 132 SMs are 16 rounds; 128 blocks do them in 16 rounds too, with less traffic and power.
      */
     const Dim *rounds = dim_max(dims, dim_const(dims, 1), dim_ceil_div(dims, tiles->count, slots));
@@ -178,10 +179,12 @@ MatmulTile matmul_tile_at(Builder *b, const MatmulPlan *plan, const MatmulTiles 
         n = k_div(b, rest, rows);
     }
     const KExpr *rank = k_special(b, SPECIAL_CTA_RANK);
-    if (tiles->cluster_m > 1)
-        m = k_add(b, k_mul(b, m, k_i32(b, tiles->cluster_m)), rank);
+    if (tiles->cluster_m > 1) {
+        const KExpr *own = tiles->cluster_n > 1 ? k_mod(b, rank, k_i32(b, tiles->cluster_m)) : rank;
+        m = k_add(b, k_mul(b, m, k_i32(b, tiles->cluster_m)), own);
+    }
     if (tiles->cluster_n > 1)
-        n = k_add(b, k_mul(b, n, k_i32(b, tiles->cluster_n)), rank);
+        n = k_add(b, k_mul(b, n, k_i32(b, tiles->cluster_n)), k_div(b, rank, k_i32(b, tiles->cluster_m)));
     if (tiles->gang > 1)
         n = k_mod(b, k_special(b, SPECIAL_CTA_X), k_i32(b, tiles->gang));
     tile.row = k_let_expr(b, "tile_row", k_mul(b, m, k_i32(b, tiles->tile_m)));

@@ -83,6 +83,24 @@ static const KExpr *tma_beyond(Builder *b, const Dim *part, const KExpr *at) {
     return k_div(b, at, k_dim(b, part, K_I32));
 }
 
+/* Of the blocks that share a tile, this one's number. */
+static const KExpr *tma_share(Builder *b, const MatmulTma *tma) {
+    const KExpr *part = k_div(b, k_special(b, SPECIAL_CTA_RANK), k_i32(b, tma->share_step));
+    return tma->share * tma->share_step == tma->cluster ? part : k_mod(b, part, k_i32(b, tma->share));
+}
+
+/* Those blocks, a bit for each rank. */
+static const KExpr *tma_mask(Builder *b, const MatmulTma *tma) {
+    int64_t mask = 0;
+    for (int i = 0; i < tma->share; i++)
+        mask |= (int64_t)1 << (i * tma->share_step);
+    if (tma->share == tma->cluster)
+        return k_int(b, K_U32, mask);
+    const KExpr *first = k_sub(b, k_special(b, SPECIAL_CTA_RANK),
+                               k_mul(b, tma_share(b, tma), k_i32(b, tma->share_step)));
+    return k_scalar(b, OP_shl, k_int(b, K_U32, mask), k_convert(b, first, K_U32), NULL);
+}
+
 /* One load: of K-major tiles box `box` of this block's rows, one span of K after another, of others block
  * `box` (a span of columns). */
 static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const KExpr *stage,
@@ -91,12 +109,12 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
     const MatmulOperand *operand = tma->operand;
     const Tile *tile = &tma->tile;
     bool is_shared = tma->share > 1;
-    const KExpr *rank = k_special(b, SPECIAL_CTA_RANK);
+    const KExpr *part = is_shared ? tma_share(b, tma) : k_i32(b, 0);
     const KExpr *to, *inner, *outer;
     if (operand->major == MAJOR_K) {
-        const KExpr *share = is_shared ? k_mul(b, rank, k_i32(b, tile->rows / tma->share)) : k_i32(b, 0);
         int below = box % tma_boxes(tma), block = box / tma_boxes(tma);
-        const KExpr *row = k_add(b, share, k_i32(b, (int64_t)below * tma_box_rows(tma)));
+        const KExpr *row = k_mul(b, part, k_i32(b, tile->rows / tma->share));
+        row = k_add(b, row, k_i32(b, (int64_t)below * tma_box_rows(tma)));
         const KExpr *at =
             k_add(b, k_mul(b, stage, k_i32(b, tile->pitch)), k_mul(b, row, k_i32(b, tile->span)));
         at = k_add(b, at, k_i32(b, (int64_t)block * tile->rows * tile->span));
@@ -105,8 +123,8 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
         inner = tma_packed(tma) > 1 ? k_div(b, inner, k_i32(b, tma_packed(tma))) : inner;
         outer = k_add(b, mn0, row);
     } else {
-        /* with a cluster of two, block 2 i + rank is this block's to load */
-        const KExpr *number = is_shared ? k_add(b, k_i32(b, box * tma->share), rank) : k_i32(b, box);
+        /* of blocks that two share, 2 i + part is this one's to load */
+        const KExpr *number = k_add(b, k_i32(b, (int64_t)box * tma->share), part);
         const KExpr *at = k_mul(b, number, k_i32(b, (int64_t)tile->rows * tile->span));
         at = k_add(b, k_mul(b, stage, k_i32(b, tile->pitch)), at);
         to = k_smem_addr(b, tile->buffer, at);
@@ -131,7 +149,7 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
     AtomId atom = atoms[tma->is_once][n - 5];
     if (is_shared) {
         atom = operand->n_batch == 0 ? ATOM_tma_load_2d_multicast : ATOM_tma_load_3d_multicast;
-        operands[n++] = k_operand(k_int(b, K_U32, (1 << tma->share) - 1));
+        operands[n++] = k_operand(tma_mask(b, tma));
     }
     k_atom(b, atom, NULL, operands, n);
 }

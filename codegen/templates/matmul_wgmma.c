@@ -179,6 +179,7 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
         o->descriptor = wgmma_operand_descriptor(w, o, group);
     }
     wgmma_terms_descriptors(w, group);
+    w->peers = pipeline_peers(b, w->tiles.cluster_m, w->tiles.cluster_n);
     PipelineState state = pipeline_start(b, &w->pipeline);
     const KVar *previous = k_variable(b, "previous", K_I32, k_i32(b, 0));
     const KExpr *first = NULL, *steps = NULL, *stages = NULL; /* of a tile */
@@ -258,15 +259,15 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
 static void wgmma_init(Wgmma *w) {
     Builder *b = w->b;
     int arrivals = w->converters ? 5 : 1; /* of the producer, and of four converting warps */
-    k_comment(b, "the ring of stages: %d arrivals fill one, %d free it", arrivals,
-              wgmma_releases(w->schedule) * w->cluster);
+    int releases = wgmma_releases(w->schedule) * pipeline_peer_count(w->tiles.cluster_m, w->tiles.cluster_n);
+    k_comment(b, "the ring of stages: %d arrivals fill one, %d free it", arrivals, releases);
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));
     for (int i = 0; i < (int)b->kernel->params.n; i++)
         if (b->kernel->params.at[i].kind == PARAM_TENSOR_MAP) {
             KOperand map = k_operand(k_tensor_map_addr(b, i));
             k_atom(b, ATOM_tensor_map_prefetch, NULL, &map, 1);
         }
-    pipeline_init(b, &w->pipeline, arrivals, wgmma_releases(w->schedule) * w->cluster);
+    pipeline_init(b, &w->pipeline, arrivals, releases);
     if (w->converters)
         pipeline_init(b, &w->convert.raw, 1, 4);
     k_end(b);

@@ -72,6 +72,7 @@ typedef struct Wgmma {
     Pipeline pipeline;
     int consumers, blocks; /* warpgroups; m64 blocks of each */
     int cluster;
+    PipelinePeers peers; /* a consumer's */
     int split; /* blocks of a cluster that share a tile's K; 1: none */
     WgmmaStream stream;
     MatmulPartials parts;

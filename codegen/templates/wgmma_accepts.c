@@ -72,14 +72,18 @@ bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedule, con
     return operand->major == MAJOR_K || tile_mn % 16 == 0;
 }
 
+static bool wgmma_is_power(int x) {
+    return x > 0 && (x & (x - 1)) == 0;
+}
+
 static bool wgmma_accepts_split(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
     int split = wgmma_split(schedule);
     if (split == 1)
         return true;
     *why = "split_k takes a cluster of 2, 4 or 8 blocks of its own, whose tile has powers of two";
-    if (split > 8 || (split & (split - 1)) || schedule->cluster_m > 1 || schedule->cluster_n > 1 ||
-        schedule->ping_pong || (schedule->tile_m & (schedule->tile_m - 1)) ||
-        (schedule->tile_n & (schedule->tile_n - 1)) || schedule->warps_m == 3)
+    if (split > 8 || !wgmma_is_power(split) || schedule->cluster_m > 1 || schedule->cluster_n > 1 ||
+        schedule->ping_pong || !wgmma_is_power(schedule->tile_m) || !wgmma_is_power(schedule->tile_n) ||
+        schedule->warps_m == 3)
         return false;
     *why = "a split has no warpgroups that convert operands";
     if (matmul_converters(plan, schedule))
@@ -120,12 +124,16 @@ static bool wgmma_accepts_statistics(const MatmulPlan *plan, const Schedule *sch
 }
 
 bool wgmma_accepts_shared(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
-    if (schedule->cluster_m <= 1 && schedule->cluster_n <= 1)
-        return true;
-    const MatmulOperand *shared = (schedule->cluster_m > 1) != schedule->swap_ab ? &plan->b[0] : &plan->a;
-    int tile_mn = schedule->cluster_m > 1 ? schedule->tile_n : schedule->tile_m;
-    *why = "multicast copies at most three dims, and whole blocks of 64 along M or N";
-    return !shared->is_parted && shared->n_batch <= 1 && (shared->major != MAJOR_MN || tile_mn % 128 == 0);
+    *why = "multicast copies at most three dims, and whole blocks of 8 rows, or of 64 along M or N";
+    for (int is_rows = 0; is_rows < 2; is_rows++) {
+        const MatmulOperand *shared = is_rows != schedule->swap_ab ? &plan->a : &plan->b[0];
+        int share = is_rows ? schedule->cluster_n : schedule->cluster_m;
+        int piece = shared->major == MAJOR_MN ? 64 : 8;
+        if (share > 1 && (shared->is_parted || shared->n_batch > 1 ||
+                          (is_rows ? schedule->tile_m : schedule->tile_n) % (piece * share) != 0))
+            return false;
+    }
+    return true;
 }
 
 bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
@@ -190,10 +198,10 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
     *why = "the stages do not fit shared memory";
     if (matmul_smem_wgmma(plan, schedule) > target->smem_per_block)
         return false;
-    *why = "a cluster has 2 blocks, along m or along n, and shares tiles that divide between them";
+    *why = "a cluster has 2, 4 or 8 blocks";
     int cluster_m = schedule->cluster_m > 1 ? schedule->cluster_m : 1,
         cluster_n = schedule->cluster_n > 1 ? schedule->cluster_n : 1;
-    if (cluster_m * cluster_n > 2 || (cluster_m > 1 && schedule->tile_n % (16 * cluster_m) != 0))
+    if (cluster_m > 8 || cluster_n > 8 || cluster_m * cluster_n > 8 || !wgmma_is_power(cluster_m * cluster_n))
         return false;
     if (!wgmma_accepts_shared(plan, schedule, why))
         return false;

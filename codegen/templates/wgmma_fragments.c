@@ -355,7 +355,7 @@ void wgmma_fragments_product(Wgmma *w, const MatmulTile *tile, const KExpr *warp
         fragments_take(w, at, stage, keep, i);
         if (i / n == sets - 1) { /* the products of the stage before had ended */
             k_if_begin(b, k_ge(b, step, k_i32(b, 1)));
-            pipeline_release(b, &w->pipeline, k_var(b, previous), w->cluster);
+            pipeline_release(b, &w->pipeline, k_var(b, previous), &w->peers);
             k_end(b);
         }
     }

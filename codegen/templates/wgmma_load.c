@@ -39,10 +39,6 @@ void wgmma_add_operand(Wgmma *w, const MatmulOperand *operand, const char *name,
     o->tile = wgmma_tile(w, o, name, NULL);
 }
 
-static bool wgmma_is_shared(const Wgmma *w, const WgmmaOperand *o) {
-    return o->is_rows ? w->tiles.cluster_n > 1 : w->tiles.cluster_m > 1;
-}
-
 /* Whether each element is loaded by one block only: a streamed weight should leave L2 to what is read again.
  */
 static bool wgmma_is_read_once(const Wgmma *w, const WgmmaOperand *o) {
@@ -55,7 +51,9 @@ MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o) {
     return (MatmulTma){.operand = o->fragments ? wgmma_fragments_source(o->fragments) : o->operand,
                        .tile = o->tile,
                        .map = o->map,
-                       .share = wgmma_is_shared(w, o) ? w->cluster : 1,
+                       .share = o->is_rows ? w->tiles.cluster_n : w->tiles.cluster_m,
+                       .share_step = o->is_rows ? w->tiles.cluster_m : 1,
+                       .cluster = w->cluster,
                        .is_once = wgmma_is_read_once(w, o)};
 }
 

@@ -168,7 +168,7 @@ static void wgmma_multiply_promoted(Wgmma *w, const KExpr *stage, const KExpr *s
         k_atom(b, ATOM_wgmma_wait, (int[]){0}, NULL, 0);
         matmul_settle(b, w->partial);
         if (unit == units - 1)
-            pipeline_release(b, &w->pipeline, stage, w->cluster);
+            pipeline_release(b, &w->pipeline, stage, &w->peers);
         wgmma_promote(w, core, block, part);
         matmul_settle(b, w->accumulator[core]); /* added before the next products take the same registers */
     }
@@ -246,7 +246,7 @@ void wgmma_tile_end(Wgmma *w, const KExpr *steps, const KVar *previous, bool is_
         matmul_settle(b, w->accumulator[core]); /* all products have ended */
     if (is_cleared)
         k_if_begin(b, k_ge(b, steps, k_i32(b, 1)));
-    pipeline_release(b, &w->pipeline, k_var(b, previous), w->cluster);
+    pipeline_release(b, &w->pipeline, k_var(b, previous), &w->peers);
     if (is_cleared)
         k_end(b);
 }
@@ -260,7 +260,7 @@ void wgmma_product_steps(Wgmma *w, const KExpr *steps, const PipelineState *stat
     wgmma_multiply(w, k_var(b, state->stage), step, is_cleared);
     k_atom(b, ATOM_wgmma_commit, NULL, NULL, 0);
     k_atom(b, ATOM_wgmma_wait, (int[]){1}, NULL, 0);
-    pipeline_release_behind(b, &w->pipeline, state, previous, goes_on ? NULL : step, w->cluster);
+    pipeline_release_behind(b, &w->pipeline, state, previous, goes_on ? NULL : step, &w->peers);
     k_end(b);
 }
 
