@@ -39,8 +39,8 @@ void pipeline_expect(Builder *b, const Pipeline *pipeline, const PipelineState *
 const KExpr *pipeline_full_address(Builder *b, const Pipeline *pipeline, const PipelineState *state);
 void pipeline_wait_full(Builder *b, const Pipeline *pipeline, const PipelineState *state); /* consumer */
 
-/* The blocks that fill parts of one another's stages: of a cluster of m x n, whose ranks go along m first, those
- * in the same row or the same column of it. */
+/* The blocks that fill parts of one another's stages: of a cluster of m x n, whose ranks go along m first,
+ * those in the same row or the same column of it. */
 typedef struct PipelinePeers {
     int count;         /* this block among them; 1: it is alone */
     const KExpr *rank; /* of the block that a lane below `count` tells; where it is not alone */

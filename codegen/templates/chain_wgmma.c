@@ -42,7 +42,7 @@ typedef struct Chain {
     const KExpr *a_descriptor;
     ChainLink link[CHAIN_LINKS];
     int n, passes, cluster;
-    PipelinePeers peers; /* a consumer's */
+    PipelinePeers peers;     /* a consumer's */
     Pipeline pipeline;       /* operands of the first link */
     Pipeline later;          /* second operands of later links */
     const KBuffer *resident; /* the barrier of second operands that stay; NULL: all come through the ring */
@@ -81,7 +81,8 @@ static void chain_second_operand(Chain *c, int i) {
         memory = k_shared(b, i ? "later_tile" : "b_tile", operand->elem, pitch * n, ALIGNMENT);
     Tile tile = operand->major == MAJOR_K ? tile_over(memory, operand->elem, link->columns, depth, n, pitch)
                                           : tile_over(memory, operand->elem, depth, link->columns, n, pitch);
-    link->b = (MatmulTma){.operand = operand, .tile = tile, .share = c->cluster, .share_step = 1, .cluster = c->cluster};
+    link->b = (MatmulTma){
+        .operand = operand, .tile = tile, .share = c->cluster, .share_step = 1, .cluster = c->cluster};
     link->b.map = matmul_tma_map(b, c->plan->graph->dims, &link->b);
 }
 

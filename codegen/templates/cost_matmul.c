@@ -13,21 +13,21 @@
 #include "ir/base/checked.h"
 
 /* Seconds of a kernel. */
-static const double cost_launch = 4.77e-6, cost_loop_launch = 4.69e-6;
+static const double cost_launch = 4.79e-6, cost_loop_launch = 4.71e-6;
 
-static const double cost_latency = 0.0829e-6; /* of a load, in seconds */
-static const double cost_start = 0.188;       /* latencies that the first step of a ring waits */
-static const double cost_hidden = 0.502;      /* the power of an SM's blocks by which they wait less */
-static const double cost_again = 0.202; /* share of a second reading by other SMs that L2 does not serve */
+static const double cost_latency = 0.0837e-6; /* of a load, in seconds */
+static const double cost_start = 0.16;        /* latencies that the first step of a ring waits */
+static const double cost_hidden = 0.473;      /* the power of an SM's blocks by which they wait less */
+static const double cost_again = 0.149; /* share of a second reading by other SMs that L2 does not serve */
 
 /* L2's bytes a clock for an SM, and as factors its time for a row of 128 bytes that lies in two lines, in
  * whole sectors or not. */
-static const double cost_l2_per_clock = 78.6, cost_two_lines = 1.1, cost_five_sectors = 2.06;
+static const double cost_l2_per_clock = 81.2, cost_two_lines = 1.29, cost_five_sectors = 1.84;
 
 /* Instructions an element of the result: alone, and more for an input of its own, an operation, a function,
  * and where rows of the output start anywhere; warps of an SM that wait in them as long as they work. */
-static const double cost_epilogue_slots = 14.5, cost_stream_slots = 3.53, cost_op_slots = 0.843;
-static const double cost_function_slots = 7.22, cost_ragged_slots = 14, cost_waiting_warps = 1.8;
+static const double cost_epilogue_slots = 16, cost_stream_slots = 3.53, cost_op_slots = 0.843;
+static const double cost_function_slots = 7.22, cost_ragged_slots = 13.4, cost_waiting_warps = 1.74;
 
 /* Statistics that cost a pass over the elements each, and the share of one that more of them cost: the rounds
  * of a top-k. */
@@ -35,22 +35,22 @@ enum { COST_STATISTICS = 3 };
 static const double cost_further_statistics = 0.1;
 
 /* Bytes written twice, or read for it, where rows of two tiles meet in the middle of a line, or a sector. */
-static const double cost_edge_line = 16.9, cost_edge_sector = 140;
+static const double cost_edge_line = 15.5, cost_edge_sector = 151;
 
 /* mma.sync: its share of wgmma's rate, and of that in fp8; elements of a warp's tile, m n / (m + n), and
  * warps of an SM, that are enough for it; seconds of a step's barriers; the share of an unfilled last round
  * that counts. */
-static const double cost_mma_on_hopper = 0.244, cost_mma_fp8 = 0.337;
-static const double cost_mma_reuse = 6.08, cost_mma_warps = 1.19; /* 16 x 16 elements of a warp */
-static const double cost_mma_step = 0.165e-6, cost_mma_round = 0.865;
+static const double cost_mma_on_hopper = 0.268, cost_mma_fp8 = 0.314;
+static const double cost_mma_reuse = 4.51, cost_mma_warps = 1.33; /* 16 x 16 elements of a warp */
+static const double cost_mma_step = 0.16e-6, cost_mma_round = 0.635;
 
 /* Operands that threads compute: instructions an access, accesses of a thread in flight, their latency, and
  * instructions to convert an element. */
-static const double cost_computed_slots = 5.16, cost_computed_lanes = 0.175, cost_computed_latency = 0.159e-6;
+static const double cost_computed_slots = 4.87, cost_computed_lanes = 0.174, cost_computed_latency = 0.127e-6;
 static const double cost_convert_slots = 2.5;
 
 /* A thread with an element of its own: instructions, and more and seconds for each of K. */
-static const double cost_loop_base = 39.9, cost_loop_slots = 2.96, cost_loop_latency = 0.0289e-6;
+static const double cost_loop_base = 43.2, cost_loop_slots = 2.38, cost_loop_latency = 0.0287e-6;
 
 double cost_rate(const MatmulPlan *plan) {
     double tensor = plan->target->tensor_flops;
@@ -125,7 +125,8 @@ CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
     int occupancy =
         s->path == MATMUL_MMA_SYNC ? matmul_blocks_that_fit(plan, s) : matmul_blocks_per_sm(plan, s);
     int all = target->sm_count * occupancy;
-    double slots = w.gang > 1 ? all / w.gang * w.gang : target_clustered_sms(target, w.cluster_m * w.cluster_n * w.split) * occupancy;
+    double slots = w.gang > 1 ? all / w.gang * w.gang
+                              : target_clustered_sms(target, w.cluster_m * w.cluster_n * w.split) * occupancy;
     w.rounds = fmax(1, ceil(tiles / slots));         /* also of nothing */
     if (s->path == MATMUL_MMA_SYNC && tiles > slots) /* blocks start when others end */
         w.rounds = tiles / slots + cost_mma_round * (w.rounds - tiles / slots);
@@ -225,6 +226,17 @@ static double cost_region_slots(const Region *region, int streams) {
     return slots;
 }
 
+/* Inputs of the epilogue with an element for each of the product's; an operand may have as many. */
+static int cost_epilogue_streams(const MatmulPlan *plan) {
+    const Region *region = plan->region;
+    const Dim *count = value_count(plan->graph, plan->core[0]);
+    int streams = 0;
+    for (size_t i = 0; i < region->inputs.n; i++)
+        streams += value_count(plan->graph, region->inputs.at[i]) == count &&
+                   matmul_is_read_behind(plan, region->inputs.at[i]);
+    return streams;
+}
+
 /* Bytes of the results for an element of the product. */
 static double cost_bytes_out(const Cost *c, const Graph *graph, const Region *region,
                              const DimBindings *hint) {
@@ -252,7 +264,7 @@ static void cost_terms(Cost *c, const DimBindings *hint) {
 void cost_begin(Cost *c, const MatmulPlan *plan, const DimBindings *hint) {
     const Graph *graph = plan->graph;
     const Value *output = plan->region->outputs.at[0];
-    int streams = cost_streams(graph, plan->region);
+    int streams = cost_epilogue_streams(plan);
     *c = (Cost){.plan = plan,
                 .m = cost_extent(graph, plan->m, hint),
                 .n = cost_extent(graph, plan->n, hint),

@@ -16,39 +16,41 @@
 
 /* How much longer than the longest: the power whose mean joins times that go on side by side, for the parts
  * of a tile, and for work and memory; the share of the smaller of these that adds to the larger. */
-static const double cost_tile_power = 4.36, cost_memory_power = 6.48, cost_overlap = 0.43;
+static const double cost_tile_power = 4.76, cost_memory_power = 4.68, cost_overlap = 0.366;
 
 /* Seconds of a kernel, of one in clusters. */
-static const double cost_launch = 5e-6, cost_cluster_launch = 1.02e-6;
+static const double cost_launch = 5.17e-6, cost_cluster_launch = 0.827e-6;
 
-static const double cost_rate_reached = 1.33; /* of the target's figure, which is one under a power limit */
-static const double cost_reads = 21.6;        /* clocks for 64 rows of A */
-static const double cost_step = 12.1e-9;      /* seconds of a step's barriers */
-static const double cost_cluster = 1.12, cost_turns = 0.99; /* a step's factors */
-static const double cost_turns_share = 0.572; /* of a tile's time that goes by before the next may end */
+static const double cost_rate_reached = 1.31; /* of the target's figure, which is one under a power limit */
+static const double cost_reads = 22.4;        /* clocks for 64 rows of A */
+static const double cost_step = 13.9e-9;      /* seconds of a step's barriers */
+static const double cost_cluster = 1.03, cost_turns = 0.99; /* a step's factors */
+/* Seconds of a step for arrivals from the other blocks of a cluster: of two, of more. */
+static const double cost_cluster_step = 35.2e-9, cost_large_cluster_step = 49e-9;
+static const double cost_turns_share = 0.556; /* of a tile's time that goes by before the next may end */
 
 /* Seconds of a load, L2's bytes a clock for an SM and for all, and as factors its time for a row of 128 bytes
  * that lies in two lines, in whole sectors or not, and for runs of 64 and of 32 bytes. */
-static const double cost_load = 0.724e-6, cost_l2_per_clock = 172, cost_l2_all = 11500;
-static const double cost_two_lines = 1.29, cost_five_sectors = 2.93;
+static const double cost_load = 0.72e-6, cost_l2_per_clock = 170, cost_l2_all = 11000;
+static const double cost_two_lines = 1.28, cost_five_sectors = 2.44;
 static const double cost_half_lines = 2, cost_quarter_lines = 4;
 
 /* An epilogue: instructions an element, and more where rows of the output start anywhere; seconds of each
  * tile; factors where one warpgroup alone does not fill the schedulers, and where it has statistics of blocks
  * of columns besides: a head's norm took 273 us where two warpgroups took 203. */
-static const double cost_epilogue_slots = 6.92, cost_ragged_slots = 5.19, cost_epilogue = 0.321e-6;
-static const double cost_alone = 1.5, cost_alone_blocks = 2.5;
+static const double cost_epilogue_slots = 6.98, cost_ragged_slots = 6.09, cost_epilogue = 0.179e-6;
+static const double cost_alone = 1.31, cost_alone_blocks = 2.5;
 
 /* A store: bytes a clock of an SM and of all, factors for boxes of 64 and of 32 bytes a row, bytes that a row
  * of a tile costs besides where it begins within a line, or a sector, and those that memory then writes
  * twice, or reads; the share of the result that memory has taken when the kernel ends, of as much as L2
  * holds. */
-static const double cost_store = 624, cost_store_all = 6410, cost_half_boxes = 1.42,
-                    cost_quarter_boxes = 1.73;
-static const double cost_row_line = 62.3, cost_row_sector = 225, cost_edge_line = 170, cost_edge_sector = 79;
-static const double cost_written = 0.0906;
+static const double cost_store = 486, cost_store_all = 5630, cost_half_boxes = 1.2, cost_quarter_boxes = 1.64;
+static const double cost_row_line = 60.5, cost_row_sector = 244, cost_edge_line = 142,
+                    cost_edge_sector = 75.7;
+static const double cost_written = 0.116;
 
-static const double cost_again = 0.15; /* share of a second reading by other SMs that L2 does not serve */
+static const double cost_again = 0.297; /* share of a second reading by other SMs that L2 does not serve */
 
 /* Seconds that the matrix unit waits while something is computed of a product before another is added: its
  * last step ends, and accumulators are read and written. Not fitted. */
@@ -56,19 +58,19 @@ static const double cost_change = 0.3e-6;
 
 /* Seconds: of a row statistic for each block of a gang, of parts of sums in a cluster, and of each element.
  */
-static const double cost_exchange = 0.25e-6, cost_meeting = 0.74e-6, cost_meeting_element = 0.000226e-6;
+static const double cost_exchange = 0.25e-6, cost_meeting = 0.706e-6, cost_meeting_element = 0.000261e-6;
 
 /* Tiles that blocks share: how much longer full rounds take than the last, which the others' rounds count
  * as full, and seconds of flags that are zeroed and blocks that start together, and of an element of a part
  * that is handed on. */
-static const double cost_stream_rounds = 1.05, cost_stream = 1.93e-6, cost_stream_element = 0.153e-9;
+static const double cost_stream_rounds = 1.06, cost_stream = 1.81e-6, cost_stream_element = 0.192e-9;
 /* Seconds that it begins later behind another kernel, which it does not overlap: all of its blocks start
  * together. */
 static const double cost_stream_behind = 4e-6;
 
 /* Clocks for the additions of a step's sums to those of the tile, an element of 128 a clock: by one warpgroup
  * alone, or beside the products of others. */
-static const double cost_promote_alone = 2.84, cost_promote = 0.202;
+static const double cost_promote_alone = 2.92, cost_promote = 0.163;
 
 /* Slots for two elements of fragments that are computed, and more for each operation; the share of what is
  * shorter, computing or multiplying, that the other does not hide. */
@@ -149,9 +151,11 @@ static double cost_matrix(const MatmulPlan *plan, const Schedule *s, const CostS
     double promote = cost_is_alone(s, w) ? cost_promote_alone : cost_promote;
     double sums =
         matmul_partial_cols(plan, s) ? promote * s->tile_m * s->tile_n / 128 * w->crowd / cost_clock : 0;
-    return (product + cost_step) * (w->cluster_m * w->cluster_n > 1 ? cost_cluster : 1) *
-               (s->ping_pong ? cost_turns : 1) +
-           sums;
+    double step = (product + cost_step) * (s->ping_pong ? cost_turns : 1);
+    int blocks = w->cluster_m * w->cluster_n;
+    if (blocks > 1)
+        step = step * cost_cluster + (blocks == 2 ? cost_cluster_step : cost_large_cluster_step);
+    return step + sums;
 }
 
 /* A step of K: its operands on their way. */

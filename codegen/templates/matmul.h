@@ -315,9 +315,9 @@ typedef struct MatmulTma {
     const MatmulOperand *operand;
     Tile tile;
     int map;
-    int share;    /* blocks of a cluster, each of which loads its part of the tile into all; 1: none */
+    int share; /* blocks of a cluster, each of which loads its part of the tile into all; 1: none */
     int share_step, cluster; /* from the rank of one of these blocks to that of the next; all blocks */
-    bool is_once; /* nobody loads these elements again: L2 gives them up first */
+    bool is_once;            /* nobody loads these elements again: L2 gives them up first */
 } MatmulTma;
 int matmul_tma_map(Builder *b, DimTable *dims, const MatmulTma *tma); /* the tensor map that loads take */
 /* Loads the tile at (mn0, k0) of a batch into a stage; the bytes count at mbarrier address `full`. */
@@ -653,7 +653,8 @@ void matmul_build_gemv(Builder *b, const MatmulPlan *plan);
  * against 37.8 us for 117 MB, but 117.4 against 112.9 for 470 MB). */
 bool matmul_leaves_l2(const MatmulPlan *plan, const MatmulOperand *operand);
 
-/* With stream_k: rounds of whole tiles, and what a block has of the tiles that several share; false: none are. */
+/* With stream_k: rounds of whole tiles, and what a block has of the tiles that several share; false: none
+ * are. */
 bool matmul_stream(const MatmulPlan *plan, const Schedule *schedule, int *rounds, double *share);
 
 /* Registers of a thread, estimated; more than 255 spill. */

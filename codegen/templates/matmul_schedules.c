@@ -8,7 +8,7 @@
 #include "codegen/schedule.h"
 #include "codegen/templates/cost_matmul.h"
 
-enum { SCHEDULES_MOST = 1024, WGMMA_STAGES = 12 };
+enum { SCHEDULES_MOST = 2048, WGMMA_STAGES = 12 };
 
 typedef struct Candidates {
     Schedule at[SCHEDULES_MOST];
@@ -89,13 +89,17 @@ static void schedules_add_fragments(const Cost *c, SchedulesAccept *accepts, Can
     schedules_add_split(c, accepts, found, s);
 }
 
-/* The deepest ring, alone and with neighbours that read the same rows or columns of an operand together. */
+/* The deepest ring, alone and with neighbours that read the same rows or columns of an operand together. Four
+ * of them leave a tenth of the SMs without work: for tiles that are few. (2801 x 10064 x 5480: 430 us, by two
+ * 419.) */
 static void schedules_add_clusters(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s) {
-    static const int clusters[][2] = {{0, 0}, {2, 1}, {1, 2}};
-    bool is_large = s.tile_m * s.tile_n >= 128 * 96 && !s.swap_ab;
+    static const int clusters[][2] = {{0, 0}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}};
+    bool is_large = s.tile_m * s.tile_n >= 64 * 64 && !s.swap_ab;
     for (size_t i = 0; i < (is_large ? sizeof clusters / sizeof *clusters : 1); i++) {
         s.cluster_m = clusters[i][0];
         s.cluster_n = clusters[i][1];
+        if (s.cluster_m * s.cluster_n > 2 && schedules_rounds(c, &s) > 1)
+            break;
         schedules_add_deepest(c, accepts, found, s, WGMMA_STAGES, 1);
     }
 }
@@ -116,10 +120,11 @@ static bool schedules_is_tight(const Cost *c, const MatmulPlan *plan, const Sche
 }
 
 /* Whether two warpgroups may take turns. With other epilogues than light ones that took longer: sums of
- * columns 1818 us where a shared tile took 1552, a gate 668 for 607, rows of 1023 columns 25.1 for 21.3. */
+ * columns 1818 us where a shared tile took 1552, a gate 668 for 607, rows of 1023 columns 25.1 for 21.3; and
+ * two products, whose tiles are narrow then, 1245 for 1201. */
 static bool schedules_has_turns(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
-    return s->tile_m == 128 && s->tile_n >= 96 && !s->swap_ab && schedules_is_light(c, plan) &&
-           schedules_rounds(c, s) > 1;
+    return s->tile_m == 128 && s->tile_n >= 96 && !s->swap_ab && plan->n_cores == 1 &&
+           schedules_is_light(c, plan) && schedules_rounds(c, s) > 1;
 }
 
 /* One tile by wgmma, all ways to run it. */

@@ -96,8 +96,8 @@ static const KExpr *tma_mask(Builder *b, const MatmulTma *tma) {
         mask |= (int64_t)1 << (i * tma->share_step);
     if (tma->share == tma->cluster)
         return k_int(b, K_U32, mask);
-    const KExpr *first = k_sub(b, k_special(b, SPECIAL_CTA_RANK),
-                               k_mul(b, tma_share(b, tma), k_i32(b, tma->share_step)));
+    const KExpr *first =
+        k_sub(b, k_special(b, SPECIAL_CTA_RANK), k_mul(b, tma_share(b, tma), k_i32(b, tma->share_step)));
     return k_scalar(b, OP_shl, k_int(b, K_U32, mask), k_convert(b, first, K_U32), NULL);
 }
 

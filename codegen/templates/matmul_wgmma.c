@@ -13,8 +13,12 @@
  * release. setmaxnreg moves registers from the producer to the consumers, whose accumulators take half of
  * them.
  *
- * A cluster of two blocks, neighbours along m, needs the same tile of B: each loads half of it into both
- * (multicast), and a stage is free when the consumers of both have released it. Along n, the same with A.
+ * The blocks of a cluster that are neighbours along m need the same tile of B: each loads its part of it into
+ * all of them (multicast); along n, the same with A. A stage is free when the consumers of all blocks that it
+ * is loaded with have released it, those in the same row and the same column of the cluster:
+ *
+ *     rank 0 | 1     0 and 1 share B, 0 and 2 share A: each loads half of both, and hears from two others'
+ *          2 | 3     consumers, not from the block across
  *
  * With ping_pong, each consumer warpgroup takes whole tiles, every second one: while one runs its epilogue,
  * the other has the tensor cores to itself. Two named barriers give the turn: a warpgroup may not wait for a

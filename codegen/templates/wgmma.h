@@ -73,7 +73,7 @@ typedef struct Wgmma {
     int consumers, blocks; /* warpgroups; m64 blocks of each */
     int cluster;
     PipelinePeers peers; /* a consumer's */
-    int split; /* blocks of a cluster that share a tile's K; 1: none */
+    int split;           /* blocks of a cluster that share a tile's K; 1: none */
     WgmmaStream stream;
     MatmulPartials parts;
     MatmulGang gang; /* blocks 1: none */

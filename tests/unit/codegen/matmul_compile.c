@@ -90,8 +90,23 @@ static int rounds_choices(Case *c, int64_t m, int64_t n, bool with_input, Schedu
     return template_of(c->region.kind)->schedules(c->graph, &c->region, c->target, NULL, choices, room);
 }
 
+static bool rounds_has_three(const Schedule *choices, int n) {
+    for (int i = 0; i < n; i++)
+        if (choices[i].path == MATMUL_WGMMA && choices[i].warps_m == 3)
+            return true;
+    return false;
+}
+
+static bool rounds_has_large_cluster(const Schedule *choices, int n) {
+    for (int i = 0; i < n; i++)
+        if (choices[i].cluster_m * choices[i].cluster_n > 2)
+            return true;
+    return false;
+}
+
 /* 192 rows of three warpgroups, where their tiles fill a round that others leave half empty; not beside an
- * input of every element, and no turns where a block has one tile. */
+ * input of every element, which an operand of as many is not; no turns where a block has one tile, and no
+ * clusters of four where there are many. */
 static void test_rounds(void **state) {
     (void)state;
     enum { ROOM = 256 };
@@ -102,12 +117,16 @@ static void test_rounds(void **state) {
     assert_int_equal(choices[0].tile_m, 192);
     case_close(&c);
     int n = rounds_choices(&c, 6144, 1024, true, choices, ROOM);
-    for (int i = 0; i < n; i++)
-        assert_false(choices[i].path == MATMUL_WGMMA && choices[i].warps_m == 3);
+    assert_false(rounds_has_three(choices, n));
+    case_close(&c);
+    n = rounds_choices(&c, 2048, 4096, false, choices, ROOM);
+    assert_true(rounds_has_three(choices, n));
+    assert_false(choices[0].cluster_m * choices[0].cluster_n > 2);
     case_close(&c);
     n = rounds_choices(&c, 1024, 1536, false, choices, ROOM);
     for (int i = 0; i < n; i++)
         assert_false(choices[i].ping_pong && choices[i].tile_n >= 128); /* 96 tiles, or fewer */
+    assert_true(rounds_has_large_cluster(choices, n));
     case_close(&c);
 }
 
