@@ -74,8 +74,9 @@ static void region_print_names(Text *out, const Graph *graph, const char *what, 
     }
 }
 
-void region_print(Text *out, const Graph *graph, const Region *region) {
-    text_add(out, "region %d: %s \"%s\" over [", region->id, region_kinds[region->kind], region->name);
+/* A region, without its guest. */
+static void region_print_part(Text *out, const Graph *graph, const Region *region, const char *begin) {
+    text_add(out, "%s %s \"%s\" over [", begin, region_kinds[region->kind], region->name);
     for (int i = 0; i < region->rank; i++) {
         text_add(out, "%s", i ? ", " : "");
         dim_print(out, graph->dims, region->dims[i]);
@@ -96,6 +97,12 @@ void region_print(Text *out, const Graph *graph, const Region *region) {
         value_print(out, graph, region->values.at[i]);
         text_add(out, "\n");
     }
+}
+
+void region_print(Text *out, const Graph *graph, const Region *region) {
+    region_print_part(out, graph, region, text_format(graph->arena, "region %d:", region->id));
+    if (region->guest)
+        region_print_part(out, graph, region->guest, "    and its guest:");
 }
 
 void partition_print(Text *out, const Partition *partition) {

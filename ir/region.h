@@ -62,6 +62,10 @@ typedef struct Region {
     VEC(RegionWindow) windows;
     int column_block;
 
+    /* Of MATMUL: the region of kind ROWS that its kernel computes too, row by row, as soon as the product's rows are in memory; NULL: none.
+     * Each keeps its own values, inputs and outputs: whoever asks what a kernel computes, reads or writes goes on from a region to its guest. */
+    struct Region *guest;
+
     const Hint *schedule_hint; /* NULL: none */
     bool fast_sums; /* @allow(fast_accumulation): products add up in what the tensor cores keep, where that is less than f32 */
     Schedule schedule;
