@@ -1,16 +1,17 @@
-/* Whether the kernel of a product hosts the rows kernel that follows it (codegen/templates/wgmma_guest.c): its
- * idle warps take the rows as soon as they are stored.
+/* Whether the kernel of a product hosts the rows kernel that follows it (codegen/templates/wgmma_guest.c):
+ * its idle warps take the rows as soon as they are stored.
  *
  *     s = x @ w.T + r           region 0: matmul, writes s
  *     y = rmsnorm(s, over=-1)   region 1: rows, reads s   ->   the guest of region 0
  *
- * Two kernels cost what the second one moves and a launch. As a guest, rows are hidden behind the products but
- * for those of the last round of tiles:
+ * Two kernels cost what the second one moves and a launch. As a guest, rows are hidden behind the products
+ * but for those of the last round of tiles:
  *
  *     two      bytes of all rows / rate + launch
  *     guest    clear + order, behind another kernel + bytes of the rows left over / rate + end
  *
- * That is where rows keep up with the products: the idle warps of all SMs move a share of what memory could. */
+ * That is where rows keep up with the products: the idle warps of all SMs move a share of what memory could.
+ */
 #include "passes/fuse.h"
 
 #include <math.h>
@@ -94,7 +95,8 @@ static bool guest_fits(const Fuse *fuse, const Region *host, const Region *rows)
            guest_is_by_row(fuse, host, rows);
 }
 
-/* What @fuse(guest) or @fuse(guest=false) says at a value of the rows; `is_asked` stays where nothing does. */
+/* What @fuse(guest) or @fuse(guest=false) says at a value of the rows; `is_asked` stays where nothing does.
+ */
 static bool guest_hint(const Graph *graph, const Region *rows, bool *is_asked) {
     for (size_t i = 0; i < graph->hints.n; i++) {
         const Hint *hint = &graph->hints.at[i];
@@ -135,7 +137,8 @@ static GuestEstimate guest_estimate(const Fuse *fuse, const Region *host, const 
     }
     double round = limits->sm_count / ceil(cols / TILE_COLS) * TILE_ROWS;
     double left = fmin(all, guest_left * round) / all, moved = bytes / limits->memory_bytes_per_second;
-    return (GuestEstimate){.guest = guest_clear + (host->follows ? guest_order : 0) + left * moved + guest_end,
+    return (GuestEstimate){.guest =
+                               guest_clear + (host->follows ? guest_order : 0) + left * moved + guest_end,
                            .two = moved + guest_launch,
                            .keeps_up = moved / guest_share <= products};
 }
@@ -154,10 +157,11 @@ static bool guest_join(Fuse *fuse, Region *host, Region *rows) {
         return false;
     }
     if (!is_told && estimate.guest >= estimate.two) {
-        pass_decide(fuse->pass, "guest", false, at, core, "more rows, or fewer columns",
-                    "idle warps of the product's kernel would hide too few rows: %.0f us would be left, and a "
-                    "second kernel costs %.0f us",
-                    estimate.guest * 1e6, estimate.two * 1e6);
+        pass_decide(
+            fuse->pass, "guest", false, at, core, "more rows, or fewer columns",
+            "idle warps of the product's kernel would hide too few rows: %.0f us would be left, and a "
+            "second kernel costs %.0f us",
+            estimate.guest * 1e6, estimate.two * 1e6);
         return false;
     }
     const char *why = NULL;
@@ -171,10 +175,11 @@ static bool guest_join(Fuse *fuse, Region *host, Region *rows) {
     if (is_told)
         pass_decide(fuse->pass, "guest", true, at, core, NULL, "the graph asks for it");
     else
-        pass_decide(fuse->pass, "guest", true, at, core, NULL,
-                    "idle warps of the product's kernel take rows while others multiply, which leaves %.0f us "
-                    "by the estimate, where a second kernel costs %.0f us",
-                    estimate.guest * 1e6, estimate.two * 1e6);
+        pass_decide(
+            fuse->pass, "guest", true, at, core, NULL,
+            "idle warps of the product's kernel take rows while others multiply, which leaves %.0f us "
+            "by the estimate, where a second kernel costs %.0f us",
+            estimate.guest * 1e6, estimate.two * 1e6);
     return true;
 }
 

@@ -513,7 +513,8 @@ static void rows_find_outputs(Rows *rows) {
     }
 }
 
-/* What a region's rows are under a schedule; which row a thread has, and its number in it, says the caller. */
+/* What a region's rows are under a schedule; which row a thread has, and its number in it, says the caller.
+ */
 static Rows rows_new(Builder *b, const Region *region, const Schedule *schedule) {
     const Graph *graph = b->kernel->graph;
     int split = region->rank - region->n_reduced;
@@ -695,7 +696,8 @@ static Schedule rows_schedule(const Graph *graph, const Region *region, const Ta
 
 Schedule rows_warp_schedule(const Graph *graph, const Region *region, int registers) {
     enum { AROUND = 48 /* registers for addresses, sums and what is computed */, MANY = 128, FEW_UNROLL = 4 };
-    int streams = cost_streams(graph, region), kept = (registers - AROUND) / (2 * (streams > 0 ? streams : 1));
+    int streams = cost_streams(graph, region),
+        kept = (registers - AROUND) / (2 * (streams > 0 ? streams : 1));
     kept = kept > ROWS_RUNS_MAX ? ROWS_RUNS_MAX : kept;
     Schedule s = {.threads = 32, .threads_per_row = 32, .rows_per_block = 1};
     s.vector = lower_vector_width(graph, region, region->rank - 1);

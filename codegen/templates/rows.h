@@ -7,8 +7,8 @@
 /* How one warp takes a row of the region with so many registers a thread: neither shared memory nor barriers
  * of the block. */
 Schedule rows_warp_schedule(const Graph *graph, const Region *region, int registers);
-/* The row number `row`, which exists, by the calling warp under such a schedule, which must last as long as the
- * builder. All lanes come here together. */
+/* The row number `row`, which exists, by the calling warp under such a schedule, which must last as long as
+ * the builder. All lanes come here together. */
 void rows_build_warp(Builder *b, const Region *region, const Schedule *schedule, const KExpr *row,
                      const KExpr *lane);
 

@@ -63,10 +63,11 @@ typedef struct WgmmaStream {
 typedef struct WgmmaGuest {
     const Region *region; /* NULL: none */
     int rows;             /* that a warp takes with one ticket */
-    KBuffer *done;        /* a counter for each row of tiles: warps that have stored their part of a tile of it */
-    KBuffer *ticket;      /* the next that nobody has drawn */
-    const KVar *pending;  /* of a consumer: the row of tiles that it has stored a part of, but not said so; -1: none */
-    bool has_bulk;        /* some of its stores are TMA's */
+    KBuffer *
+        counters; /* the next ticket; and of each row of tiles, warps that have stored their part of a tile */
+    const KVar *
+        pending; /* of a consumer: the row of tiles that it has stored a part of, but not said so; -1: none */
+    bool has_bulk; /* some of its stores are TMA's */
 } WgmmaGuest;
 
 typedef struct Wgmma {
@@ -152,14 +153,14 @@ void wgmma_stream_own_end(Wgmma *w);
 bool wgmma_accepts_guest(const MatmulPlan *plan, const Schedule *schedule, const char **why);
 /* Declares counters and tickets; the grid is known. */
 void wgmma_guest_new(Wgmma *w);
-/* A consumer warp: before its tiles; behind a tile's epilogue; in a step of the plan's own product; behind all
- * tiles. */
+/* A consumer warp: before its tiles; behind a tile's epilogue; in a step of the plan's own product; behind
+ * all tiles. */
 void wgmma_guest_start(Wgmma *w, const MatmulStaging *staging);
 void wgmma_guest_stored(Wgmma *w, const MatmulTile *tile);
 void wgmma_guest_step(Wgmma *w, const KExpr *step, const KExpr *steps);
 void wgmma_guest_end(Wgmma *w);
-/* The calling warp, which has nothing else to do, takes rows until there are none, with so many registers a thread
- * (0: those at launch). */
+/* The calling warp, which has nothing else to do, takes rows until there are none, with so many registers a
+ * thread (0: those at launch). */
 void wgmma_guest_rows(Wgmma *w, int registers);
 const char *wgmma_guest_name(const Wgmma *w); /* for a kernel's summary */
 

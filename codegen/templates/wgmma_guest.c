@@ -1,19 +1,19 @@
-/* A guest: the rows of the product, once they are in memory, by warps of the same kernel that have nothing else
- * to do (region.h).
+/* A guest: the rows of the product, once they are in memory, by warps of the same kernel that have nothing
+ * else to do (region.h).
  *
- * A norm over rows that are longer than a tile cannot begin before other blocks have stored the rest of a row, so
- * it would be a kernel of its own, which begins when all products have ended. Here three warps of the producer's
- * warpgroup, which only shared registers until now, take rows while the others multiply:
+ * A norm over rows that are longer than a tile cannot begin before other blocks have stored the rest of a
+ * row, so it would be a kernel of its own, which begins when all products have ended. Here three warps of the
+ * producer's warpgroup, which only shared registers until now, take rows while the others multiply:
  *
  *     warp 0         | loads of tile 0 | of tile 1 | of tile 2 |                      | rows
  *     warps 1-3      | wait            | rows of the first row of tiles | rows ...    | rows
  *     consumers      | tile 0          | tile 1    | tile 2    | (no tile is left)    | rows
  *                              raises `done` ^           ^
  *
- * A row of tiles is in memory when all warps that store a part of it have added to its counter in `done`. Rows go
- * to warps by tickets, in the order of the matrix, which is roughly the order of tiles. Nobody who multiplies
- * waits for a guest, so the products always go on; and all blocks run together (a cooperative launch), so what a
- * guest waits for does come.
+ * A row of tiles is in memory when all warps that store a part of it have added to its counter in `done`.
+ * Rows go to warps by tickets, in the order of the matrix, which is roughly the order of tiles. Nobody who
+ * multiplies waits for a guest, so the products always go on; and all blocks run together (a cooperative
+ * launch), so what a guest waits for does come.
  *
  * A warp adds to the counter late, within the products of its next tile: by then its stores have ended, and
  * nobody waits for them. */
@@ -22,10 +22,16 @@
 #include "codegen/templates/wgmma.h"
 
 enum {
-    GUEST_REGISTERS = 56,    /* a thread: fewer do not hold a row's loads */
-    GUEST_LATE = 4,          /* steps of the next tile's products before a tile is said to be stored */
-    GUEST_TICKET_BYTES = 8192 /* of a product's rows that a warp takes at a time, where they are short */
+    GUEST_REGISTERS = 56,      /* a thread: fewer do not hold a row's loads */
+    GUEST_LATE = 4,            /* steps of the next tile's products before a tile is said to be stored */
+    GUEST_TICKET_BYTES = 8192, /* of a product's rows that a warp takes at a time, where they are short */
+    GUEST_DONE = 32            /* counters of rows of tiles begin in the line behind the tickets' */
 };
+
+/* The address of the counter of a row of tiles. */
+static const KExpr *guest_done(Wgmma *w, const KExpr *tile_row) {
+    return k_global_addr(w->b, w->guest.counters, k_add(w->b, tile_row, k_i32(w->b, GUEST_DONE)));
+}
 
 static int64_t guest_warps(const Wgmma *w) {
     return wgmma_releases(w->schedule); /* that store a tile, as they all multiply for it */
@@ -82,15 +88,16 @@ void wgmma_guest_new(Wgmma *w) {
     w->guest = (WgmmaGuest){.region = host->guest, .rows = guest_rows(w->plan, w->schedule)};
     for (size_t i = 0; i < host->outputs.n; i++) /* which the guest reads while other tiles are stored */
         k_global(b, host->outputs.at[i], true);
-    w->guest.done = k_scratch(b, "done", DTYPE_I32, dim_mul(dims, w->tiles.tiles_m, w->tiles.batch), true);
-    w->guest.ticket = k_scratch(b, "tickets", DTYPE_I32, dim_const(dims, 1), true);
+    const Dim *counters =
+        dim_add(dims, dim_const(dims, GUEST_DONE), dim_mul(dims, w->tiles.tiles_m, w->tiles.batch));
+    w->guest.counters = k_scratch(b, "counters", DTYPE_I32, counters, true);
     kernel->gang = (int)kernel->grid[0]->value;
 }
 
 /* ---- those who store tiles */
 
-/* Whether a tile is said to be stored within the next one's products, or right behind its epilogue: where those
- * are no plain loop, or there may be no step. */
+/* Whether a tile is said to be stored within the next one's products, or right behind its epilogue: where
+ * those are no plain loop, or there may be no step. */
 static bool guest_is_late(const Wgmma *w) {
     return !w->partial_cols && wgmma_has_steps(w);
 }
@@ -111,7 +118,7 @@ static void guest_raise(Wgmma *w, const KExpr *when) {
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_LANE), k_i32(b, 0)));
     if (w->guest.has_bulk)
         k_atom(b, ATOM_bulk_wait, (int[]){0}, NULL, 0);
-    KOperand operands[] = {k_operand(k_global_addr(b, w->guest.done, pending)), k_operand(k_int(b, K_U32, 1))};
+    KOperand operands[] = {k_operand(guest_done(w, pending)), k_operand(k_int(b, K_U32, 1))};
     k_atom(b, ATOM_flag_add, NULL, operands, 2);
     k_end(b);
     k_set(b, w->guest.pending, k_i32(b, -1));
@@ -159,7 +166,7 @@ void wgmma_guest_end(Wgmma *w) {
 static void guest_draw(Wgmma *w, const KVar *drawn) {
     Builder *b = w->b;
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_LANE), k_i32(b, 0)));
-    KOperand operands[] = {k_reg(drawn), k_operand(k_global_addr(b, w->guest.ticket, k_i32(b, 0))),
+    KOperand operands[] = {k_reg(drawn), k_operand(k_global_addr(b, w->guest.counters, k_i32(b, 0))),
                            k_operand(k_int(b, K_U32, 1))};
     k_atom(b, ATOM_ticket, NULL, operands, 3);
     k_end(b);
@@ -174,8 +181,7 @@ static void guest_wait(Wgmma *w, const KExpr *row) {
                                   : guest_tile_row(w, NULL, row);
     const KExpr *parts = k_mul(b, k_dim(b, w->tiles.tiles_n, K_I32), k_i32(b, guest_warps(w)));
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_LANE), k_i32(b, 0)));
-    KOperand operands[] = {k_operand(k_global_addr(b, w->guest.done, tile)),
-                           k_operand(k_convert(b, parts, K_U32))};
+    KOperand operands[] = {k_operand(guest_done(w, tile)), k_operand(k_convert(b, parts, K_U32))};
     k_atom(b, ATOM_flag_reach, NULL, operands, 2);
     k_end(b);
     k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
@@ -188,7 +194,8 @@ void wgmma_guest_rows(Wgmma *w, int registers) {
     const Region *region = w->guest.region;
     if (!region)
         return;
-    k_comment(b, "rows of %s, as soon as they are stored", region->name);
+    k_comment(b, "rows of %s, as soon as what they need is stored",
+              k_global(b, region->outputs.at[0], true)->name);
     Schedule *schedule = ARENA_NEW(b->arena, Schedule);
     *schedule = rows_warp_schedule(graph, region, registers ? registers : AT_LAUNCH);
     const Dim *rows = dim_mul(graph->dims, w->tiles.batch, w->plan->m);
@@ -215,5 +222,7 @@ void wgmma_guest_rows(Wgmma *w, int registers) {
 
 const char *wgmma_guest_name(const Wgmma *w) {
     const Region *region = w->guest.region;
-    return region ? text_format(w->b->arena, ", rows of '%s' by idle warps", region->name) : "";
+    return region ? text_format(w->b->arena, ", rows of '%s' by idle warps",
+                                k_global(w->b, region->outputs.at[0], true)->name)
+                  : "";
 }

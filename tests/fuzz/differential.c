@@ -146,8 +146,8 @@ static bool trial_region(Trial *trial, Region *region) {
         for (size_t i = 0; i < part->outputs.n; i++)
             vec_push(trial->arena, &buffers, trial->memory[part->outputs.at[i]->id]);
     }
-    return simulate(kernel, &trial->generated.bindings, buffers.at, (int)buffers.n, &(SimOptions){.check_races = true},
-                    &trial->diags);
+    return simulate(kernel, &trial->generated.bindings, buffers.at, (int)buffers.n,
+                    &(SimOptions){.check_races = true}, &trial->diags);
 }
 
 static void trial_memory(Trial *trial, const Tensor *inputs) {
