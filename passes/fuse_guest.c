@@ -150,6 +150,13 @@ static bool guest_join(Fuse *fuse, Region *host, Region *rows) {
     bool is_asked = false, is_told = guest_hint(fuse->graph, rows, &is_asked);
     if (is_told ? !is_asked : host->schedule_hint || rows->schedule_hint)
         return false;
+    for (int i = 0; i < host->rank; i++)
+        if (!dim_is_const(host->dims[i])) {
+            pass_decide(fuse->pass, "guest", false, at, core, "dims that are known when it is compiled",
+                        "the blocks of a kernel that wait for each other run together: their number must be "
+                        "known");
+            return false;
+        }
     GuestEstimate estimate = guest_estimate(fuse, host, rows);
     if (!is_told && !estimate.keeps_up) {
         pass_decide(fuse->pass, "guest", false, at, core, "a longer sum of products, or narrower rows",
@@ -186,6 +193,8 @@ static bool guest_join(Fuse *fuse, Region *host, Region *rows) {
 void fuse_guests(Fuse *fuse) {
     Partition *partition = fuse->pass->partition;
     size_t n = 0;
+    if (!fuse->limits->hosts_rows)
+        return;
     for (size_t i = 0; i < partition->regions.n; i++) {
         Region *region = partition->regions.at[i], *before = n ? partition->regions.at[n - 1] : NULL;
         if (before && !before->guest && guest_fits(fuse, before, region) && guest_join(fuse, before, region))
