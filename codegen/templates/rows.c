@@ -342,13 +342,18 @@ static LowerTarget *rows_all_targets(Rows *rows, int *n) {
     return targets;
 }
 
+/* Whether an input has elements of its own along the row. */
+static bool rows_varies(const Value *input) {
+    return input->rank > 0 && !dim_is(input->dims[input->rank - 1], 1);
+}
+
 /* Registers that a thread's runs of every input take, packed as they were read. */
 static int64_t rows_loaded_words(const Rows *rows) {
     const Region *region = rows->region;
     int64_t words = 0;
     for (size_t i = 0; i < region->inputs.n; i++) {
         const Value *input = region->inputs.at[i];
-        if (input->rank > 0 && !dim_is(input->dims[input->rank - 1], 1))
+        if (rows_varies(input))
             words += (int64_t)rows->runs * rows->width * dtype_bits(input->dtype) / 32;
     }
     return words;
@@ -694,14 +699,28 @@ static Schedule rows_schedule(const Graph *graph, const Region *region, const Ta
     return s;
 }
 
-Schedule rows_warp_schedule(const Graph *graph, const Region *region, int registers) {
-    enum { AROUND = 48 /* registers for addresses, sums and what is computed */, MANY = 128, FEW_UNROLL = 4 };
+/* Runs in flight of a warp that reads its row again: with few registers half as many, and half of these where
+ * passes read or compute more than a norm without a mean does. */
+static int rows_warp_unroll(const Region *region, int registers, int ease) {
+    enum { MANY_REGISTERS = 128, FEW_INPUTS = 2 };
+    int unroll = ROWS_STREAM_UNROLL, reductions = 0, inputs = 0;
+    for (size_t i = 0; i < region->values.n; i++)
+        reductions += lower_is_space_reduction(region, region->values.at[i]);
+    for (size_t i = 0; i < region->inputs.n; i++)
+        inputs += rows_varies(region->inputs.at[i]);
+    if (registers < MANY_REGISTERS)
+        unroll /= reductions > 1 || inputs > FEW_INPUTS ? 4 : 2;
+    return unroll >> ease > 1 ? unroll >> ease : 1;
+}
+
+Schedule rows_warp_schedule(const Graph *graph, const Region *region, int registers, int ease) {
+    enum { AROUND = 48 /* registers for addresses, sums and what is computed */ };
     int streams = cost_streams(graph, region),
         kept = (registers - AROUND) / (2 * (streams > 0 ? streams : 1));
     kept = kept > ROWS_RUNS_MAX ? ROWS_RUNS_MAX : kept;
     Schedule s = {.threads = 32, .threads_per_row = 32, .rows_per_block = 1};
     s.vector = lower_vector_width(graph, region, region->rank - 1);
-    s.unroll = registers >= MANY ? ROWS_STREAM_UNROLL : FEW_UNROLL;
+    s.unroll = rows_warp_unroll(region, registers, ease);
     const Dim *extent = rows_product(graph, region, region->rank - region->n_reduced, region->rank);
     s.resident = dim_upper(graph->dims, extent) <= 32 * (int64_t)kept;
     return s;

@@ -197,7 +197,7 @@ void wgmma_guest_rows(Wgmma *w, int registers) {
     k_comment(b, "rows of %s, as soon as what they need is stored",
               k_global(b, region->outputs.at[0], true)->name);
     Schedule *schedule = ARENA_NEW(b->arena, Schedule);
-    *schedule = rows_warp_schedule(graph, region, registers ? registers : AT_LAUNCH);
+    *schedule = rows_warp_schedule(graph, region, registers ? registers : AT_LAUNCH, w->schedule->ease);
     const Dim *rows = dim_mul(graph->dims, w->tiles.batch, w->plan->m);
     const KExpr *lane = k_special(b, SPECIAL_LANE), *each = k_i32(b, w->guest.rows);
     const KExpr *tickets = k_div(b, k_dim(b, rows, K_I32), each); /* whose rows divide a matrix's */
