@@ -60,6 +60,11 @@ Kernel *codegen_kernel(Arena *arena, const Graph *graph, const Region *region, c
     const Template *template = template_of(region->kind);
     const char *why = NULL;
     if (!template->accepts(graph, region, &region->schedule, target, &why)) {
+        if (region->guest) {
+            diag_error(diags, DIAG_INTERNAL, (Span){0}, "kernel '%s' cannot host rows: %s", region->name,
+                       why);
+            return NULL;
+        }
         Region *fallback = ARENA_NEW(arena, Region);
         *fallback = *region;
         template = codegen_fallback(graph, fallback, target);

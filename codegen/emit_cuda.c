@@ -324,11 +324,12 @@ static void cuda_head(EmitCuda *e, Text *out) {
         cuda_comment(out, 0, kernel->summary);
     if (kernel->region && kernel->graph && kernel->region->values.n) {
         text_add(out, "//\n");
-        for (size_t i = 0; i < kernel->region->values.n; i++) {
-            Text line = text_new(e->arena);
-            value_print(&line, kernel->graph, kernel->region->values.at[i]);
-            cuda_comment(out, 0, text_format(e->arena, "    %s", line.at));
-        }
+        for (const Region *part = kernel->region; part; part = part->guest)
+            for (size_t i = 0; i < part->values.n; i++) {
+                Text line = text_new(e->arena);
+                value_print(&line, kernel->graph, part->values.at[i]);
+                cuda_comment(out, 0, text_format(e->arena, "    %s", line.at));
+            }
     }
     text_add(out, "\n");
 }

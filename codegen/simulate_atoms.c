@@ -139,6 +139,9 @@ static SimAtom *const atom_functions[ATOM_COUNT] = {
     [ATOM_packet_wait] = sim_packet,
     [ATOM_flag_raise] = sim_flag,
     [ATOM_flag_wait] = sim_flag,
+    [ATOM_flag_add] = sim_flag,
+    [ATOM_flag_reach] = sim_flag,
+    [ATOM_ticket] = sim_ticket,
     [ATOM_grid_wait] = sim_nothing,
     [ATOM_grid_launch] = sim_nothing,
 };

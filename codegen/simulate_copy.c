@@ -208,6 +208,16 @@ void sim_tma_load(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     }
 }
 
+/* Notes that an element of the box is on its way to memory. */
+static void copy_store_begins(Sim *sim, const CopyBox *box, int64_t element, SimBulk *bulk) {
+    int width = box->bytes * 8 / dtype_bits(box->global->buffer->elem);
+    for (int i = 0; i < width && box->global->shadow; i++) {
+        SimElement *written = &box->global->shadow[element * width + i];
+        shadow_store_begins(written);
+        vec_push(sim->arena, &bulk->written, written);
+    }
+}
+
 void sim_tma_store(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     int rank = 2 + stmt->source->atom - ATOM_tma_store_2d; /* ORDER TMA_STORE */
     FOR_LANES(lane, mask) {
@@ -221,6 +231,8 @@ void sim_tma_store(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) 
         }
         int at[5] = {0};
         int64_t base = sim_shared_base(sim, warp->cta), address = box.address;
+        SimBulk bulk = {
+            .offset = box.address - base, .bytes = copy_box_bytes(&box), .group = warp->bulk_groups};
         do {
             int64_t offset = sim_swizzle(map->swizzle, address) - base;
             int64_t element = copy_element(&box, at);
@@ -230,11 +242,10 @@ void sim_tma_store(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) 
                 if (!copy_in_buffer(sim, warp, &box, element, true))
                     return;
                 memcpy(box.global->at + element * box.bytes, warp->cta->shared + offset, (size_t)box.bytes);
+                copy_store_begins(sim, &box, element, &bulk);
             }
             address += box.bytes;
         } while (copy_next(map, at));
-        SimBulk bulk = {
-            .offset = box.address - base, .bytes = copy_box_bytes(&box), .group = warp->bulk_groups};
         vec_push(sim->arena, &warp->bulks, bulk);
     }
 }
@@ -248,11 +259,15 @@ void sim_bulk(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     uint32_t left = (uint32_t)stmt->source->shape[0];
     size_t kept = 0;
     for (size_t i = 0; i < warp->bulks.n; i++) {
-        const SimBulk bulk = warp->bulks.at[i];
-        if (bulk.group + left >= warp->bulk_groups)
-            warp->bulks.at[kept++] = bulk;
-        else
+        SimBulk bulk = warp->bulks.at[i];
+        bool is_over = bulk.group + left < warp->bulk_groups, is_done = stmt->source->atom == ATOM_bulk_wait;
+        if (is_over && !bulk.is_read)
             shadow_read_done(sim, warp, bulk.offset, bulk.bytes);
+        bulk.is_read |= is_over;
+        if (!is_over || !is_done)
+            warp->bulks.at[kept++] = bulk;
+        for (size_t k = 0; k < bulk.written.n && is_over && is_done; k++)
+            shadow_store_ends(warp, bulk.written.at[k]);
     }
     warp->bulks.n = kept;
     clock_release(sim, warp, NULL);

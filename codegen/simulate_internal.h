@@ -177,10 +177,13 @@ typedef struct SimProduct {
     uint32_t group;
 } SimProduct;
 
-/* A TMA store that has been issued: `bytes` of shared memory may not be written before it is waited for. */
+/* A TMA store that has been issued: `bytes` of shared memory may not be written before its reads have been waited
+ * for, and nobody knows of the elements that it writes before the whole of it has. */
 typedef struct SimBulk {
     int64_t offset, bytes;
     uint32_t group;
+    bool is_read;
+    VEC(SimElement *) written; /* where races are looked for */
 } SimBulk;
 
 typedef struct SimFrame {
@@ -325,6 +328,9 @@ bool shadow_read_async(Sim *sim, SimWarp *issuer, int64_t offset, int64_t bytes)
 void shadow_read_done(Sim *sim, SimWarp *issuer, int64_t offset, int64_t bytes);
 bool shadow_write(Sim *sim, SimWarp *issuer, int lane, SimCta *cta, int64_t offset, int64_t bytes,
                   SimWriter writer);
+/* A write of a TMA store that has been noted as its warp's: still under way; over. */
+void shadow_store_begins(SimElement *element);
+void shadow_store_ends(const SimWarp *issuer, SimElement *element);
 bool shadow_global(Sim *sim, SimWarp *issuer, int lane, SimGlobal *global, int64_t first, int64_t count,
                    bool is_write);
 /* Vector clocks. */
@@ -352,7 +358,7 @@ void sim_check_warpgroup(Sim *sim, const SimWarp *warp);
 typedef void SimAtom(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask);
 SimAtom sim_barrier, sim_fence, sim_cluster, sim_mbarrier_atom;             /* simulate_sync.c */
 SimAtom sim_cluster_load;                                                   /* simulate_cluster.c */
-SimAtom sim_packet, sim_flag;                                               /* simulate_packet.c */
+SimAtom sim_packet, sim_flag, sim_ticket;                                   /* simulate_packet.c */
 SimAtom sim_cp_async, sim_tma_load, sim_tma_store, sim_bulk;                /* simulate_copy.c */
 SimAtom sim_ldmatrix, sim_stmatrix, sim_mma;                                /* simulate_matrix.c */
 SimAtom sim_wgmma, sim_wgmma_order;                                         /* simulate_wgmma.c */

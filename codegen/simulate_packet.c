@@ -3,7 +3,9 @@
  * Packets: words of 64 bits that are written and read whole, without any order towards other memory. So they
  * race with nobody, and a warp that has one knows nothing else of its sender.
  *
- * Flags: raised behind what their warp has done, and waited for in front of what reads it. */
+ * Flags: raised, or added to, behind what their warp has done, and waited for in front of what reads it.
+ *
+ * Tickets: numbers that each are given out once, and that order nothing. */
 #include "codegen/simulate_internal.h"
 
 enum { PACKET_VALUES = 2, PACKET_BYTES = 8 * PACKET_VALUES };
@@ -84,7 +86,7 @@ void sim_packet(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
 }
 
 /* The raised flag at an address; NULL: it is not. */
-static const SimFlag *flag_find(const Sim *sim, const uint32_t *at) {
+static SimFlag *flag_find(const Sim *sim, const uint32_t *at) {
     for (size_t i = 0; i < sim->flags.n; i++)
         if (sim->flags.at[i].at == at)
             return &sim->flags.at[i];
@@ -95,6 +97,18 @@ static uint32_t *flag_at(Sim *sim, SimWarp *warp, LaneMask lane, int64_t address
     return (uint32_t *)(void *)sim_global_bytes(sim, warp, (int)lane, address, 4, 4, true);
 }
 
+/* Who has waited for the flag knows what the warp does now, and what those know that raised it before. */
+static void flag_release(Sim *sim, SimWarp *warp, uint32_t *at) {
+    SimFlag *flag = flag_find(sim, at);
+    if (!flag) {
+        SimFlag raised = {at, ARENA_ARRAY(sim->arena, uint32_t, (size_t)sim->n_agents)};
+        vec_push(sim->arena, &sim->flags, raised);
+        flag = &sim->flags.at[sim->flags.n - 1];
+    }
+    clock_release(sim, warp, flag->clock);
+    flag->clock[warp->agent]--; /* not what other lanes did within this tick */
+}
+
 static void flag_raise(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     Lanes address = *sim_operand(sim, warp, &stmt->operands[0], mask);
     const Lanes *value = sim_operand(sim, warp, &stmt->operands[1], mask);
@@ -102,11 +116,9 @@ static void flag_raise(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask ma
         uint32_t *at = flag_at(sim, warp, lane, address.at[lane].i);
         if (!at)
             return;
-        *at = (uint32_t)value->at[lane].i;
-        SimFlag flag = {at, ARENA_ARRAY(sim->arena, uint32_t, (size_t)sim->n_agents)};
-        clock_release(sim, warp, flag.clock);
-        flag.clock[warp->agent]--; /* not what other lanes did within this tick */
-        vec_push(sim->arena, &sim->flags, flag);
+        uint32_t before = stmt->source->atom == ATOM_flag_add ? *at : 0;
+        *at = before + (uint32_t)value->at[lane].i;
+        flag_release(sim, warp, at);
     }
     sim->packets++;
 }
@@ -119,9 +131,10 @@ static void flag_wait(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mas
         if (!at)
             return;
         const SimFlag *flag = flag_find(sim, at);
-        if (*at != (uint32_t)value->at[lane].i || !flag) {
-            warp->wait =
-                (SimWait){.kind = WAIT_PACKET, .packets = sim->packets, .round = (uint32_t)value->at[lane].i};
+        uint32_t wanted = (uint32_t)value->at[lane].i;
+        bool is_there = stmt->source->atom == ATOM_flag_reach ? *at >= wanted : *at == wanted;
+        if (!is_there || !flag) {
+            warp->wait = (SimWait){.kind = WAIT_PACKET, .packets = sim->packets, .round = wanted};
             warp->frames.at[warp->frames.n - 1].next--; /* the same statement again */
             return;
         }
@@ -130,8 +143,24 @@ static void flag_wait(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mas
 }
 
 void sim_flag(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
-    if (stmt->source->atom == ATOM_flag_raise)
-        flag_raise(sim, warp, stmt, mask);
-    else
-        flag_wait(sim, warp, stmt, mask);
+    switch (stmt->source->atom) {
+    case ATOM_flag_raise:
+    case ATOM_flag_add: flag_raise(sim, warp, stmt, mask); return;
+    default: flag_wait(sim, warp, stmt, mask); return;
+    }
+}
+
+void sim_ticket(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+    Lanes address = *sim_operand(sim, warp, &stmt->operands[1], mask);
+    Lanes value = *sim_operand(sim, warp, &stmt->operands[2], mask);
+    Lanes *to = &warp->registers[stmt->operands[0].reg];
+    bool is_signed = stmt->source->operands[0].var->type == K_I32;
+    FOR_LANES(lane, mask) {
+        uint32_t *at = flag_at(sim, warp, lane, address.at[lane].i);
+        if (!at)
+            return;
+        to->at[lane].i = is_signed ? (int64_t)(int32_t)*at : (int64_t)*at;
+        *at += (uint32_t)value.at[lane].i;
+    }
+    sim_set_register(sim, warp, stmt->operands[0].reg, mask);
 }

@@ -242,3 +242,11 @@ bool shadow_global(Sim *sim, SimWarp *issuer, int lane, SimGlobal *global, int64
     }
     return true;
 }
+
+void shadow_store_begins(SimElement *element) {
+    element->write_clock = (uint32_t)SHADOW_END_OF_TIME << 8 | SIM_LANES_SEVERAL;
+}
+
+void shadow_store_ends(const SimWarp *issuer, SimElement *element) {
+    element->write_clock = issuer->clock[issuer->agent] << 8 | SIM_LANES_SEVERAL;
+}

@@ -107,7 +107,10 @@ void sim_warp_exits(Sim *sim, SimWarp *warp) {
     warp->finished = true;
     warp->cta->running--;
     sim->running--;
-    if (warp->bulks.n)
+    bool is_read = true;
+    for (size_t i = 0; i < warp->bulks.n; i++)
+        is_read &= warp->bulks.at[i].is_read;
+    if (!is_read)
         sim_fail(sim, warp, -1, "the block ends while a TMA store may still read its shared memory");
     sim_check_warpgroup(sim, warp);
     sync_complete_cluster(sim);

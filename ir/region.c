@@ -74,8 +74,9 @@ static void region_print_names(Text *out, const Graph *graph, const char *what, 
     }
 }
 
-void region_print(Text *out, const Graph *graph, const Region *region) {
-    text_add(out, "region %d: %s \"%s\" over [", region->id, region_kinds[region->kind], region->name);
+/* A region behind what it is called, without its guest. */
+static void region_print_part(Text *out, const Graph *graph, const Region *region) {
+    text_add(out, " over [");
     for (int i = 0; i < region->rank; i++) {
         text_add(out, "%s", i ? ", " : "");
         dim_print(out, graph->dims, region->dims[i]);
@@ -96,6 +97,15 @@ void region_print(Text *out, const Graph *graph, const Region *region) {
         value_print(out, graph, region->values.at[i]);
         text_add(out, "\n");
     }
+}
+
+void region_print(Text *out, const Graph *graph, const Region *region) {
+    text_add(out, "region %d: %s \"%s\"", region->id, region_kinds[region->kind], region->name);
+    region_print_part(out, graph, region);
+    if (!region->guest)
+        return;
+    text_add(out, "    and its guest: %s", region_kinds[region->guest->kind]);
+    region_print_part(out, graph, region->guest);
 }
 
 void partition_print(Text *out, const Partition *partition) {

@@ -3,6 +3,13 @@
  * with what would change it. */
 #include "passes/pass.h"
 
+static bool expect_holds(const Region *region, const Value *value) {
+    for (size_t k = 0; k < region->values.n; k++)
+        if (region->values.at[k] == value)
+            return true;
+    return false;
+}
+
 /* Marks the regions that `value` is computed by, through everything that these read; how many. */
 static int expect_count(const Partition *partition, const Value *value, bool *needed) {
     const Graph *graph = partition->graph;
@@ -13,18 +20,20 @@ static int expect_count(const Partition *partition, const Value *value, bool *ne
     for (size_t i = partition->regions.n; i-- > 0;) {
         const Region *region = partition->regions.at[i];
         bool writes = false;
-        for (size_t k = 0; k < region->outputs.n; k++)
-            writes |= wanted[region->outputs.at[k]->id];
-        /* A value that no kernel stores is computed by the first that holds it. */
-        for (size_t k = 0; !found && !writes && k < region->values.n; k++)
-            writes = region->values.at[k] == value;
+        for (const Region *part = region; part; part = part->guest) {
+            for (size_t k = 0; k < part->outputs.n; k++)
+                writes |= wanted[part->outputs.at[k]->id];
+            /* A value that no kernel stores is computed by the first that holds it. */
+            writes |= !found && expect_holds(part, value);
+        }
         if (!writes)
             continue;
         found = true;
         needed[i] = true;
         n++;
-        for (size_t k = 0; k < region->inputs.n; k++)
-            wanted[region->inputs.at[k]->id] = true;
+        for (const Region *part = region; part; part = part->guest)
+            for (size_t k = 0; k < part->inputs.n; k++)
+                wanted[part->inputs.at[k]->id] = true;
     }
     return n;
 }
@@ -33,9 +42,8 @@ static bool expect_concerns(const Partition *partition, const bool *needed, cons
     for (size_t i = 0; value && i < partition->regions.n; i++) {
         if (!needed[i])
             continue;
-        const Region *region = partition->regions.at[i];
-        for (size_t k = 0; k < region->values.n; k++)
-            if (region->values.at[k] == value)
+        for (const Region *part = partition->regions.at[i]; part; part = part->guest)
+            if (expect_holds(part, value))
                 return true;
     }
     return false;

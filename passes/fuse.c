@@ -180,6 +180,7 @@ bool pass_fuse(Pass *pass, Graph *graph) {
             good = fuse_all(fuse);
         }
         if (good) {
+            fuse_guests(fuse);
             if (pass->options->verify)
                 partition_verify(pass->partition, pass->diags);
             return changed;

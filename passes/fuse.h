@@ -212,6 +212,10 @@ void fuse_store(Fuse *fuse);
 void fuse_siblings(Fuse *fuse);
 /* fuse_emit.c: groups in launch order become regions */
 bool fuse_emit(Fuse *fuse);
+/* Numbers and names the partition's regions by their places. */
+void fuse_number(const Fuse *fuse);
+/* fuse_guest.c: rows kernels become guests of the products before them */
+void fuse_guests(Fuse *fuse);
 /* fuse_unfused.c: a kernel an operation */
 void fuse_unfused(Fuse *fuse);
 

@@ -127,8 +127,7 @@ static void emit_group(Emit *emit, Group *group) {
         emit_region(emit, group, group->outputs.at + at, n - at < most ? n - at : most);
 }
 
-static void emit_name(Emit *emit, Region *region) {
-    const Graph *graph = emit->fuse->graph;
+static void emit_name(const Graph *graph, Region *region) {
     Text text = text_new(graph->arena);
     const char *output = region->outputs.at[0]->name;
     for (size_t i = 0; i < graph->outputs.n; i++)
@@ -168,6 +167,17 @@ static bool emit_is_transpose(const Fuse *fuse, const Region *region) {
     return false;
 }
 
+void fuse_number(const Fuse *fuse) {
+    const Partition *partition = fuse->pass->partition;
+    for (size_t i = 0; i < partition->regions.n; i++) {
+        Region *region = partition->regions.at[i];
+        region->id = (int)i;
+        region->follows = i > 0;
+        region->leads = i + 1 < partition->regions.n;
+        emit_name(fuse->graph, region);
+    }
+}
+
 /* Regions in an order in which each finds what it reads; false where two wait for each other. */
 static bool emit_order(Emit *emit, Partition *partition) {
     Fuse *fuse = emit->fuse;
@@ -196,13 +206,9 @@ static bool emit_order(Emit *emit, Partition *partition) {
         placed[next] = true;
         for (size_t k = 0; k < later[next].n; k++)
             emit->list.at[later[next].at[k]].waits--;
-        Region *region = emit->list.at[next].region;
-        region->id = (int)partition->regions.n;
-        region->follows = done > 0;
-        region->leads = done + 1 < n;
-        emit_name(emit, region);
-        vec_push(fuse->graph->arena, &partition->regions, region);
+        vec_push(fuse->graph->arena, &partition->regions, emit->list.at[next].region);
     }
+    fuse_number(fuse);
     return true;
 }
 

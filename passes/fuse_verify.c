@@ -5,7 +5,8 @@
  *   4  each output of the graph is written, by one region; no Value is written twice
  *   5  a matmul stands in a matmul region, as one or two cores or what sums add up, or in a chain of 2 or 3
  *   6  reduced axes lie inside the space; outputs have the space's elements, or its rows', or a window of its
- *      columns, or are statistics of blocks of a product */
+ *      columns, or are statistics of blocks of a product
+ *   7  a guest is a region of rows, its host a product; it stands right behind its host */
 #include "passes/fuse.h"
 
 typedef struct PartitionCheck {
@@ -13,6 +14,7 @@ typedef struct PartitionCheck {
     Diags *diags;
     int *written; /* by Value.id: 1 + the region that wrote it */
     int *here;    /* by Value.id: 1 + the last region that computes or reads it */
+    int regions;  /* looked at so far, guests included: their numbers here */
     bool good;
 } PartitionCheck;
 
@@ -97,6 +99,15 @@ static void verify_outputs(PartitionCheck *check, const Region *region, int mark
         verify_fail(check, region, NULL, "the region writes nothing");
 }
 
+static void verify_region(PartitionCheck *check, const Region *region) {
+    int mark = ++check->regions;
+    if (region->n_reduced < 0 || region->n_reduced > region->rank)
+        verify_fail(check, region, NULL, "more axes reduced than the space has");
+    verify_inputs(check, region, mark);
+    verify_values(check, region, mark);
+    verify_outputs(check, region, mark);
+}
+
 bool partition_verify(const Partition *partition, Diags *diags) {
     const Graph *graph = partition->graph;
     PartitionCheck check = {.partition = partition, .diags = diags, .good = true};
@@ -104,12 +115,11 @@ bool partition_verify(const Partition *partition, Diags *diags) {
     check.here = ARENA_ARRAY(graph->arena, int, graph->values.n + 1);
     for (size_t i = 0; i < partition->regions.n; i++) {
         const Region *region = partition->regions.at[i];
-        int mark = (int)i + 1;
-        if (region->n_reduced < 0 || region->n_reduced > region->rank)
-            verify_fail(&check, region, NULL, "more axes reduced than the space has");
-        verify_inputs(&check, region, mark);
-        verify_values(&check, region, mark);
-        verify_outputs(&check, region, mark);
+        verify_region(&check, region);
+        if (region->guest && (region->kind != TEMPLATE_MATMUL || region->guest->kind != TEMPLATE_ROWS))
+            verify_fail(&check, region, NULL, "is no product, or its guest has no rows");
+        if (region->guest)
+            verify_region(&check, region->guest);
     }
     for (size_t i = 0; i < graph->outputs.n; i++)
         if (!check.written[graph->outputs.at[i].value->id])

@@ -15,6 +15,8 @@ typedef struct WorkspaceLife {
     int64_t bytes, offset;
 } WorkspaceLife;
 
+typedef VEC(WorkspaceLife) WorkspaceLives;
+
 static const Dim *workspace_bytes(const Graph *graph, const Value *value) {
     DimTable *table = graph->dims;
     const Dim *bits = dim_mul(table, value_count(graph, value), dim_const(table, dtype_bits(value->dtype)));
@@ -107,35 +109,46 @@ static void workspace_take_turns(Pass *pass, Partition *partition, const Workspa
     partition->workspace = offsets[slots.n];
 }
 
+/* The buffers that a region writes at its kernel's place. */
+static bool workspace_add(Pass *pass, const Region *region, int place, const int *last,
+                          WorkspaceLives *lives) {
+    Partition *partition = pass->partition;
+    const Graph *graph = partition->graph;
+    for (size_t k = 0; k < region->outputs.n; k++) {
+        Value *value = region->outputs.at[k];
+        if (value_is_output(graph, value))
+            continue;
+        Buffer buffer = {.value = value, .bytes = workspace_bytes(graph, value)};
+        WorkspaceLife life = {.buffer = partition->buffers.n, .first = place, .last = last[value->id]};
+        if (!buffer.bytes) {
+            diag_error(pass->diags, DIAG_DIM, value->span,
+                       "the size of an intermediate tensor overflows 64 bits");
+            return false;
+        }
+        life.last = life.last > life.first ? life.last : life.first;
+        life.bytes = dim_is_const(buffer.bytes) ? buffer.bytes->value : 0;
+        vec_push(graph->arena, &partition->buffers, buffer);
+        vec_push(pass->arena, lives, life);
+    }
+    return true;
+}
+
 bool pass_workspace(Pass *pass, Graph *graph) {
     Partition *partition = pass->partition;
     int *last = ARENA_ARRAY(pass->arena, int, graph->values.n + 1);
-    VEC(WorkspaceLife) lives = {0};
+    WorkspaceLives lives = {0};
     bool constant = true;
     partition->buffers.n = 0;
     for (size_t i = 0; i < partition->regions.n; i++)
-        for (size_t k = 0; k < partition->regions.at[i]->inputs.n; k++)
-            last[partition->regions.at[i]->inputs.at[k]->id] = (int)i;
-    for (size_t i = 0; i < partition->regions.n; i++) {
-        const Region *region = partition->regions.at[i];
-        for (size_t k = 0; k < region->outputs.n; k++) {
-            Value *value = region->outputs.at[k];
-            if (value_is_output(graph, value))
-                continue;
-            Buffer buffer = {.value = value, .bytes = workspace_bytes(graph, value)};
-            WorkspaceLife life = {.buffer = partition->buffers.n, .first = (int)i, .last = last[value->id]};
-            if (!buffer.bytes) {
-                diag_error(pass->diags, DIAG_DIM, value->span,
-                           "the size of an intermediate tensor overflows 64 bits");
+        for (const Region *part = partition->regions.at[i]; part; part = part->guest)
+            for (size_t k = 0; k < part->inputs.n; k++)
+                last[part->inputs.at[k]->id] = (int)i;
+    for (size_t i = 0; i < partition->regions.n; i++)
+        for (const Region *part = partition->regions.at[i]; part; part = part->guest)
+            if (!workspace_add(pass, part, (int)i, last, &lives))
                 return false;
-            }
-            life.last = life.last > life.first ? life.last : life.first;
-            life.bytes = dim_is_const(buffer.bytes) ? buffer.bytes->value : 0;
-            constant &= dim_is_const(buffer.bytes);
-            vec_push(graph->arena, &partition->buffers, buffer);
-            vec_push(pass->arena, &lives, life);
-        }
-    }
+    for (size_t i = 0; i < partition->buffers.n; i++)
+        constant &= dim_is_const(partition->buffers.at[i].bytes);
     if (constant)
         workspace_share(pass, partition, lives.at, lives.n);
     else

@@ -25,6 +25,13 @@ static void explain_names(Text *out, const sinter_plan *plan, const char *verb, 
         text_add(out, "nothing");
 }
 
+static void explain_border(Text *out, const sinter_plan *plan, const Region *region) {
+    explain_names(out, plan, "reads", region->inputs.at, region->inputs.n);
+    text_add(out, "; ");
+    explain_names(out, plan, "writes", region->outputs.at, region->outputs.n);
+    text_add(out, "\n");
+}
+
 /* What the cost model expects of the schedule, and of the best that it did not take. */
 static void explain_predicted(Text *out, const PlanKernel *entry) {
     text_add(out, "        predicted %.1f us", entry->schedule.seconds * 1e6);
@@ -64,10 +71,11 @@ static void explain_kernels(Text *out, const sinter_plan *plan) {
     for (size_t i = 0; i < n; i++) {
         const Region *region = plan->partition->regions.at[i];
         text_add(out, "  %zu %s (%s): ", i, region->name, plan_template_name(region->kind));
-        explain_names(out, plan, "reads", region->inputs.at, region->inputs.n);
-        text_add(out, "; ");
-        explain_names(out, plan, "writes", region->outputs.at, region->outputs.n);
-        text_add(out, "\n");
+        explain_border(out, plan, region);
+        if (region->guest) {
+            text_add(out, "      and its guest (%s): ", plan_template_name(region->guest->kind));
+            explain_border(out, plan, region->guest);
+        }
         if ((int)i < plan->n_kernels)
             explain_schedule(out, &plan->kernels[i]);
     }

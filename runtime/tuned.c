@@ -13,10 +13,11 @@ void tuned_key(const sinter_plan *plan, const Region *region, uint8_t key[CACHE_
     text_add(&text, "sinter %s tuned 1\n%s\n%s\n", sinter_version(), plan->target->name,
              plan->context->device.name);
     region_print(&text, plan->graph, region);
-    for (size_t i = 0; i < region->inputs.n; i++) {
-        value_print_type(&text, plan->graph, region->inputs.at[i]);
-        text_add(&text, "\n");
-    }
+    for (const Region *part = region; part; part = part->guest)
+        for (size_t i = 0; i < part->inputs.n; i++) {
+            value_print_type(&text, plan->graph, part->inputs.at[i]);
+            text_add(&text, "\n");
+        }
     for (int i = 0; i < plan->n_free_dims; i++) {
         int symbol = plan->free_dims[i];
         if (plan->hint.known[symbol])

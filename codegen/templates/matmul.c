@@ -447,7 +447,14 @@ static bool accepts_bytes(const MatmulPlan *plan, const Schedule *schedule) {
     return true;
 }
 
+static bool accepts_guest(const Region *region, const Schedule *schedule, const char **why) {
+    *why = "only wgmma's producer has warps that take rows of the product when they are stored";
+    return !region->guest || schedule->path == MATMUL_WGMMA;
+}
+
 static bool accepts_planned(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
+    if (!accepts_guest(plan->region, schedule, why))
+        return false;
     *why = "ease is 0, 1 or 2";
     if (schedule->ease < 0 || schedule->ease > 2 || !matmul_accepts_blocks(plan, schedule, why))
         return false;
@@ -472,6 +479,8 @@ static bool accepts_planned(const MatmulPlan *plan, const Schedule *schedule, co
 static bool matmul_accepts(const Graph *graph, const Region *region, const Schedule *schedule,
                            const Target *target, const char **why) {
     MatmulPlan plan;
+    if (!accepts_guest(region, schedule, why))
+        return false;
     if (schedule->path == MATMUL_LOOP)
         return true;
     return matmul_plan(graph, region, target, &plan, why) && accepts_planned(&plan, schedule, why);
@@ -493,7 +502,7 @@ static int matmul_choose(const Graph *graph, const Region *region, const Target 
     if (matmul_plan(graph, region, target, &plan, &why))
         return matmul_schedules(&plan, hint, &loop, out, room, accepts_planned);
     out[0] = loop;
-    return 1;
+    return !region->guest;
 }
 
 static void matmul_build(Builder *b, const Region *region) {

@@ -136,9 +136,9 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
         s.producer_registers = 32;
         s.consumer_registers = 160;
     } else if (s.warps_m == 2) { /* two sums at a time take what there is */
-        bool is_full = matmul_partial_cols(plan, &s);
-        s.producer_registers = is_full ? 24 : 40;
-        s.consumer_registers = is_full ? 240 : 232;
+        bool is_full = matmul_partial_cols(plan, &s), has_guest = plan->region->guest;
+        s.producer_registers = has_guest ? 56 : is_full ? 24 : 40;
+        s.consumer_registers = has_guest ? 224 : is_full ? 240 : 232;
     }
     schedules_add_clusters(c, accepts, found, s);
     if (matmul_converters(plan, &s)) {
@@ -155,8 +155,10 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
     if (schedules_has_turns(c, plan, &s)) {
         Schedule turns = s;
         turns.ping_pong = true;
-        turns.producer_registers = 24;
-        turns.consumer_registers = 240;
+        if (!plan->region->guest) {
+            turns.producer_registers = 24;
+            turns.consumer_registers = 240;
+        }
         schedules_add_clusters(c, accepts, found, turns);
     }
     if (s.warps_m == 1)
@@ -369,7 +371,7 @@ int matmul_schedules(const MatmulPlan *plan, const DimBindings *hint, const Sche
             out[n++] = schedules_eased(plan, accepts, &found->at[i], ease);
         has_loop |= path == MATMUL_LOOP;
     }
-    if (!has_loop && n < room)
+    if (!has_loop && n < room && !plan->region->guest)
         out[n++] = *loop; /* each element its own sum: the path that always exists */
     return n;
 }

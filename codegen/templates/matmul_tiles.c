@@ -119,7 +119,7 @@ int matmul_blocks_per_sm(const MatmulPlan *plan, const Schedule *schedule) {
         return 1;
     if (is_wgmma && (schedule->consumer_registers || schedule->warps_m > 2))
         return 1; /* setmaxnreg deals out the registers of the whole SM */
-    if (is_wgmma && (schedule->stream_k || matmul_gang(plan, schedule) > 1))
+    if (is_wgmma && (schedule->stream_k || matmul_gang(plan, schedule) > 1 || plan->region->guest))
         return 1; /* all blocks must run at the same time: nothing rests on an estimate */
     int blocks = matmul_blocks_that_fit(plan, schedule);
     int most = schedule->path == MATMUL_GEMV                                           ? blocks

@@ -41,6 +41,9 @@
  * Products that are added up take their steps one behind the other, in the same stages and accumulators
  * (wgmma_sum.c).
  *
+ * Rows that are reduced once they are stored may be computed by the warps of the producer's warpgroup, which have
+ * nothing else to do (wgmma_guest.c).
+ *
  * swap_ab computes the transposed product: then "rows" of the tile lie along N of the result, and a small M
  * lies along wgmma's n. */
 #include "codegen/template.h"
@@ -218,6 +221,7 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
         w->gang.lane_pair = k_let_expr(b, "packet_pair", k_add(b, own, first));
         w->gang.round = k_variable(b, "round", K_I32, k_i32(b, 0));
     }
+    wgmma_guest_start(w, staging);
     MatmulTile tile;
     if (w->vectors.n) {
         w->side = k_variable(b, "side", K_I32, k_i32(b, 0));
@@ -250,10 +254,12 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     w->inputs.row = warp_row;
     matmul_epilogue(b, w->plan, lower, &fragment, tile.batch, staging, w->vectors.n ? &w->vectors : NULL,
                     w->inputs.n ? &w->inputs : NULL);
+    wgmma_guest_stored(w, &tile);
     wgmma_stream_own_end(w);
     if (ping_pong) /* the other warpgroup's tile */
         pipeline_skip(b, &w->pipeline, &state, stages);
     wgmma_tiles_end(w);
+    wgmma_guest_end(w);
     if (staging)
         matmul_boxes_end(b, staging);
 }
@@ -308,6 +314,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         kernel->grid[0] = dim_const(dims, w.stream.blocks);
         kernel->gang = w.stream.blocks;
     }
+    wgmma_guest_new(&w);
 
     wgmma_add_operand(&w, &plan->a, "a_tile", !schedule->swap_ab);
     for (int i = 0; i < plan->n_cores; i++)
@@ -316,7 +323,9 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
                           : i                ? "b_tile_1"
                                              : "b_tile_0",
                           schedule->swap_ab);
-    bool may_start_early = kernel->waits && w.cluster == 1 && !w.converters && !w.stream.blocks;
+    /* a cooperative launch does not begin before the kernel before has ended */
+    bool may_start_early =
+        kernel->waits && w.cluster == 1 && !w.converters && !w.stream.blocks && !w.guest.region;
     for (int i = 0; i < w.n_operands; i++) {
         if (w.operands[i].convert)
             continue;
@@ -358,6 +367,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     if (schedule->consumer_registers)
         k_atom(b, ATOM_setmaxnreg_dec, &schedule->producer_registers, NULL, 0);
     wgmma_produce(&w);
+    wgmma_guest_rows(&w, schedule->producer_registers);
     if (w.split > 1)
         wgmma_meet(b);
     k_else(b);
@@ -373,6 +383,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     if (w.starts_early)
         template_order(b, plan->region);
     wgmma_consume(&w, lower, is_staged ? &staging : NULL);
+    wgmma_guest_rows(&w, schedule->consumer_registers);
     if (w.converters)
         k_end(b);
     k_end(b);
@@ -381,7 +392,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         wgmma_meet(b);
     kernel->summary = text_format(
         b->arena,
-        "matmul by wgmma: tile %dx%dx%d, %d stages, cluster %dx%d, %d consumer warpgroups%s%s%s%s%s%s%s%s",
+        "matmul by wgmma: tile %dx%dx%d, %d stages, cluster %dx%d, %d consumer warpgroups%s%s%s%s%s%s%s%s%s",
         schedule->tile_m, schedule->tile_n, schedule->tile_k, schedule->stages, w.tiles.cluster_m,
         w.tiles.cluster_n, w.consumers, schedule->ping_pong ? " in turn" : "",
         w.gang.blocks > 1 ? text_format(b->arena, ", rows over gangs of %d blocks", w.gang.blocks) : "",
@@ -394,5 +405,6 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         w.split > 1       ? text_format(b->arena, ", K split among %d blocks of a cluster", w.split)
         : w.stream.blocks ? text_format(b->arena, ", K of %d tiles shared, %d by %d blocks", w.stream.tiles,
                                         w.stream.group_tiles, w.stream.group_blocks)
-                          : "");
+                          : "",
+        wgmma_guest_name(&w));
 }

@@ -13,6 +13,7 @@
 #include "codegen/cost.h"
 #include "codegen/lower.h"
 #include "codegen/template.h"
+#include "codegen/templates/rows.h"
 #include "codegen/templates/vectors.h"
 #include "ir/base/checked.h"
 #include "ir/value_map.h"
@@ -43,6 +44,7 @@ typedef struct RowsKept {
 typedef struct Rows {
     Builder *b;
     const Region *region;
+    const Schedule *schedule;
     Lower *lower;
     KType index;
     int split, width, lanes,
@@ -232,7 +234,7 @@ static RowsPass rows_pass(Rows *rows, int level) {
     Builder *b = rows->b;
     RowsPass pass = {.level = level, .held = rows->held.n};
     bool is_last = level == rows->levels.n;
-    bool resident = rows->region->schedule.resident;
+    bool resident = rows->schedule->resident;
     size_t n = is_last ? rows->whole.n : rows->levels.at[level].n;
     if (!is_last && resident)
         rows_find_held(rows, level);
@@ -270,7 +272,7 @@ static void rows_pass_run(Rows *rows, RowsPass *pass, const Run *run, const KExp
         } else if (target->fold.reduction) {
             target->fold.number = run->inner;
             target->fold.inside = exact ? NULL : k_lt(b, run->inner, k_dim(b, rows->extent, rows->index));
-        } else if (rows->region->schedule.resident) {
+        } else if (rows->schedule->resident) {
             target->at = first;
         }
     }
@@ -340,13 +342,18 @@ static LowerTarget *rows_all_targets(Rows *rows, int *n) {
     return targets;
 }
 
+/* Whether an input has elements of its own along the row. */
+static bool rows_varies(const Value *input) {
+    return input->rank > 0 && !dim_is(input->dims[input->rank - 1], 1);
+}
+
 /* Registers that a thread's runs of every input take, packed as they were read. */
 static int64_t rows_loaded_words(const Rows *rows) {
     const Region *region = rows->region;
     int64_t words = 0;
     for (size_t i = 0; i < region->inputs.n; i++) {
         const Value *input = region->inputs.at[i];
-        if (input->rank > 0 && !dim_is(input->dims[input->rank - 1], 1))
+        if (rows_varies(input))
             words += (int64_t)rows->runs * rows->width * dtype_bits(input->dtype) / 32;
     }
     return words;
@@ -384,16 +391,16 @@ static void rows_build_resident(Rows *rows) {
 static const KExpr *rows_kept_at(Rows *rows, const Run *run) {
     Builder *b = rows->b;
     const KExpr *at = k_convert(b, run->inner, K_I32);
-    if (rows->region->schedule.rows_per_block == 1)
+    if (rows->schedule->rows_per_block == 1)
         return at;
     const KExpr *row = k_div(b, k_special(b, SPECIAL_TID), k_i32(b, rows->lanes));
-    int64_t length = rows_kept_length(b->kernel->graph, rows->region, &rows->region->schedule);
+    int64_t length = rows_kept_length(b->kernel->graph, rows->region, rows->schedule);
     return k_add(b, k_mul(b, row, k_i32(b, length)), at);
 }
 
 static void rows_find_kept(Rows *rows) {
     Builder *b = rows->b;
-    const Schedule *schedule = &rows->region->schedule;
+    const Schedule *schedule = rows->schedule;
     const Value *moved[ROWS_KEPT_MAX];
     rows->n_kept = lower_moved_inputs(rows->region, moved, ROWS_KEPT_MAX);
     int64_t count = rows_kept_length(b->kernel->graph, rows->region, schedule) * schedule->rows_per_block;
@@ -442,7 +449,7 @@ static void rows_build_streaming(Rows *rows) {
     int64_t step = rows_stride(rows) * rows->runs;
     bool exact = dim_divisor(b->kernel->graph->dims, rows->extent) % step == 0;
     Run head = rows_run(rows, first, true);
-    if (rows->region->schedule.row_in_smem)
+    if (rows->schedule->row_in_smem)
         rows_find_kept(rows);
     lower_batch_begin(rows->lower, &head, NULL, 0, 1);
     for (int level = 0; level <= rows->levels.n; level++) {
@@ -498,43 +505,75 @@ static void rows_store_reduced(Rows *rows) {
     k_end(b);
 }
 
+static void rows_find_outputs(Rows *rows) {
+    Builder *b = rows->b;
+    const Region *region = rows->region;
+    for (size_t i = 0; i < region->outputs.n; i++) {
+        if (region_window(region, region->outputs.at[i]))
+            vec_push(b->arena, &rows->bundles, region->outputs.at[i]);
+        else if (lower_output_is_whole(b->kernel->graph, region, region->outputs.at[i]))
+            vec_push(b->arena, &rows->whole, region->outputs.at[i]);
+        else
+            vec_push(b->arena, &rows->reduced, region->outputs.at[i]);
+    }
+}
+
+/* What a region's rows are under a schedule; which row a thread has, and its number in it, says the caller.
+ */
+static Rows rows_new(Builder *b, const Region *region, const Schedule *schedule) {
+    const Graph *graph = b->kernel->graph;
+    int split = region->rank - region->n_reduced;
+    Rows rows = {.b = b,
+                 .region = region,
+                 .schedule = schedule,
+                 .split = split,
+                 .width = schedule->vector,
+                 .lanes = schedule->threads_per_row};
+    rows.rows = rows_product(graph, region, 0, split);
+    rows.extent = rows_product(graph, region, split, region->rank);
+    rows.lower = lower_new(b, region);
+    lower_declare_params(rows.lower);
+    rows.index = lower_index_type(rows.lower);
+    int64_t longest = dim_upper(graph->dims, rows.extent), runs = schedule->unroll;
+    if (schedule->resident)
+        runs = longest <= rows_stride(&rows) ? 1 : (longest + rows_stride(&rows) - 1) / rows_stride(&rows);
+    rows.runs = (int)runs;
+    rows_find_outputs(&rows);
+    rows.levels = lower_find_levels(rows.lower);
+    if (schedule->resident)
+        lower_set_cache(rows.lower, cost_cache(graph, region, b->kernel->target, NULL));
+    return rows;
+}
+
+/* The thread's row, from its loads to its outputs. */
+static void rows_build_row(Rows *rows) {
+    if (rows->schedule->resident)
+        rows_build_resident(rows);
+    else
+        rows_build_streaming(rows);
+    rows_store_reduced(rows);
+}
+
+void rows_build_warp(Builder *b, const Region *region, const Schedule *schedule, const KExpr *row,
+                     const KExpr *lane) {
+    Rows rows = rows_new(b, region, schedule);
+    rows.row = k_let_expr(b, "row", k_convert(b, row, rows.index));
+    rows.lane = k_let_expr(b, "t", k_convert(b, lane, rows.index));
+    rows_build_row(&rows);
+}
+
 static void rows_build(Builder *b, const Region *region) {
     const Schedule *schedule = &region->schedule;
     Kernel *kernel = b->kernel;
     DimTable *table = kernel->graph->dims;
-    int split = region->rank - region->n_reduced;
-    Rows rows = {.b = b,
-                 .region = region,
-                 .split = split,
-                 .width = schedule->vector,
-                 .lanes = schedule->threads_per_row};
-    rows.rows = rows_product(kernel->graph, region, 0, split);
-    rows.extent = rows_product(kernel->graph, region, split, region->rank);
+    Rows rows = rows_new(b, region, schedule);
     kernel->threads = schedule->threads;
     kernel->grid[0] = dim_ceil_div(table, rows.rows, dim_const(table, schedule->rows_per_block));
-    rows.lower = lower_new(b, region);
-    lower_declare_params(rows.lower);
-    rows.index = lower_index_type(rows.lower);
-    int64_t longest = dim_upper(table, rows.extent), runs = schedule->unroll;
-    if (schedule->resident)
-        runs = longest <= rows_stride(&rows) ? 1 : (longest + rows_stride(&rows) - 1) / rows_stride(&rows);
-    rows.runs = (int)runs;
-    for (size_t i = 0; i < region->outputs.n; i++) {
-        if (region_window(region, region->outputs.at[i]))
-            vec_push(b->arena, &rows.bundles, region->outputs.at[i]);
-        else if (lower_output_is_whole(kernel->graph, region, region->outputs.at[i]))
-            vec_push(b->arena, &rows.whole, region->outputs.at[i]);
-        else
-            vec_push(b->arena, &rows.reduced, region->outputs.at[i]);
-    }
-    rows.levels = lower_find_levels(rows.lower);
     kernel->summary = text_format(b->arena, "rows: %d threads a row, %d rows a block, %s",
                                   schedule->threads_per_row, schedule->rows_per_block,
                                   schedule->resident      ? "kept in registers"
                                   : schedule->row_in_smem ? "kept in shared memory"
                                                           : "read again in each pass");
-    if (schedule->resident)
-        lower_set_cache(rows.lower, cost_cache(kernel->graph, region, kernel->target, NULL));
 
     const KExpr *tid = k_special(b, SPECIAL_TID), *lanes = k_i32(b, schedule->threads_per_row);
     rows.lane = k_let_expr(b, "t", k_convert(b, k_mod(b, tid, lanes), rows.index));
@@ -543,11 +582,7 @@ static void rows_build(Builder *b, const Region *region) {
     rows.row = k_let_expr(b, "row", k_add(b, row, k_convert(b, k_div(b, tid, lanes), rows.index)));
     if (dim_divisor(table, rows.rows) % schedule->rows_per_block != 0)
         rows.row_inside = k_lt(b, rows.row, k_dim(b, rows.rows, rows.index));
-    if (schedule->resident)
-        rows_build_resident(&rows);
-    else
-        rows_build_streaming(&rows);
-    rows_store_reduced(&rows);
+    rows_build_row(&rows);
 }
 
 /* ---- schedules */
@@ -661,6 +696,33 @@ static Schedule rows_schedule(const Graph *graph, const Region *region, const Ta
             s.threads = s.threads_per_row =
                 512; /* 64 registers a thread do not hold the coordinates of a longer space */
     }
+    return s;
+}
+
+/* Runs in flight of a warp that reads its row again: with few registers half as many, and half of these where
+ * passes read or compute more than a norm without a mean does. */
+static int rows_warp_unroll(const Region *region, int registers, int ease) {
+    enum { MANY_REGISTERS = 128, FEW_INPUTS = 2 };
+    int unroll = ROWS_STREAM_UNROLL, reductions = 0, inputs = 0;
+    for (size_t i = 0; i < region->values.n; i++)
+        reductions += lower_is_space_reduction(region, region->values.at[i]);
+    for (size_t i = 0; i < region->inputs.n; i++)
+        inputs += rows_varies(region->inputs.at[i]);
+    if (registers < MANY_REGISTERS)
+        unroll /= reductions > 1 || inputs > FEW_INPUTS ? 4 : 2;
+    return unroll >> ease > 1 ? unroll >> ease : 1;
+}
+
+Schedule rows_warp_schedule(const Graph *graph, const Region *region, int registers, int ease) {
+    enum { AROUND = 48 /* registers for addresses, sums and what is computed */ };
+    int streams = cost_streams(graph, region),
+        kept = (registers - AROUND) / (2 * (streams > 0 ? streams : 1));
+    kept = kept > ROWS_RUNS_MAX ? ROWS_RUNS_MAX : kept;
+    Schedule s = {.threads = 32, .threads_per_row = 32, .rows_per_block = 1};
+    s.vector = lower_vector_width(graph, region, region->rank - 1);
+    s.unroll = rows_warp_unroll(region, registers, ease);
+    const Dim *extent = rows_product(graph, region, region->rank - region->n_reduced, region->rank);
+    s.resident = dim_upper(graph->dims, extent) <= 32 * (int64_t)kept;
     return s;
 }
 

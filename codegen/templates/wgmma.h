@@ -8,6 +8,7 @@
  *     wgmma_fragments.c an operand that goes to the products in registers
  *     wgmma_sum.c       products that are added up, one behind the other
  *     wgmma_stream.c    tiles that do not fill a round, whose steps of K several blocks share
+ *     wgmma_guest.c     the rows kernel that follows the product, by warps that have nothing else to do
  */
 #ifndef SINTER_CODEGEN_TEMPLATES_WGMMA_H
 #define SINTER_CODEGEN_TEMPLATES_WGMMA_H
@@ -58,6 +59,17 @@ typedef struct WgmmaStream {
     const KExpr *first, *end, *count; /* what this block has of the present tile's steps */
 } WgmmaStream;
 
+/* The rows that the kernel hosts. */
+typedef struct WgmmaGuest {
+    const Region *region; /* NULL: none */
+    int rows;             /* that a warp takes with one ticket */
+    KBuffer *
+        counters; /* the next ticket; and of each row of tiles, warps that have stored their part of a tile */
+    const KVar *
+        pending; /* of a consumer: the row of tiles that it has stored a part of, but not said so; -1: none */
+    bool has_bulk; /* some of its stores are TMA's */
+} WgmmaGuest;
+
 typedef struct Wgmma {
     MatmulVectors vectors;
     const KVar *side; /* which of a vector's two copies is the present tile's */
@@ -75,6 +87,7 @@ typedef struct Wgmma {
     PipelinePeers peers; /* a consumer's */
     int split;           /* blocks of a cluster that share a tile's K; 1: none */
     WgmmaStream stream;
+    WgmmaGuest guest;
     MatmulPartials parts;
     MatmulGang gang; /* blocks 1: none */
     MatmulInputs inputs;
@@ -136,6 +149,21 @@ const KExpr *wgmma_stream_begin(Wgmma *w);
  * others have. */
 void wgmma_stream_own_begin(Wgmma *w, const KExpr *warp);
 void wgmma_stream_own_end(Wgmma *w);
+
+/* wgmma_guest.c: nothing is done where the region has no guest */
+bool wgmma_accepts_guest(const MatmulPlan *plan, const Schedule *schedule, const char **why);
+/* Declares counters and tickets; the grid is known. */
+void wgmma_guest_new(Wgmma *w);
+/* A consumer warp: before its tiles; behind a tile's epilogue; in a step of the plan's own product; behind
+ * all tiles. */
+void wgmma_guest_start(Wgmma *w, const MatmulStaging *staging);
+void wgmma_guest_stored(Wgmma *w, const MatmulTile *tile);
+void wgmma_guest_step(Wgmma *w, const KExpr *step, const KExpr *steps);
+void wgmma_guest_end(Wgmma *w);
+/* The calling warp, which has nothing else to do, takes rows until there are none, with so many registers a
+ * thread (0: those at launch). */
+void wgmma_guest_rows(Wgmma *w, int registers);
+const char *wgmma_guest_name(const Wgmma *w); /* for a kernel's summary */
 
 /* wgmma_load.c */
 void wgmma_add_operand(Wgmma *w, const MatmulOperand *operand, const char *name, bool is_rows);

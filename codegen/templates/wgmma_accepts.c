@@ -213,6 +213,8 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
         return false;
     if (schedule->stream_k && !wgmma_accepts_stream(plan, schedule, why))
         return false;
+    if (plan->region->guest && !wgmma_accepts_guest(plan, schedule, why))
+        return false;
     if (!matmul_holds_blocks(plan, schedule->swap_ab || wgmma_split(schedule) > 1 ? 1 : schedule->tile_n,
                              why))
         return false;

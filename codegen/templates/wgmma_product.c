@@ -261,6 +261,7 @@ void wgmma_product_steps(Wgmma *w, const KExpr *steps, const PipelineState *stat
     k_atom(b, ATOM_wgmma_commit, NULL, NULL, 0);
     k_atom(b, ATOM_wgmma_wait, (int[]){1}, NULL, 0);
     pipeline_release_behind(b, &w->pipeline, state, previous, goes_on ? NULL : step, &w->peers);
+    wgmma_guest_step(w, step, steps);
     k_end(b);
 }
 

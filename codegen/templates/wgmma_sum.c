@@ -96,6 +96,7 @@ Wgmma wgmma_term(const Wgmma *w, int number) {
         return term;
     term.plan = w->terms[number].plan;
     term.steps = w->terms[number].steps;
+    term.guest = (WgmmaGuest){0}; /* stores are waited for within the last product */
     memcpy(term.operands, w->terms[number].operands, sizeof w->terms[number].operands);
     return term;
 }

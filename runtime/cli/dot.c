@@ -13,19 +13,20 @@ static void dot_label(Text *out, const sinter_plan *plan, const Value *value) {
     }
 }
 
+/* Whether a kernel computes a value: its region does, or that one's guest. */
 static bool dot_holds(const Region *region, const Value *value) {
-    for (size_t i = 0; i < region->values.n; i++)
-        if (region->values.at[i] == value)
-            return true;
+    for (const Region *part = region; part; part = part->guest)
+        for (size_t i = 0; i < part->values.n; i++)
+            if (part->values.at[i] == value)
+                return true;
     return false;
 }
 
 /* The region that writes a value to memory; -1: none does, it is an input. */
 static int dot_writer(const sinter_plan *plan, const Value *value) {
     for (size_t i = 0; i < plan->partition->regions.n; i++) {
-        const Region *region = plan->partition->regions.at[i];
-        for (size_t k = 0; k < region->outputs.n; k++)
-            if (region->outputs.at[k] == value)
+        for (const Region *part = plan->partition->regions.at[i]; part; part = part->guest)
+            if (region_writes(part, value))
                 return (int)i;
     }
     return -1;
@@ -36,6 +37,31 @@ static void dot_name(Text *out, int region, const Value *value) {
         text_add(out, "in%u", value->id);
     else
         text_add(out, "k%d_v%u", region, value->id);
+}
+
+static void dot_values(Text *out, const sinter_plan *plan, int kernel, const Region *region) {
+    for (size_t i = 0; i < region->values.n; i++) {
+        text_add(out, "    ");
+        dot_name(out, kernel, region->values.at[i]);
+        text_add(out, " [label=\"");
+        dot_label(out, plan, region->values.at[i]);
+        text_add(out, "\"];\n");
+    }
+}
+
+/* What the values of a region, or of a guest, are computed from: thin within their kernel. */
+static void dot_edges(Text *out, const sinter_plan *plan, int kernel, const Region *region) {
+    for (size_t i = 0; i < region->values.n; i++) {
+        const Value *value = region->values.at[i];
+        for (int k = 0; k < value->n_in; k++) {
+            bool here = dot_holds(plan->partition->regions.at[kernel], value->in[k]);
+            text_add(out, "  ");
+            dot_name(out, here ? kernel : dot_writer(plan, value->in[k]), value->in[k]);
+            text_add(out, " -> ");
+            dot_name(out, kernel, value);
+            text_add(out, here ? ";\n" : " [style=bold];\n");
+        }
+    }
 }
 
 void dot_print(Text *out, const sinter_plan *plan) {
@@ -51,28 +77,12 @@ void dot_print(Text *out, const sinter_plan *plan) {
         const Region *region = partition->regions.at[r];
         text_add(out, "  subgraph cluster_%zu {\n    label=\"%s (%s)\";\n", r, region->name,
                  plan_template_name(region->kind));
-        for (size_t i = 0; i < region->values.n; i++) {
-            text_add(out, "    ");
-            dot_name(out, (int)r, region->values.at[i]);
-            text_add(out, " [label=\"");
-            dot_label(out, plan, region->values.at[i]);
-            text_add(out, "\"];\n");
-        }
+        for (const Region *part = region; part; part = part->guest)
+            dot_values(out, plan, (int)r, part);
         text_add(out, "  }\n");
     }
-    for (size_t r = 0; r < partition->regions.n; r++) {
-        const Region *region = partition->regions.at[r];
-        for (size_t i = 0; i < region->values.n; i++) {
-            const Value *value = region->values.at[i];
-            for (int k = 0; k < value->n_in; k++) {
-                bool here = dot_holds(region, value->in[k]);
-                text_add(out, "  ");
-                dot_name(out, here ? (int)r : dot_writer(plan, value->in[k]), value->in[k]);
-                text_add(out, " -> ");
-                dot_name(out, (int)r, value);
-                text_add(out, here ? ";\n" : " [style=bold];\n");
-            }
-        }
-    }
+    for (size_t r = 0; r < partition->regions.n; r++)
+        for (const Region *part = partition->regions.at[r]; part; part = part->guest)
+            dot_edges(out, plan, (int)r, part);
     text_add(out, "}\n");
 }

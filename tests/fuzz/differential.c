@@ -138,14 +138,16 @@ static bool trial_region(Trial *trial, Region *region) {
     Kernel *kernel = codegen_kernel(trial->arena, graph, region, trial->target, &trial->diags);
     if (!kernel)
         return false;
-    SimBuffer *buffers = ARENA_ARRAY(trial->arena, SimBuffer, region->inputs.n + region->outputs.n);
-    int n = 0;
-    for (size_t i = 0; i < region->inputs.n; i++)
-        buffers[n++] = trial->memory[region->inputs.at[i]->id];
-    for (size_t i = 0; i < region->outputs.n; i++)
-        buffers[n++] = trial->memory[region->outputs.at[i]->id];
-    return simulate(kernel, &trial->generated.bindings, buffers, n, &(SimOptions){.check_races = true},
-                    &trial->diags);
+    VEC(SimBuffer) buffers = {0};
+    for (const Region *part = region; part; part = part->guest) {
+        for (size_t i = 0; i < part->inputs.n; i++)
+            if (part == region || !region_writes(region, part->inputs.at[i]))
+                vec_push(trial->arena, &buffers, trial->memory[part->inputs.at[i]->id]);
+        for (size_t i = 0; i < part->outputs.n; i++)
+            vec_push(trial->arena, &buffers, trial->memory[part->outputs.at[i]->id]);
+    }
+    return simulate(kernel, &trial->generated.bindings, buffers.at, (int)buffers.n,
+                    &(SimOptions){.check_races = true}, &trial->diags);
 }
 
 static void trial_memory(Trial *trial, const Tensor *inputs) {
@@ -158,11 +160,11 @@ static void trial_memory(Trial *trial, const Tensor *inputs) {
             trial_allocate(trial, graph->outputs.at[i].value,
                            trial_strides(trial, graph->outputs.at[i].value, graph->outputs.at[i].strides));
     for (size_t r = 0; r < trial->partition->regions.n; r++) {
-        const Region *region = trial->partition->regions.at[r];
-        for (size_t i = 0; i < region->outputs.n; i++)
-            if (!trial->memory[region->outputs.at[i]->id].at)
-                trial_allocate(trial, region->outputs.at[i],
-                               trial_strides(trial, region->outputs.at[i], NULL));
+        for (const Region *part = trial->partition->regions.at[r]; part; part = part->guest)
+            for (size_t i = 0; i < part->outputs.n; i++)
+                if (!trial->memory[part->outputs.at[i]->id].at)
+                    trial_allocate(trial, part->outputs.at[i],
+                                   trial_strides(trial, part->outputs.at[i], NULL));
     }
 }
 

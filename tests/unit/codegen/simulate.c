@@ -256,6 +256,72 @@ static void test_flag(void **state) {
     }
 }
 
+/* Two warps of one block each write a half and add to a counter, behind their lanes' writes or not; the other
+ * block waits for both. */
+static void test_counter(void **state) {
+    (void)state;
+    for (int synced = 0; synced < 2; synced++) {
+        float x[64] = {0};
+        Bench bench;
+        bench_open(&bench, 64);
+        bench.b.kernel->gang = 2;
+        KBuffer *bx = bench_buffer(&bench, "x", DTYPE_F32, x, 64, true);
+        KBuffer *parts = k_scratch(B, "parts", DTYPE_F32, bench_dim(&bench, 64), false);
+        KBuffer *counter = k_scratch(B, "counter", DTYPE_I32, bench_dim(&bench, 1), true);
+        const KExpr *address = k_global_addr(B, counter, I(0));
+        k_if_begin(B, k_eq(B, k_special(B, SPECIAL_CTA_X), I(1)));
+        k_store_scalar(B, parts, TID, k_convert(B, TID, K_F32), NULL);
+        if (synced)
+            ATOM0(warp_sync, NULL);
+        k_if_begin(B, k_eq(B, LANE, I(0)));
+        ATOM(flag_add, NULL, k_operand(address), k_operand(U(1)));
+        k_end(B);
+        k_else(B);
+        ATOM(flag_reach, NULL, k_operand(address), k_operand(U(2)));
+        k_store_scalar(B, bx, TID, k_load_scalar(B, "other", parts, k_sub(B, I(63), TID), NULL), NULL);
+        k_end(B);
+        if (synced) {
+            bench_runs(&bench, 2);
+            assert_true(x[0] == 63 && x[63] == 0);
+        } else {
+            bench_fails(&bench, 2, "of 'parts'");
+        }
+        bench_close(&bench);
+    }
+}
+
+/* Warps that draw until there is nothing left: a loop whose step is known at the end of its turn alone. */
+static void test_tickets(void **state) {
+    (void)state;
+    enum { N = 11 };
+    float x[N] = {0};
+    Bench bench;
+    bench_open(&bench, 96);
+    bench.b.kernel->gang = 2;
+    KBuffer *bx = bench_buffer(&bench, "x", DTYPE_F32, x, N, true);
+    KBuffer *counter = k_scratch(B, "counter", DTYPE_I32, bench_dim(&bench, 1), true);
+    const KExpr *address = k_global_addr(B, counter, I(0));
+    const KVar *drawn = k_variable(B, "drawn", K_I32, I(0)), *advance = k_variable(B, "advance", K_I32, I(0));
+    for (int turn = 0; turn < 2; turn++) {
+        const KExpr *ticket = NULL;
+        if (turn)
+            ticket = k_for_step_begin(B, "ticket", k_shuffle_index(B, "first", k_var(B, drawn), I(0)), I(N),
+                                      k_var(B, advance));
+        k_if_begin(B, k_eq(B, LANE, I(0)));
+        ATOM(ticket, NULL, k_reg(drawn), k_operand(address), k_operand(U(1)));
+        k_end(B);
+        if (!turn)
+            continue;
+        k_store_scalar(B, bx, ticket, k_convert(B, k_add(B, ticket, I(1)), K_F32), k_eq(B, LANE, I(0)));
+        k_set(B, advance, k_sub(B, k_shuffle_index(B, "next", k_var(B, drawn), I(0)), ticket));
+        k_end(B);
+    }
+    bench_runs(&bench, 2);
+    for (int i = 0; i < N; i++)
+        assert_true(x[i] == (float)(i + 1));
+    bench_close(&bench);
+}
+
 static void test_read_of_other_block(void **state) {
     (void)state;
     float x[64] = {0};
@@ -502,6 +568,8 @@ int main(void) {
         cmocka_unit_test(test_race_in_warp),
         cmocka_unit_test(test_race_between_blocks),
         cmocka_unit_test(test_flag),
+        cmocka_unit_test(test_counter),
+        cmocka_unit_test(test_tickets),
         cmocka_unit_test(test_read_of_other_block),
         cmocka_unit_test(test_out_of_bounds),
         cmocka_unit_test(test_misaligned),

@@ -583,6 +583,50 @@ static void test_tma_copy(void **state) {
     check_copy(true, false);
 }
 
+/* What a TMA store has written is read by another warp once its own has waited for the whole store; that its
+ * reads of shared memory are over says nothing of that. */
+static void test_tma_store_seen(void **state) {
+    (void)state;
+    for (int whole = 0; whole < 2; whole++) {
+        static _Alignas(16) float y[128], z[32];
+        Bench bench;
+        bench_open(&bench, 64);
+        KBuffer *by = bench_buffer(&bench, "y", DTYPE_F32, y, 128, true);
+        KBuffer *bz = bench_buffer(&bench, "z", DTYPE_F32, z, 32, true);
+        KBuffer *tile = k_shared(B, "tile", DTYPE_F32, 128, 128);
+        KTensorMap map = {.buffer = by, .elem = DTYPE_F32, .rank = 2, .box = {32, 4}};
+        map.dims[0] = map.strides[1] = bench_dim(&bench, 32);
+        map.dims[1] = bench_dim(&bench, 4);
+        map.strides[0] = bench_dim(&bench, 1);
+        int store = k_tensor_map(B, "store", map);
+        const KExpr *warp = k_special(B, SPECIAL_WARP);
+        k_if_begin(B, k_eq(B, warp, I(0)));
+        const KExpr *row = k_for_begin(B, "row", I(0), I(4), 1, UNROLL_NONE);
+        k_store_scalar(B, tile, k_add(B, k_mul(B, row, I(32)), LANE), k_convert(B, LANE, K_F32), NULL);
+        k_end(B);
+        ATOM0(fence_async, NULL);
+        ATOM0(warp_sync, NULL);
+        k_if_begin(B, k_eq(B, LANE, I(0)));
+        ATOM(tma_store_2d, NULL, k_operand(k_tensor_map_addr(B, store)),
+             k_operand(k_smem_addr(B, tile, NULL)), k_operand(I(0)), k_operand(I(0)));
+        ATOM0(bulk_commit, NULL);
+        k_atom(B, whole ? ATOM_bulk_wait : ATOM_bulk_wait_read, (int[]){0}, NULL, 0);
+        k_end(B);
+        k_end(B);
+        k_barrier(B);
+        k_if_begin(B, k_eq(B, warp, I(1)));
+        k_store_scalar(B, bz, LANE, k_load_scalar(B, "seen", by, LANE, NULL), NULL);
+        k_end(B);
+        if (whole) {
+            bench_runs(&bench, 1);
+            assert_true(z[31] == 31);
+        } else {
+            bench_fails(&bench, 1, "of 'y' is read");
+        }
+        bench_close(&bench);
+    }
+}
+
 /* One block of a cluster copies for both. */
 static void test_multicast(void **state) {
     (void)state;
@@ -630,7 +674,7 @@ int main(void) {
         cmocka_unit_test(test_quick_elements), cmocka_unit_test(test_mma),
         cmocka_unit_test(test_stmatrix),       cmocka_unit_test(test_wgmma),
         cmocka_unit_test(test_tma_copy),       cmocka_unit_test(test_wgmma_defects),
-        cmocka_unit_test(test_multicast),
+        cmocka_unit_test(test_multicast),      cmocka_unit_test(test_tma_store_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,6 +40,59 @@ static void test_matmul_rows(void **state) {
                  "matmul/rows", DIMS({"N", 5}));
 }
 
+/* A product of `m` rows and 4096 columns, and what is done with its rows, which blocks do not share. */
+static void expect_guest(const char *m, const char *k, const char *rows, const char *kernels) {
+    Arena *arena = arena_new(0);
+    Support support = {.limits = support_limits()};
+    support.limits.matmul_gang_row_max = 0;
+    support.text = text_format(arena,
+                               "graph g (x: bf16[%s, %s], w: bf16[4096, %s], r: bf16[%s, 4096], g: "
+                               "bf16[4096]) -> (s: bf16[%s, 4096], y: bf16[%s, 4096]) {\n"
+                               "  s = x @ w.T + r\n  y = %s }",
+                               m, k, k, m, m, m, rows);
+    support_run(&support);
+    assert_string_equal(support.messages, "");
+    assert_string_equal(support.kernels, kernels);
+    support_end(&support);
+    arena_free(arena);
+}
+
+static void test_guests(void **state) {
+    (void)state;
+    const char *norm = "rmsnorm(s, g, over=-1)", *asked = "rmsnorm(s, g, over=-1)   @fuse(guest)";
+    expect_guest("8192", "4096", norm, "matmul+rows");
+    expect_guest("8192", "4096", "layernorm(s, g, g, over=-1)", "matmul+rows");
+    expect_guest("8192", "128", norm, "matmul rows"); /* rows would not keep up */
+    expect_guest("512", "4096", norm, "matmul rows"); /* all rows are left when the only round ends */
+    expect_guest("M", "4096", norm, "matmul rows");
+    /* what the graph says goes before the estimate, but not before what can be */
+    expect_guest("8192", "4096", "rmsnorm(s, g, over=-1)   @fuse(guest=false)", "matmul rows");
+    expect_guest("512", "128", asked, "matmul+rows");
+    expect_guest("M", "128", asked, "matmul rows");
+    expect_guest("8192", "4096", "softmax(concat(s[1:], s[:1], axis=0), over=-1)   @fuse(guest)",
+                 "matmul rows");
+}
+
+/* A guest's place is its host's: the kernels behind it close up. */
+static void test_guest_is_numbered(void **state) {
+    (void)state;
+    Support support = {.text = "graph g (x: bf16[8192, 4096], w: bf16[4096, 4096], u: bf16[64, 4096]) -> (y: "
+                               "bf16[8192, 64]) {\n"
+                               "  s = x @ w.T\n  n = softmax(s, over=-1)   @fuse(guest)\n  y = n @ u.T }",
+                       .limits = support_limits()};
+    support.limits.matmul_gang_row_max = 0;
+    support_run(&support);
+    assert_string_equal(support.messages, "");
+    assert_string_equal(support.kernels, "matmul+rows matmul");
+    const Region *host = support.partition->regions.at[0], *last = support.partition->regions.at[1];
+    assert_true(!host->follows && host->leads && last->follows && !last->leads);
+    assert_int_equal(last->id, 1);
+    assert_string_equal(last->name, "g_1_y");
+    assert_int_equal(support.partition->buffers.n, 2); /* s and n: both live while the host runs */
+    assert_ptr_not_equal(support.partition->buffers.at[0].offset, support.partition->buffers.at[1].offset);
+    support_end(&support);
+}
+
 static void test_chains(void **state) {
     (void)state;
     const SupportDim *dims = DIMS({"M", 3});
@@ -441,6 +494,8 @@ int main(void) {
         cmocka_unit_test(test_matmul_epilogues),
         cmocka_unit_test(test_packed_swiglu_is_dual),
         cmocka_unit_test(test_matmul_rows),
+        cmocka_unit_test(test_guests),
+        cmocka_unit_test(test_guest_is_numbered),
         cmocka_unit_test(test_chains),
         cmocka_unit_test(test_sums_of_products),
         cmocka_unit_test(test_columns_of_a_product),

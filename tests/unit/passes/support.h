@@ -50,6 +50,7 @@ static inline FuseLimits support_limits(void) {
     return (FuseLimits){.has_tensor_cores = true,
                         .scales_blocks = true,
                         .adds_products = true,
+                        .hosts_rows = true,
                         .matmul_row_max = 256,
                         .matmul_gang_row_max = 8192,
                         .sm_count = 132,
@@ -75,6 +76,8 @@ static inline void support_kernels(Support *support) {
             text_add(&text, "/rows");
         if (region->outputs.n > 1)
             text_add(&text, ">%zu", region->outputs.n);
+        if (region->guest)
+            text_add(&text, "+%s", kinds[region->guest->kind]);
     }
     support->kernels = text.at ? text.at : "";
 }

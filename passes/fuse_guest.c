@@ -1,0 +1,208 @@
+/* Whether the kernel of a product hosts the rows kernel that follows it (codegen/templates/wgmma_guest.c):
+ * its idle warps take the rows as soon as they are stored.
+ *
+ *     s = x @ w.T + r           region 0: matmul, writes s
+ *     y = rmsnorm(s, over=-1)   region 1: rows, reads s   ->   the guest of region 0
+ *
+ * Two kernels cost what the second one moves and a launch. As a guest, rows are hidden behind the products
+ * but for those of the last round of tiles:
+ *
+ *     two      bytes of all rows / rate + launch
+ *     guest    clear + order, behind another kernel + bytes of the rows left over / rate + end
+ *
+ * That is where rows keep up with the products: the idle warps of all SMs move a share of what memory could.
+ */
+#include "passes/fuse.h"
+
+#include <math.h>
+
+#include "ir/value_map.h"
+
+static const double guest_launch = 2e-6, guest_clear = 2e-6, guest_end = 3e-6;
+static const double guest_order = 4e-6; /* a cooperative launch begins when the kernel before has ended */
+static const double guest_left = 1.3;   /* rounds whose rows are left when the products end */
+static const double guest_share = 0.35; /* of memory's rate that idle warps move */
+
+/* What depends on a product, or on what its kernel wrote. */
+typedef enum GuestMark {
+    GUEST_APART, /* nothing */
+    GUEST_ROW,   /* its row r on row r alone */
+    GUEST_WIDE   /* on other rows, or in another order */
+} GuestMark;
+
+/* Whether a value has the product's dims, or one element for each of its rows. */
+static bool guest_is_along(const Value *core, const Value *value) {
+    return value->rank == core->rank && value_same_rows(value, core) &&
+           (value->dims[value->rank - 1] == core->dims[core->rank - 1] ||
+            dim_is(value->dims[value->rank - 1], 1));
+}
+
+static bool guest_is_row_op(const Value *value) {
+    if (value_class(value) == OPCLASS_REDUCTION)
+        return value->attrs[0].axes.n == 1 && value->attrs[0].axes.at[0] == value->in[0]->rank - 1;
+    return value_is_pointwise(value) || value->op == OP_broadcast;
+}
+
+/* Marks what a region computes, given the marks of what it starts from. */
+static void guest_mark(const Region *region, const Value *core, ValueMap *marks) {
+    for (size_t i = 0; i < region->values.n; i++) { /* topological */
+        const Value *value = region->values.at[i];
+        GuestMark mark = GUEST_APART;
+        for (int k = 0; k < value->n_in; k++) {
+            GuestMark in = (GuestMark)value_map_get(marks, value->in[k]);
+            mark = in > mark ? in : mark;
+        }
+        bool stays = guest_is_row_op(value) && guest_is_along(core, value);
+        if (value->op == OP_matmul)
+            mark = value_same_dims(value, core) ? GUEST_ROW : GUEST_WIDE;
+        else if (mark != GUEST_APART && !stays)
+            mark = GUEST_WIDE;
+        value_map_set(marks, value, (int)mark);
+    }
+}
+
+/* Whether each row that `rows` computes needs what `host` wrote of that row alone, and needs some. */
+static bool guest_is_by_row(const Fuse *fuse, const Region *host, const Region *rows) {
+    const Value *core = host->cores.at[0];
+    ValueMap of_host = {.arena = fuse->arena}, of_rows = {.arena = fuse->arena};
+    bool reads = false;
+    guest_mark(host, core, &of_host);
+    for (size_t i = 0; i < rows->inputs.n; i++) {
+        const Value *input = rows->inputs.at[i];
+        if (!region_writes(host, input))
+            continue;
+        bool is_along = value_same_dims(input, core) && value_map_get(&of_host, input) == GUEST_ROW;
+        value_map_set(&of_rows, input, is_along ? GUEST_ROW : GUEST_WIDE);
+        reads |= is_along;
+    }
+    guest_mark(rows, core, &of_rows);
+    for (size_t i = 0; i < rows->outputs.n; i++)
+        if (value_map_get(&of_rows, rows->outputs.at[i]) == GUEST_WIDE)
+            return false;
+    return reads;
+}
+
+/* Whether one kernel may be both, as far as the regions tell. */
+static bool guest_fits(const Fuse *fuse, const Region *host, const Region *rows) {
+    if (host->kind != TEMPLATE_MATMUL || rows->kind != TEMPLATE_ROWS || host->n_reduced ||
+        rows->n_reduced != 1 || rows->rank != host->rank || rows->windows.n)
+        return false;
+    for (int i = 0; i < host->rank; i++)
+        if (rows->dims[i] != host->dims[i])
+            return false;
+    return host->inputs.n + rows->inputs.n <= (size_t)fuse->limits->max_inputs &&
+           host->outputs.n + rows->outputs.n <= (size_t)fuse->limits->max_outputs &&
+           guest_is_by_row(fuse, host, rows);
+}
+
+/* What @fuse(guest) or @fuse(guest=false) says at a value of the rows; `is_asked` stays where nothing does.
+ */
+static bool guest_hint(const Graph *graph, const Region *rows, bool *is_asked) {
+    for (size_t i = 0; i < graph->hints.n; i++) {
+        const Hint *hint = &graph->hints.at[i];
+        bool is_here = false;
+        for (size_t k = 0; k < rows->values.n && !strcmp(hint->name, "fuse"); k++)
+            is_here |= rows->values.at[k] == hint->value;
+        for (size_t k = 0; is_here && k < hint->args.n; k++) {
+            const HintArg *arg = &hint->args.at[k];
+            bool is_alone = arg->word && !strcmp(arg->word, "guest");
+            if (!is_alone && (!arg->name || strcmp(arg->name, "guest") != 0))
+                continue;
+            *is_asked = is_alone || !arg->word || strcmp(arg->word, "false") != 0;
+            return true;
+        }
+    }
+    return false;
+}
+
+typedef struct GuestEstimate {
+    double guest, two;
+    bool keeps_up;
+} GuestEstimate;
+
+static GuestEstimate guest_estimate(const Fuse *fuse, const Region *host, const Region *rows) {
+    enum { TILE_ROWS = 128, TILE_COLS = 256 };
+    const FuseLimits *limits = fuse->limits;
+    const Value *core = host->cores.at[0];
+    double bytes = 0, all = (double)fuse_count(fuse, host->rank - 1, host->dims), products = 0;
+    double cols = (double)fuse_extent(fuse, host->dims[host->rank - 1]);
+    for (size_t i = 0; i < rows->inputs.n; i++)
+        if (value_same_dims(rows->inputs.at[i], core))
+            bytes += (double)fuse_bytes(fuse, rows->inputs.at[i]);
+    for (size_t i = 0; i < rows->outputs.n; i++)
+        bytes += (double)fuse_bytes(fuse, rows->outputs.at[i]);
+    for (size_t i = 0; i < host->cores.n; i++) {
+        const Value *a = host->cores.at[i]->in[0];
+        products += 2 * all * cols * (double)fuse_extent(fuse, a->dims[a->rank - 1]) / limits->tensor_flops;
+    }
+    double round = limits->sm_count / ceil(cols / TILE_COLS) * TILE_ROWS;
+    double left = fmin(all, guest_left * round) / all, moved = bytes / limits->memory_bytes_per_second;
+    return (GuestEstimate){.guest =
+                               guest_clear + (host->follows ? guest_order : 0) + left * moved + guest_end,
+                           .two = moved + guest_launch,
+                           .keeps_up = moved / guest_share <= products};
+}
+
+/* Takes the rows in, where that pays and codegen can; says why, or why not. */
+static bool guest_join(Fuse *fuse, Region *host, Region *rows) {
+    const PassOptions *options = fuse->pass->options;
+    Value *at = rows->outputs.at[0], *core = host->cores.at[0];
+    bool is_asked = false, is_told = guest_hint(fuse->graph, rows, &is_asked);
+    if (is_told ? !is_asked : host->schedule_hint || rows->schedule_hint)
+        return false;
+    for (int i = 0; i < host->rank; i++)
+        if (!dim_is_const(host->dims[i])) {
+            pass_decide(fuse->pass, "guest", false, at, core, "dims that are known when it is compiled",
+                        "the blocks of a kernel that wait for each other run together: their number must be "
+                        "known");
+            return false;
+        }
+    GuestEstimate estimate = guest_estimate(fuse, host, rows);
+    if (!is_told && !estimate.keeps_up) {
+        pass_decide(fuse->pass, "guest", false, at, core, "a longer sum of products, or narrower rows",
+                    "idle warps of the product's kernel would not keep up with it");
+        return false;
+    }
+    if (!is_told && estimate.guest >= estimate.two) {
+        pass_decide(
+            fuse->pass, "guest", false, at, core, "more rows, or fewer columns",
+            "idle warps of the product's kernel would hide too few rows: %.0f us would be left, and a "
+            "second kernel costs %.0f us",
+            estimate.guest * 1e6, estimate.two * 1e6);
+        return false;
+    }
+    const char *why = NULL;
+    host->guest = rows;
+    if (options->takes && !options->takes(options->takes_context, fuse->graph, host, &why)) {
+        host->guest = NULL;
+        pass_decide(fuse->pass, "guest", false, at, core, "a product that takes a guest",
+                    "the product's kernel has no warps for it: %s", why ? why : "its template refuses");
+        return false;
+    }
+    if (is_told)
+        pass_decide(fuse->pass, "guest", true, at, core, NULL, "the graph asks for it");
+    else
+        pass_decide(
+            fuse->pass, "guest", true, at, core, NULL,
+            "idle warps of the product's kernel take rows while others multiply, which leaves %.0f us "
+            "by the estimate, where a second kernel costs %.0f us",
+            estimate.guest * 1e6, estimate.two * 1e6);
+    return true;
+}
+
+void fuse_guests(Fuse *fuse) {
+    Partition *partition = fuse->pass->partition;
+    size_t n = 0;
+    if (!fuse->limits->hosts_rows)
+        return;
+    for (size_t i = 0; i < partition->regions.n; i++) {
+        Region *region = partition->regions.at[i], *before = n ? partition->regions.at[n - 1] : NULL;
+        if (before && !before->guest && guest_fits(fuse, before, region) && guest_join(fuse, before, region))
+            continue;
+        partition->regions.at[n++] = region;
+    }
+    if (n < partition->regions.n) {
+        partition->regions.n = n;
+        fuse_number(fuse);
+    }
+}
