@@ -41,8 +41,8 @@
  * Products that are added up take their steps one behind the other, in the same stages and accumulators
  * (wgmma_sum.c).
  *
- * Rows that are reduced once they are stored may be computed by the warps of the producer's warpgroup, which have
- * nothing else to do (wgmma_guest.c).
+ * Rows that are reduced once they are stored may be computed by the warps of the producer's warpgroup, which
+ * have nothing else to do (wgmma_guest.c).
  *
  * swap_ab computes the transposed product: then "rows" of the tile lie along N of the result, and a small M
  * lies along wgmma's n. */
