@@ -42,6 +42,12 @@ bool codegen_takes(const Graph *graph, const Region *region, const Target *targe
            choices[0].path != MATMUL_LOOP;
 }
 
+double codegen_seconds(const Graph *graph, const Region *region, const Target *target) {
+    Schedule choice;
+    bool has_choice = template_of(region->kind)->schedules(graph, region, target, NULL, &choice, 1) > 0;
+    return has_choice ? choice.seconds : 0;
+}
+
 /* What takes a region that its own template refuses, with the schedule set: rows and columns aside, every
  * region is pointwise if need be; and one thread an element takes them all. */
 static const Template *codegen_fallback(const Graph *graph, Region *region, const Target *target) {

@@ -5,13 +5,15 @@
  *     y = rmsnorm(s, over=-1)   region 1: rows, reads s   ->   the guest of region 0
  *
  * Two kernels cost what the second one moves and a launch. As a guest, rows are hidden behind the products
- * but for those of the last round of tiles:
+ * but for those of the last round of tiles, and slow these down a little:
  *
  *     two      bytes of all rows / rate + launch
  *     guest    clear + order, behind another kernel + bytes of the rows left over / rate + end
+ *              + share of the bytes of all rows / rate + what the product's schedule loses that has a guest
  *
  * That is where rows keep up with the products: the idle warps of all SMs move a share of what memory could.
- */
+ * Fitted to an H200, M x N x K with an RMSNorm, two kernels -> guest: 8192 x 4096 x 4096 399 -> 386 us, 16384
+ * x 4096 x 4096 857 -> 797, 4096 x 5120 x 5120 293 -> 293, 2048 x 4096 x 4096 99 -> 104. */
 #include "passes/fuse.h"
 
 #include <math.h>
@@ -22,6 +24,9 @@ static const double guest_launch = 2e-6, guest_clear = 2e-6, guest_end = 3e-6;
 static const double guest_order = 4e-6; /* a cooperative launch begins when the kernel before has ended */
 static const double guest_left = 1.3;   /* rounds whose rows are left when the products end */
 static const double guest_share = 0.35; /* of memory's rate that idle warps move */
+static const double guest_beside = 0.3; /* of the rows' time that products lose beside them */
+static const double guest_gain =
+    0.8; /* of what two kernels cost: less than the estimate's error is no gain */
 
 /* What depends on a product, or on what its kernel wrote. */
 typedef enum GuestMark {
@@ -120,7 +125,8 @@ typedef struct GuestEstimate {
     bool keeps_up;
 } GuestEstimate;
 
-static GuestEstimate guest_estimate(const Fuse *fuse, const Region *host, const Region *rows) {
+/* `slower`: seconds that the host takes longer because it has a guest. */
+static GuestEstimate guest_estimate(const Fuse *fuse, const Region *host, const Region *rows, double slower) {
     enum { TILE_ROWS = 128, TILE_COLS = 256 };
     const FuseLimits *limits = fuse->limits;
     const Value *core = host->cores.at[0];
@@ -137,57 +143,68 @@ static GuestEstimate guest_estimate(const Fuse *fuse, const Region *host, const 
     }
     double round = limits->sm_count / ceil(cols / TILE_COLS) * TILE_ROWS;
     double left = fmin(all, guest_left * round) / all, moved = bytes / limits->memory_bytes_per_second;
-    return (GuestEstimate){.guest =
-                               guest_clear + (host->follows ? guest_order : 0) + left * moved + guest_end,
+    return (GuestEstimate){.guest = guest_clear + (host->follows ? guest_order : 0) +
+                                    (left + guest_beside) * moved + guest_end + slower,
                            .two = moved + guest_launch,
                            .keeps_up = moved / guest_share <= products};
 }
 
-/* Takes the rows in, where that pays and codegen can; says why, or why not. */
-static bool guest_join(Fuse *fuse, Region *host, Region *rows) {
+static double guest_seconds(const Fuse *fuse, const Region *host) {
+    const PassOptions *options = fuse->pass->options;
+    return options->seconds ? options->seconds(options->takes_context, fuse->graph, host) : 0;
+}
+
+/* Whether codegen can host the rows, and that pays or is asked for; says why, or why not. */
+static bool guest_pays(Fuse *fuse, Region *host, const Region *rows, double alone, bool is_asked) {
     const PassOptions *options = fuse->pass->options;
     Value *at = rows->outputs.at[0], *core = host->cores.at[0];
+    const char *why = NULL;
+    if (options->takes && !options->takes(options->takes_context, fuse->graph, host, &why)) {
+        pass_decide(fuse->pass, "guest", false, at, core, "a product that takes a guest",
+                    "the product's kernel has no warps for it: %s", why ? why : "its template refuses");
+        return false;
+    }
+    if (is_asked) {
+        pass_decide(fuse->pass, "guest", true, at, core, NULL, "the graph asks for it");
+        return true;
+    }
+    double slower = fmax(0, guest_seconds(fuse, host) - alone);
+    GuestEstimate estimate = guest_estimate(fuse, host, rows, slower);
+    if (!estimate.keeps_up)
+        pass_decide(fuse->pass, "guest", false, at, core, "a longer sum of products, or narrower rows",
+                    "idle warps of the product's kernel would not keep up with it");
+    else if (estimate.guest >= guest_gain * estimate.two)
+        pass_decide(
+            fuse->pass, "guest", false, at, core, "more rows, or fewer columns",
+            "idle warps of the product's kernel would hide too few rows: it would take %.0f us more, and a "
+            "second kernel costs %.0f us",
+            estimate.guest * 1e6, estimate.two * 1e6);
+    else
+        pass_decide(fuse->pass, "guest", true, at, core, NULL,
+                    "idle warps of the product's kernel take rows while others multiply, which costs %.0f us "
+                    "by the estimate, and a second kernel %.0f us",
+                    estimate.guest * 1e6, estimate.two * 1e6);
+    return estimate.keeps_up && estimate.guest < guest_gain * estimate.two;
+}
+
+/* Takes the rows in, if they may be. */
+static bool guest_join(Fuse *fuse, Region *host, Region *rows) {
     bool is_asked = false, is_told = guest_hint(fuse->graph, rows, &is_asked);
     if (is_told ? !is_asked : host->schedule_hint || rows->schedule_hint)
         return false;
     for (int i = 0; i < host->rank; i++)
         if (!dim_is_const(host->dims[i])) {
-            pass_decide(fuse->pass, "guest", false, at, core, "dims that are known when it is compiled",
+            pass_decide(fuse->pass, "guest", false, rows->outputs.at[0], host->cores.at[0],
+                        "dims that are known when it is compiled",
                         "the blocks of a kernel that wait for each other run together: their number must be "
                         "known");
             return false;
         }
-    GuestEstimate estimate = guest_estimate(fuse, host, rows);
-    if (!is_told && !estimate.keeps_up) {
-        pass_decide(fuse->pass, "guest", false, at, core, "a longer sum of products, or narrower rows",
-                    "idle warps of the product's kernel would not keep up with it");
-        return false;
-    }
-    if (!is_told && estimate.guest >= estimate.two) {
-        pass_decide(
-            fuse->pass, "guest", false, at, core, "more rows, or fewer columns",
-            "idle warps of the product's kernel would hide too few rows: %.0f us would be left, and a "
-            "second kernel costs %.0f us",
-            estimate.guest * 1e6, estimate.two * 1e6);
-        return false;
-    }
-    const char *why = NULL;
+    double alone = guest_seconds(fuse, host);
     host->guest = rows;
-    if (options->takes && !options->takes(options->takes_context, fuse->graph, host, &why)) {
+    if (!guest_pays(fuse, host, rows, alone, is_asked))
         host->guest = NULL;
-        pass_decide(fuse->pass, "guest", false, at, core, "a product that takes a guest",
-                    "the product's kernel has no warps for it: %s", why ? why : "its template refuses");
-        return false;
-    }
-    if (is_told)
-        pass_decide(fuse->pass, "guest", true, at, core, NULL, "the graph asks for it");
-    else
-        pass_decide(
-            fuse->pass, "guest", true, at, core, NULL,
-            "idle warps of the product's kernel take rows while others multiply, which leaves %.0f us "
-            "by the estimate, where a second kernel costs %.0f us",
-            estimate.guest * 1e6, estimate.two * 1e6);
-    return true;
+    return host->guest != NULL;
 }
 
 void fuse_guests(Fuse *fuse) {

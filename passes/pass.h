@@ -12,9 +12,12 @@ typedef struct PassOptions {
     bool no_fusion;   /* every operation its own region: what `bench` compares with */
     int pass_limit;   /* only the first n passes; negative: all */
     const char *skip; /* comma-separated pass names; NULL: none */
-    /* Whether codegen has more than a loop an element for a region, with a person's words in *why where it has not; NULL: it always
-     * has. Asked of regions that fusion is not sure of. */
+    /* Whether codegen has more than a loop an element for a region, with a person's words in *why where it
+     * has not; NULL: it always has. Asked of regions that fusion is not sure of. */
     bool (*takes)(void *context, const Graph *graph, const Region *region, const char **why);
+    /* Seconds that codegen expects a region's kernel to take, 0 where it does not know; NULL: it never does.
+     */
+    double (*seconds)(void *context, const Graph *graph, const Region *region);
     void *takes_context;
     /* Called after each pass that ran, for --dump and --emit=after:NAME; NULL: not. */
     void (*dump)(void *context, int number, const char *pass, const Graph *graph, bool changed);

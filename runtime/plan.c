@@ -95,6 +95,11 @@ static bool plan_takes(void *context, const Graph *graph, const Region *region, 
     return codegen_takes(graph, region, make->plan->target, why);
 }
 
+static double plan_seconds(void *context, const Graph *graph, const Region *region) {
+    const PlanMake *make = context;
+    return codegen_seconds(graph, region, make->plan->target);
+}
+
 static bool plan_passes(PlanMake *make) {
     sinter_plan *plan = make->plan;
     FuseLimits limits = target_fuse_limits(plan->target);
@@ -108,6 +113,7 @@ static bool plan_passes(PlanMake *make) {
         .dump = make->options.dump ? plan_dump : NULL,
         .dump_context = &dump,
         .takes = plan_takes,
+        .seconds = plan_seconds,
         .takes_context = make,
     };
     plan->partition = passes_run(plan->graph, &options, &plan->diags);
