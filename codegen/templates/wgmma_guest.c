@@ -48,6 +48,13 @@ static int guest_rows(const MatmulPlan *plan, const Schedule *schedule) {
     return rows;
 }
 
+/* How a warp with so many registers a thread (0: those at launch) takes a row. */
+static Schedule guest_schedule(const MatmulPlan *plan, const Schedule *schedule, int registers) {
+    enum { AT_LAUNCH = 128 };
+    return rows_warp_schedule(plan->graph, plan->region->guest, registers ? registers : AT_LAUNCH,
+                              schedule->ease);
+}
+
 /* Whether the guest's rows are this product's, one by one. */
 static bool guest_fits(const MatmulPlan *plan) {
     const Region *guest = plan->region->guest;
@@ -75,7 +82,10 @@ bool wgmma_accepts_guest(const MatmulPlan *plan, const Schedule *schedule, const
         (schedule->consumer_registers && schedule->producer_registers < GUEST_REGISTERS))
         return false;
     *why = "blocks that wait for each other's tiles run together: their number must be known";
-    return schedule->stream_k || dim_is_const(matmul_persistent_grid(plan, schedule));
+    if (!schedule->stream_k && !dim_is_const(matmul_persistent_grid(plan, schedule)))
+        return false;
+    Schedule rows = guest_schedule(plan, schedule, schedule->producer_registers);
+    return template_rows.accepts(plan->graph, plan->region->guest, &rows, plan->target, why);
 }
 
 void wgmma_guest_new(Wgmma *w) {
@@ -188,19 +198,18 @@ static void guest_wait(Wgmma *w, const KExpr *row) {
 }
 
 void wgmma_guest_rows(Wgmma *w, int registers) {
-    enum { AT_LAUNCH = 128 };
     Builder *b = w->b;
-    const Graph *graph = w->plan->graph;
+    DimTable *dims = w->plan->graph->dims;
     const Region *region = w->guest.region;
     if (!region)
         return;
     k_comment(b, "rows of %s, as soon as what they need is stored",
               k_global(b, region->outputs.at[0], true)->name);
     Schedule *schedule = ARENA_NEW(b->arena, Schedule);
-    *schedule = rows_warp_schedule(graph, region, registers ? registers : AT_LAUNCH, w->schedule->ease);
-    const Dim *rows = dim_mul(graph->dims, w->tiles.batch, w->plan->m);
+    *schedule = guest_schedule(w->plan, w->schedule, registers);
+    const Dim *rows = dim_mul(dims, w->tiles.batch, w->plan->m);
     const KExpr *lane = k_special(b, SPECIAL_LANE), *each = k_i32(b, w->guest.rows);
-    const KExpr *tickets = k_div(b, k_dim(b, rows, K_I32), each); /* whose rows divide a matrix's */
+    const KExpr *tickets = k_div(b, k_dim(b, rows, K_I32), each); /* each divides a matrix's rows */
     const KVar *drawn = k_variable(b, "drawn", K_I32, k_i32(b, 0));
     const KVar *advance = k_variable(b, "advance", K_I32, k_i32(b, 0));
     k_atom(b, ATOM_warp_sync, NULL, NULL, 0); /* lanes that loaded, or waited for those, meet */
