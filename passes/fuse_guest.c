@@ -136,57 +136,73 @@ static GuestEstimate guest_estimate(const Fuse *fuse, const Region *host, const 
         products += 2 * all * cols * (double)fuse_extent(fuse, a->dims[a->rank - 1]) / limits->tensor_flops;
     }
     double round = limits->sm_count / ceil(cols / TILE_COLS) * TILE_ROWS;
-    double left = fmin(all, guest_left * round) / all, moved = bytes / limits->memory_bytes_per_second;
+    double left = fmin(1, guest_left * round / all), moved = bytes / limits->memory_bytes_per_second;
     return (GuestEstimate){.guest =
                                guest_clear + (host->follows ? guest_order : 0) + left * moved + guest_end,
                            .two = moved + guest_launch,
                            .keeps_up = moved / guest_share <= products};
 }
 
-/* Takes the rows in, where that pays and codegen can; says why, or why not. */
+static void guest_refuse(Fuse *fuse, const Region *host, const Region *rows, const char *change,
+                         const char *why) {
+    pass_decide(fuse->pass, "guest", false, rows->outputs.at[0], host->cores.at[0], change, "%s", why);
+}
+
+/* Whether the rows are better off as a guest; says why not. */
+static bool guest_pays(Fuse *fuse, const Region *host, const Region *rows, const GuestEstimate *estimate) {
+    if (!estimate->keeps_up) {
+        guest_refuse(fuse, host, rows, "a longer sum of products, or narrower rows",
+                     "idle warps of the product's kernel would not keep up with it");
+        return false;
+    }
+    if (estimate->guest < estimate->two)
+        return true;
+    guest_refuse(
+        fuse, host, rows, "more rows, or fewer columns",
+        text_format(fuse->graph->arena,
+                    "idle warps of the product's kernel would hide too few rows: %.0f us would be left, "
+                    "and a second kernel costs %.0f us",
+                    estimate->guest * 1e6, estimate->two * 1e6));
+    return false;
+}
+
+static bool guest_is_known(const Region *host) {
+    for (int i = 0; i < host->rank; i++)
+        if (!dim_is_const(host->dims[i]))
+            return false;
+    return true;
+}
+
+/* Takes the rows in, where that pays, or is asked for, and codegen can; says why, or why not. */
 static bool guest_join(Fuse *fuse, Region *host, Region *rows) {
     const PassOptions *options = fuse->pass->options;
-    Value *at = rows->outputs.at[0], *core = host->cores.at[0];
     bool is_asked = false, is_told = guest_hint(fuse->graph, rows, &is_asked);
     if (is_told ? !is_asked : host->schedule_hint || rows->schedule_hint)
         return false;
-    for (int i = 0; i < host->rank; i++)
-        if (!dim_is_const(host->dims[i])) {
-            pass_decide(fuse->pass, "guest", false, at, core, "dims that are known when it is compiled",
-                        "the blocks of a kernel that wait for each other run together: their number must be "
-                        "known");
-            return false;
-        }
+    if (!guest_is_known(host)) {
+        guest_refuse(
+            fuse, host, rows, "dims that are known when it is compiled",
+            "the blocks of a kernel that wait for each other run together: their number must be known");
+        return false;
+    }
     GuestEstimate estimate = guest_estimate(fuse, host, rows);
-    if (!is_told && !estimate.keeps_up) {
-        pass_decide(fuse->pass, "guest", false, at, core, "a longer sum of products, or narrower rows",
-                    "idle warps of the product's kernel would not keep up with it");
+    if (!is_told && !guest_pays(fuse, host, rows, &estimate))
         return false;
-    }
-    if (!is_told && estimate.guest >= estimate.two) {
-        pass_decide(
-            fuse->pass, "guest", false, at, core, "more rows, or fewer columns",
-            "idle warps of the product's kernel would hide too few rows: %.0f us would be left, and a "
-            "second kernel costs %.0f us",
-            estimate.guest * 1e6, estimate.two * 1e6);
-        return false;
-    }
-    const char *why = NULL;
+    const char *why = "its template refuses";
     host->guest = rows;
     if (options->takes && !options->takes(options->takes_context, fuse->graph, host, &why)) {
         host->guest = NULL;
-        pass_decide(fuse->pass, "guest", false, at, core, "a product that takes a guest",
-                    "the product's kernel has no warps for it: %s", why ? why : "its template refuses");
+        guest_refuse(fuse, host, rows, "a product that takes a guest",
+                     text_format(fuse->graph->arena, "the product's kernel has no warps for it: %s", why));
         return false;
     }
-    if (is_told)
-        pass_decide(fuse->pass, "guest", true, at, core, NULL, "the graph asks for it");
-    else
-        pass_decide(
-            fuse->pass, "guest", true, at, core, NULL,
-            "idle warps of the product's kernel take rows while others multiply, which leaves %.0f us "
-            "by the estimate, where a second kernel costs %.0f us",
-            estimate.guest * 1e6, estimate.two * 1e6);
+    const char *reason =
+        text_format(fuse->graph->arena,
+                    "idle warps of the product's kernel take rows while others multiply, which "
+                    "leaves %.0f us by the estimate, where a second kernel costs %.0f us",
+                    estimate.guest * 1e6, estimate.two * 1e6);
+    pass_decide(fuse->pass, "guest", true, rows->outputs.at[0], host->cores.at[0], NULL, "%s",
+                is_told ? "the graph asks for it" : reason);
     return true;
 }
 
