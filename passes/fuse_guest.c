@@ -143,7 +143,7 @@ static GuestEstimate guest_estimate(const Fuse *fuse, const Region *host, const 
         products += 2 * all * cols * (double)fuse_extent(fuse, a->dims[a->rank - 1]) / limits->tensor_flops;
     }
     double round = limits->sm_count / ceil(cols / TILE_COLS) * TILE_ROWS;
-    double left = fmin(all, guest_left * round) / all, moved = bytes / limits->memory_bytes_per_second;
+    double left = fmin(1, guest_left * round / all), moved = bytes / limits->memory_bytes_per_second;
     return (GuestEstimate){.guest = guest_clear + (host->follows ? guest_order : 0) +
                                     (left + guest_beside) * moved + guest_end + slower,
                            .two = moved + guest_launch,
@@ -188,19 +188,25 @@ static bool guest_pays(Fuse *fuse, Region *host, const Region *rows, double alon
     return estimate.keeps_up && estimate.guest < guest_gain * estimate.two;
 }
 
+static bool guest_is_known(const Region *host) {
+    for (int i = 0; i < host->rank; i++)
+        if (!dim_is_const(host->dims[i]))
+            return false;
+    return true;
+}
+
 /* Takes the rows in, if they may be. */
 static bool guest_join(Fuse *fuse, Region *host, Region *rows) {
     bool is_asked = false, is_told = guest_hint(fuse->graph, rows, &is_asked);
     if (is_told ? !is_asked : host->schedule_hint || rows->schedule_hint)
         return false;
-    for (int i = 0; i < host->rank; i++)
-        if (!dim_is_const(host->dims[i])) {
-            pass_decide(fuse->pass, "guest", false, rows->outputs.at[0], host->cores.at[0],
-                        "dims that are known when it is compiled",
-                        "the blocks of a kernel that wait for each other run together: their number must be "
-                        "known");
-            return false;
-        }
+    if (!guest_is_known(host)) {
+        pass_decide(
+            fuse->pass, "guest", false, rows->outputs.at[0], host->cores.at[0],
+            "dims that are known when it is compiled",
+            "the blocks of a kernel that wait for each other run together: their number must be known");
+        return false;
+    }
     double alone = guest_seconds(fuse, host);
     host->guest = rows;
     if (!guest_pays(fuse, host, rows, alone, is_asked))

@@ -82,7 +82,8 @@ bool wgmma_accepts_guest(const MatmulPlan *plan, const Schedule *schedule, const
         (schedule->consumer_registers && schedule->producer_registers < GUEST_REGISTERS))
         return false;
     *why = "blocks that wait for each other's tiles run together: their number must be known";
-    if (!schedule->stream_k && !dim_is_const(matmul_persistent_grid(plan, schedule)))
+    const Dim *grid = matmul_persistent_grid(plan, schedule);
+    if (!schedule->stream_k && (!dim_is_const(grid) || grid->value < 1))
         return false;
     Schedule rows = guest_schedule(plan, schedule, schedule->producer_registers);
     return template_rows.accepts(plan->graph, plan->region->guest, &rows, plan->target, why);
