@@ -52,6 +52,7 @@ static void explain_json(Cli *cli, const sinter_plan *plan, int line) {
         json_begin(&cli->json, NULL, '{');
         json_text(&cli->json, "name", region->name);
         json_text(&cli->json, "kind", plan_template_name(region->kind));
+        json_text(&cli->json, "guest", region->guest ? plan_template_name(region->guest->kind) : NULL);
         json_end(&cli->json, '}');
     }
     json_end(&cli->json, ']');
