@@ -53,6 +53,18 @@ bool region_writes(const Region *region, const Value *value) {
     return false;
 }
 
+bool region_kernel_computes(const Region *region, const Value *value) {
+    for (const Region *part = region; part; part = part->guest)
+        for (size_t i = 0; i < part->values.n; i++)
+            if (part->values.at[i] == value)
+                return true;
+    return false;
+}
+
+bool region_kernel_writes(const Region *region, const Value *value) {
+    return region_writes(region, value) || (region->guest && region_writes(region->guest, value));
+}
+
 const RegionWindow *region_window(const Region *region, const Value *value) {
     for (size_t i = 0; i < region->windows.n; i++)
         if (region->windows.at[i].value == value)

@@ -78,6 +78,9 @@ Region *region_part(Arena *arena, const Region *whole, Value *const *outputs, si
 /* Whether `value` is among the region's inputs, or among its outputs. */
 bool region_reads(const Region *region, const Value *value);
 bool region_writes(const Region *region, const Value *value);
+/* Whether the region's kernel computes `value`, or writes it: the region does, or its guest. */
+bool region_kernel_computes(const Region *region, const Value *value);
+bool region_kernel_writes(const Region *region, const Value *value);
 
 /* The window of an output; NULL: it has none. */
 const RegionWindow *region_window(const Region *region, const Value *value);

@@ -3,13 +3,6 @@
  * with what would change it. */
 #include "passes/pass.h"
 
-static bool expect_holds(const Region *region, const Value *value) {
-    for (size_t k = 0; k < region->values.n; k++)
-        if (region->values.at[k] == value)
-            return true;
-    return false;
-}
-
 /* Marks the regions that `value` is computed by, through everything that these read; how many. */
 static int expect_count(const Partition *partition, const Value *value, bool *needed) {
     const Graph *graph = partition->graph;
@@ -19,13 +12,11 @@ static int expect_count(const Partition *partition, const Value *value, bool *ne
     bool found = false;
     for (size_t i = partition->regions.n; i-- > 0;) {
         const Region *region = partition->regions.at[i];
-        bool writes = false;
-        for (const Region *part = region; part; part = part->guest) {
+        /* A value that no kernel stores is computed by the first that holds it. */
+        bool writes = !found && region_kernel_computes(region, value);
+        for (const Region *part = region; part; part = part->guest)
             for (size_t k = 0; k < part->outputs.n; k++)
                 writes |= wanted[part->outputs.at[k]->id];
-            /* A value that no kernel stores is computed by the first that holds it. */
-            writes |= !found && expect_holds(part, value);
-        }
         if (!writes)
             continue;
         found = true;
@@ -42,9 +33,8 @@ static bool expect_concerns(const Partition *partition, const bool *needed, cons
     for (size_t i = 0; value && i < partition->regions.n; i++) {
         if (!needed[i])
             continue;
-        for (const Region *part = partition->regions.at[i]; part; part = part->guest)
-            if (expect_holds(part, value))
-                return true;
+        if (region_kernel_computes(partition->regions.at[i], value))
+            return true;
     }
     return false;
 }

@@ -68,9 +68,7 @@ static void fuse_mark_hints(Fuse *fuse) {
             fuse->graph->values.at[hint->value->id] != hint->value)
             continue;
         for (size_t k = 0; k < hint->args.n; k++) {
-            bool never = (hint->args.at[k].name && !strcmp(hint->args.at[k].name, "never")) ||
-                         (hint->args.at[k].word && !strcmp(hint->args.at[k].word, "never"));
-            if (!never)
+            if (!fuse_hint_says(&hint->args.at[k], "never"))
                 continue;
             fuse_node(fuse, hint->value)->barrier = true;
             pass_decide(fuse->pass, "hint", false, hint->value, NULL, "no @fuse(never)",

@@ -24,6 +24,11 @@ typedef struct GroupSet {
     size_t n;
 } GroupSet;
 
+/* Whether an argument of a hint is `what`, alone or with a value. */
+static inline bool fuse_hint_says(const HintArg *arg, const char *what) {
+    return (arg->name && !strcmp(arg->name, what)) || (arg->word && !strcmp(arg->word, what));
+}
+
 /* What fusion knows of one Value. */
 struct FuseNode {
     Value *value;

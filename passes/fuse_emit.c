@@ -73,11 +73,9 @@ static const Hint *emit_hint(const Graph *graph, const Region *region, const cha
 
 static bool emit_allows(const Graph *graph, const Region *region, const char *what) {
     const Hint *hint = emit_hint(graph, region, "allow");
-    for (size_t i = 0; hint && i < hint->args.n; i++) {
-        const HintArg *arg = &hint->args.at[i];
-        if ((arg->name && !strcmp(arg->name, what)) || (arg->word && !strcmp(arg->word, what)))
+    for (size_t i = 0; hint && i < hint->args.n; i++)
+        if (fuse_hint_says(&hint->args.at[i], what))
             return true;
-    }
     return false;
 }
 

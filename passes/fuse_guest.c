@@ -106,15 +106,12 @@ static bool guest_fits(const Fuse *fuse, const Region *host, const Region *rows)
 static bool guest_hint(const Graph *graph, const Region *rows, bool *is_asked) {
     for (size_t i = 0; i < graph->hints.n; i++) {
         const Hint *hint = &graph->hints.at[i];
-        bool is_here = false;
-        for (size_t k = 0; k < rows->values.n && !strcmp(hint->name, "fuse"); k++)
-            is_here |= rows->values.at[k] == hint->value;
+        bool is_here = !strcmp(hint->name, "fuse") && region_kernel_computes(rows, hint->value);
         for (size_t k = 0; is_here && k < hint->args.n; k++) {
             const HintArg *arg = &hint->args.at[k];
-            bool is_alone = arg->word && !strcmp(arg->word, "guest");
-            if (!is_alone && (!arg->name || strcmp(arg->name, "guest") != 0))
+            if (!fuse_hint_says(arg, "guest"))
                 continue;
-            *is_asked = is_alone || !arg->word || strcmp(arg->word, "false") != 0;
+            *is_asked = !arg->word || strcmp(arg->word, "false") != 0;
             return true;
         }
     }

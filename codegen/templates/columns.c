@@ -14,6 +14,7 @@
 #include "codegen/lower.h"
 #include "codegen/template.h"
 #include "codegen/templates/vectors.h"
+#include "ir/base/checked.h"
 #include "ir/value_map.h"
 
 enum {
@@ -333,10 +334,6 @@ static void columns_build(Builder *b, const Region *region) {
 
 /* ---- schedules */
 
-static bool columns_is_power(int x) {
-    return x > 0 && (x & (x - 1)) == 0;
-}
-
 /* Bytes of shared memory: a partial result for each thread and column of its run, for each reduction. */
 static int64_t columns_smem(const Region *region, const Schedule *s) {
     int64_t bytes = 0;
@@ -359,14 +356,14 @@ static bool columns_accepts(const Graph *graph, const Region *region, const Sche
         *why = "no reduction is over all leading axes";
         return false;
     }
-    if (!columns_is_power(s->threads_per_row) || s->rows_per_block < 1 || s->threads < 32 ||
+    if (!is_power_of_two(s->threads_per_row) || s->rows_per_block < 1 || s->threads < 32 ||
         s->threads > 1024 || s->threads % 32 != 0 ||
         (int64_t)s->threads_per_row * s->rows_per_block != s->threads) {
         *why = "threads must be threads_per_row (a power of two) times rows_per_block, a multiple of 32 up "
                "to 1024";
         return false;
     }
-    if (!columns_is_power(s->vector) || s->vector > 16 ||
+    if (!is_power_of_two(s->vector) || s->vector > 16 ||
         dim_divisor(graph->dims, region->dims[region->rank - 1]) % s->vector != 0) {
         *why = "vector must be a power of two up to 16 that divides the innermost dim";
         return false;

@@ -479,10 +479,8 @@ static bool accepts_planned(const MatmulPlan *plan, const Schedule *schedule, co
 static bool matmul_accepts(const Graph *graph, const Region *region, const Schedule *schedule,
                            const Target *target, const char **why) {
     MatmulPlan plan;
-    if (!accepts_guest(region, schedule, why))
-        return false;
     if (schedule->path == MATMUL_LOOP)
-        return true;
+        return accepts_guest(region, schedule, why);
     return matmul_plan(graph, region, target, &plan, why) && accepts_planned(&plan, schedule, why);
 }
 

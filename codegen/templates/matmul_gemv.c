@@ -16,6 +16,7 @@
  * columns, M and N below is said of that product. The few rows of x lie along K in memory; few columns as
  * often side by side, [K, 8], and are then loaded so. */
 #include "codegen/templates/matmul.h"
+#include "ir/base/checked.h"
 
 enum { GEMV_LANES = 32, GEMV_WIDTH_MAX = 16, GEMV_ROWS_MAX = 16, GEMV_UNROLL_MAX = 8 };
 
@@ -121,10 +122,6 @@ static const MatmulRuns *gemv_runs(const MatmulPlan *plan, const MatmulOperand *
     return runs;
 }
 
-static bool gemv_is_power_of_two(int n) {
-    return n > 0 && (n & (n - 1)) == 0;
-}
-
 /* False where the schedule does not divide evenly; unroll and x_width follow from tile_k. */
 static bool gemv_shape_lanes(const MatmulPlan *plan, const Schedule *schedule, GemvShape *shape) {
     const MatmulOperand *first = gemv_weights(plan, schedule, 0);
@@ -147,8 +144,7 @@ static bool gemv_shape_lanes(const MatmulPlan *plan, const Schedule *schedule, G
         shape->cols = shape->width;
         shape->lanes_n = columns / shape->width;
     }
-    if (!gemv_is_power_of_two(shape->cols) || !gemv_is_power_of_two(shape->lanes_n) ||
-        shape->lanes_n > GEMV_LANES)
+    if (!is_power_of_two(shape->cols) || !is_power_of_two(shape->lanes_n) || shape->lanes_n > GEMV_LANES)
         return false;
     shape->lanes_k = GEMV_LANES / shape->lanes_n;
     return true;
@@ -188,7 +184,7 @@ static bool gemv_shape(const MatmulPlan *plan, const Schedule *schedule, GemvSha
     int step = shape->lanes_k * schedule->warps_m * (shape->along_k ? shape->width : 1);
     shape->unroll = schedule->tile_k / step;
     gemv_shape_few(plan, schedule, shape);
-    return shape->unroll * step == schedule->tile_k && gemv_is_power_of_two(shape->unroll) &&
+    return shape->unroll * step == schedule->tile_k && is_power_of_two(shape->unroll) &&
            shape->unroll <= GEMV_UNROLL_MAX;
 }
 
@@ -239,12 +235,12 @@ bool matmul_accepts_gemv(const MatmulPlan *plan, const Schedule *schedule, const
             return false;
     }
     *why = "nothing waits in stages here, and vector is a power of two: elements of a load at most";
-    if (schedule->stages < 0 || (schedule->vector && !gemv_is_power_of_two(schedule->vector)))
+    if (schedule->stages < 0 || (schedule->vector && !is_power_of_two(schedule->vector)))
         return false;
     *why = "tile_m is 1, 2, 4, 8 or 16 rows, tile_n and the warps are powers of two, at most 16 warps";
     int warps = schedule->warps_m * schedule->warps_n;
-    if (!gemv_is_power_of_two(schedule->tile_m) || schedule->tile_m > GEMV_ROWS_MAX ||
-        !gemv_is_power_of_two(schedule->tile_n) || !gemv_is_power_of_two(warps) || warps > 16 ||
+    if (!is_power_of_two(schedule->tile_m) || schedule->tile_m > GEMV_ROWS_MAX ||
+        !is_power_of_two(schedule->tile_n) || !is_power_of_two(warps) || warps > 16 ||
         schedule->tile_n % schedule->warps_n)
         return false;
     for (int i = 0; i < gemv_n_weights(plan, schedule); i++) {
@@ -266,7 +262,7 @@ bool matmul_accepts_gemv(const MatmulPlan *plan, const Schedule *schedule, const
     int split = schedule->split_k > 1 ? schedule->split_k : 1;
     *why = "split_k takes a cluster of 2, 4 or 8 blocks, each with 4 columns or more and a step of K";
     if (split > 1 &&
-        (!plan->target->has_cluster || split > 8 || !gemv_is_power_of_two(split) || dtype_bits(type) != 32 ||
+        (!plan->target->has_cluster || split > 8 || !is_power_of_two(split) || dtype_bits(type) != 32 ||
          schedule->tile_n % 4 || schedule->tile_m * schedule->tile_n / 4 % split || schedule->cluster_m > 1 ||
          schedule->cluster_n > 1 ||
          dim_lower(plan->graph->dims, plan->k) < (int64_t)split * schedule->tile_k))

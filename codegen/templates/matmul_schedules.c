@@ -137,7 +137,7 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
         s.consumer_registers = 160;
     } else if (s.warps_m == 2) { /* two sums at a time take what there is */
         bool is_full = matmul_partial_cols(plan, &s), has_guest = plan->region->guest;
-        s.producer_registers = has_guest ? 56 : is_full ? 24 : 40;
+        s.producer_registers = has_guest ? GUEST_REGISTERS : is_full ? 24 : 40;
         s.consumer_registers = has_guest ? 224 : is_full ? 240 : 232;
     }
     schedules_add_clusters(c, accepts, found, s);

@@ -587,24 +587,20 @@ static void rows_build(Builder *b, const Region *region) {
 
 /* ---- schedules */
 
-static bool rows_is_power(int x) {
-    return x > 0 && (x & (x - 1)) == 0;
-}
-
 static bool rows_accepts_shape(const Graph *graph, const Region *region, const Schedule *s,
                                const char **why) {
     if (region->n_reduced < 1 || region->n_reduced > region->rank) {
         *why = "nothing is reduced along rows";
         return false;
     }
-    if (!rows_is_power(s->threads_per_row) || s->threads_per_row > 1024 || s->threads > 1024 ||
+    if (!is_power_of_two(s->threads_per_row) || s->threads_per_row > 1024 || s->threads > 1024 ||
         s->threads < 32 || s->threads % 32 != 0 || s->rows_per_block < 1 ||
         (int64_t)s->threads_per_row * s->rows_per_block != s->threads) {
         *why = "threads must be threads_per_row (a power of two) times rows_per_block, a multiple of 32 up "
                "to 1024";
         return false;
     }
-    if (!rows_is_power(s->vector) || s->vector > 16 ||
+    if (!is_power_of_two(s->vector) || s->vector > 16 ||
         dim_divisor(graph->dims, region->dims[region->rank - 1]) % s->vector != 0) {
         *why = "vector must be a power of two up to 16 that divides the innermost dim";
         return false;

@@ -11,6 +11,7 @@
 #include "codegen/lower.h"
 #include "codegen/template.h"
 #include "codegen/templates/vectors.h"
+#include "ir/base/checked.h"
 
 enum { TRANSPOSE_THREADS = 256, TRANSPOSE_BANKS_BYTES = 128, TRANSPOSE_INPUTS = 32 };
 
@@ -344,14 +345,10 @@ static void transpose_build(Builder *b, const Region *region) {
 
 /* ---- schedules */
 
-static bool transpose_is_power(int x) {
-    return x > 0 && (x & (x - 1)) == 0;
-}
-
 static bool transpose_accepts(const Graph *graph, const Region *region, const Schedule *s,
                               const Target *target, const char **why) {
-    if (!transpose_is_power(s->vector) || s->vector > 16 || !transpose_is_power(s->tile_rows) ||
-        !transpose_is_power(s->tile_cols) || s->tile_rows > 256 || s->tile_cols > 256 ||
+    if (!is_power_of_two(s->vector) || s->vector > 16 || !is_power_of_two(s->tile_rows) ||
+        !is_power_of_two(s->tile_cols) || s->tile_rows > 256 || s->tile_cols > 256 ||
         s->tile_rows < s->vector || s->tile_cols < s->vector) {
         *why = "vector, tile_rows and tile_cols must be powers of two, the tile at least the vector and at "
                "most 256";

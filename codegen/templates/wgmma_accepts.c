@@ -1,5 +1,6 @@
 /* Sizes of what the wgmma path works on, and which schedules it takes. */
 #include "codegen/templates/wgmma.h"
+#include "ir/base/checked.h"
 
 int wgmma_k_bytes(const MatmulPlan *plan, const Schedule *schedule) {
     return schedule->tile_k * dtype_bits(plan->a.elem) / 8;
@@ -72,17 +73,13 @@ bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedule, con
     return operand->major == MAJOR_K || tile_mn % 16 == 0;
 }
 
-static bool wgmma_is_power(int x) {
-    return x > 0 && (x & (x - 1)) == 0;
-}
-
 static bool wgmma_accepts_split(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
     int split = wgmma_split(schedule);
     if (split == 1)
         return true;
     *why = "split_k takes a cluster of 2, 4 or 8 blocks of its own, whose tile has powers of two";
-    if (split > 8 || !wgmma_is_power(split) || schedule->cluster_m > 1 || schedule->cluster_n > 1 ||
-        schedule->ping_pong || !wgmma_is_power(schedule->tile_m) || !wgmma_is_power(schedule->tile_n) ||
+    if (split > 8 || !is_power_of_two(split) || schedule->cluster_m > 1 || schedule->cluster_n > 1 ||
+        schedule->ping_pong || !is_power_of_two(schedule->tile_m) || !is_power_of_two(schedule->tile_n) ||
         schedule->warps_m == 3)
         return false;
     *why = "a split has no warpgroups that convert operands";
@@ -201,7 +198,8 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
     *why = "a cluster has 2, 4 or 8 blocks";
     int cluster_m = schedule->cluster_m > 1 ? schedule->cluster_m : 1,
         cluster_n = schedule->cluster_n > 1 ? schedule->cluster_n : 1;
-    if (cluster_m > 8 || cluster_n > 8 || cluster_m * cluster_n > 8 || !wgmma_is_power(cluster_m * cluster_n))
+    if (cluster_m > 8 || cluster_n > 8 || cluster_m * cluster_n > 8 ||
+        !is_power_of_two(cluster_m * cluster_n))
         return false;
     if (!wgmma_accepts_shared(plan, schedule, why))
         return false;

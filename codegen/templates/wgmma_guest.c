@@ -22,7 +22,6 @@
 #include "codegen/templates/wgmma.h"
 
 enum {
-    GUEST_REGISTERS = 56,      /* a thread: fewer do not hold a row's loads */
     GUEST_LATE = 4,            /* steps of the next tile's products before a tile is said to be stored */
     GUEST_TICKET_BYTES = 8192, /* of a product's rows that a warp takes at a time, where they are short */
     GUEST_DONE = 32            /* counters of rows of tiles begin in the line behind the tickets' */

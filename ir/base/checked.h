@@ -1,4 +1,5 @@
-/* 64-bit size arithmetic that tells when it overflows. Each answers false and leaves *out alone where the result does not fit. */
+/* 64-bit size arithmetic that tells when it overflows. Each answers false and leaves *out alone where the
+ * result does not fit. */
 #ifndef SINTER_IR_BASE_CHECKED_H
 #define SINTER_IR_BASE_CHECKED_H
 
@@ -44,6 +45,10 @@ static inline int64_t ceil_div(int64_t a, int64_t b) {
 
 static inline int64_t round_up(int64_t a, int64_t b) {
     return ceil_div(a, b) * b;
+}
+
+static inline bool is_power_of_two(int64_t x) {
+    return x > 0 && (x & (x - 1)) == 0;
 }
 
 #endif

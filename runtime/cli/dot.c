@@ -13,22 +13,11 @@ static void dot_label(Text *out, const sinter_plan *plan, const Value *value) {
     }
 }
 
-/* Whether a kernel computes a value: its region does, or that one's guest. */
-static bool dot_holds(const Region *region, const Value *value) {
-    for (const Region *part = region; part; part = part->guest)
-        for (size_t i = 0; i < part->values.n; i++)
-            if (part->values.at[i] == value)
-                return true;
-    return false;
-}
-
 /* The region that writes a value to memory; -1: none does, it is an input. */
 static int dot_writer(const sinter_plan *plan, const Value *value) {
-    for (size_t i = 0; i < plan->partition->regions.n; i++) {
-        for (const Region *part = plan->partition->regions.at[i]; part; part = part->guest)
-            if (region_writes(part, value))
-                return (int)i;
-    }
+    for (size_t i = 0; i < plan->partition->regions.n; i++)
+        if (region_kernel_writes(plan->partition->regions.at[i], value))
+            return (int)i;
     return -1;
 }
 
@@ -54,7 +43,7 @@ static void dot_edges(Text *out, const sinter_plan *plan, int kernel, const Regi
     for (size_t i = 0; i < region->values.n; i++) {
         const Value *value = region->values.at[i];
         for (int k = 0; k < value->n_in; k++) {
-            bool here = dot_holds(plan->partition->regions.at[kernel], value->in[k]);
+            bool here = region_kernel_computes(plan->partition->regions.at[kernel], value->in[k]);
             text_add(out, "  ");
             dot_name(out, here ? kernel : dot_writer(plan, value->in[k]), value->in[k]);
             text_add(out, " -> ");

@@ -221,10 +221,8 @@ static bool tune_find_outputs(Tune *tune) {
     for (int i = 0; i < entry->n_params; i++) {
         const PlanParam *param = &entry->params[i];
         int64_t offset = 0, count = 0;
-        bool is_output = false;
-        for (const Region *part = entry->region; part; part = part->guest)
-            is_output |= region_writes(part, param->value);
-        if (param->kind == PARAM_DIM || !is_output || !dim_eval(param->count, &bound.bindings, &count))
+        if (param->kind == PARAM_DIM || !region_kernel_writes(entry->region, param->value) ||
+            !dim_eval(param->count, &bound.bindings, &count))
             continue;
         TuneOutput output = {.dtype = param->value->dtype};
         output.bytes = (size_t)((count * dtype_bits(output.dtype) + 7) / 8);
