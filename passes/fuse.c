@@ -77,6 +77,15 @@ static void fuse_mark_hints(Fuse *fuse) {
     }
 }
 
+/* Copies are made to be read from memory. */
+static void fuse_mark_copies(Fuse *fuse) {
+    for (size_t i = 0; i < fuse->graph->values.n; i++) {
+        const Value *value = fuse->graph->values.at[i];
+        if (value->op == OP_slice && value_is_realigned(value))
+            fuse_node(fuse, value->in[0])->barrier = true;
+    }
+}
+
 static Fuse *fuse_new(Pass *pass, Graph *graph, uint8_t *refused) {
     Fuse *fuse = ARENA_NEW(pass->arena, Fuse);
     *fuse = (Fuse){.pass = pass,
@@ -153,6 +162,7 @@ static bool fuse_find_refused(Fuse *fuse) {
 
 static bool fuse_all(Fuse *fuse) {
     fuse_mark_hints(fuse);
+    fuse_mark_copies(fuse);
     for (size_t i = 0; i < fuse->graph->values.n; i++) {
         Value *value = fuse->graph->values.at[i];
         bool never = fuse->nodes[i].barrier;

@@ -176,8 +176,11 @@ bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand);
 /* The exact widening of an operand to 16 bits that is done once, in memory, since many rows read it; NULL: it
  * is done as the operand is read, or there is none. */
 Value *matmul_widened_apart(Fuse *fuse, Value *matmul, int operand);
-/* realign.c: whether an operand is a copy that this pass made for the sake of its rows. */
-bool value_is_realigned(const Value *operand);
+/* realign.c: a view of a copy of a value, which lies in memory in the order of its axes, its rows longer by
+ * `missing` elements; NULL: a defect. For passes behind the fixpoint, which would undo it. */
+Value *realign_copied(Rewrite *rewrite, Value *value, int64_t missing);
+/* Whether a value is such a view, or a transpose of one. */
+bool value_is_realigned(const Value *value);
 
 /* fuse_gang.c: seconds that rows over several blocks cost beside the product alone, and which plan is taken.
  */

@@ -18,7 +18,7 @@ static const PassRow pass_rows[] = {
 
 enum {
     PASS_COUNT = sizeof pass_rows / sizeof *pass_rows,
-    PASS_REPEATED = 8, /* ORDER PASS: fold .. heads */
+    PASS_REPEATED = 9, /* ORDER PASS: fold .. heads */
     PASS_ROUNDS =
         12, /* rules are made to settle in two or three; the bound is for rules that chase one another */
 };

@@ -59,7 +59,7 @@ static int64_t realign_missing(const Value *base) {
     return (unit - extent % unit) % unit;
 }
 
-static Value *realign_pad(Rewrite *rewrite, Value *base, int64_t missing) {
+Value *realign_copied(Rewrite *rewrite, Value *base, int64_t missing) {
     DimTable *table = rewrite->graph->dims;
     const Dim *zero[RANK_MAX], *high[RANK_MAX], *limit[RANK_MAX];
     int step[RANK_MAX];
@@ -136,7 +136,7 @@ static double realign_copy(Value *operand, bool is_second) {
 /* The operand copied with K innermost. */
 static Value *realign_turned(Rewrite *rewrite, Value *operand, bool is_second) {
     Value *rows = is_second ? build_turned(rewrite, operand, operand) : operand;
-    Value *packed = rows ? realign_pad(rewrite, rows, realign_missing(rows)) : NULL;
+    Value *packed = rows ? realign_copied(rewrite, rows, realign_missing(rows)) : NULL;
     if (!packed)
         return operand;
     pass_decide(rewrite->pass, "realign", false, packed, operand,
@@ -150,7 +150,7 @@ static Value *realign_operand(Rewrite *rewrite, Value *operand, bool is_second) 
     if (realign_is_turned(operand, is_second))
         return realign_turned(rewrite, operand, is_second);
     if (realign_is_scattered(operand)) {
-        Value *packed = realign_pad(rewrite, operand, realign_missing(operand));
+        Value *packed = realign_copied(rewrite, operand, realign_missing(operand));
         if (packed)
             pass_decide(rewrite->pass, "realign", false, packed, operand,
                         "rows or columns that lie side by side",
@@ -158,7 +158,7 @@ static Value *realign_operand(Rewrite *rewrite, Value *operand, bool is_second) 
                         "order first");
         return packed ? packed : operand;
     }
-    Value *base = realign_base(operand), *aligned = realign_pad(rewrite, base, realign_missing(base));
+    Value *base = realign_base(operand), *aligned = realign_copied(rewrite, base, realign_missing(base));
     if (!aligned)
         return operand;
     pass_decide(rewrite->pass, "realign", false, aligned, base, "rows that start at 16 bytes",

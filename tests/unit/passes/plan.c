@@ -52,8 +52,9 @@ static void test_workspace_is_used_again(void **state) {
 
 static void test_symbolic_workspace_is_a_sum(void **state) {
     (void)state;
-    Support support = {.text = "graph g (x: bf16[M, 512], w: bf16[512, 3]) -> (y: f32[M, 3]) {\n"
-                               "  a = cast(x @ w @ transpose(w, perm=[1, 0]), dtype=bf16)\n  y = a @ w }"};
+    Support support = {
+        .text = "graph g (x: f32[M, 512], w: f32[512, 8]) -> (y: f32[M, 8]) {\n"
+                "  a = cast(x @ w @ transpose(w, perm=[1, 0]), dtype=bf16)\n  y = cast(a, f32) @ w }"};
     support_run(&support);
     assert_string_equal(support.messages, "");
     assert_int_equal(support.partition->buffers.n, 2);
@@ -62,7 +63,7 @@ static void test_symbolic_workspace_is_a_sum(void **state) {
     bindings.value[0] = 5;
     int64_t bytes;
     assert_true(dim_eval(support.partition->workspace, &bindings, &bytes));
-    assert_int_equal(bytes, 256 + 5 * 1024); /* f32[5, 3] rounded up, and bf16[5, 512] */
+    assert_int_equal(bytes, 256 + 5 * 1024); /* f32[5, 8] rounded up, and bf16[5, 512] */
     for (size_t i = 0; i < support.partition->buffers.n; i++)
         assert_int_equal(dim_divisor(support.graph->dims, support.partition->buffers.at[i].offset) % 256, 0);
     support_end(&support);
