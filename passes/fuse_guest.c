@@ -211,6 +211,15 @@ static bool guest_join(Fuse *fuse, Region *host, Region *rows) {
     return host->guest != NULL;
 }
 
+/* What a person asked for and did not get. */
+static void guest_decline(Fuse *fuse, const Region *rows) {
+    bool is_asked = false;
+    if (guest_hint(fuse->graph, rows, &is_asked) && is_asked)
+        pass_decide(fuse->pass, "guest", false, rows->outputs.at[0], NULL,
+                    "rows of what one product's kernel computes, just before them",
+                    "the kernel before does not compute what it reads, row by row, or has a guest already");
+}
+
 void fuse_guests(Fuse *fuse) {
     Partition *partition = fuse->pass->partition;
     size_t n = 0;
@@ -218,8 +227,11 @@ void fuse_guests(Fuse *fuse) {
         return;
     for (size_t i = 0; i < partition->regions.n; i++) {
         Region *region = partition->regions.at[i], *before = n ? partition->regions.at[n - 1] : NULL;
-        if (before && !before->guest && guest_fits(fuse, before, region) && guest_join(fuse, before, region))
+        bool fits = before && !before->guest && guest_fits(fuse, before, region);
+        if (fits && guest_join(fuse, before, region))
             continue;
+        if (!fits)
+            guest_decline(fuse, region);
         partition->regions.at[n++] = region;
     }
     if (n < partition->regions.n) {
