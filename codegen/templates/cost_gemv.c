@@ -5,16 +5,53 @@
 
 #include "codegen/templates/cost_share.h"
 
-/* Seconds: of a kernel, a load, a block, the parts of a cluster. */
-static const double cost_launch = 4.6e-6, cost_latency = 0.728e-6, cost_block = 0.0477e-6,
-                    cost_meeting = 1.19e-6;
-/* Instructions a weight for each row, and for a column's sum; for a load of a lane, of 16 bytes. */
-static const double cost_row_slots = 1.15, cost_column = 0.297, cost_load_slots = 0.208;
-/* Bytes a clock of L2: every block reads the rows anew. */
-static const double cost_l2_per_clock = 31100;
-/* Shares: of what is hidden but for idle schedulers, at least and with no warps; of memory's time for the
- * last blocks. */
-static const double cost_idle_least = 0.0646, cost_idle = 0.735, cost_end = 0.591;
+static const double cost_launch = 4.6e-6; /* seconds of a kernel */
+
+/* Where the weights lie along N, and along K. */
+typedef struct CostStream {
+    /* Seconds: of a load, a block, the parts of a cluster, and each element of one. */
+    double latency, block, meeting, meeting_element;
+    /* Instructions a weight for each row, and for a column's sum; for a load of a lane, of 16 bytes; for a
+     * line of the few rows. */
+    double row, column, load, line;
+    double l2_per_clock; /* bytes: every block reads the rows anew */
+    /* Shares: of what is hidden but for idle schedulers, at least and with no warps; of memory's time for the
+     * last blocks. */
+    double idle_least, idle, end;
+    double short_lines; /* the power of a line's share of 128 bytes by which memory takes longer */
+} CostStream;
+static const CostStream cost_streams[] = {
+    {.latency = 0.526e-6,
+     .block = 0.0581e-6,
+     .meeting = 1.24e-6,
+     .meeting_element = 0.4e-9,
+     .row = 1.96,
+     .column = 0.319,
+     .load = 0.214,
+     .line = 0.12,
+     .l2_per_clock = 33700,
+     .idle_least = 0.0737,
+     .idle = 0.413,
+     .end = 0.184,
+     .short_lines = 0.577},
+    {.latency = 0.728e-6,
+     .block = 0.0477e-6,
+     .meeting = 1.19e-6,
+     .meeting_element = 0,
+     .row = 1.15,
+     .column = 0.297,
+     .load = 0.208,
+     .line = 0.02,
+     .l2_per_clock = 31100,
+     .idle_least = 0.0646,
+     .idle = 0.735,
+     .end = 0.591,
+     .short_lines = 0.5},
+};
+
+/* Of a clock that an SM asks L1 for a line: where neighbours along K of the few rows lie apart, that is for
+ * each lane another one. */
+static const double cost_line_apart = 0.3;
 
 enum { GEMV_WHOLE_LINE = 512 /* bytes that a warp loads at once, at most */ };
 
@@ -28,20 +65,25 @@ double cost_gemv_seconds(const Cost *c, const Schedule *s) {
            slots = target_clustered_sms(target, split) * matmul_blocks_per_sm(plan, s);
     double rounds = fmax(1, blocks / slots);
     double steps = ceil(ceil((double)c->k / s->tile_k) / split);
-    double waiting = rounds * (steps * cost_latency + cost_block);
+    MatmulStream stream = matmul_gemv_stream(plan, s, rows);
+    const CostStream *cost = &cost_streams[stream.along_k];
+    double waiting = rounds * (steps * cost->latency + cost->block);
     double weights = blocks * s->tile_n * steps * s->tile_k * plan->n_cores;
-    double each = (double)s->tile_m / matmul_gemv_columns(plan, s), line = matmul_gemv_line(plan, s);
-    double slow = 2 + s->tile_m * cost_row_slots + cost_column * each +
-                  cost_load_slots * (1 + each) * GEMV_WHOLE_LINE / line; /* instructions a weight */
-    double adds = weights * slow / (128 * cost_clock * fmin(blocks, target->sm_count));
+    double each = (double)s->tile_m / stream.columns;
+    double slow = 2 + s->tile_m * cost->row + cost->column * each +
+                  cost->load * (1 + each) * GEMV_WHOLE_LINE / stream.line +
+                  (stream.is_apart ? 0 : cost->line * stream.asked); /* instructions a weight */
+    double clocks = cost_clock * fmin(blocks, target->sm_count);
+    double adds = weights * slow / 128 / clocks;
+    double asking = stream.is_apart ? cost_line_apart * stream.asked * weights / 32 / clocks : 0;
     double memory = (double)c->bytes / target->memory_bytes_per_second;
-    memory *= fmax(1, sqrt(128.0 / line)); /* it comes by half lines, and by pages */
+    memory *= fmax(1, pow(128.0 / stream.line, cost->short_lines)); /* it comes by half lines, and by pages */
     double again = tiles * fmin((double)rows, s->tile_m) * (double)c->k * dtype_bits(plan->a.elem) / 8 /
-                   (cost_l2_per_clock * cost_clock);
-    double longest = fmax(fmax(memory, again), fmax(waiting, adds));
-    double others = memory + again + waiting + adds - longest;
+                   (cost->l2_per_clock * cost_clock);
+    double longest = fmax(fmax(memory, again), fmax(waiting, fmax(adds, asking)));
+    double others = memory + again + waiting + adds + asking - longest;
     double warps = fmin(blocks, slots) / target->sm_count * s->threads / 32;
-    double idle = cost_idle_least + cost_idle * fmax(0, 1 - warps / 32);
-    return cost_launch + longest + idle * others + cost_end * memory / rounds +
-           (split > 1 ? cost_meeting : 0);
+    double idle = cost->idle_least + cost->idle * fmax(0, 1 - warps / 32);
+    return cost_launch + longest + idle * others + cost->end * memory / rounds +
+           (split > 1 ? cost->meeting + cost->meeting_element * s->tile_m * s->tile_n * split * rounds : 0);
 }

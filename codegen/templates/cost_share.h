@@ -5,8 +5,9 @@
  *     cost_gemv.c     few rows, without tiles
  *
  * The constants are fitted, by an evolution strategy, to what the exhaustive tuner measured on an H200 for
- * 600 products, those of tests/gpu/sweep and others: 60000 schedules, with the choices that are near the best
- * as the goal, and the times themselves as a lesser one. They serve as ratios for the other targets. */
+ * 900 products, those of tests/gpu/sweep and others, a quarter of them with operands that lie along M or N:
+ * 110000 schedules, with the choices that are near the best as the goal, and the times themselves as a lesser
+ * one. They serve as ratios for the other targets. */
 #ifndef SINTER_CODEGEN_COST_SHARE_H
 #define SINTER_CODEGEN_COST_SHARE_H
 

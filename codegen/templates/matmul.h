@@ -636,11 +636,16 @@ int64_t matmul_smem_gemv(const MatmulPlan *plan, const Schedule *schedule);
 /* The least tile_k of the gemv path for these warps and columns, one run of each lane; 0: they do not divide.
  */
 int matmul_gemv_step(const MatmulPlan *plan, const Schedule *schedule);
-/* Bytes in a row that a warp's load has from memory. */
-int matmul_gemv_line(const MatmulPlan *plan, const Schedule *schedule);
-/* Columns of the product that a thread of the gemv path adds to, for which it reads the first operand once.
- */
-int matmul_gemv_columns(const MatmulPlan *plan, const Schedule *schedule);
+/* What the gemv path's threads load, as estimates of its time see it. */
+typedef struct MatmulStream {
+    bool along_k;  /* the weights lie along K, not along N */
+    bool is_apart; /* the few rows do not: their neighbours along K lie apart */
+    int line;      /* bytes in a row that a warp's load has from memory */
+    int columns;   /* of the product that a thread adds to, for which it reads the few rows once */
+    double asked;  /* lines of 128 bytes of the few rows that a warp asks L1 for, for each weight of a lane */
+} MatmulStream;
+/* `few`: how many rows, or columns, the product has that are few. */
+MatmulStream matmul_gemv_stream(const MatmulPlan *plan, const Schedule *schedule, int64_t few);
 /* Registers of a thread of the gemv path, estimated. */
 int matmul_gemv_registers(const MatmulPlan *plan, const Schedule *schedule);
 

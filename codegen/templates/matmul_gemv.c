@@ -16,6 +16,9 @@
  * columns, M and N below is said of that product. The few rows of x lie along K in memory; few columns as
  * often side by side, [K, 8], and are then loaded so. */
 #include "codegen/templates/matmul.h"
+
+#include <math.h>
+
 #include "ir/base/checked.h"
 
 enum { GEMV_LANES = 32, GEMV_WIDTH_MAX = 16, GEMV_ROWS_MAX = 16, GEMV_UNROLL_MAX = 8 };
@@ -188,18 +191,30 @@ static bool gemv_shape(const MatmulPlan *plan, const Schedule *schedule, GemvSha
            shape->unroll <= GEMV_UNROLL_MAX;
 }
 
-int matmul_gemv_columns(const MatmulPlan *plan, const Schedule *schedule) {
-    GemvShape shape;
-    return gemv_shape_lanes(plan, schedule, &shape) ? shape.cols : 1;
+/* Lines of the few rows that a warp asks for with one load. */
+static double gemv_lines(const MatmulPlan *plan, const Schedule *schedule, const GemvShape *s, int64_t few) {
+    enum { LINE = 128, RUN_MOST = 8 };
+    const MatmulOperand *x = gemv_few(plan, schedule, 0);
+    int lanes = s->along_k ? GEMV_LANES : s->lanes_k, run = gemv_run_k(s);
+    double bytes = dtype_bits(x->elem) / 8.0;
+    if (x->major == MAJOR_MN) /* from one k to the next lie all rows */
+        return fmin(lanes, ceil(lanes * run * (double)few * bytes / LINE));
+    return ceil(lanes * gemv_least(run, RUN_MOST) * bytes / LINE);
 }
 
-int matmul_gemv_line(const MatmulPlan *plan, const Schedule *schedule) {
-    GemvShape shape;
-    if (!gemv_shape_lanes(plan, schedule, &shape))
-        return 1;
-    int elements = shape.width * (shape.along_k ? GEMV_LANES : shape.lanes_n);
-    int bytes = elements * dtype_bits(gemv_weights(plan, schedule, 0)->narrow) / 8;
-    return bytes < 1 ? 1 : bytes;
+MatmulStream matmul_gemv_stream(const MatmulPlan *plan, const Schedule *schedule, int64_t few) {
+    GemvShape s;
+    if (!gemv_shape(plan, schedule, &s))
+        return (MatmulStream){.line = 1, .columns = 1};
+    int line = s.width * (s.along_k ? GEMV_LANES : s.lanes_n) *
+               dtype_bits(gemv_weights(plan, schedule, 0)->narrow) / 8;
+    bool is_apart = gemv_few(plan, schedule, 0)->major == MAJOR_MN;
+    double loads = (double)schedule->tile_m / (s.cols * (is_apart && s.x_along_k ? 1 : s.x_width));
+    return (MatmulStream){.along_k = s.along_k,
+                          .is_apart = is_apart,
+                          .line = line < 1 ? 1 : line,
+                          .columns = s.cols,
+                          .asked = loads * gemv_lines(plan, schedule, &s, few)};
 }
 
 int matmul_gemv_registers(const MatmulPlan *plan, const Schedule *schedule) {
