@@ -89,7 +89,11 @@ static Value *outer_sum(Rewrite *rewrite, Value *product, Value *second, int64_t
         if (!sum)
             return product;
     }
-    return sum && value_same_dims(sum, product) ? sum : product;
+    if (!sum || !value_same_dims(sum, product))
+        return product;
+    pass_decide(rewrite->pass, "outer", true, sum, NULL, NULL,
+                "the product along %lld k is done element by element", (long long)length);
+    return sum;
 }
 
 /* Whether a sum gains more than a kernel more costs. */
@@ -130,7 +134,7 @@ static Value *outer_turned_rule(Rewrite *rewrite, Value *value) {
     Value *copy = realign_copied(rewrite, value->in[1], 0);
     if (!copy)
         return value;
-    pass_decide(rewrite->pass, "realign", false, copy, value->in[1], "columns side by side",
+    pass_decide(rewrite->pass, "outer", false, copy, value->in[1], "columns side by side",
                 "it is copied to that order first, for a sum of %lld outer products", (long long)length);
     return outer_sum(rewrite, value, copy, length);
 }
