@@ -1,4 +1,5 @@
 #include "codegen/template.h"
+#include "ir/base/checked.h"
 
 const Template *template_of(TemplateKind kind) {
     static const Template *const templates[TEMPLATE_COUNT] = {
@@ -7,6 +8,27 @@ const Template *template_of(TemplateKind kind) {
         [TEMPLATE_MATMUL] = &template_matmul,       [TEMPLATE_CHAIN] = &template_chain,
     };
     return templates[kind];
+}
+
+bool template_takes_rows(const Schedule *schedule, const char **why) {
+    if (is_power_of_two(schedule->threads_per_row) && schedule->rows_per_block >= 1 &&
+        schedule->threads >= 32 && schedule->threads <= 1024 && schedule->threads % 32 == 0 &&
+        (int64_t)schedule->threads_per_row * schedule->rows_per_block == schedule->threads)
+        return true;
+    *why =
+        "threads must be threads_per_row (a power of two) times rows_per_block, a multiple of 32 up to 1024";
+    return false;
+}
+
+bool template_takes_vector(const Graph *graph, const Region *region, const Schedule *schedule,
+                           const char **why) {
+    int vector = schedule->vector;
+    const Dim *inner = region->rank > 0 ? region->dims[region->rank - 1] : NULL;
+    if (vector == 1 ||
+        (is_power_of_two(vector) && vector <= 16 && inner && dim_divisor(graph->dims, inner) % vector == 0))
+        return true;
+    *why = "vector must be a power of two up to 16 that divides the innermost dim";
+    return false;
 }
 
 void template_order(Builder *b, const Region *region) {

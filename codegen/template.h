@@ -28,6 +28,12 @@ extern const Template template_pointwise, template_rows, template_columns, templ
 extern const Template template_any;
 const Template *template_of(TemplateKind kind);
 
+/* What several templates ask of a schedule: threads that are threads_per_row times rows_per_block, and a
+ * vector that divides the innermost dim; *why where not. */
+bool template_takes_rows(const Schedule *schedule, const char **why);
+bool template_takes_vector(const Graph *graph, const Region *region, const Schedule *schedule,
+                           const char **why);
+
 /* Programmatic dependent launch: the kernels of a plan start while the one before still runs, so that
  * launches and first instructions overlap. From here on all that the kernels before have written is there:
  * the one before has completed, which by the same rule is after all before that. The next may start as soon

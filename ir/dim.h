@@ -50,6 +50,7 @@ static inline bool dim_is(const Dim *d, int64_t value) {
     return d && d->kind == DIM_CONST && d->value == value;
 }
 
+bool dim_relation_holds(int64_t a, DimRelation relation, int64_t b);
 /* Adds `a relation b` as something that the compiler may rely on and the runtime checks at launch. False, with a diagnostic,
  * where it can never hold. `M % 16 == 0`, bounds and equalities sharpen the answers below; others are only checked. */
 bool dim_constrain(DimTable *table, const Dim *a, DimRelation relation, const Dim *b, Span span, Diags *diags);

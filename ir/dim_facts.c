@@ -289,7 +289,7 @@ bool dim_known_le(DimTable *table, const Dim *a, const Dim *b) {
 static const char *const facts_relation_text[] = {
     [DIM_EQ] = "==", [DIM_NE] = "!=", [DIM_LT] = "<", [DIM_LE] = "<=", [DIM_GT] = ">", [DIM_GE] = ">="};
 
-static bool facts_holds(int64_t a, DimRelation relation, int64_t b) {
+bool dim_relation_holds(int64_t a, DimRelation relation, int64_t b) {
     switch (relation) {
     case DIM_EQ: return a == b;
     case DIM_NE: return a != b;
@@ -427,7 +427,7 @@ bool dim_constrain(DimTable *table, const Dim *a, DimRelation relation, const Di
     DimConstraint constraint = {.a = a, .relation = relation, .b = b, .span = span};
     bool possible = true;
     if (p->kind == DIM_CONST) {
-        possible = facts_holds(p->value, relation, 0);
+        possible = dim_relation_holds(p->value, relation, 0);
     } else {
         for (size_t i = 0; i < table->constraints.n; i++) {
             const DimConstraint *known = &table->constraints.at[i];
@@ -509,7 +509,7 @@ bool dim_check(const DimTable *table, const DimBindings *bindings, Diags *diags)
             for (int j = 0; j < c->n_set; j++)
                 holds |= c->set[j] == a;
         } else if (holds) {
-            holds = facts_holds(a, c->relation, b);
+            holds = dim_relation_holds(a, c->relation, b);
         }
         if (holds)
             continue;

@@ -102,6 +102,12 @@ static inline Group *fuse_home(const Fuse *fuse, const Value *value) {
 /* Whether `group` reads `value` from memory: it lies there, another group writes it, and that one does not
  * wait for `group` (whose own Values it may have been computed from; then `group` computes it too). */
 bool fuse_reads(const Fuse *fuse, const Group *group, const Value *value);
+/* What a group computes for some Values, these included, and what it reads for that, each once and in no order.
+ */
+typedef struct FuseClosure {
+    VEC(Value *) computed, read;
+} FuseClosure;
+FuseClosure fuse_closure(Fuse *fuse, const Group *group, Value *const *outputs, size_t n);
 
 /* fuse_group.c: groups and the order between them */
 Group *group_new(Fuse *fuse, TemplateKind kind, int rank, const Dim *const *dims, int n_reduced);

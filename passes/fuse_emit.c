@@ -27,30 +27,38 @@ static int emit_by_id(const void *a, const void *b) {
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-static void emit_closure(Emit *emit, const Group *group, Region *region) {
-    Fuse *fuse = emit->fuse;
-    Arena *arena = fuse->graph->arena;
+FuseClosure fuse_closure(Fuse *fuse, const Group *group, Value *const *outputs, size_t n) {
+    FuseClosure closure = {0};
     VEC(Value *) open = {0};
     fuse->stamp++;
-    for (size_t i = 0; i < region->outputs.n; i++) {
-        fuse->stamps[region->outputs.at[i]->id] = fuse->stamp;
-        vec_push(fuse->arena, &open, region->outputs.at[i]);
+    for (size_t i = 0; i < n; i++) {
+        fuse->stamps[outputs[i]->id] = fuse->stamp;
+        vec_push(fuse->arena, &open, outputs[i]);
     }
     while (open.n) {
         Value *value = open.at[--open.n];
-        vec_push(arena, &region->values, value);
+        vec_push(fuse->arena, &closure.computed, value);
         for (int i = 0; i < value->n_in; i++) {
             Value *in = value->in[i];
-            const FuseNode *node = fuse_node(fuse, in);
-            if (node->free || fuse->stamps[in->id] == fuse->stamp)
+            if (fuse_node(fuse, in)->free || fuse->stamps[in->id] == fuse->stamp)
                 continue;
             fuse->stamps[in->id] = fuse->stamp;
             if (fuse_reads(fuse, group, in))
-                vec_push(arena, &region->inputs, in);
+                vec_push(fuse->arena, &closure.read, in);
             else
                 vec_push(fuse->arena, &open, in);
         }
     }
+    return closure;
+}
+
+static void emit_closure(Emit *emit, const Group *group, Region *region) {
+    Arena *arena = emit->fuse->graph->arena;
+    FuseClosure closure = fuse_closure(emit->fuse, group, region->outputs.at, region->outputs.n);
+    for (size_t i = 0; i < closure.computed.n; i++)
+        vec_push(arena, &region->values, closure.computed.at[i]);
+    for (size_t i = 0; i < closure.read.n; i++)
+        vec_push(arena, &region->inputs, closure.read.at[i]);
     qsort(region->values.at, region->values.n, sizeof(Value *), emit_by_id);
     if (region->inputs.n)
         qsort(region->inputs.at, region->inputs.n, sizeof(Value *), emit_by_id);

@@ -26,26 +26,11 @@ typedef struct Siblings {
 
 /* What a group reads: the tensors that lie in memory below its outputs. */
 static void sibling_collect(Siblings *siblings, const Group *group) {
-    Fuse *fuse = siblings->fuse;
-    VEC(Value *) open = {0};
-    fuse->stamp++;
-    siblings->inputs[group->id].n = 0;
-    for (size_t i = 0; i < group->outputs.n; i++)
-        vec_push(fuse->arena, &open, group->outputs.at[i]);
-    while (open.n) {
-        Value *value = open.at[--open.n];
-        for (int i = 0; i < value->n_in; i++) {
-            Value *in = value->in[i];
-            const FuseNode *node = fuse_node(fuse, in);
-            if (node->free || fuse->stamps[in->id] == fuse->stamp)
-                continue;
-            fuse->stamps[in->id] = fuse->stamp;
-            if (fuse_reads(fuse, group, in))
-                vec_push(fuse->arena, &siblings->inputs[group->id], in);
-            else
-                vec_push(fuse->arena, &open, in);
-        }
-    }
+    FuseClosure closure = fuse_closure(siblings->fuse, group, group->outputs.at, group->outputs.n);
+    SiblingInputs *inputs = &siblings->inputs[group->id];
+    inputs->n = 0;
+    for (size_t i = 0; i < closure.read.n; i++)
+        vec_push(siblings->fuse->arena, inputs, closure.read.at[i]);
 }
 
 /* Whether `from` reads, through others too, what `to` writes. */

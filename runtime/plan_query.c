@@ -27,15 +27,7 @@ static bool plan_holds(const DimConstraint *c, const DimBindings *bindings) {
                 return true;
         return false;
     }
-    switch (c->relation) {
-    case DIM_EQ: return a == b;
-    case DIM_NE: return a != b;
-    case DIM_LT: return a < b;
-    case DIM_LE: return a <= b;
-    case DIM_GT: return a > b;
-    case DIM_GE: return a >= b;
-    }
-    return false;
+    return dim_relation_holds(a, c->relation, b);
 }
 
 sinter_status plan_bind(const sinter_plan *plan, const int64_t *dims, int n_dims, PlanBindings *out,
@@ -97,8 +89,7 @@ sinter_status sinter_plan_workspace(const sinter_plan *plan, const int64_t *dims
     int64_t need = 0;
     if (status)
         return status;
-    if (plan->workspace &&
-        (!dim_eval(plan->workspace, &bound.bindings, &need) || need < 0))
+    if (plan->workspace && (!dim_eval(plan->workspace, &bound.bindings, &need) || need < 0))
         return SINTER_BAD_DIMS;
     *bytes = (size_t)need;
     return SINTER_OK;

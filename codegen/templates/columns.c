@@ -356,18 +356,8 @@ static bool columns_accepts(const Graph *graph, const Region *region, const Sche
         *why = "no reduction is over all leading axes";
         return false;
     }
-    if (!is_power_of_two(s->threads_per_row) || s->rows_per_block < 1 || s->threads < 32 ||
-        s->threads > 1024 || s->threads % 32 != 0 ||
-        (int64_t)s->threads_per_row * s->rows_per_block != s->threads) {
-        *why = "threads must be threads_per_row (a power of two) times rows_per_block, a multiple of 32 up "
-               "to 1024";
+    if (!template_takes_rows(s, why) || !template_takes_vector(graph, region, s, why))
         return false;
-    }
-    if (!is_power_of_two(s->vector) || s->vector > 16 ||
-        dim_divisor(graph->dims, region->dims[region->rank - 1]) % s->vector != 0) {
-        *why = "vector must be a power of two up to 16 that divides the innermost dim";
-        return false;
-    }
     if (s->unroll < 1 || s->unroll > 16) {
         *why = "unroll must lie between 1 and 16";
         return false;

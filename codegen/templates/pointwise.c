@@ -26,12 +26,8 @@ static bool pointwise_accepts(const Graph *graph, const Region *region, const Sc
         *why = "threads must be a multiple of 32 up to 1024";
         return false;
     }
-    if (vector < 1 || vector > 16 || (vector & (vector - 1)) != 0 ||
-        (vector > 1 &&
-         (region->rank == 0 || dim_divisor(graph->dims, region->dims[region->rank - 1]) % vector != 0))) {
-        *why = "vector must be a power of two up to 16 that divides the innermost dim";
+    if (!template_takes_vector(graph, region, schedule, why))
         return false;
-    }
     if (schedule->unroll < 1 || schedule->unroll > 16) {
         *why = "unroll must lie between 1 and 16";
         return false;

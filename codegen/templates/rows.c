@@ -593,19 +593,7 @@ static bool rows_accepts_shape(const Graph *graph, const Region *region, const S
         *why = "nothing is reduced along rows";
         return false;
     }
-    if (!is_power_of_two(s->threads_per_row) || s->threads_per_row > 1024 || s->threads > 1024 ||
-        s->threads < 32 || s->threads % 32 != 0 || s->rows_per_block < 1 ||
-        (int64_t)s->threads_per_row * s->rows_per_block != s->threads) {
-        *why = "threads must be threads_per_row (a power of two) times rows_per_block, a multiple of 32 up "
-               "to 1024";
-        return false;
-    }
-    if (!is_power_of_two(s->vector) || s->vector > 16 ||
-        dim_divisor(graph->dims, region->dims[region->rank - 1]) % s->vector != 0) {
-        *why = "vector must be a power of two up to 16 that divides the innermost dim";
-        return false;
-    }
-    return true;
+    return template_takes_rows(s, why) && template_takes_vector(graph, region, s, why);
 }
 
 /* Whether anything along the row needs the result of a reduction of it. */

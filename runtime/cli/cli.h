@@ -113,6 +113,8 @@ sinter_graph *cli_load(Cli *cli, const char *path);
 /* The numbers of the graphs that --graph chooses; the count, or 0 after an error. `single`: exactly one is
  * wanted. */
 size_t cli_choose(Cli *cli, const sinter_graph *graph, bool single, size_t *chosen);
+/* The first file's only graph, or the one that --graph chooses, selected; NULL after an error. */
+sinter_graph *cli_load_one(Cli *cli);
 /* Calls `visit` for each chosen graph of each file of the command line, selected; with --json within one
  * array. */
 typedef void CliVisit(Cli *cli, const char *file, sinter_graph *graph, void *context);
@@ -120,6 +122,9 @@ void cli_each_graph(Cli *cli, CliVisit *visit, void *context);
 /* Options of a plan as the command line gives them, but for backend, stage and dims. False after a usage
  * error. */
 bool cli_plan_options(Cli *cli, sinter_plan_options *out);
+/* The same with the first backend that is named, and with the values of --dim: the dims', unless these are
+ * --symbolic, and hints. */
+bool cli_plan_request(Cli *cli, sinter_plan_options *out);
 /* The values of --dim. */
 bool cli_dims(Cli *cli, sinter_dim **dims, int *n);
 /* The dims of combination `number` of a check (NULL: of no dims), the last varying fastest; --dim overrides.

@@ -86,18 +86,9 @@ static sinter_stage explain_stage(Cli *cli, sinter_backend backend, int line) {
 
 static void explain_graph(Cli *cli, const sinter_graph *graph, int line) {
     sinter_plan_options options;
-    sinter_dim *dims;
-    int n_dims;
-    sinter_backend backend[2];
-    if (!cli_plan_options(cli, &options) || !cli_dims(cli, &dims, &n_dims) ||
-        !cli_backends(cli, false, backend))
+    if (!cli_plan_request(cli, &options))
         return;
-    options.backend = backend[0];
-    options.stage = explain_stage(cli, backend[0], line);
-    options.dims = cli->o.symbolic ? NULL : dims;
-    options.n_dims = cli->o.symbolic ? 0 : n_dims;
-    options.hints = dims;
-    options.n_hints = n_dims;
+    options.stage = explain_stage(cli, options.backend, line);
     sinter_plan *plan;
     sinter_status status = sinter_plan_create(cli->context, graph, &options, &plan);
     if (plan && status && options.stage == SINTER_STAGE_BINARY) { /* decisions do not need what failed */

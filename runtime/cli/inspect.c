@@ -160,24 +160,11 @@ static void inspect_release_plan(void *plan) {
 int verb_inspect(Cli *cli) {
     unsigned parts;
     sinter_plan_options options;
-    sinter_dim *dims;
-    int n_dims;
-    sinter_backend backend[2];
-    if (!cli_context(cli, DEVICE_NONE) || !inspect_parts(cli, &parts) || !cli_plan_options(cli, &options) ||
-        !cli_dims(cli, &dims, &n_dims) || !cli_backends(cli, false, backend))
+    if (!cli_context(cli, DEVICE_NONE) || !inspect_parts(cli, &parts) || !cli_plan_request(cli, &options))
         return cli->worst;
-    sinter_graph *graph = cli_load(cli, cli->o.operands.at[0]);
+    sinter_graph *graph = cli_load_one(cli);
     if (!graph)
         return cli->worst;
-    size_t *chosen = ARENA_ARRAY(cli->arena, size_t, graph->module.graphs.n);
-    if (cli_choose(cli, graph, true, chosen) != 1)
-        return cli->worst;
-    graph_select(graph, chosen[0]);
-    options.backend = backend[0];
-    options.dims = cli->o.symbolic ? NULL : dims;
-    options.n_dims = cli->o.symbolic ? 0 : n_dims;
-    options.hints = dims;
-    options.n_hints = n_dims;
     sinter_plan *plan;
     sinter_status status = sinter_plan_create(cli->context, graph, &options, &plan);
     if (!plan)

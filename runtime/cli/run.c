@@ -244,13 +244,9 @@ int verb_run(Cli *cli) {
     int device = run_device(cli);
     if (device < 0)
         return cli->worst;
-    sinter_graph *graph = cli_load(cli, cli->o.operands.at[0]);
+    sinter_graph *graph = cli_load_one(cli);
     if (!graph)
         return cli->worst;
-    size_t *chosen = ARENA_ARRAY(cli->arena, size_t, graph->module.graphs.n);
-    if (cli_choose(cli, graph, true, chosen) != 1)
-        return cli->worst;
-    graph_select(graph, chosen[0]);
     Run run = {cli, arena_new(0), graph, (RunDevice)device};
     if (!run.arena || !arena_run(run.arena, run_body, &run))
         cli_error(cli, EXIT_ENVIRONMENT, "memory ran out [memory]");

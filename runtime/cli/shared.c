@@ -213,6 +213,17 @@ size_t cli_choose(Cli *cli, const sinter_graph *graph, bool single, size_t *chos
     return n;
 }
 
+sinter_graph *cli_load_one(Cli *cli) {
+    sinter_graph *graph = cli_load(cli, cli->o.operands.at[0]);
+    if (!graph)
+        return NULL;
+    size_t *chosen = ARENA_ARRAY(cli->arena, size_t, graph->module.graphs.n);
+    if (cli_choose(cli, graph, true, chosen) != 1)
+        return NULL;
+    graph_select(graph, chosen[0]);
+    return graph;
+}
+
 void cli_each_graph(Cli *cli, CliVisit *visit, void *context) {
     if (cli->o.json)
         json_begin(&cli->json, NULL, '[');
@@ -323,6 +334,20 @@ bool cli_plan_options(Cli *cli, sinter_plan_options *out) {
                   nearest ? "'?" : "");
         return false;
     }
+    return true;
+}
+
+bool cli_plan_request(Cli *cli, sinter_plan_options *out) {
+    sinter_dim *dims;
+    int n_dims;
+    sinter_backend backend[2];
+    if (!cli_plan_options(cli, out) || !cli_dims(cli, &dims, &n_dims) || !cli_backends(cli, false, backend))
+        return false;
+    out->backend = backend[0];
+    out->dims = cli->o.symbolic ? NULL : dims;
+    out->n_dims = cli->o.symbolic ? 0 : n_dims;
+    out->hints = dims;
+    out->n_hints = n_dims;
     return true;
 }
 

@@ -48,21 +48,7 @@ static DimBindings meaning_bind(Arena *arena, const Graph *graph) {
 
 static Tensor *meaning_run(Meaning *meaning, const Graph *graph, Diags *diags) {
     DimBindings bindings = meaning_bind(meaning->arena, graph);
-    Tensor *inputs = ARENA_ARRAY(meaning->arena, Tensor, graph->inputs.n + 1);
-    Tensor *outputs = ARENA_ARRAY(meaning->arena, Tensor, graph->outputs.n + 1);
-    uint64_t state = 7;
-    for (size_t i = 0; i < graph->inputs.n; i++) {
-        const Value *input = graph->inputs.at[i];
-        int64_t dims[RANK_MAX];
-        for (int k = 0; k < input->rank; k++)
-            if (!dim_eval(input->dims[k], &bindings, &dims[k]))
-                return NULL;
-        if (!tensor_new(meaning->arena, input->dtype, input->rank, dims, &inputs[i]))
-            return NULL;
-        for (int64_t k = 0; k < inputs[i].count; k++)
-            inputs[i].at[k] = support_random(&state, input->dtype);
-    }
-    return reference_run(meaning->arena, graph, &bindings, inputs, outputs, diags) ? outputs : NULL;
+    return support_reference(meaning->arena, graph, &bindings, diags);
 }
 
 static double meaning_difference(const Graph *graph, const Tensor *expected, const Tensor *got) {

@@ -103,24 +103,30 @@ static inline bool support_bind(Support *support, const Graph *graph, DimBinding
     return true;
 }
 
-static inline Tensor *support_evaluate(Support *support, const Graph *graph) {
-    DimBindings bindings;
-    support_bind(support, graph, &bindings);
-    Tensor *inputs = ARENA_ARRAY(support->arena, Tensor, graph->inputs.n + 1);
-    Tensor *outputs = ARENA_ARRAY(support->arena, Tensor, graph->outputs.n + 1);
+/* What the reference makes of random inputs; NULL where it cannot. */
+static inline Tensor *support_reference(Arena *arena, const Graph *graph, const DimBindings *bindings,
+                                        Diags *diags) {
+    Tensor *inputs = ARENA_ARRAY(arena, Tensor, graph->inputs.n + 1);
+    Tensor *outputs = ARENA_ARRAY(arena, Tensor, graph->outputs.n + 1);
     uint64_t state = 42;
     for (size_t i = 0; i < graph->inputs.n; i++) {
         const Value *input = graph->inputs.at[i];
         int64_t dims[RANK_MAX];
         for (int k = 0; k < input->rank; k++)
-            if (!dim_eval(input->dims[k], &bindings, &dims[k]))
+            if (!dim_eval(input->dims[k], bindings, &dims[k]))
                 return NULL;
-        if (!tensor_new(support->arena, input->dtype, input->rank, dims, &inputs[i]))
+        if (!tensor_new(arena, input->dtype, input->rank, dims, &inputs[i]))
             return NULL;
         for (int64_t k = 0; k < inputs[i].count; k++)
             inputs[i].at[k] = support_random(&state, input->dtype);
     }
-    return reference_run(support->arena, graph, &bindings, inputs, outputs, &support->diags) ? outputs : NULL;
+    return reference_run(arena, graph, bindings, inputs, outputs, diags) ? outputs : NULL;
+}
+
+static inline Tensor *support_evaluate(Support *support, const Graph *graph) {
+    DimBindings bindings;
+    support_bind(support, graph, &bindings);
+    return support_reference(support->arena, graph, &bindings, &support->diags);
 }
 
 static inline void support_compare(Support *support, const Graph *before) {

@@ -7,14 +7,12 @@
 #include <unistd.h>
 
 #include "runtime/cache.h"
-#include "runtime/spawn.h"
 
-static char home[256];
+static Home home;
 
 static int setup(void **state) {
     (void)state;
-    const char *parent = getenv("TMPDIR");
-    return spawn_directory(parent ? parent : "/tmp", home, sizeof home) ? 0 : -1;
+    return home_make(home);
 }
 
 static int teardown(void **state) {
@@ -23,9 +21,7 @@ static int teardown(void **state) {
     Cache cache = {home, 1 << 30};
     cache_trim(&cache, arena, 0);
     arena_free(arena);
-    Text said_text = text_new(arena = arena_new(0));
-    spawn_run((const char *const[]){"/bin/rm", "-rf", home, NULL}, &said_text);
-    arena_free(arena);
+    home_remove(home);
     return 0;
 }
 

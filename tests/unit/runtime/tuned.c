@@ -2,23 +2,18 @@
  */
 #include "tests/unit/runtime/support.h"
 
-#include "runtime/spawn.h"
 #include "runtime/tuned.h"
 
-static char home[256];
+static Home home;
 
 static int setup(void **state) {
     (void)state;
-    const char *parent = getenv("TMPDIR");
-    return spawn_directory(parent ? parent : "/tmp", home, sizeof home) ? 0 : -1;
+    return home_make(home);
 }
 
 static int teardown(void **state) {
     (void)state;
-    Arena *arena = arena_new(0);
-    Text said = text_new(arena);
-    spawn_run((const char *const[]){"/bin/rm", "-rf", home, NULL}, &said);
-    arena_free(arena);
+    home_remove(home);
     return 0;
 }
 
