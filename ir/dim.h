@@ -50,7 +50,6 @@ static inline bool dim_is(const Dim *d, int64_t value) {
     return d && d->kind == DIM_CONST && d->value == value;
 }
 
-bool dim_relation_holds(int64_t a, DimRelation relation, int64_t b);
 /* Adds `a relation b` as something that the compiler may rely on and the runtime checks at launch. False, with a diagnostic,
  * where it can never hold. `M % 16 == 0`, bounds and equalities sharpen the answers below; others are only checked. */
 bool dim_constrain(DimTable *table, const Dim *a, DimRelation relation, const Dim *b, Span span, Diags *diags);
@@ -87,6 +86,8 @@ typedef struct DimBindings {
 DimBindings dim_bindings_new(Arena *arena, const DimTable *table);
 /* False where a symbol is unbound, a division by zero arises, or 64 bits overflow. */
 bool dim_eval(const Dim *d, const DimBindings *bindings, int64_t *out);
+/* Whether one constraint holds; false also where a dim that it names is not known. */
+bool dim_constraint_holds(const DimConstraint *constraint, const DimBindings *bindings);
 /* Checks every constraint; a diagnostic names the first that fails. */
 bool dim_check(const DimTable *table, const DimBindings *bindings, Diags *diags);
 /* A copy of d in another table, symbols by name; where `bindings` (of the old table) knows a symbol, its value. */

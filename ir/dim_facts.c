@@ -289,7 +289,7 @@ bool dim_known_le(DimTable *table, const Dim *a, const Dim *b) {
 static const char *const facts_relation_text[] = {
     [DIM_EQ] = "==", [DIM_NE] = "!=", [DIM_LT] = "<", [DIM_LE] = "<=", [DIM_GT] = ">", [DIM_GE] = ">="};
 
-bool dim_relation_holds(int64_t a, DimRelation relation, int64_t b) {
+static bool facts_holds(int64_t a, DimRelation relation, int64_t b) {
     switch (relation) {
     case DIM_EQ: return a == b;
     case DIM_NE: return a != b;
@@ -427,7 +427,7 @@ bool dim_constrain(DimTable *table, const Dim *a, DimRelation relation, const Di
     DimConstraint constraint = {.a = a, .relation = relation, .b = b, .span = span};
     bool possible = true;
     if (p->kind == DIM_CONST) {
-        possible = dim_relation_holds(p->value, relation, 0);
+        possible = facts_holds(p->value, relation, 0);
     } else {
         for (size_t i = 0; i < table->constraints.n; i++) {
             const DimConstraint *known = &table->constraints.at[i];
@@ -499,19 +499,21 @@ static void facts_print_values(Text *out, const DimTable *table, const Dim *d, c
     }
 }
 
+bool dim_constraint_holds(const DimConstraint *constraint, const DimBindings *bindings) {
+    int64_t a, b;
+    if (!dim_eval(constraint->a, bindings, &a))
+        return false;
+    for (int i = 0; constraint->set && i < constraint->n_set; i++)
+        if (constraint->set[i] == a)
+            return true;
+    return !constraint->set && dim_eval(constraint->b, bindings, &b) &&
+           facts_holds(a, constraint->relation, b);
+}
+
 bool dim_check(const DimTable *table, const DimBindings *bindings, Diags *diags) {
     for (size_t i = 0; i < table->constraints.n; i++) {
         const DimConstraint *c = &table->constraints.at[i];
-        int64_t a = 0, b = 0;
-        bool holds = dim_eval(c->a, bindings, &a) && (c->set || dim_eval(c->b, bindings, &b));
-        if (holds && c->set) {
-            holds = false;
-            for (int j = 0; j < c->n_set; j++)
-                holds |= c->set[j] == a;
-        } else if (holds) {
-            holds = dim_relation_holds(a, c->relation, b);
-        }
-        if (holds)
+        if (dim_constraint_holds(c, bindings))
             continue;
         Text values = text_new(table->arena);
         bool *seen = ARENA_ARRAY(table->arena, bool, table->symbols.n + 1);

@@ -27,31 +27,6 @@ static int emit_by_id(const void *a, const void *b) {
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-FuseClosure fuse_closure(Fuse *fuse, const Group *group, Value *const *outputs, size_t n) {
-    FuseClosure closure = {0};
-    VEC(Value *) open = {0};
-    fuse->stamp++;
-    for (size_t i = 0; i < n; i++) {
-        fuse->stamps[outputs[i]->id] = fuse->stamp;
-        vec_push(fuse->arena, &open, outputs[i]);
-    }
-    while (open.n) {
-        Value *value = open.at[--open.n];
-        vec_push(fuse->arena, &closure.computed, value);
-        for (int i = 0; i < value->n_in; i++) {
-            Value *in = value->in[i];
-            if (fuse_node(fuse, in)->free || fuse->stamps[in->id] == fuse->stamp)
-                continue;
-            fuse->stamps[in->id] = fuse->stamp;
-            if (fuse_reads(fuse, group, in))
-                vec_push(fuse->arena, &closure.read, in);
-            else
-                vec_push(fuse->arena, &open, in);
-        }
-    }
-    return closure;
-}
-
 static void emit_closure(Emit *emit, const Group *group, Region *region) {
     Arena *arena = emit->fuse->graph->arena;
     FuseClosure closure = fuse_closure(emit->fuse, group, region->outputs.at, region->outputs.n);

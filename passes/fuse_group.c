@@ -70,6 +70,31 @@ bool fuse_reads(const Fuse *fuse, const Group *group, const Value *value) {
     return value->op == OP_input || (node->stored && node->home != group && !group_waits(node->home, group));
 }
 
+FuseClosure fuse_closure(Fuse *fuse, const Group *group, Value *const *outputs, size_t n) {
+    FuseClosure closure = {0};
+    VEC(Value *) open = {0};
+    fuse->stamp++;
+    for (size_t i = 0; i < n; i++) {
+        fuse->stamps[outputs[i]->id] = fuse->stamp;
+        vec_push(fuse->arena, &open, outputs[i]);
+    }
+    while (open.n) {
+        Value *value = open.at[--open.n];
+        vec_push(fuse->arena, &closure.computed, value);
+        for (int i = 0; i < value->n_in; i++) {
+            Value *in = value->in[i];
+            if (fuse_node(fuse, in)->free || fuse->stamps[in->id] == fuse->stamp)
+                continue;
+            fuse->stamps[in->id] = fuse->stamp;
+            if (fuse_reads(fuse, group, in))
+                vec_push(fuse->arena, &closure.read, in);
+            else
+                vec_push(fuse->arena, &open, in);
+        }
+    }
+    return closure;
+}
+
 bool group_can_compute(const Fuse *fuse, const Group *group, const Value *operand) {
     const FuseNode *node = fuse_node(fuse, operand);
     if (node->home)

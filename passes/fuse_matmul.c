@@ -129,7 +129,7 @@ bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand) {
     int64_t k = fuse_extent(fuse, matmul->in[0]->dims[matmul->in[0]->rank - 1]);
     int64_t tiles = ((operand ? m : n) + MATMUL_TILE - 1) / MATMUL_TILE;
     int64_t cost = fuse_cone_cost(fuse, value, 1 << 20);
-    if (fuse_home(fuse, matmul)->is_chain || value_is_realigned(value))
+    if (fuse_home(fuse, matmul)->is_chain)
         return true;
     if (m < MATMUL_SMALL && n < MATMUL_SMALL && k < MATMUL_SMALL && m * n < MATMUL_SMALL &&
         m * n * k <= MATMUL_SMALL) {

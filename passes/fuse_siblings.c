@@ -13,24 +13,18 @@ enum {
     SIBLING_SMALL = 65536, /* elements that one block handles as fast as a launch */
 };
 
-typedef VEC(Value *) SiblingInputs;
 typedef VEC(Group *) SiblingReaders;
 
 typedef struct Siblings {
     Fuse *fuse;
     int n;                 /* groups */
-    SiblingInputs *inputs; /* by group: what it reads from memory */
+    FuseClosure *closures; /* by group */
     int *stamps, stamp;    /* by group */
     int tries;
 } Siblings;
 
-/* What a group reads: the tensors that lie in memory below its outputs. */
 static void sibling_collect(Siblings *siblings, const Group *group) {
-    FuseClosure closure = fuse_closure(siblings->fuse, group, group->outputs.at, group->outputs.n);
-    SiblingInputs *inputs = &siblings->inputs[group->id];
-    inputs->n = 0;
-    for (size_t i = 0; i < closure.read.n; i++)
-        vec_push(siblings->fuse->arena, inputs, closure.read.at[i]);
+    siblings->closures[group->id] = fuse_closure(siblings->fuse, group, group->outputs.at, group->outputs.n);
 }
 
 /* Whether `from` reads, through others too, what `to` writes. */
@@ -40,8 +34,8 @@ static bool sibling_reaches(Siblings *siblings, const Group *from, const Group *
     if (siblings->stamps[from->id] == siblings->stamp)
         return false;
     siblings->stamps[from->id] = siblings->stamp;
-    for (size_t i = 0; i < siblings->inputs[from->id].n; i++) {
-        const Group *home = fuse_home(siblings->fuse, siblings->inputs[from->id].at[i]);
+    for (size_t i = 0; i < siblings->closures[from->id].read.n; i++) {
+        const Group *home = fuse_home(siblings->fuse, siblings->closures[from->id].read.at[i]);
         if (home && sibling_reaches(siblings, home, to))
             return true;
     }
@@ -66,7 +60,8 @@ static bool sibling_try(Siblings *siblings, Group *into, Group *from) {
         !sibling_is_wide(fuse, into) || siblings->tries++ > SIBLING_TRIES)
         return false;
     if (into->outputs.n + from->outputs.n > (size_t)fuse->limits->max_outputs ||
-        siblings->inputs[into->id].n + siblings->inputs[from->id].n > (size_t)fuse->limits->max_inputs ||
+        siblings->closures[into->id].read.n + siblings->closures[from->id].read.n >
+            (size_t)fuse->limits->max_inputs ||
         into->members.n + from->members.n > FUSE_MEMBERS_MAX)
         return false;
     siblings->stamp++;
@@ -114,7 +109,7 @@ static void sibling_join(Siblings *siblings, Group *const *readers, size_t n) {
 
 void fuse_siblings(Fuse *fuse) {
     Siblings siblings = {.fuse = fuse, .n = (int)fuse->groups.n};
-    siblings.inputs = ARENA_ARRAY(fuse->arena, SiblingInputs, fuse->groups.n + 1);
+    siblings.closures = ARENA_ARRAY(fuse->arena, FuseClosure, fuse->groups.n + 1);
     siblings.stamps = ARENA_ARRAY(fuse->arena, int, fuse->groups.n + 1);
     SiblingReaders *readers = ARENA_ARRAY(fuse->arena, SiblingReaders, fuse->graph->values.n + 1);
     for (int i = 0; i < siblings.n; i++) {
@@ -125,8 +120,8 @@ void fuse_siblings(Fuse *fuse) {
         if (!sibling_is_candidate(group) || !sibling_is_plain(group))
             continue;
         int64_t space = fuse_count(fuse, group->rank, group->dims);
-        for (size_t k = 0; k < siblings.inputs[i].n; k++) {
-            Value *in = siblings.inputs[i].at[k];
+        for (size_t k = 0; k < siblings.closures[i].read.n; k++) {
+            Value *in = siblings.closures[i].read.at[k];
             if (fuse_count(fuse, in->rank, in->dims) >= space)
                 vec_push(fuse->arena, &readers[in->id], group);
         }

@@ -219,9 +219,8 @@ static Value *heads_second(Rewrite *rewrite, Value *w, const Dim *heads, const D
 static Value *heads_part(Rewrite *rewrite, Value *slice) {
     Value *matmul = slice->in[0], *w = matmul->in[1];
     int last = slice->rank - 1;
-    const Dim *start[] = {dim_const(rewrite->graph->dims, 0), slice->attrs[0].dims[last]};
-    const Dim *limit[] = {w->dims[0], slice->attrs[1].dims[last]};
-    Value *in[] = {matmul->in[0], build_slice(rewrite, w, start, limit, (int[]){1, 1}, slice)};
+    Value *in[] = {matmul->in[0], build_part(rewrite, w, 1, slice->attrs[0].dims[last],
+                                             slice->attrs[1].dims[last], 1, slice)};
     Value *part = in[1] ? build_like(rewrite, matmul, in) : NULL;
     if (!part)
         return slice;

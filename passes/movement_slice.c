@@ -118,14 +118,8 @@ static Value *slice_of_matmul(Rewrite *rewrite, Value *value) {
     if ((!slice_is_plain(value, axis) && !slice_may_step(sliced, rows)) ||
         (uses > 1 && together != matmul->dims[axis]))
         return value;
-    const Dim *start[RANK_MAX], *limit[RANK_MAX];
-    int step[RANK_MAX], at = sliced->rank - (rows ? 2 : 1);
-    for (int i = 0; i < sliced->rank; i++) {
-        start[i] = i == at ? value->attrs[0].dims[axis] : dim_const(table, 0);
-        limit[i] = i == at ? value->attrs[1].dims[axis] : sliced->dims[i];
-        step[i] = i == at ? value->attrs[2].ints[axis] : 1;
-    }
-    in[!rows] = build_slice(rewrite, sliced, start, limit, step, value);
+    in[!rows] = build_part(rewrite, sliced, sliced->rank - (rows ? 2 : 1), value->attrs[0].dims[axis],
+                           value->attrs[1].dims[axis], value->attrs[2].ints[axis], value);
     Value *fresh = build_like(rewrite, matmul, in);
     return fresh && value_same_dims(fresh, value) ? fresh : value;
 }

@@ -6,8 +6,8 @@
  * in the type that the product adds up in. Where a row of K is less than what one copy brings, tiles of a
  * product would multiply zeros beside it, and store their result slower than an element-wise kernel: 4096 x
  * 4096 with k of 1 took 27 us, of 2 28 us, and takes 12. A second operand that lies along K is copied first,
- * behind the fixpoint, which would undo it. As sums, they join whatever kernel is beside them,
- * another product's epilogue too: a @ b + u @ v.T of rank one. */
+ * behind the fixpoint, which would undo it. As sums, they join whatever kernel is beside them, another
+ * product's epilogue too: a @ b + u @ v.T of rank one. */
 #include "ir/base/checked.h"
 #include "passes/fuse.h"
 
@@ -42,16 +42,9 @@ static bool outer_has_schedule(const Graph *graph, const Value *product) {
 /* The elements of an operand at one k, in the product's type. */
 static Value *outer_part(Rewrite *rewrite, Value *operand, int axis, int64_t k, const Value *product) {
     DimTable *table = rewrite->graph->dims;
-    const Dim *start[RANK_MAX], *limit[RANK_MAX];
-    int step[RANK_MAX];
-    if (dim_is(operand->dims[axis], 1))
-        return build_cast(rewrite, operand, product->dtype, product);
-    for (int i = 0; i < operand->rank; i++) {
-        start[i] = dim_const(table, i == axis ? k : 0);
-        limit[i] = i == axis ? dim_const(table, k + 1) : operand->dims[i];
-        step[i] = 1;
-    }
-    Value *part = build_slice(rewrite, operand, start, limit, step, product);
+    Value *part = dim_is(operand->dims[axis], 1) ? operand
+                                                 : build_part(rewrite, operand, axis, dim_const(table, k),
+                                                              dim_const(table, k + 1), 1, product);
     return build_cast(rewrite, part, product->dtype, product);
 }
 
@@ -97,12 +90,9 @@ static Value *outer_sum(Rewrite *rewrite, Value *product, Value *second, int64_t
 }
 
 /* Whether a sum gains more than a kernel more costs. */
-static bool outer_pays(const Value *product) {
-    int64_t count = 1;
-    for (int i = 0; i < product->rank; i++)
-        if (!dim_is_const(product->dims[i]) || !checked_mul(count, product->dims[i]->value, &count))
-            return false;
-    return (double)count * outer_gain >= outer_kernel;
+static bool outer_pays(const Graph *graph, const Value *product) {
+    const Dim *count = value_count(graph, product);
+    return dim_is_const(count) && (double)count->value * outer_gain >= outer_kernel;
 }
 
 /* Whether a first operand that comes of a product may stay in its kernel, as weights of few keys do. */
@@ -113,7 +103,7 @@ static bool outer_breaks_chain(Rewrite *rewrite, const Value *product) {
     for (int i = 0; i < second->rank - 2; i++)
         if (!dim_is(second->dims[i], 1))
             return true;
-    return !outer_pays(product);
+    return !outer_pays(rewrite->graph, product);
 }
 
 static Value *outer_rule(Rewrite *rewrite, Value *value) {
@@ -129,7 +119,7 @@ bool pass_outer(Pass *pass, Graph *graph) {
 /* The second operand along K, where the product is worth a copy that has it along N. */
 static Value *outer_turned_rule(Rewrite *rewrite, Value *value) {
     int64_t length = outer_length(rewrite, value);
-    if (!length || !outer_pays(value) || outer_breaks_chain(rewrite, value))
+    if (!length || !outer_pays(rewrite->graph, value) || outer_breaks_chain(rewrite, value))
         return value;
     Value *copy = realign_copied(rewrite, value->in[1], 0);
     if (!copy)

@@ -215,6 +215,18 @@ Value *build_slice(Rewrite *rewrite, Value *value, const Dim *const *start, cons
     return build_append(rewrite, OP_slice, &value, 1, attrs, like);
 }
 
+Value *build_part(Rewrite *rewrite, Value *value, int axis, const Dim *start, const Dim *limit, int step,
+                  const Value *like) {
+    const Dim *starts[RANK_MAX], *limits[RANK_MAX];
+    int steps[RANK_MAX];
+    for (int i = 0; i < value->rank; i++) {
+        starts[i] = i == axis ? start : dim_const(rewrite->graph->dims, 0);
+        limits[i] = i == axis ? limit : value->dims[i];
+        steps[i] = i == axis ? step : 1;
+    }
+    return build_slice(rewrite, value, starts, limits, steps, like);
+}
+
 Value *build_pad(Rewrite *rewrite, Value *value, Value *border, const Dim *const *low, const Dim *const *high,
                  const Value *like) {
     if (!value || !border)

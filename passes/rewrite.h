@@ -46,6 +46,9 @@ Value *build_turned(Rewrite *rewrite, Value *value, const Value *like);
 Value *build_broadcast(Rewrite *rewrite, Value *value, int rank, const Dim *const *dims, const Value *like);
 Value *build_slice(Rewrite *rewrite, Value *value, const Dim *const *start, const Dim *const *limit,
                    const int *step, const Value *like);
+/* What lies from `start` up to `limit` along one axis. */
+Value *build_part(Rewrite *rewrite, Value *value, int axis, const Dim *start, const Dim *limit, int step,
+                  const Value *like);
 Value *build_pad(Rewrite *rewrite, Value *value, Value *border, const Dim *const *low, const Dim *const *high,
                  const Value *like);
 Value *build_reduce(Rewrite *rewrite, OpKind op, Value *value, int n_axes, const int *axes, bool keep,

@@ -17,19 +17,6 @@ const char *sinter_plan_dim_name(const sinter_plan *plan, int i) {
     return i >= 0 && i < plan->n_free_dims ? dim_symbol_name(plan->graph->dims, plan->free_dims[i]) : NULL;
 }
 
-static bool plan_holds(const DimConstraint *c, const DimBindings *bindings) {
-    int64_t a, b = 0;
-    if (!dim_eval(c->a, bindings, &a) || (!c->set && !dim_eval(c->b, bindings, &b)))
-        return false;
-    if (c->set) {
-        for (int i = 0; i < c->n_set; i++)
-            if (c->set[i] == a)
-                return true;
-        return false;
-    }
-    return dim_relation_holds(a, c->relation, b);
-}
-
 sinter_status plan_bind(const sinter_plan *plan, const int64_t *dims, int n_dims, PlanBindings *out,
                         char *message, size_t room) {
     const DimTable *table = plan->graph->dims;
@@ -50,7 +37,7 @@ sinter_status plan_bind(const sinter_plan *plan, const int64_t *dims, int n_dims
         out->known[plan->free_dims[i]] = true;
     }
     for (int i = 0; i < dim_constraint_count(table); i++) {
-        if (!plan_holds(dim_constraint_at(table, i), &out->bindings)) {
+        if (!dim_constraint_holds(dim_constraint_at(table, i), &out->bindings)) {
             plan_say(message, room, "constraint %d of the graph's 'where' does not hold for these dims",
                      i + 1);
             return SINTER_BAD_DIMS;

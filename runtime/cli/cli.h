@@ -122,8 +122,9 @@ void cli_each_graph(Cli *cli, CliVisit *visit, void *context);
 /* Options of a plan as the command line gives them, but for backend, stage and dims. False after a usage
  * error. */
 bool cli_plan_options(Cli *cli, sinter_plan_options *out);
-/* The same with the first backend that is named, and with the values of --dim: the dims', unless these are
- * --symbolic, and hints. */
+/* Values of dims: the plan's, unless its dims are --symbolic, and hints. */
+void cli_plan_dims(const Cli *cli, const sinter_dim *dims, int n_dims, sinter_plan_options *out);
+/* cli_plan_options() with the first backend that is named, and with the values of --dim. */
 bool cli_plan_request(Cli *cli, sinter_plan_options *out);
 /* The values of --dim. */
 bool cli_dims(Cli *cli, sinter_dim **dims, int *n);

@@ -246,10 +246,7 @@ static void compile_graph(Compile *c, const char *file, sinter_graph *graph, con
         return;
     options.backend = backend[0];
     options.stage = c->stage;
-    options.dims = cli->o.symbolic ? NULL : dims;
-    options.n_dims = cli->o.symbolic ? 0 : n_dims;
-    options.hints = dims;
-    options.n_hints = n_dims;
+    cli_plan_dims(cli, dims, n_dims, &options);
     bool dumps = cli->o.dump != NULL;
     for (size_t i = 0; i < c->emits.n; i++)
         dumps |= c->emits.at[i].kind == EMIT_AFTER;

@@ -153,10 +153,7 @@ bool problem_plan_options(const Problem *problem, sinter_backend backend, sinter
         return false;
     out->backend = backend;
     out->stage = stage;
-    out->dims = cli->o.symbolic ? NULL : problem->dims;
-    out->n_dims = cli->o.symbolic ? 0 : problem->n_dims;
-    out->hints = problem->dims;
-    out->n_hints = problem->n_dims;
+    cli_plan_dims(cli, problem->dims, problem->n_dims, out);
     return true;
 }
 

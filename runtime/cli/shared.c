@@ -337,6 +337,13 @@ bool cli_plan_options(Cli *cli, sinter_plan_options *out) {
     return true;
 }
 
+void cli_plan_dims(const Cli *cli, const sinter_dim *dims, int n_dims, sinter_plan_options *out) {
+    out->dims = cli->o.symbolic ? NULL : dims;
+    out->n_dims = cli->o.symbolic ? 0 : n_dims;
+    out->hints = dims;
+    out->n_hints = n_dims;
+}
+
 bool cli_plan_request(Cli *cli, sinter_plan_options *out) {
     sinter_dim *dims;
     int n_dims;
@@ -344,10 +351,7 @@ bool cli_plan_request(Cli *cli, sinter_plan_options *out) {
     if (!cli_plan_options(cli, out) || !cli_dims(cli, &dims, &n_dims) || !cli_backends(cli, false, backend))
         return false;
     out->backend = backend[0];
-    out->dims = cli->o.symbolic ? NULL : dims;
-    out->n_dims = cli->o.symbolic ? 0 : n_dims;
-    out->hints = dims;
-    out->n_hints = n_dims;
+    cli_plan_dims(cli, dims, n_dims, out);
     return true;
 }
 

@@ -1,5 +1,4 @@
-/* Products along a single k: which become a multiplication, what it then joins, and that it means the same.
- */
+/* Products along few k: which become multiplications, what these then join, and that they mean the same. */
 #include "support.h"
 
 static const SupportDim *sizes = (const SupportDim[]){{"B", 2}, {"S", 3}, {NULL, 0}};

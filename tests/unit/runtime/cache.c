@@ -1,5 +1,5 @@
 /* The kernel cache: hits, damage, faults of the disk, many processes at once, its bound. */
-#include "tests/unit/runtime/support.h"
+#include "tests/unit/runtime/home.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

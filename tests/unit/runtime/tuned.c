@@ -1,6 +1,6 @@
 /* What a tuner keeps: read back as written; refused, with a reason, where a whole entry says nothing of use.
  */
-#include "tests/unit/runtime/support.h"
+#include "tests/unit/runtime/home.h"
 
 #include "runtime/tuned.h"
 
