@@ -213,6 +213,10 @@ KBuffer *k_shared(Builder *b, const char *name, DType elem, int64_t count, int a
     return build_shared(b, name, elem, count, round_up(b->kernel->smem_bytes, align), align);
 }
 
+void k_partial(Builder *b, const KBuffer *buffer) {
+    b->kernel->buffers.at[buffer->id]->is_partial = true;
+}
+
 KBuffer *k_shared_at(Builder *b, const char *name, DType elem, int64_t count, int64_t offset) {
     int align = b->kernel->smem_align;
     while (align > 1 && offset % align != 0)

@@ -26,6 +26,7 @@ Kernel *builder_finish(Builder *b); /* verifies; NULL, with diagnostics, where t
 KBuffer *k_global(Builder *b, const Value *value, bool written); /* one parameter a Value, however often it is asked for */
 KBuffer *k_scratch(Builder *b, const char *name, DType elem, const Dim *count, bool is_zeroed); /* workspace of one launch */
 KBuffer *k_shared(Builder *b, const char *name, DType elem, int64_t count, int align); /* appended to shared memory */
+void k_partial(Builder *b, const KBuffer *buffer); /* shared: what nobody wrote of it may be read (KBuffer) */
 KBuffer *k_shared_at(Builder *b, const char *name, DType elem, int64_t count, int64_t offset); /* over what is there */
 int k_tensor_map(Builder *b, const char *name, KTensorMap map); /* the parameter's number */
 /* The number of the parameter that passes this dim, one for each dim; `name` serves where it is new. */

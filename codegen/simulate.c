@@ -183,6 +183,21 @@ static void sim_reset_warp(Sim *sim, SimCta *cta, SimWarp *warp) {
     sim_push_frame(sim, warp, &sim->program, SIM_ALL_LANES, NULL);
 }
 
+/* A block's shared memory as it begins: zeros, or NaNs where they may be read. */
+static void sim_reset_shared(const Kernel *kernel, SimCta *cta) {
+    memset(cta->shared, 0, (size_t)kernel->smem_bytes);
+    memset(cta->shadow, 0, (size_t)kernel->smem_bytes * sizeof *cta->shadow);
+    for (size_t i = 0; i < kernel->buffers.n; i++) {
+        const KBuffer *buffer = kernel->buffers.at[i];
+        int64_t bytes;
+        if (!buffer->is_partial || !dtype_bytes(buffer->elem, buffer->count, &bytes))
+            continue;
+        memset(cta->shared + buffer->offset, 0xff, (size_t)bytes);
+        for (int64_t at = buffer->offset; at < buffer->offset + bytes; at++)
+            cta->shadow[at].flags = BYTE_PARTIAL;
+    }
+}
+
 /* first: the coordinates of the cluster's first block. */
 static void sim_reset_cluster(Sim *sim, const int64_t first[3]) {
     const Kernel *kernel = sim->kernel;
@@ -196,8 +211,7 @@ static void sim_reset_cluster(Sim *sim, const int64_t first[3]) {
         cta->y = first[1] + c / along_x % kernel->cluster[1];
         cta->z = first[2] + c / along_x / kernel->cluster[1];
         cta->running = sim->n_warps;
-        memset(cta->shared, 0, shared);
-        memset(cta->shadow, 0, shared * sizeof *cta->shadow);
+        sim_reset_shared(kernel, cta);
         if (cta->reads)
             memset(cta->reads, 0, shared * (size_t)sim->n_warps * sizeof *cta->reads);
         if (cta->remote_reads)

@@ -115,6 +115,7 @@ enum {
     BYTE_WRITTEN = 1,  /* by somebody */
     BYTE_GENERIC = 2,  /* by ordinary stores or cp.async: TMA and wgmma see it only behind a proxy fence */
     BYTE_MBARRIER = 4, /* part of an mbarrier */
+    BYTE_PARTIAL = 8,  /* of a buffer that TMA and wgmma may read where nobody wrote */
 };
 
 /* Global buffers that the kernel writes remember, for each element, the last write and the last read. */
@@ -177,8 +178,8 @@ typedef struct SimProduct {
     uint32_t group;
 } SimProduct;
 
-/* A TMA store that has been issued: `bytes` of shared memory may not be written before its reads have been waited
- * for, and nobody knows of the elements that it writes before the whole of it has. */
+/* A TMA store that has been issued: `bytes` of shared memory may not be written before its reads have been
+ * waited for, and nobody knows of the elements that it writes before the whole of it has. */
 typedef struct SimBulk {
     int64_t offset, bytes;
     uint32_t group;
@@ -229,7 +230,7 @@ struct SimCta {
     int64_t x, y, z;
     uint8_t *shared;
     SimByte *shadow;
-    uint32_t *reads; /* byte * warps + warp: clock << 8 | lane; NULL: races are not looked for */
+    uint32_t *reads;             /* byte * warps + warp: clock << 8 | lane; NULL: races are not looked for */
     SimRemoteRead *remote_reads; /* a byte: the latest by a warp of another block; NULL: not looked for */
     SimWarp *warps;
     int running;
@@ -257,8 +258,8 @@ typedef struct Sim {
     int64_t grid[3];
     int64_t *params; /* values of dim parameters, by number */
 
-    int n_warps; /* a block */
-    int n_ctas;  /* that run together: a cluster, or a gang */
+    int n_warps;      /* a block */
+    int n_ctas;       /* that run together: a cluster, or a gang */
     uint64_t packets; /* sent so far, and flags raised */
     VEC(SimFlag) flags;
     int n_agents;
@@ -343,8 +344,8 @@ SimWriter shadow_writer(const SimWarp *warp);
 SimMbarrier *sim_mbarrier(Sim *sim, SimWarp *warp, int lane, SimCta *cta, int64_t address, bool is_remote);
 /* The bytes of a copy are on their way: sim_arrive_late() lets them arrive. */
 void sim_mbarrier_expect_bytes(Sim *sim, SimMbarrier *mbarrier, int64_t bytes);
-/* Lets the bytes of one copy that is on its way arrive; false where there is none. Copies may arrive in any order,
- * so each time all warps wait it is another one's turn, of no pattern but the same in every run. */
+/* Lets the bytes of one copy that is on its way arrive; false where there is none. Copies may arrive in any
+ * order, so each time all warps wait it is another one's turn, of no pattern but the same in every run. */
 bool sim_arrive_late(Sim *sim);
 bool sim_wait_is_over(Sim *sim, SimWarp *warp);
 void sim_warp_exits(Sim *sim, SimWarp *warp);

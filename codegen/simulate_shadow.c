@@ -115,6 +115,8 @@ bool shadow_read_async(Sim *sim, SimWarp *issuer, int64_t offset, int64_t bytes)
     int first = cta->rank * sim->n_warps, warps = sim->n_warps * sim->n_ctas;
     for (int64_t at = offset; at < offset + bytes; at++) {
         SimByte *byte = &cta->shadow[at];
+        if (byte->flags == BYTE_PARTIAL)
+            continue;
         if ((byte->flags & (BYTE_WRITTEN | BYTE_MBARRIER)) != BYTE_WRITTEN)
             return shadow_unwritten(sim, issuer, -1, at, byte);
         if (!cta->reads)

@@ -320,7 +320,12 @@ typedef struct MatmulTma {
     int share; /* blocks of a cluster, each of which loads its part of the tile into all; 1: none */
     int share_step, cluster; /* from the rank of one of these blocks to that of the next; all blocks */
     bool is_once;            /* nobody loads these elements again: L2 gives them up first */
+    /* What the tile has along M or N beyond the operand, where that is but one tile, need not be zeros: it is
+     * left as it was. Rows beyond the end of memory are no work for memory, but they are for L2: 132 blocks
+     * whose tiles had 1 row of 128 took 72 us where they took 45 with all 128. */
+    bool is_clipped;
 } MatmulTma;
+int64_t matmul_tma_bytes(const MatmulTma *tma); /* that one load brings, this block's and others' parts */
 int matmul_tma_map(Builder *b, DimTable *dims, const MatmulTma *tma); /* the tensor map that loads take */
 /* Loads the tile at (mn0, k0) of a batch into a stage; the bytes count at mbarrier address `full`. */
 void matmul_tma_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const KExpr *stage,

@@ -4,7 +4,26 @@
 
 /* ---- operands */
 
-enum { TMA_BOX_MAX = 256 };
+enum { TMA_BOX_MAX = 256, TMA_ROWS = 8 /* that a swizzle repeats behind */ };
+
+/* The tile's elements along M or N. */
+static int tma_whole(const MatmulTma *tma) {
+    return tma->operand->major == MAJOR_K ? tma->tile.rows : tma->tile.cols;
+}
+
+/* Of them, those that are loaded. */
+static int tma_loaded(const MatmulTma *tma) {
+    const Dim *mn = tma->operand->mn;
+    int whole = tma_whole(tma), unit = tma->operand->major == MAJOR_MN ? tma->tile.span : TMA_ROWS;
+    if (!tma->is_clipped || tma->share > 1 || tma->operand->mn_part || whole > TMA_BOX_MAX ||
+        !dim_is_const(mn) || mn->value < 1 || mn->value >= whole)
+        return whole;
+    return ((int)mn->value + unit - 1) / unit * unit;
+}
+
+int64_t matmul_tma_bytes(const MatmulTma *tma) {
+    return tile_bytes(&tma->tile) / tma_whole(tma) * tma_loaded(tma);
+}
 
 /* Boxes one below the other of what one block of a cluster loads, and rows of each. */
 static int tma_boxes(const MatmulTma *tma) {
@@ -14,7 +33,8 @@ static int tma_boxes(const MatmulTma *tma) {
 /* Boxes side by side, and elements of the operand in a row of each: the tile may count its bytes otherwise.
  */
 static int tma_blocks(const MatmulTma *tma) {
-    return tma->tile.cols / tma->tile.span;
+    int cols = tma->operand->major == MAJOR_MN ? tma_loaded(tma) : tma->tile.cols;
+    return cols / tma->tile.span;
 }
 
 static int tma_span(const MatmulTma *tma) {
@@ -32,7 +52,7 @@ static const Dim *tma_packs(DimTable *dims, const MatmulTma *tma, const Dim *ele
 }
 
 static int tma_box_rows(const MatmulTma *tma) {
-    return tma->operand->major == MAJOR_MN ? tma->tile.rows : tma->tile.rows / tma->share / tma_boxes(tma);
+    return tma->operand->major == MAJOR_MN ? tma->tile.rows : tma_loaded(tma) / tma->share / tma_boxes(tma);
 }
 
 /* The part of one of the operand's two axes that lies in one piece, and beyond it the outer part. */
@@ -49,6 +69,8 @@ static void tma_add_dim(KTensorMap *map, const Dim *dim, const Dim *stride) {
 
 int matmul_tma_map(Builder *b, DimTable *dims, const MatmulTma *tma) {
     const MatmulOperand *operand = tma->operand;
+    if (tma_loaded(tma) < tma_whole(tma))
+        k_partial(b, tma->tile.buffer);
     const Value *value = operand->value;
     bool is_k = operand->major == MAJOR_K;
     int inner = is_k ? operand->k_axis : operand->mn_axis;

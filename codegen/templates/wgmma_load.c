@@ -54,7 +54,8 @@ MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o) {
                        .share = o->is_rows ? w->tiles.cluster_n : w->tiles.cluster_m,
                        .share_step = o->is_rows ? w->tiles.cluster_m : 1,
                        .cluster = w->cluster,
-                       .is_once = wgmma_is_read_once(w, o)};
+                       .is_once = wgmma_is_read_once(w, o),
+                       .is_clipped = !o->fragments && !w->plan->columns.n};
 }
 
 /* ---- the two roles */
@@ -208,8 +209,10 @@ static void wgmma_load_step(Wgmma *w, const PipelineState *state, const MatmulTi
 
 static const KExpr *wgmma_bytes(Wgmma *w) {
     int64_t bytes = 0;
-    for (int i = 0; i < w->n_operands; i++)
-        bytes += w->operands[i].convert ? 0 : tile_bytes(&w->operands[i].tile);
+    for (int i = 0; i < w->n_operands; i++) {
+        MatmulTma tma = wgmma_tma(w, &w->operands[i]);
+        bytes += w->operands[i].convert ? 0 : matmul_tma_bytes(&tma);
+    }
     return k_int(w->b, K_U32, bytes);
 }
 
