@@ -161,8 +161,11 @@ static double cost_matrix(const MatmulPlan *plan, const Schedule *s, const CostS
     return step + sums;
 }
 
-/* L2's time, in rows, for what an average tile has beyond an operand's end. */
+/* L2's time, in rows, for what an average tile has beyond an operand's end; boxes of a tile alone end there.
+ */
 static double cost_beyond(const MatmulOperand *operand, double tiles, double tile, double extent) {
+    if (tiles <= 1 && dim_is_const(operand->mn))
+        return 0;
     return (tiles * tile - extent) / tiles * (operand->major == MAJOR_K ? cost_outside : cost_outside_across);
 }
 

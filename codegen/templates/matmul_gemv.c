@@ -13,8 +13,8 @@
  *
  * swap_ab computes the transposed product, for few columns: then the first operand is the "weights" that
  * stream, the few columns of the second are the "rows", and "columns" lie along M. What is said of rows,
- * columns, M and N below is said of that product. The few rows of x lie along K in memory; few columns as
- * often side by side, [K, 8], and are then loaded so. */
+ * columns, M and N below is said of that product. The few rows of x lie along K in memory, or side by side,
+ * [K, 8], as few columns do: they are loaded so. */
 #include "codegen/templates/matmul.h"
 
 #include <math.h>
@@ -172,12 +172,15 @@ static int gemv_least(int a, int b) {
 /* How the few rows are loaded. */
 static void gemv_shape_few(const MatmulPlan *plan, const Schedule *schedule, GemvShape *shape) {
     int along_k = gemv_run_k(shape), along_mn = schedule->tile_m;
+    bool is_across = true; /* neighbours in memory are rows, not places along K */
     for (int i = 0; i < gemv_n_few(plan, schedule); i++) {
-        const MatmulRuns *runs = gemv_runs(plan, gemv_few(plan, schedule, i));
+        const MatmulOperand *few = gemv_few(plan, schedule, i);
+        const MatmulRuns *runs = gemv_runs(plan, few);
+        is_across &= runs->axis == few->mn_axis;
         along_k = gemv_least(along_k, runs->width_k);
         along_mn = gemv_least(along_mn, runs->width_mn);
     }
-    shape->x_along_k = !schedule->swap_ab || along_k >= along_mn;
+    shape->x_along_k = !is_across || along_mn == 1;
     shape->x_width = shape->x_along_k ? along_k : along_mn;
 }
 
