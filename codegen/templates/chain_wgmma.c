@@ -83,7 +83,7 @@ static void chain_second_operand(Chain *c, int i) {
                                           : tile_over(memory, operand->elem, depth, link->columns, n, pitch);
     link->b = (MatmulTma){
         .operand = operand, .tile = tile, .share = c->cluster, .share_step = 1, .cluster = c->cluster};
-    link->b.map = matmul_tma_map(b, c->plan->graph->dims, &link->b);
+    link->b.maps = matmul_tma_maps(b, c->plan->graph->dims, &link->b);
 }
 
 static void chain_operands(Chain *c) {
@@ -96,7 +96,7 @@ static void chain_operands(Chain *c) {
     Tile tile = a->major == MAJOR_K ? tile_shared(b, "a_tile", elem, s->tile_m, s->tile_k, stages)
                                     : tile_shared(b, "a_tile", elem, s->tile_k, s->tile_m, stages);
     c->a = (MatmulTma){.operand = a, .tile = tile, .share = 1};
-    c->a.map = matmul_tma_map(b, c->plan->graph->dims, &c->a);
+    c->a.maps = matmul_tma_maps(b, c->plan->graph->dims, &c->a);
     for (int i = 0; i < c->n; i++) {
         ChainLink *link = &c->link[i];
         link->plan = &plan->link[i];

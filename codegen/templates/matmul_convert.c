@@ -154,7 +154,7 @@ MatmulConvert matmul_convert(Builder *b, const MatmulPlan *plan, const Schedule 
         .operand = source,
         .tile = tile_shared(b, "raw_tile", source->elem, is_k ? tile_mn : k, is_k ? k : tile_mn, stages),
         .share = 1};
-    convert.tma.map = matmul_tma_map(b, plan->graph->dims, &convert.tma);
+    convert.tma.maps = matmul_tma_maps(b, plan->graph->dims, &convert.tma);
     convert.raw = pipeline_new(b, "raw", stages);
     convert.loader.vector = CONVERT_WIDTH;
     convert.loader.source = source;

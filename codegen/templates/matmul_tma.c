@@ -4,25 +4,47 @@
 
 /* ---- operands */
 
-enum { TMA_BOX_MAX = 256, TMA_ROWS = 8 /* that a swizzle repeats behind */ };
+enum { TMA_BOX_MAX = 256, TMA_FEW = 4 /* tiles, of which the last counts */ };
 
 /* The tile's elements along M or N. */
 static int tma_whole(const MatmulTma *tma) {
     return tma->operand->major == MAJOR_K ? tma->tile.rows : tma->tile.cols;
 }
 
-/* Of them, those that are loaded. */
-static int tma_loaded(const MatmulTma *tma) {
+/* Whether tiles are clipped, where the operand's extent along M or N is no multiple of theirs. */
+static bool tma_is_clipped(const MatmulTma *tma) {
     const Dim *mn = tma->operand->mn;
-    int whole = tma_whole(tma), unit = tma->operand->major == MAJOR_MN ? tma->tile.span : TMA_ROWS;
-    if (!tma->is_clipped || tma->share > 1 || tma->operand->mn_part || whole > TMA_BOX_MAX ||
-        !dim_is_const(mn) || mn->value < 1 || mn->value >= whole)
-        return whole;
-    return ((int)mn->value + unit - 1) / unit * unit;
+    int whole = tma_whole(tma);
+    return tma->is_clipped && tma->share == 1 && !tma->operand->mn_part && whole <= TMA_BOX_MAX &&
+           dim_is_const(mn) && mn->value > 0 && mn->value % whole != 0;
 }
 
-int64_t matmul_tma_bytes(const MatmulTma *tma) {
-    return tile_bytes(&tma->tile) / tma_whole(tma) * tma_loaded(tma);
+/* Of the tile's elements along M or N, those that are loaded: of any tile, or of all but the last. */
+static int tma_loaded(const MatmulTma *tma) {
+    int whole = tma_whole(tma), unit = tma->operand->major == MAJOR_MN ? tma->tile.span : 1;
+    if (!tma_is_clipped(tma) || tma->operand->mn->value > whole)
+        return whole;
+    return ((int)tma->operand->mn->value + unit - 1) / unit * unit;
+}
+
+/* Those of the last of several tiles, where it has a map of its own; else 0. */
+static int tma_rest(const MatmulTma *tma) {
+    if (!tma_is_clipped(tma) || tma->operand->major != MAJOR_K)
+        return 0;
+    int64_t mn = tma->operand->mn->value, whole = tma_whole(tma);
+    return mn > whole && mn < TMA_FEW * whole ? (int)(mn % whole) : 0;
+}
+
+/* Whether the tile at mn0 is that one. */
+static const KExpr *tma_is_last(Builder *b, const MatmulTma *tma, const KExpr *mn0) {
+    return k_ge(b, mn0, k_i32(b, tma->operand->mn->value - tma_rest(tma)));
+}
+
+const KExpr *matmul_tma_bytes(Builder *b, const MatmulTma *tma, const KExpr *mn0) {
+    int64_t row = tile_bytes(&tma->tile) / tma_whole(tma);
+    const KExpr *bytes = k_int(b, K_U32, row * tma_loaded(tma));
+    return tma_rest(tma) ? k_select(b, tma_is_last(b, tma, mn0), k_int(b, K_U32, row * tma_rest(tma)), bytes)
+                         : bytes;
 }
 
 /* Boxes one below the other of what one block of a cluster loads, and rows of each. */
@@ -67,10 +89,8 @@ static void tma_add_dim(KTensorMap *map, const Dim *dim, const Dim *stride) {
     map->box[map->rank++] = 1;
 }
 
-int matmul_tma_map(Builder *b, DimTable *dims, const MatmulTma *tma) {
+static int tma_map(Builder *b, DimTable *dims, const MatmulTma *tma, int box_rows) {
     const MatmulOperand *operand = tma->operand;
-    if (tma_loaded(tma) < tma_whole(tma))
-        k_partial(b, tma->tile.buffer);
     const Value *value = operand->value;
     bool is_k = operand->major == MAJOR_K;
     int inner = is_k ? operand->k_axis : operand->mn_axis;
@@ -82,7 +102,7 @@ int matmul_tma_map(Builder *b, DimTable *dims, const MatmulTma *tma) {
         .dims = {tma_packs(dims, tma, tma_part(operand, is_k)), tma_part(operand, !is_k)},
         .strides = {operand->view.strides[inner], tma_packs(dims, tma, operand->view.strides[outer])},
         .offset = tma_packs(dims, tma, operand->view.offset),
-        .box = {tma_span(tma) / tma_packed(tma), tma_box_rows(tma)},
+        .box = {tma_span(tma) / tma_packed(tma), box_rows},
         .swizzle = tma->tile.swizzle};
     if (operand->k_part)
         tma_add_dim(&map, dim_div(dims, value->dims[operand->k_axis], operand->k_part), operand->k_outer);
@@ -93,6 +113,14 @@ int matmul_tma_map(Builder *b, DimTable *dims, const MatmulTma *tma) {
                     tma_packs(dims, tma, operand->view.strides[operand->batch[i]]));
     const char *name = operand->view.base->name ? operand->view.base->name : tma->tile.buffer->name;
     return k_tensor_map(b, text_format(b->arena, "%s_map", name), map);
+}
+
+MatmulMaps matmul_tma_maps(Builder *b, DimTable *dims, const MatmulTma *tma) {
+    int rest = tma_rest(tma);
+    if (rest || tma_loaded(tma) < tma_whole(tma))
+        k_partial(b, tma->tile.buffer);
+    int whole = tma_map(b, dims, tma, tma_box_rows(tma));
+    return (MatmulMaps){whole, rest ? tma_map(b, dims, tma, rest) : whole};
 }
 
 /* A coordinate within its part, where its axis is in two; and the part's number behind the other coordinates.
@@ -127,7 +155,7 @@ static const KExpr *tma_mask(Builder *b, const MatmulTma *tma) {
  * `box` (a span of columns). */
 static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const KExpr *stage,
                          const KExpr *full, const KExpr *mn0, const KExpr *k0, const KExpr *const *batch,
-                         int box) {
+                         int box, int map) {
     const MatmulOperand *operand = tma->operand;
     const Tile *tile = &tma->tile;
     bool is_shared = tma->share > 1;
@@ -156,7 +184,7 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
     bool is_k = operand->major == MAJOR_K;
     const Dim *inner_part = is_k ? operand->k_part : operand->mn_part,
               *outer_part = is_k ? operand->mn_part : operand->k_part;
-    KOperand operands[8] = {k_operand(to), k_operand(k_tensor_map_addr(b, tma->map)), k_operand(full),
+    KOperand operands[8] = {k_operand(to), k_operand(k_tensor_map_addr(b, map)), k_operand(full),
                             k_operand(tma_within(b, inner_part, inner)),
                             k_operand(tma_within(b, outer_part, outer))};
     int n = 5;
@@ -180,8 +208,16 @@ void matmul_tma_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, c
                      const KExpr *full, const KExpr *mn0, const KExpr *k0, const KExpr *const *batch) {
     bool is_k = tma->operand->major == MAJOR_K;
     int boxes = is_k ? tma_boxes(tma) * tma_blocks(tma) : tma_blocks(tma) / tma->share;
+    if (tma_rest(tma)) {
+        k_if_begin(b, tma_is_last(b, tma, mn0));
+        for (int box = 0; box < boxes; box++)
+            tma_load_box(b, plan, tma, stage, full, mn0, k0, batch, box, tma->maps.last);
+        k_else(b);
+    }
     for (int box = 0; box < boxes; box++)
-        tma_load_box(b, plan, tma, stage, full, mn0, k0, batch, box);
+        tma_load_box(b, plan, tma, stage, full, mn0, k0, batch, box, tma->maps.whole);
+    if (tma_rest(tma))
+        k_end(b);
 }
 
 /* ---- outputs */

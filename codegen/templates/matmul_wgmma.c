@@ -330,7 +330,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         if (w.operands[i].convert)
             continue;
         MatmulTma tma = wgmma_tma(&w, &w.operands[i]);
-        w.operands[i].map = matmul_tma_map(b, plan->graph->dims, &tma);
+        w.operands[i].maps = matmul_tma_maps(b, plan->graph->dims, &tma);
         w.operands[i].is_early = !k_global(b, tma.operand->view.base, false)->late;
         w.starts_early |= w.operands[i].is_early && may_start_early;
     }

@@ -32,7 +32,7 @@ typedef struct WgmmaOperand {
     Tile tile;
     bool is_rows; /* gives rows of the tile, else columns */
     int tile_mn;
-    int map;
+    MatmulMaps maps;
     const KExpr *descriptor;
     bool is_early; /* no kernel before writes what TMA brings of it */
 } WgmmaOperand;

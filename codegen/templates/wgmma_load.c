@@ -50,7 +50,7 @@ static bool wgmma_is_read_once(const Wgmma *w, const WgmmaOperand *o) {
 MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o) {
     return (MatmulTma){.operand = o->fragments ? wgmma_fragments_source(o->fragments) : o->operand,
                        .tile = o->tile,
-                       .map = o->map,
+                       .maps = o->maps,
                        .share = o->is_rows ? w->tiles.cluster_n : w->tiles.cluster_m,
                        .share_step = o->is_rows ? w->tiles.cluster_m : 1,
                        .cluster = w->cluster,
@@ -207,13 +207,16 @@ static void wgmma_load_step(Wgmma *w, const PipelineState *state, const MatmulTi
     }
 }
 
-static const KExpr *wgmma_bytes(Wgmma *w) {
-    int64_t bytes = 0;
+static const KExpr *wgmma_bytes(Wgmma *w, const MatmulTile *tile) {
+    Builder *b = w->b;
+    const KExpr *bytes = k_int(b, K_U32, 0);
     for (int i = 0; i < w->n_operands; i++) {
-        MatmulTma tma = wgmma_tma(w, &w->operands[i]);
-        bytes += w->operands[i].convert ? 0 : matmul_tma_bytes(&tma);
+        const WgmmaOperand *o = &w->operands[i];
+        MatmulTma tma = wgmma_tma(w, o);
+        if (!o->convert)
+            bytes = k_add(b, bytes, matmul_tma_bytes(b, &tma, o->is_rows ? tile->row : tile->col));
     }
-    return k_int(w->b, K_U32, bytes);
+    return bytes;
 }
 
 /* The copies of what is early, of the first `count` steps of one product. */
@@ -221,7 +224,7 @@ static void wgmma_load_early(Wgmma *w, const PipelineState *state, const MatmulT
                              const KExpr *count) {
     Builder *b = w->b;
     const KExpr *step = k_for_begin(b, "early", k_i32(b, 0), count, 1, UNROLL_NONE);
-    pipeline_expect(b, &w->pipeline, state, wgmma_bytes(w));
+    pipeline_expect(b, &w->pipeline, state, wgmma_bytes(w, tile));
     wgmma_load_step(w, state, tile, k_mul(b, k_add(b, first, step), k_i32(b, w->schedule->tile_k)), true,
                     false);
     pipeline_advance(b, &w->pipeline, state);
@@ -268,7 +271,7 @@ static void wgmma_load_product(Wgmma *w, const PipelineState *state, const Pipel
         k_else(b);
     }
     pipeline_wait_empty(b, &w->pipeline, state);
-    pipeline_expect(b, &w->pipeline, state, wgmma_bytes(w));
+    pipeline_expect(b, &w->pipeline, state, wgmma_bytes(w, tile));
     if (begun) {
         wgmma_load_step(w, state, tile, k0, true, false);
         k_end(b);

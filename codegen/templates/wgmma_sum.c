@@ -57,7 +57,7 @@ static WgmmaOperand sum_operand(Wgmma *w, const MatmulOperand *operand, const Wg
     WgmmaOperand o = {.operand = operand, .is_rows = like->is_rows, .tile_mn = like->tile_mn};
     o.tile = wgmma_tile(w, &o, NULL, &like->tile);
     MatmulTma tma = wgmma_tma(w, &o);
-    o.map = matmul_tma_map(w->b, w->plan->graph->dims, &tma);
+    o.maps = matmul_tma_maps(w->b, w->plan->graph->dims, &tma);
     o.is_early = !k_global(w->b, operand->view.base, false)->late;
     return o;
 }
