@@ -43,6 +43,14 @@ static void test_roots(void **state) {
     check_text(VECTOR("pow(x + 2, 0.5)"), n5, LIST("pow("), LIST("sqrt("));
 }
 
+static void test_hyperbolic(void **state) {
+    (void)state;
+    check_text(VECTOR("0.5 * (1 + tanh(x))"), n5, LIST("sigmoid("), LIST("tanh("));
+    check_text(VECTOR("tanh_backward(z, x)"), n5, LIST("sigmoid("), LIST("tanh("));
+    check_text(VECTOR("gelu_backward(z, x, approx=tanh)"), n5, LIST("sigmoid("), LIST("tanh("));
+    check_text(VECTOR("z - tanh(x) * tanh(x)"), n5, LIST("tanh("), LIST("sigmoid("));
+}
+
 static void test_folding(void **state) {
     (void)state;
     check_text(VECTOR("x * (exp(0.0) + 2 * 3)"), n5, LIST("value=7"), LIST("exp("));
@@ -107,6 +115,7 @@ int main(void) {
         cmocka_unit_test(test_twice_the_same),
         cmocka_unit_test(test_division_by_a_constant),
         cmocka_unit_test(test_roots),
+        cmocka_unit_test(test_hyperbolic),
         cmocka_unit_test(test_folding),
         cmocka_unit_test(test_integers_wrap_where_they_did),
         cmocka_unit_test(test_casts),
