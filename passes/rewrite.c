@@ -94,6 +94,16 @@ static Value *rewrite_resolve(Value *value) {
     return value;
 }
 
+/* Where a hint on `value` stands now: what was said of a computation is said of what computes it, not of what
+ * moves its result to its place. */
+static Value *rewrite_hinted(Value *value) {
+    Value *fresh = rewrite_resolve(value);
+    if (value_class(value) != OPCLASS_MOVEMENT)
+        while (fresh != value && value_class(fresh) == OPCLASS_MOVEMENT && fresh->n_in == 1)
+            fresh = fresh->in[0];
+    return fresh;
+}
+
 bool rewrite_graph(Pass *pass, Graph *graph, RewriteRule rule) {
     graph_renumber(graph);
     Rewrite rewrite = {.pass = pass,
@@ -124,7 +134,7 @@ bool rewrite_graph(Pass *pass, Graph *graph, RewriteRule rule) {
             graph->outputs.at[i].value = rewrite_resolve(graph->outputs.at[i].value);
         for (size_t i = 0; i < graph->hints.n; i++)
             if (graph->hints.at[i].value)
-                graph->hints.at[i].value = rewrite_resolve(graph->hints.at[i].value);
+                graph->hints.at[i].value = rewrite_hinted(graph->hints.at[i].value);
         for (size_t i = 0; i < graph->values.n; i++)
             graph->values.at[i]->scratch = NULL;
     }
