@@ -50,12 +50,27 @@ static void schedules_add(const Cost *c, SchedulesAccept *accepts, Candidates *f
     found->at[found->n++] = s;
 }
 
+/* Whether an epilogue normalizes rows and reads tables, as of a rotation, besides: too much for its
+ * registers, so that it reads them more than once. */
+static bool schedules_reads_tables(const MatmulPlan *plan) {
+    return plan->region->column_block && plan->statistics.n;
+}
+
+/* Whether a ring leaves L1 too little for such tables: of 64 KiB a tile 60 KiB hold the most, 28 KiB do not.
+ * (A head's norm and rotation, 8192 x 2048 x 1024: six stages took 69.9 us, five 64.2.) */
+static bool schedules_crowds_tables(const MatmulPlan *plan, const Schedule *s) {
+    enum { TABLES_L1 = 32 << 10 };
+    return s->path == MATMUL_WGMMA && schedules_reads_tables(plan) &&
+           matmul_smem_wgmma(plan, s) > plan->target->smem_per_sm - TABLES_L1;
+}
+
 /* The most stages, from `most` down to 2, with which `blocks` blocks share an SM. */
 static void schedules_add_deepest(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s,
                                   int most, int blocks) {
     const char *why;
     for (s.stages = most; s.stages >= 2; s.stages--)
-        if (accepts(c->plan, &s, &why) && matmul_blocks_per_sm(cost_plan(c, &s), &s) >= blocks) {
+        if (accepts(c->plan, &s, &why) && matmul_blocks_per_sm(cost_plan(c, &s), &s) >= blocks &&
+            !schedules_crowds_tables(cost_plan(c, &s), &s)) {
             schedules_add(c, accepts, found, s);
             return;
         }
@@ -111,20 +126,31 @@ static bool schedules_is_light(const Cost *c, const MatmulPlan *plan) {
 
 /* Whether few registers are left beside a thread's sums: three warpgroups have 160 of them, and of 232 more
  * than 128 sums leave no more. Sums of columns took 1706 and 1955 us so, where 128 x 256 took 1522. So many
- * sums help to fill the last of a few rounds; of many rounds the last is little. */
+ * sums help to fill the last of a few rounds; of many rounds the last is little. Two blocks of rows besides
+ * tables leave none: spilled or not, a head's norm and rotation took 82.6 us where one block took 64.2. */
 static bool schedules_is_tight(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
     enum { MANY_ROUNDS = 6 };
+    if (schedules_reads_tables(plan) && s->tile_m > 64 * s->warps_m)
+        return true;
     bool is_large = s->tile_m * s->tile_n > 128 * 128 * s->warps_m;
     bool is_light = schedules_is_light(c, plan) && !matmul_converters(plan, s);
     return (is_large && schedules_rounds(c, s) > MANY_ROUNDS) || ((is_large || s->warps_m == 3) && !is_light);
 }
 
+/* Whether each tile has whole rows, of which statistics are taken, and no tables. */
+static bool schedules_has_rows(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
+    return plan->statistics.n && !plan->columns.n && !c->is_ragged && !schedules_reads_tables(plan) &&
+           c->n <= s->tile_n;
+}
+
 /* Whether two warpgroups may take turns. With other epilogues than light ones that took longer: sums of
  * columns 1818 us where a shared tile took 1552, a gate 668 for 607, rows of 1023 columns 25.1 for 21.3; and
- * two products, whose tiles are narrow then, 1245 for 1201. */
+ * two products, whose tiles are narrow then, 1245 for 1201. Not so whole rows, of which all the work comes
+ * behind the product: softmax of 32768 rows of 128 along 512 took 17.4 us for 19.4, of 96 along 2048 42.3 for
+ * 45.2. */
 static bool schedules_has_turns(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
     return s->tile_m == 128 && s->tile_n >= 96 && !s->swap_ab && plan->n_cores == 1 &&
-           schedules_is_light(c, plan) && schedules_rounds(c, s) > 1;
+           (schedules_is_light(c, plan) || schedules_has_rows(c, plan, s)) && schedules_rounds(c, s) > 1;
 }
 
 /* One tile by wgmma, all ways to run it. */
