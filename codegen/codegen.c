@@ -12,8 +12,35 @@ bool codegen_accepts(const Graph *graph, const Region *region, const Target *tar
     return template_of(region->kind)->accepts(graph, region, schedule, target, why);
 }
 
-bool codegen_settle(const Graph *graph, Region *region, const Target *target, const Schedule *choice,
-                    Diags *diags) {
+/* What @schedule leaves open: the quickest of the template's schedules that have what it says, or else the
+ * quickest that the template accepts with what it says in place of its own. Of the path that it says, or the
+ * quickest one. */
+static bool codegen_complete(const Graph *graph, Region *region, const Target *target,
+                             const DimBindings *hint, Diags *diags) {
+    enum { ALL = 4096 };
+    MatmulPath path = region->schedule.path;
+    Schedule *list = ARENA_ARRAY(graph->arena, Schedule, ALL);
+    int n = codegen_schedules(graph, region, target, hint, list, ALL);
+    const char *why;
+    for (int may_change = 0; may_change < 2; may_change++)
+        for (int i = 0; i < n; i++) {
+            Schedule asked = list[i];
+            if (!schedule_apply_hint(region->schedule_hint, &asked, diags))
+                return false;
+            bool agrees = schedule_agrees(&asked, &list[i]);
+            if (list[i].path != path || (!agrees && !may_change))
+                continue;
+            asked.seconds = agrees ? asked.seconds : 0; /* nobody predicted it */
+            if (codegen_accepts(graph, region, target, &asked, &why)) {
+                region->schedule = asked;
+                return true;
+            }
+        }
+    return false;
+}
+
+bool codegen_settle(const Graph *graph, Region *region, const Target *target, const DimBindings *hint,
+                    const Schedule *choice, Diags *diags) {
     region->schedule = *choice;
     if (!region->schedule_hint)
         return true;
@@ -21,7 +48,8 @@ bool codegen_settle(const Graph *graph, Region *region, const Target *target, co
     if (!schedule_apply_hint(region->schedule_hint, &region->schedule, diags))
         return false;
     const char *why = "the template refuses it";
-    if (codegen_accepts(graph, region, target, &region->schedule, &why))
+    if (codegen_complete(graph, region, target, hint, diags) ||
+        codegen_accepts(graph, region, target, &region->schedule, &why))
         return true;
     diag_error(diags, DIAG_SCHEDULE, region->schedule_hint->span,
                "the %s template cannot do this @schedule: %s", template_of(region->kind)->name, why);
@@ -32,7 +60,7 @@ bool codegen_schedule(const Graph *graph, Region *region, const Target *target, 
                       Diags *diags) {
     Schedule choices[CODEGEN_SCHEDULES];
     codegen_schedules(graph, region, target, hint, choices, CODEGEN_SCHEDULES);
-    return codegen_settle(graph, region, target, &choices[0], diags);
+    return codegen_settle(graph, region, target, hint, &choices[0], diags);
 }
 
 bool codegen_takes(const Graph *graph, const Region *region, const Target *target, const char **why) {

@@ -7,10 +7,11 @@
 #include "codegen/template.h"
 
 enum { CODEGEN_SCHEDULES = 16 }; /* as many as one asks for who takes the first that does */
-/* Sets region->schedule: `choice`, with @schedule's fields over it. False as codegen_schedule(). */
-bool codegen_settle(const Graph *graph, Region *region, const Target *target, const Schedule *choice, Diags *diags);
-/* Sets region->schedule: the template's first choice, with @schedule's fields over it. False, with DIAG_SCHEDULE, where the hint
- * asks for what the template refuses. */
+/* Sets region->schedule: `choice`, or where there is @schedule the template's quickest that has its fields; if none has, the quickest
+ * that may have them. False as codegen_schedule(). */
+bool codegen_settle(const Graph *graph, Region *region, const Target *target, const DimBindings *hint, const Schedule *choice,
+                    Diags *diags);
+/* The same with the template's first choice. False, with DIAG_SCHEDULE, where the hint asks for what the template refuses. */
 bool codegen_schedule(const Graph *graph, Region *region, const Target *target, const DimBindings *hint, Diags *diags);
 /* Whether the region's template has a schedule of its own for it, without @schedule's fields; where it has not, *why tells, and the
  * region compiles into a loop an element. What fusion asks before it settles on a region that is not sure to be taken. */

@@ -175,16 +175,34 @@ bool schedule_parse(Arena *arena, const char *text, Schedule *out) {
     return true;
 }
 
-bool schedule_equals(const Schedule *a, const Schedule *b) {
+static int schedule_least(int number, int least) {
+    return number > least ? number : least;
+}
+
+/* Numbers below `least` count as that. */
+static bool schedule_compare(const Schedule *a, const Schedule *b, int least) {
     if (a->path != b->path)
         return false;
     for (size_t i = 0; i < sizeof schedule_fields / sizeof *schedule_fields; i++) {
         const HintField *field = &schedule_fields[i];
-        for (int k = 0; k < field->n; k++) {
-            size_t bytes = field->is_flag ? sizeof(bool) : sizeof(int);
-            if (memcmp((const char *)a + field->offset[k], (const char *)b + field->offset[k], bytes) != 0)
+        if (field->is_flag) {
+            if (*(const bool *)((const char *)a + field->offset[0]) !=
+                *(const bool *)((const char *)b + field->offset[0]))
                 return false;
+            continue;
         }
+        for (int k = 0; k < field->n; k++)
+            if (schedule_least(*schedule_number(a, field->offset[k]), least) !=
+                schedule_least(*schedule_number(b, field->offset[k]), least))
+                return false;
     }
     return true;
+}
+
+bool schedule_equals(const Schedule *a, const Schedule *b) {
+    return schedule_compare(a, b, 0);
+}
+
+bool schedule_agrees(const Schedule *a, const Schedule *b) {
+    return schedule_compare(a, b, 1);
 }

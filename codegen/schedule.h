@@ -15,6 +15,9 @@ bool schedule_parse(Arena *arena, const char *text, Schedule *out);
 /* Whether they say the same; what is predicted of them does not count. */
 bool schedule_equals(const Schedule *a, const Schedule *b);
 
+/* The same, but that one of something (a block of a cluster, a part of K) is as good as none said. */
+bool schedule_agrees(const Schedule *a, const Schedule *b);
+
 /* schedule_near.c: those one step away, for a tuner to ask the template about; how many. */
 int schedule_near(const Schedule *from, Schedule *out, int room);
 

@@ -254,7 +254,8 @@ static bool plan_kernels(PlanMake *make) {
         entry->region = partition->regions.at[i];
         entry->n_choices = codegen_schedules(plan->graph, entry->region, plan->target, &hint, entry->choices,
                                              CODEGEN_SCHEDULES);
-        if (!codegen_settle(plan->graph, entry->region, plan->target, &entry->choices[0], &plan->diags))
+        if (!codegen_settle(plan->graph, entry->region, plan->target, &hint, &entry->choices[0],
+                            &plan->diags))
             return false;
         entry->schedule = entry->region->schedule;
         if (make->trial && make->trial->region == (int)i)

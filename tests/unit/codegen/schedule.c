@@ -1,5 +1,5 @@
-/* Schedules: every one that a template proposes is one that it accepts and builds; @schedule lies over the
- * first, or is refused with the reason. */
+/* Schedules: every one that a template proposes is one that it accepts and builds; @schedule chooses among
+ * them, lies over one, or is refused with the reason. */
 #include "tests/unit/codegen/template_harness.h"
 
 static Hint *make_hint(Harness *h, Value *value) {
@@ -107,6 +107,50 @@ static void wrong_hints_are_refused(void **state) {
     check_refused("threads", NULL, 1, (int64_t[]){33}, "multiple of 32");
     check_refused("vector", NULL, 1, (int64_t[]){3}, "power of two");
     check_refused("unroll", NULL, 1, (int64_t[]){0}, "between 1 and 16");
+}
+
+/* A product of 4096 x 4096 x 4096 in bf16. */
+static Hint *large_product(Harness *h) {
+    const int64_t dims[] = {4096, 4096};
+    Value *in[] = {make_input(h, "x", DTYPE_BF16, 2, dims), make_input(h, "w", DTYPE_BF16, 2, dims)};
+    Attr attrs[OP_MAX_ATTRS] = {{.dtype = DTYPE_F32}};
+    Value *y = make_named(h, "y", OP_matmul, in, 2, attrs);
+    harness_output(h, "y", y);
+    harness_region(h, TEMPLATE_MATMUL, y, 0);
+    h->bindings = dim_bindings_new(h->arena, h->graph->dims);
+    return make_hint(h, y);
+}
+
+/* What a hint leaves open belongs to what it says, not to the schedule that would be taken without it. */
+static void the_rest_of_a_hint_fits_it(void **state) {
+    (void)state;
+    Harness h = harness_new();
+    hint_numbers(&h, large_product(&h), "tile", 3, (int64_t[]){192, 160, 64});
+    assert_true(schedule(&h));
+    const Schedule *s = &h.region->schedule;
+    assert_int_equal(s->path, MATMUL_WGMMA);
+    assert_int_equal(s->tile_n, 160);
+    assert_int_equal(s->warps_m, 3); /* 192 rows are three warpgroups', 512 threads with the producer's */
+    assert_int_equal(s->threads, 512);
+    assert_true(s->seconds > 0); /* one of those that the cost model knows */
+    arena_free(h.arena);
+
+    h = harness_new();
+    hint_word(&h, large_product(&h), "path", "mma");
+    assert_true(schedule(&h));
+    assert_int_equal(h.region->schedule.path, MATMUL_MMA_SYNC);
+    assert_true(h.region->schedule.seconds > 0);
+    arena_free(h.arena);
+
+    h = harness_new();
+    Hint *hint = large_product(&h); /* a number of stages that no schedule of the list has */
+    hint_numbers(&h, hint, "tile", 3, (int64_t[]){128, 128, 64});
+    hint_number(&h, hint, "stages", 3);
+    assert_true(schedule(&h));
+    assert_int_equal(h.region->schedule.path, MATMUL_WGMMA);
+    assert_int_equal(h.region->schedule.stages, 3);
+    assert_true(h.region->schedule.seconds == 0);
+    arena_free(h.arena);
 }
 
 typedef Value *BuildGraph(Harness *h, DType dtype, const int64_t *dims);
@@ -235,8 +279,8 @@ static void wrong_texts_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_hint_lies_over_the_choice), cmocka_unit_test(flags_paths_and_lists),
-        cmocka_unit_test(wrong_hints_are_refused),     cmocka_unit_test(proposals_are_accepted),
-        cmocka_unit_test(wrong_texts_are_refused),
+        cmocka_unit_test(the_rest_of_a_hint_fits_it),  cmocka_unit_test(wrong_hints_are_refused),
+        cmocka_unit_test(proposals_are_accepted),      cmocka_unit_test(wrong_texts_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
