@@ -18,25 +18,25 @@ bool codegen_accepts(const Graph *graph, const Region *region, const Target *tar
 static bool codegen_complete(const Graph *graph, Region *region, const Target *target,
                              const DimBindings *hint, Diags *diags) {
     enum { ALL = 4096 };
-    MatmulPath path = region->schedule.path;
-    Schedule *list = ARENA_ARRAY(graph->arena, Schedule, ALL);
+    Schedule *list = ARENA_ARRAY(graph->arena, Schedule, ALL), taken = region->schedule;
     int n = codegen_schedules(graph, region, target, hint, list, ALL);
-    const char *why;
-    for (int may_change = 0; may_change < 2; may_change++)
-        for (int i = 0; i < n; i++) {
-            Schedule asked = list[i];
-            if (!schedule_apply_hint(region->schedule_hint, &asked, diags))
-                return false;
-            bool agrees = schedule_agrees(&asked, &list[i]);
-            if (list[i].path != path || (!agrees && !may_change))
-                continue;
-            asked.seconds = agrees ? asked.seconds : 0; /* nobody predicted it */
-            if (codegen_accepts(graph, region, target, &asked, &why)) {
-                region->schedule = asked;
-                return true;
-            }
-        }
-    return false;
+    bool is_taken = false, agrees = false;
+    for (int i = 0; i < n && !agrees; i++) {
+        const char *why;
+        Schedule asked = list[i];
+        if (asked.path != region->schedule.path || !schedule_apply_hint(region->schedule_hint, &asked, diags))
+            continue;
+        bool has_all = schedule_agrees(&asked, &list[i]);
+        if ((is_taken && !has_all) || !codegen_accepts(graph, region, target, &asked, &why))
+            continue;
+        taken = asked;
+        is_taken = true;
+        agrees = has_all;
+    }
+    if (!agrees)
+        taken.seconds = 0; /* nobody predicted it */
+    region->schedule = taken;
+    return is_taken;
 }
 
 bool codegen_settle(const Graph *graph, Region *region, const Target *target, const DimBindings *hint,

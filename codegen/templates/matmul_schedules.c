@@ -68,9 +68,10 @@ static bool schedules_crowds_tables(const MatmulPlan *plan, const Schedule *s) {
 static void schedules_add_deepest(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s,
                                   int most, int blocks) {
     const char *why;
+    const MatmulPlan *plan = cost_plan(c, &s);
     for (s.stages = most; s.stages >= 2; s.stages--)
-        if (accepts(c->plan, &s, &why) && matmul_blocks_per_sm(cost_plan(c, &s), &s) >= blocks &&
-            !schedules_crowds_tables(cost_plan(c, &s), &s)) {
+        if (accepts(c->plan, &s, &why) && matmul_blocks_per_sm(plan, &s) >= blocks &&
+            !schedules_crowds_tables(plan, &s)) {
             schedules_add(c, accepts, found, s);
             return;
         }
