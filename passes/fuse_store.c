@@ -49,6 +49,14 @@ static void store_output(Fuse *fuse, FuseNode *node) {
     node->stored = true;
 }
 
+/* Whether an operand is the same as an earlier one, as both of a square are. */
+static bool store_is_repeated(const Value *value, int operand) {
+    for (int i = 0; i < operand; i++)
+        if (value->in[i] == value->in[operand])
+            return true;
+    return false;
+}
+
 /* Whether the groups elsewhere that need `node`'s Value compute it again: from what they read anyway, or from
  * something narrower. */
 static bool store_recomputes(Fuse *fuse, const FuseNode *node) {
@@ -61,7 +69,7 @@ static bool store_recomputes(Fuse *fuse, const FuseNode *node) {
     int64_t foreign = store_foreign(node), extra_reads = 0, extra_stores = 0;
     for (int i = 0; i < value->n_in; i++) {
         const FuseNode *in = fuse_node(fuse, value->in[i]);
-        if (in->free)
+        if (in->free || store_is_repeated(value, i))
             continue;
         int64_t bytes = fuse_bytes(fuse, value->in[i]);
         if (!in->home && value->in[i]->op != OP_input && !op_is_view(value->in[i]->op))

@@ -32,9 +32,10 @@ typedef struct Heads {
     const Value **mate; /* by id of a core: another that it meets, of the same first operand (a gate) */
     ValueMap found;     /* of products: the number of a reshape that cuts it into heads, plus 1 */
     VEC(const Value *) cuts;
-    const int *uses; /* by id */
-    int *n_parts;    /* by id of a product: how many of them take some of its columns */
-    ValueMap apart;  /* products whose parts become products */
+    const int *uses;       /* by id */
+    int *n_parts;          /* by id of a product: how many of them take some of its columns */
+    const Dim **narrowest; /* by id: columns of the narrowest of those, as far as it is known */
+    ValueMap apart;        /* products whose parts become products */
     bool any_apart;
 } Heads;
 
@@ -114,7 +115,9 @@ static bool heads_pay(const Heads *heads, const Value *core, const Value *cut) {
         if (__builtin_mul_overflow(tiles, extent, &tiles))
             return true;
     }
-    return !__builtin_mul_overflow(tiles, product_extent(heads->graph, heads_last(core)) / width, &tiles) &&
+    /* of a product that comes apart, each part is a kernel that fills the machine by itself, or does not */
+    const Dim *columns = core->op == OP_slice ? heads->narrowest[core->in[0]->id] : heads_last(core);
+    return !__builtin_mul_overflow(tiles, product_extent(heads->graph, columns) / width, &tiles) &&
            tiles * HEADS_TILES >= limits->sm_count;
 }
 
@@ -256,6 +259,14 @@ static Value *heads_rule(Rewrite *rewrite, Value *value) {
     return whole;
 }
 
+static void heads_count_part(Heads *heads, const Value *part) {
+    size_t product = part->in[0]->id;
+    const Dim *columns = heads_last(part), *least = heads->narrowest[product];
+    heads->n_parts[product]++;
+    if (!least || product_extent(heads->graph, columns) < product_extent(heads->graph, least))
+        heads->narrowest[product] = columns;
+}
+
 bool pass_heads(Pass *pass, Graph *graph) {
     Heads heads = {.pass = pass, .graph = graph, .found.arena = pass->arena, .apart.arena = pass->arena};
     const FuseLimits *limits = pass->options->limits;
@@ -268,9 +279,10 @@ bool pass_heads(Pass *pass, Graph *graph) {
     heads.mate = ARENA_ARRAY(pass->arena, const Value *, graph->values.n + 1);
     heads.uses = graph_use_counts(pass->arena, graph);
     heads.n_parts = ARENA_ARRAY(pass->arena, int, graph->values.n + 1);
+    heads.narrowest = ARENA_ARRAY(pass->arena, const Dim *, graph->values.n + 1);
     for (size_t i = 0; i < graph->values.n; i++)
         if (heads_are_columns(graph->values.at[i]))
-            heads.n_parts[graph->values.at[i]->in[0]->id]++;
+            heads_count_part(&heads, graph->values.at[i]);
     for (size_t i = 0; i < graph->values.n; i++)
         heads_look(&heads, graph->values.at[i]);
     pass->state = &heads;

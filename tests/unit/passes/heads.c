@@ -46,6 +46,16 @@ static void test_left_alone(void **state) {
     expect_graph("graph g (x: bf16[16, 8], w: bf16[1024, 8]) -> (y: bf16[16, 8, 128]) {\n"
                  "  y = rmsnorm(reshape(x @ w.T, [16, 8, 128])) }",
                  "matmul rows", sizes);
+    expect_graph(
+        "graph g (x: bf16[512, 8], w: bf16[9344, 8]) -> (q: bf16[512, 64, 128], k: bf16[512, 9, 128]) {\n"
+        "  h = x @ w.T; q = rmsnorm(reshape(h[:, 0:8192], [512, 64, 128]))\n"
+        "  k = rmsnorm(reshape(h[:, 8192:9344], [512, 9, 128])) }",
+        "matmul rows rows", sizes);
+    /* the squares of what is in memory are computed again */
+    expect_graph("graph g (x: bf16[M, 8], w: bf16[1280, 8], c: f32[M, 1, 40], s: f32[M, 1, 40]) -> (y: "
+                 "bf16[M, 16, 80]) {\n"
+                 "  y = rope(rmsnorm(reshape(x @ w.T, [M, 16, 80])), c, s) }",
+                 "matmul rows pointwise", sizes);
     expect_graph("graph g (x: bf16[M, 8], w: bf16[1024, 8]) -> (y: f32[M, 8]) {\n"
                  "  y = sum(reshape(x @ w.T, [M, 8, 128]), over=2, keep=0) }",
                  "matmul", sizes);
