@@ -159,11 +159,23 @@ static bool columns_of_tile(const Lower *lower, const KExpr *expr, const KExpr *
     return false;
 }
 
+/* Whether arithmetic is the same for both elements of every run. */
+static bool columns_are_of_runs(const Lower *lower, const KExpr *expr) {
+    for (int64_t c = lower->columns.begin; c < lower->columns.end; c += 2) {
+        Number first, second;
+        if (!columns_evaluate(lower, expr, c, 0, &first) || !columns_evaluate(lower, expr, c, 1, &second) ||
+            first.i != second.i)
+            return false;
+    }
+    return true;
+}
+
+/* What differs within a run (neighbours that trade places) is said element by element, not once a run. */
 const KExpr *lower_column_of_tile(Lower *lower, const KExpr *expr) {
     Builder *b = lower->b;
     ColumnOfTile of_tile;
-    if (!columns_of_tile(lower, expr, NULL, 1, true, &of_tile) &&
-        !columns_of_tile(lower, expr, NULL, 2, true, &of_tile))
+    if (!columns_are_of_runs(lower, expr) || (!columns_of_tile(lower, expr, NULL, 1, true, &of_tile) &&
+                                              !columns_of_tile(lower, expr, NULL, 2, true, &of_tile)))
         return NULL;
     const KExpr *lane = k_div(b, lower->columns.lane, k_i32(b, of_tile.by));
     const KExpr *start = k_mul(b, k_mod(b, lower->columns.group, k_i32(b, of_tile.period)),

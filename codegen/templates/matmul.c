@@ -207,7 +207,8 @@ static void plan_access(const Graph *graph, const Region *region, MatmulOperand 
 bool matmul_is_row_value(const MatmulPlan *plan, const Value *value) {
     const Value *core = plan->core[0];
     if (value->rank == core->rank)
-        return dim_is(value->dims[value->rank - 1], 1) && !dim_is(core->dims[core->rank - 1], 1);
+        return dim_is(value->dims[value->rank - 1], 1) && !dim_is(core->dims[core->rank - 1], 1) &&
+               value_same_rows(value, core);
     if (value->rank != core->rank - 1)
         return false;
     for (int i = 0; i < value->rank; i++)

@@ -350,6 +350,12 @@ typedef struct MatmulVectors {
 } MatmulVectors;
 /* Whether the epilogue reads an input otherwise than through the products. */
 bool matmul_is_read_behind(const MatmulPlan *plan, const Value *value);
+/* Whether all that is computed of a value, but of products, is computed of its element at the same place: what
+ * moves it (a transpose of one number a row is one a column) leaves it as `keeps` wants it. Only then may a
+ * register stand for the value. */
+typedef bool MatmulKeeps(const void *context, const Value *value);
+bool matmul_is_read_in_place(const MatmulPlan *plan, const Value *value, MatmulKeeps *keeps,
+                             const void *context);
 /* Those that the epilogue reads and cp.async can copy in words of 4 bytes, as many as fit `bytes` with
  * `copies` copies. */
 void matmul_find_vectors(const MatmulPlan *plan, int tile_cols, int copies, int64_t bytes,

@@ -123,6 +123,7 @@ void matmul_boxes_send(Epilogue *e, const MatmulStaging *staging, const KExpr *b
             box_send_tma(e, staging, o, row, col, boxes[o]);
         k_end(b);
     }
+    lower_set_columns(e->lower, NULL); /* lanes store other columns than they have computed */
     for (int o = staging->n_tma; o < staging->n_outputs; o++)
         box_send_rows(e, staging, o, row, col, boxes[o]);
 }

@@ -25,15 +25,23 @@ bool matmul_is_read_behind(const MatmulPlan *plan, const Value *value) {
     return false;
 }
 
-static bool vectors_fits(const MatmulPlan *plan, const Value *value) {
-    const Dim *strides[RANK_MAX];
-    int bits = dtype_bits(value->dtype);
-    if (value->rank < 1 || value->dims[value->rank - 1] != plan->n || dim_is(plan->n, 1) || bits < 8 ||
-        bits > 32)
+/* Whether a value has one element for each column of the product. */
+static bool vectors_is_column(const void *matmul_plan, const Value *value) {
+    const MatmulPlan *plan = matmul_plan;
+    if (value->rank < 1 || value->dims[value->rank - 1] != plan->n || dim_is(plan->n, 1))
         return false;
     for (int i = 0; i < value->rank - 1; i++)
         if (!dim_is(value->dims[i], 1))
             return false;
+    return true;
+}
+
+static bool vectors_fits(const MatmulPlan *plan, const Value *value) {
+    const Dim *strides[RANK_MAX];
+    int bits = dtype_bits(value->dtype);
+    if (!vectors_is_column(plan, value) || bits < 8 || bits > 32 ||
+        !matmul_is_read_in_place(plan, value, vectors_is_column, plan))
+        return false;
     view_base_strides(plan->graph, value, strides);
     return dim_is(strides[value->rank - 1], 1) && dim_divisor(plan->graph->dims, plan->n) % (32 / bits) == 0;
 }

@@ -8,8 +8,30 @@
 
 enum { ROW_INPUTS_MOST = 4, ROW_INPUTS_REGISTERS = 8 /* of each */ };
 
+bool matmul_is_read_in_place(const MatmulPlan *plan, const Value *value, MatmulKeeps *keeps,
+                             const void *context) {
+    const Region *region = plan->region;
+    ValueMap of_products = {.arena = plan->graph->arena}, reached = {.arena = plan->graph->arena};
+    matmul_mark_dependents(plan, plan->core, plan->n_cores, NULL, 0, &of_products);
+    value_map_set(&reached, value, true);
+    for (size_t i = 0; i < region->values.n; i++) { /* topological */
+        const Value *user = region->values.at[i];
+        bool reads = false;
+        for (int k = 0; k < user->n_in && !value_map_get(&of_products, user); k++)
+            reads |= value_map_get(&reached, user->in[k]);
+        if (!reads)
+            continue;
+        if (!op_is_scalar(user->op) && user->op != OP_cast && user->op != OP_broadcast &&
+            !keeps(context, user))
+            return false;
+        value_map_set(&reached, user, true);
+    }
+    return true;
+}
+
 /* Whether a value has one element for each row of the fragment, and the same for all of its columns. */
-static bool row_inputs_is_row(const Epilogue *e, const Value *value) {
+static bool row_inputs_is_row(const void *epilogue, const Value *value) {
+    const Epilogue *e = epilogue;
     const Value *core = e->plan->core[0];
     bool is_swapped = e->fragment->is_swapped;
     int rank = value->rank, shift = core->rank - rank, axis = rank - (is_swapped ? 1 : 2);
@@ -69,7 +91,8 @@ void matmul_row_inputs(Epilogue *e) {
         const Value *value =
             i < region->inputs.n ? region->inputs.at[i] : region->values.at[i - region->inputs.n];
         if (e->row_inputs.n < ROW_INPUTS_MOST && !value_map_get(&dependents, value) &&
-            row_inputs_is_row(e, value) && row_inputs_is_used(e, &dependents, value))
+            row_inputs_is_row(e, value) && row_inputs_is_used(e, &dependents, value) &&
+            matmul_is_read_in_place(plan, value, row_inputs_is_row, e))
             row_inputs_load(e, value);
     }
 }
