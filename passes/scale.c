@@ -45,13 +45,15 @@ static int scale_factor_at(const ScaleOperand *operand, const Value *value) {
     return -1;
 }
 
-/* Whether nothing is computed in `value` but an exact widening. */
+/* Whether nothing is computed in `value` but an exact widening, of what is stored or has been rounded to the
+ * narrow type in which it is multiplied (quantized activations). */
 static bool scale_is_plain(const Value *value) {
     while (value->op == OP_reshape || value->op == OP_transpose || value->op == OP_slice ||
            value->op == OP_broadcast ||
            (value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype)))
         value = value->in[0];
-    return !value_is_pointwise(value) && value->op != OP_constant;
+    bool is_narrowed = value->op == OP_cast && dtype_bits(value->dtype) <= 8 && value->dtype != DTYPE_BOOL;
+    return is_narrowed || (!value_is_pointwise(value) && value->op != OP_constant);
 }
 
 static ScaleOperand scale_operand(Value *value, bool second) {
