@@ -222,10 +222,9 @@ static void view_join_factors(DimTable *dims, ViewFactors *factors) {
     factors->n = n;
 }
 
-static bool view_own_factors(const Graph *graph, const Value *base, ViewFactors *factors) {
-    const Dim *strides[RANK_MAX];
-    view_base_strides(graph, base, strides);
-    *factors = (ViewFactors){0};
+static bool view_own_factors(DimTable *dims, const Value *base, const Dim *const *strides,
+                             ViewFactors *factors) {
+    *factors = (ViewFactors){.offset = dim_const(dims, 0)};
     for (int i = 0; i < base->rank; i++) {
         if (dim_is(base->dims[i], 0))
             return false;
@@ -238,7 +237,9 @@ static bool view_own_factors(const Graph *graph, const Value *base, ViewFactors 
 bool view_stored(const Graph *graph, const Value *stored, const Value *root, int rank, const Dim *const *as,
                  ViewFactors *factors) {
     DimTable *dims = graph->dims;
-    if (!view_own_factors(graph, stored, factors))
+    const Dim *strides[RANK_MAX];
+    view_base_strides(graph, stored, strides);
+    if (!view_own_factors(dims, stored, strides, factors))
         return false;
     for (; stored != root; stored = stored->in[0]) {
         const Value *before = stored->in[0];
@@ -265,26 +266,74 @@ static void view_transpose_on(const Value *value, ViewFactors *factors) {
             }
 }
 
-bool view_factors(const Graph *graph, Value *value, bool (*is_base)(void *context, const Value *v),
-                  void *context, Value **base, ViewFactors *factors) {
+/* The factors of one axis of which `extent` elements from `start` on are taken: whole ones of its outermost
+ * part. */
+static bool view_cut(DimTable *dims, int axis, const Dim *start, const Dim *extent, ViewFactors *factors) {
+    int first = 0, end, n = 0;
+    while (first < factors->n && factors->at[first].axis != axis)
+        first++;
+    const Dim *inner = dim_const(dims, 1);
+    for (end = first; end < factors->n && factors->at[end].axis == axis; end++)
+        inner = end > first ? dim_mul(dims, inner, factors->at[end].dim) : inner;
+    if (first == end || !inner || !dim_is_const(inner) || inner->value < 1 ||
+        dim_divisor(dims, start) % inner->value != 0 || dim_divisor(dims, extent) % inner->value != 0)
+        return false;
+    ViewFactor *outer = &factors->at[first];
+    const Dim *from = dim_mul(dims, dim_div(dims, start, inner), outer->stride);
+    factors->offset = from ? dim_add(dims, factors->offset, from) : NULL;
+    outer->dim = dim_div(dims, extent, inner);
+    for (int i = 0; i < factors->n; i++)
+        if (!dim_is(factors->at[i].dim, 1))
+            factors->at[n++] = factors->at[i];
+    factors->n = n;
+    return factors->offset != NULL;
+}
+
+/* The factors of a slice, from its operand's. */
+static bool view_slice_on(DimTable *dims, const Value *value, ViewFactors *factors) {
+    for (int i = 0; i < value->rank; i++) {
+        if (value->attrs[2].ints[i] != 1)
+            return false;
+        if (value->dims[i] != value->in[0]->dims[i] &&
+            !view_cut(dims, i, value->attrs[0].dims[i], value->dims[i], factors))
+            return false;
+    }
+    return true;
+}
+
+bool view_factors(const Graph *graph, const Value *value, const Value *base, const Dim *const *strides,
+                  ViewFactors *factors) {
     enum { MOVEMENTS_MAX = 8 };
     const Value *chain[MOVEMENTS_MAX];
     int n = 0;
-    for (*base = value; !is_base(context, *base); *base = (*base)->in[0]) {
-        if (((*base)->op != OP_reshape && (*base)->op != OP_transpose) || n == MOVEMENTS_MAX)
+    for (; value != base; value = value->in[0]) {
+        if (n == MOVEMENTS_MAX)
             return false;
-        chain[n++] = *base;
+        chain[n++] = value;
     }
-    if (!view_own_factors(graph, *base, factors))
+    if (!view_own_factors(graph->dims, base, strides, factors))
         return false;
     while (n-- > 0) {
+        bool is_said = true;
         if (chain[n]->op == OP_transpose)
             view_transpose_on(chain[n], factors);
-        else if (!view_share_out(graph->dims, chain[n]->rank, (const Dim *const *)chain[n]->dims, factors))
+        else if (chain[n]->op == OP_slice)
+            is_said = view_slice_on(graph->dims, chain[n], factors);
+        else
+            is_said =
+                view_share_out(graph->dims, chain[n]->rank, (const Dim *const *)chain[n]->dims, factors);
+        if (!is_said)
             return false;
         view_join_factors(graph->dims, factors);
     }
     return true;
+}
+
+Value *view_below_movements(Value *value, bool (*is_base)(void *context, const Value *v), void *context) {
+    while (!is_base(context, value) &&
+           (value->op == OP_reshape || value->op == OP_transpose || value->op == OP_slice))
+        value = value->in[0];
+    return value;
 }
 
 int view_vector_width(const Graph *graph, const View *view, const Value *value, int axis, int limit) {

@@ -29,14 +29,16 @@ typedef struct ViewFactor {
 typedef struct ViewFactors {
     ViewFactor at[VIEW_FACTORS_MAX];
     int n;
+    const Dim *offset; /* of element 0, in elements */
 } ViewFactors;
 /* That of `root`, taken as a tensor of dims `as` with as many elements, in the memory of `stored`, which is `root` by reshapes and
  * transposes alone. False where strides cannot say. */
 bool view_stored(const Graph *graph, const Value *stored, const Value *root, int rank, const Dim *const *as, ViewFactors *factors);
-/* The other way: where the axes of `value` lie in the memory of the first base for which is_base(context, v) holds, from which it comes by
- * reshapes and transposes alone. False where there is none, or strides cannot say. */
-bool view_factors(const Graph *graph, Value *value, bool (*is_base)(void *context, const Value *v), void *context, Value **base,
-                  ViewFactors *factors);
+/* The other way: where the axes of `value` lie in memory in which `base` lies with these strides (0: it repeats there), from which it
+ * comes by reshapes, transposes and slices alone. False where strides cannot say. */
+bool view_factors(const Graph *graph, const Value *value, const Value *base, const Dim *const *strides, ViewFactors *factors);
+/* What a Value comes from by those alone, or the first base for which is_base(context, v) holds. */
+Value *view_below_movements(Value *value, bool (*is_base)(void *context, const Value *v), void *context);
 /* Largest power of two (in elements, at most `limit`) such that an access at any coordinate that is a multiple of it along `axis`
  * is contiguous and aligned to it; 1 if not contiguous there. */
 int view_vector_width(const Graph *graph, const View *view, const Value *value, int axis, int limit);

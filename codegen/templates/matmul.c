@@ -71,11 +71,15 @@ static bool plan_is_step(const Graph *graph, const Dim *distance, DType elem) {
 /* Whether TMA can read the operand where M, N or K lie in two parts; notes where. */
 static bool plan_is_parted(const Graph *graph, const Region *region, MatmulOperand *operand) {
     ViewFactors factors;
-    Value *value = (Value *)(uintptr_t)operand->value, *base;
-    if (!view_factors(graph, value, plan_is_input, (void *)(uintptr_t)region, &base, &factors))
+    void *context = (void *)(uintptr_t)region;
+    Value *value = (Value *)(uintptr_t)operand->value,
+          *base = view_below_movements(value, plan_is_input, context);
+    const Dim *strides[RANK_MAX];
+    view_base_strides(graph, base, strides);
+    if (!plan_is_input(context, base) || !view_factors(graph, value, base, strides, &factors))
         return false;
     MatmulOperand found = *operand;
-    found.view = (View){.base = base, .offset = dim_const(graph->dims, 0)};
+    found.view = (View){.base = base, .offset = factors.offset};
     int n_batch = 0;
     for (int i = 0; i < value->rank; i++) {
         bool is_mn = i == operand->mn_axis, is_k = i == operand->k_axis;
@@ -96,6 +100,8 @@ static bool plan_is_parted(const Graph *graph, const Region *region, MatmulOpera
     bool has_run =
         dim_is(found.view.strides[operand->k_axis], 1) || dim_is(found.view.strides[operand->mn_axis], 1);
     if (!parts || parts + n_batch > 2 || !has_run || dtype_bits(base->dtype) < 8)
+        return false;
+    if (!plan_is_step(graph, factors.offset, base->dtype))
         return false;
     for (int i = 0; i < factors.n; i++)
         if (!dim_is(factors.at[i].stride, 1) && !plan_is_step(graph, factors.at[i].stride, base->dtype))

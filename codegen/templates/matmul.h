@@ -65,6 +65,7 @@ typedef struct MatmulScaleAxis {
 typedef struct MatmulScale {
     const Value *base;              /* f32 memory of the region's */
     const Dim *offset;              /* in elements */
+    bool is_large;                  /* elements may be more than 32 bits count */
     MatmulScaleAxis axis[RANK_MAX]; /* of the operand */
 } MatmulScale;
 

@@ -28,62 +28,49 @@ static Value *scale_below_transposes(Value *value, int rank, int *axis) {
     return value;
 }
 
-/* The length of the blocks along an axis that joins axes [first, last] of `wide`, and the distance between
- * blocks: innermost axes along which the memory repeats are a block, and at most one other remains. */
-static bool scale_axis(const View *view, const Value *wide, int first, int last, MatmulScaleAxis *out) {
+/* The length of the blocks along an axis of the factor, and the distance between blocks: innermost parts of
+ * it along which the memory repeats are a block, and at most one other remains. */
+static bool scale_axis(const ViewFactors *factors, int axis, MatmulScaleAxis *out) {
     *out = (MatmulScaleAxis){.block = 1};
-    int axis = last;
-    for (; axis >= first && (dim_is(wide->dims[axis], 1) || dim_is(view->strides[axis], 0)); axis--) {
-        const Dim *extent = wide->dims[axis];
-        if (!dim_is_const(extent) || extent->value < 1 || out->block > SCALE_ELEMENTS_MAX / extent->value)
-            return false;
-        out->block *= extent->value;
-    }
-    for (; axis >= first; axis--) {
-        if (dim_is(wide->dims[axis], 1))
+    for (int i = factors->n; i-- > 0;) {
+        const ViewFactor *part = &factors->at[i];
+        if (part->axis != axis)
             continue;
         if (out->stride)
             return false;
-        out->stride = view->strides[axis];
+        if (!dim_is(part->stride, 0)) {
+            out->stride = part->stride;
+            continue;
+        }
+        if (!dim_is_const(part->dim) || part->dim->value < 1 ||
+            out->block > SCALE_ELEMENTS_MAX / part->dim->value)
+            return false;
+        out->block *= part->dim->value;
     }
     return true;
 }
 
 /* The factor as memory with a block length and a stride for each of the operand's axes. */
-static bool scale_factor(const Graph *graph, const Region *region, Value *value, int rank, const int *from,
+static bool scale_factor(const Graph *graph, const Region *region, Value *value, int rank, const int *axis,
                          MatmulScale *scale) {
-    int axis[RANK_MAX];
-    memcpy(axis, from, sizeof axis);
-    value = scale_below_transposes(value, rank, axis);
-    bool joins = value->op == OP_reshape;
-    Value *wide = joins ? value->in[0] : value;
-    View view = view_of(graph, wide, scale_is_input, (void *)(uintptr_t)region);
+    void *context = (void *)(uintptr_t)region;
+    Value *wide = view_below_movements(value, scale_is_input, context);
+    View view = view_of(graph, wide, scale_is_input, context);
     if (!region_reads(region, view.base) || view.base->dtype != DTYPE_F32 || value->rank != rank)
         return false;
     const Dim *count = dim_const(graph->dims, 1);
     for (int i = 0; i < view.base->rank; i++)
         count = dim_mul(graph->dims, count, view.base->dims[i]);
-    if (!count || dim_upper(graph->dims, count) > SCALE_ELEMENTS_MAX)
+    ViewFactors factors;
+    if (!count || !view_factors(graph, value, wide, view.strides, &factors))
         return false;
-    MatmulScaleAxis axes[RANK_MAX];
-    int last = wide->rank - 1;
-    for (int i = rank - 1; i >= 0; i--) { /* innermost axes that make up the extent of axis i */
-        const Dim *extent = dim_const(graph->dims, 1);
-        int first = last + 1;
-        while (extent && extent != value->dims[i] && first > 0)
-            extent = dim_mul(graph->dims, extent, wide->dims[--first]);
-        if (extent != value->dims[i] || !scale_axis(&view, wide, first, last, &axes[i]))
-            return false;
-        last = first - 1;
-    }
-    for (; last >= 0; last--)
-        if (!dim_is(wide->dims[last], 1))
+    for (int i = 0; i < rank; i++)
+        if (!scale_axis(&factors, axis[i], &scale->axis[i]))
             return false;
     scale->base = view.base;
-    scale->offset = view.offset;
-    for (int i = 0; i < rank; i++)
-        scale->axis[i] = axes[axis[i]];
-    return true;
+    scale->is_large = dim_upper(graph->dims, count) > SCALE_ELEMENTS_MAX;
+    scale->offset = dim_add(graph->dims, view.offset, factors.offset);
+    return scale->offset != NULL;
 }
 
 bool matmul_find_scale(const Graph *graph, const Region *region, MatmulOperand *operand) {
@@ -161,7 +148,8 @@ bool matmul_scales_fit(const MatmulPlan *plan, const Schedule *schedule) {
 static const KExpr *scale_index(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand,
                                 const KExpr *mn, const KExpr *k, const KExpr *const *batch) {
     const MatmulScale *scale = operand->scale;
-    const KExpr *at = k_dim(b, scale->offset, K_I32);
+    KType type = scale->is_large ? K_I64 : K_I32;
+    const KExpr *at = k_dim(b, scale->offset, type);
     for (int i = 0; i < operand->value->rank; i++) {
         const MatmulScaleAxis *axis = &scale->axis[i];
         if (!axis->stride)
@@ -170,8 +158,9 @@ static const KExpr *scale_index(Builder *b, const MatmulPlan *plan, const Matmul
                              : i == operand->k_axis ? k
                                                     : matmul_batch_coord(b, plan, operand, i, batch);
         if (coord)
-            at =
-                k_add(b, at, k_mul(b, k_div(b, coord, k_i32(b, axis->block)), k_dim(b, axis->stride, K_I32)));
+            at = k_add(b, at,
+                       k_mul(b, k_convert(b, k_div(b, coord, k_i32(b, axis->block)), type),
+                             k_dim(b, axis->stride, type)));
     }
     return at;
 }
@@ -262,7 +251,8 @@ static void scales_copy(Builder *b, const MatmulScales *scales, const KExpr *ste
         const KExpr *block = k_div(b, k, k_i32(b, axis->block));
         if (scales->group > 1)
             block = k_mul(b, k_div(b, block, k_i32(b, scales->group)), k_i32(b, scales->group));
-        from = k_add(b, from, k_mul(b, block, k_dim(b, axis->stride, K_I32)));
+        KType type = from->type;
+        from = k_add(b, from, k_mul(b, k_convert(b, block, type), k_dim(b, axis->stride, type)));
     }
     KOperand operands[] = {k_operand(k_smem_addr(b, scales->ring, scale_at(b, scales, step, lane))),
                            k_operand(k_global_addr(b, k_global(b, operand->scale->base, false), from)),
