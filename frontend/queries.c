@@ -161,7 +161,8 @@ static Meaning query_split(Expand *expand, const Expr *syntax, const Meaning *ar
     }
     Meaning parts = query_list(expand, (int)n);
     parts.kind = MEANING_SEVERAL;
-    if (!listed && !dim_is_const(whole) && n > 1)
+    /* parts that are known to add up are slices; others, of a size that only divides, an axis of their own */
+    if (!listed && n > 1 && dim_mul(table, sizes[0], dim_const(table, n)) != whole)
         return query_split_symbolic(expand, of, axis, sizes[0], parts, syntax->span);
     return query_split_sizes(expand, of, axis, sizes, parts, syntax->span);
 }
