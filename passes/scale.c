@@ -8,7 +8,8 @@
  *
  *     p = a @ cast(cast(w, f32) * sw, bf16)          ->    p = (a @ cast(w, bf16)) * sw
  *
- * where w is narrower than bf16: the weights are then exact, and rounded no more. */
+ * where w is narrower than bf16: the weights are then exact, and rounded no more. Results of more than 16
+ * bits would show that, and differ from what the graph says by its own rounding: they keep it. */
 #include "passes/rewrite.h"
 
 enum { SCALE_FACTORS = 8, SCALE_INT8_LENGTH = 32768 };
@@ -114,11 +115,28 @@ static bool scale_broadcasts(const ScaleOperand *operand, const Value *factor, c
     return true;
 }
 
+/* By id, whether an output of more than 16 bits is computed of a value, rounded no more on the way. */
+static bool *scale_find_shown(Pass *pass, Graph *graph) {
+    bool *shown = ARENA_ARRAY(pass->arena, bool, graph->values.n + 1);
+    for (size_t i = 0; i < graph->outputs.n; i++)
+        shown[graph->outputs.at[i].value->id] = dtype_bits(graph->outputs.at[i].value->dtype) > 16;
+    for (size_t i = graph->values.n; i-- > 0;) {
+        const Value *value = graph->values.at[i];
+        for (int k = 0; k < value->n_in && dtype_bits(value->dtype) > 16; k++)
+            shown[value->in[k]->id] |= shown[value->id];
+    }
+    return shown;
+}
+
 static Value *scale_rule(Rewrite *rewrite, Value *value) {
     if (value->op != OP_matmul || value->dtype != DTYPE_F32 || value->in[0]->rank < 2 ||
         value->in[1]->rank < 2)
         return value;
+    const bool *shown = rewrite->pass->state;
     ScaleOperand operands[2] = {scale_operand(value->in[0], false), scale_operand(value->in[1], true)};
+    for (int i = 0; i < 2; i++)
+        if (operands[i].rounded != DTYPE_COUNT && shown[value->id])
+            operands[i].n = 0;
     Value *in[2] = {value->in[0], value->in[1]};
     if (!operands[0].n && !operands[1].n)
         return value;
@@ -149,5 +167,7 @@ static Value *scale_rule(Rewrite *rewrite, Value *value) {
 }
 
 bool pass_scale(Pass *pass, Graph *graph) {
+    graph_renumber(graph);
+    pass->state = scale_find_shown(pass, graph);
     return rewrite_graph(pass, graph, scale_rule);
 }
