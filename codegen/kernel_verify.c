@@ -10,7 +10,7 @@
  *  5. A loop marked UNROLL_FULL has constant bounds and step in that sense; a constant step is positive.
  *  6. Memory accesses are 1, 2, 4, 8 or 16 elements of together at most 128 bits, and at most what the
  *     buffer is aligned to.
- *  7. Registers of an access have the element's register type; u32 for raw accesses, which are whole words.
+ *  7. Registers of an access have the element's register type; u32 for raw accesses: whole words, or a part of one.
  *  8. Elements of less than a byte move at even widths, but for a load of one element.
  *  9. Nothing is stored to a buffer that promises not to be written.
  * 10. Conditions and guards are bool.
@@ -363,9 +363,7 @@ static void verify_access(Verify *v, const KStmt *stmt) {
     if (stmt->var->type != wanted)
         verify_fail(v, "'%s' has type %s where %s is due", stmt->var->name, ktype_name(stmt->var->type),
                     ktype_name(wanted));
-    if (stmt->raw && width * bits % 32 != 0)
-        verify_fail(v, "a raw access of %d bits is not whole words", width * bits);
-    int registers = stmt->raw ? width * bits / 32 : width;
+    int registers = stmt->raw ? (width * bits + 31) / 32 : width;
     if (!stmt->var->count && stmt->at && !(stmt->at->kind == KX_INT && stmt->at->i == 0))
         verify_fail(v, "scalar '%s' is accessed with an index", stmt->var->name);
     verify_register_index(v, stmt->var, stmt->at, registers);

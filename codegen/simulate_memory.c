@@ -112,8 +112,20 @@ static int memory_registers(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMa
     return stmt->reg + (int)at;
 }
 
+enum { WORD_BYTES = 4 };
+
+static int memory_raw_bytes(const KStmt *stmt) {
+    return stmt->width * dtype_bits(stmt->buffer->elem) / 8;
+}
+
+/* Bytes of each register that a raw access moves. */
+static size_t memory_raw_part(const KStmt *stmt) {
+    int bytes = memory_raw_bytes(stmt);
+    return (size_t)(bytes < WORD_BYTES ? bytes : WORD_BYTES);
+}
+
 static int memory_register_count(const KStmt *stmt) {
-    return stmt->raw ? stmt->width * dtype_bits(stmt->buffer->elem) / 32 : stmt->width;
+    return stmt->raw ? (memory_raw_bytes(stmt) + WORD_BYTES - 1) / WORD_BYTES : stmt->width;
 }
 
 void sim_load(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
@@ -126,6 +138,7 @@ void sim_load(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
         return;
     DType elem = source->buffer->elem;
     int bits = dtype_bits(elem);
+    size_t part = memory_raw_part(source);
     FOR_LANES(lane, mask) {
         const uint8_t *from = NULL;
         int64_t i = 0;
@@ -139,8 +152,8 @@ void sim_load(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
             Number *to = &warp->registers[reg + e].at[lane];
             *to = (Number){0};
             if (from && source->raw) {
-                uint32_t word;
-                memcpy(&word, from + 4 * e, sizeof word);
+                uint32_t word = 0; /* of a part of one the low bits */
+                memcpy(&word, from + WORD_BYTES * e, part);
                 to->i = word;
             } else if (from) { /* of two elements in a byte, the odd one is the second; the register holds
                                   every element */
@@ -164,6 +177,7 @@ void sim_store(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     if (sim->failed)
         return;
     DType elem = source->buffer->elem;
+    size_t part = memory_raw_part(source);
     FOR_LANES(lane, guarded) {
         uint8_t *to = memory_access(sim, warp, (int)lane, source, index->at[lane].i);
         if (!to)
@@ -172,7 +186,7 @@ void sim_store(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
             Number value = warp->registers[reg + e].at[lane];
             if (source->raw) {
                 uint32_t word = (uint32_t)value.i;
-                memcpy(to + 4 * e, &word, sizeof word);
+                memcpy(to + WORD_BYTES * e, &word, part);
             } else {
                 sim_element_store(elem, to, e, value, source->var->type);
             }

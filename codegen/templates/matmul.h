@@ -9,7 +9,8 @@
  *     matmul_wgmma.c     TMA, mbarrier ring, wgmma, warp roles (sm_90a)
  *     matmul_mma.c       cp.async or computed operands, ldmatrix, mma.sync (sm_80 and later)
  *     matmul_simt.c      fused multiply-adds from shared tiles: exact f32, f64, i32, i64
- *     matmul_prologue.c  operands into shared tiles, for the last two
+ *     matmul_ring.c      the loop over K, for the last two
+ *     matmul_prologue.c  operands into shared tiles, for those
  *     matmul_tma.c       operands in by TMA; which outputs leave through shared memory
  *     matmul_stored.c    where rows and columns lie in such an output's memory
  *     matmul_boxes.c     those outputs from shared memory to global memory, by TMA or by rows
@@ -543,7 +544,10 @@ typedef struct MatmulLoader {
     Tile tile;
     OperandMajor tile_major; /* MAJOR_K: rows along M (or N), columns along K */
     int tile_mn, tile_k;
-    bool is_copy; /* cp.async, memory as it is; else computed in registers */
+    bool is_copy; /* cp.async, memory as it is; else by way of registers */
+    bool is_moved; /* memory as it is as well, in pieces too small for cp.async: bits, in `words` */
+    const KVar *words;
+    KType index; /* of elements of memory */
     int run_axis; /* of the operand: along which a thread moves `vector` elements at a time */
     int vector;
     int threads;
@@ -578,6 +582,22 @@ int matmul_loader_registers(const MatmulPlan *plan, const MatmulOperand *operand
 Region *matmul_operand_space(Arena *arena, const Region *region, const Value *value);
 /* Of one stage; `is_mn_tile`: as threads alone read it, M or N contiguous whatever memory has. */
 int64_t matmul_loader_bytes(const MatmulOperand *operand, int tile_mn, int tile_k, bool is_mn_tile);
+
+/* matmul_ring.c: the loop over K that brings both operands so. */
+typedef struct MatmulRing {
+    const MatmulPlan *plan;
+    const Schedule *schedule;
+    MatmulLoader a, b[MATMUL_CORES];
+} MatmulRing;
+/* What a path does with the operands of a stage. */
+typedef struct MatmulMultiply {
+    void (*stage)(void *path, const KExpr *stage);
+    void *path;
+} MatmulMultiply;
+MatmulRing matmul_ring(Builder *b, const MatmulPlan *plan, const Schedule *schedule, int threads,
+                       bool is_mn_tile);
+void matmul_ring_product(Builder *b, MatmulRing *ring, const MatmulTile *tile,
+                         const MatmulMultiply *multiply);
 
 /* matmul_partials.c: sums that several warps of a block, or the blocks of a cluster, hold parts of, as rows
  * along M and columns along N of the tile, or where is_swapped the other way: `parts` of each block, one

@@ -1,14 +1,7 @@
-/* Matrix products by mma.sync (sm_80 and later): cp.async into a ring of stages, ldmatrix, mma.
+/* Matrix products by mma.sync (sm_80 and later): cp.async into a ring of stages (matmul_ring.c), ldmatrix, mma.
  *
- * A block computes one tile of the result. Each step of K waits for its stage, starts the loads of the stage
- * that the step before has freed, and multiplies:
- *
- *     stage    0      1      2      3       (4 stages)
- *     step k   mma    here   coming load k + 3
- *
- * One barrier a step: behind it everybody's copies into stage k are visible, and everybody has left the stage
- * that is loaded next. Every operand that is no plain memory is computed on the way (matmul_prologue.c), so
- * this path takes any prologue, any layout and any ragged shape. Warps divide the tile in warps_m x warps_n
+ * A block computes one tile of the result. Every operand that is no plain memory is computed on the way
+ * (matmul_prologue.c), so this path takes any prologue, any layout and any ragged shape. Warps divide the tile in warps_m x warps_n
  * parts; a warp's part is made of fragments of 16 x 8 (layout.h). */
 #include "codegen/templates/matmul.h"
 
@@ -18,7 +11,7 @@ typedef struct Mma {
     Builder *b;
     const MatmulPlan *plan;
     const Schedule *schedule;
-    MatmulLoader a, b_[MATMUL_CORES];
+    MatmulRing ring;
     int rows, cols;                   /* fragments of a warp along m and n */
     const KExpr *warp_row, *warp_col; /* of the warp's part, within the tile */
     const KVar *accumulator[MATMUL_CORES], *a_words, *b_words;
@@ -66,7 +59,7 @@ bool matmul_accepts_mma(const MatmulPlan *plan, const Schedule *schedule, const 
 }
 
 /* Fragments of 16 rows (A) or 16 columns (B): four matrices of 8 x 16 bytes. */
-static void mma_load_words(Mma *m, const MatmulLoader *loader, bool is_a, const KExpr *stage, const KExpr *mn,
+static void mma_load_words(const Mma *m, const MatmulLoader *loader, bool is_a, const KExpr *stage, const KExpr *mn,
                            const KExpr *k, const KVar *words, int at) {
     Builder *b = m->b;
     /* A: (rows 0-7, k 0), (8-15, k 0), (0-7, k 8), (8-15, k 8). B: (columns 0-7, k 0), (0-7, k 8), (8-15, k
@@ -78,12 +71,12 @@ static void mma_load_words(Mma *m, const MatmulLoader *loader, bool is_a, const 
         tile_load_matrices(b, &loader->tile, stage, k, mn, !is_a, true, words, at);
 }
 
-static void mma_issue(Mma *m, int core, int i, int j, int b_word) {
+static void mma_issue(const Mma *m, int core, int i, int j, int b_word) {
     Builder *b = m->b;
     int at = 4 * (i * m->cols + j);
     KOperand operands[] = {k_regs(m->accumulator[core], at, 4), k_regs(m->a_words, 4 * i, 4),
                            k_regs(m->b_words, 2 * b_word, 2)};
-    DType x = m->a.operand->elem, y = m->b_[core].operand->elem;
+    DType x = m->ring.a.operand->elem, y = m->ring.b[core].operand->elem;
     switch (m->plan->kind) {
     case MATMUL_16BIT: k_atom(b, ATOM_mma_16bit, (int[]){(int)x}, operands, 3); return;
     case MATMUL_TF32: k_atom(b, ATOM_mma_tf32, NULL, operands, 3); return;
@@ -93,20 +86,21 @@ static void mma_issue(Mma *m, int core, int i, int j, int b_word) {
     }
 }
 
-static void mma_multiply(Mma *m, const KExpr *stage) {
+static void mma_multiply(void *path, const KExpr *stage) {
+    const Mma *m = path;
     Builder *b = m->b;
     int k_elems = MMA_K_BYTES * 8 / dtype_bits(m->plan->a.elem), steps = m->schedule->tile_k / k_elems;
     const KExpr *step =
         steps == 1 ? k_i32(b, 0) : k_for_begin(b, "kk", k_i32(b, 0), k_i32(b, steps), 1, UNROLL_FULL);
     const KExpr *k = k_mul(b, step, k_i32(b, k_elems));
     for (int i = 0; i < m->rows; i++)
-        mma_load_words(m, &m->a, true, stage, k_add(b, m->warp_row, k_i32(b, MMA_M * i)), k, m->a_words,
+        mma_load_words(m, &m->ring.a, true, stage, k_add(b, m->warp_row, k_i32(b, MMA_M * i)), k, m->a_words,
                        4 * i);
     for (int core = 0; core < m->plan->n_cores; core++)
         for (int first = 0; first < m->cols; first += MMA_COLS) {
             int last = first + MMA_COLS < m->cols ? first + MMA_COLS : m->cols;
             for (int j = first; j < last; j += 2)
-                mma_load_words(m, &m->b_[core], false, stage, k_add(b, m->warp_col, k_i32(b, MMA_N * j)), k,
+                mma_load_words(m, &m->ring.b[core], false, stage, k_add(b, m->warp_col, k_i32(b, MMA_N * j)), k,
                                m->b_words, 2 * (j - first));
             for (int i = 0; i < m->rows; i++)
                 for (int j = first; j < last; j++)
@@ -114,43 +108,6 @@ static void mma_multiply(Mma *m, const KExpr *stage) {
         }
     if (steps > 1)
         k_end(b);
-}
-
-static void mma_start(Mma *m, const MatmulTile *tile, const KExpr *step, const KExpr *steps) {
-    Builder *b = m->b;
-    const KExpr *stage = k_let_expr(b, "fill", k_mod(b, step, k_i32(b, m->schedule->stages)));
-    const KExpr *k0 = k_let_expr(b, "k", k_mul(b, step, k_i32(b, m->schedule->tile_k)));
-    const KExpr *valid = k_lt(b, step, steps);
-    matmul_load_start(b, &m->a, stage, tile->row, k0, tile->batch, valid);
-    for (int core = 0; core < m->plan->n_cores; core++)
-        matmul_load_start(b, &m->b_[core], stage, tile->col, k0, tile->batch, valid);
-    k_atom(b, ATOM_cp_async_commit, NULL, NULL, 0);
-}
-
-static void mma_finish(Mma *m) {
-    matmul_load_finish(m->b, &m->a);
-    for (int core = 0; core < m->plan->n_cores; core++)
-        matmul_load_finish(m->b, &m->b_[core]);
-}
-
-static void mma_product(Mma *m, const MatmulTile *tile) {
-    Builder *b = m->b;
-    DimTable *dims = m->plan->graph->dims;
-    int ahead = m->schedule->stages - 1;
-    const KExpr *steps =
-        k_dim(b, dim_ceil_div(dims, m->plan->k, dim_const(dims, m->schedule->tile_k)), K_I32);
-    const KExpr *first = k_for_begin(b, "first", k_i32(b, 0), k_i32(b, ahead), 1, UNROLL_NONE);
-    mma_start(m, tile, first, steps);
-    mma_finish(m);
-    k_end(b);
-    const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
-    k_atom(b, ATOM_cp_async_wait, (int[]){ahead - 1}, NULL, 0);
-    k_barrier(b);
-    mma_start(m, tile, k_let_expr(b, "next", k_add(b, step, k_i32(b, ahead))), steps);
-    mma_multiply(m, k_let_expr(b, "stage", k_mod(b, step, k_i32(b, m->schedule->stages))));
-    mma_finish(m);
-    k_end(b);
-    k_atom(b, ATOM_cp_async_wait, (int[]){0}, NULL, 0); /* copies of zeros may still be under way */
 }
 
 void matmul_build_mma(Builder *b, const MatmulPlan *plan) {
@@ -164,14 +121,7 @@ void matmul_build_mma(Builder *b, const MatmulPlan *plan) {
     kernel->threads = 32 * schedule->warps_m * schedule->warps_n;
     kernel->min_blocks = matmul_blocks_per_sm(plan, schedule);
     kernel->grid[0] = tiles.count;
-    m.a = matmul_loader(b, plan, &plan->a, "a_tile", schedule->tile_m, schedule->tile_k, schedule->stages,
-                        kernel->threads, false);
-    for (int i = 0; i < plan->n_cores; i++)
-        m.b_[i] = matmul_loader(b, plan, &plan->b[i],
-                                plan->n_cores == 1 ? "b_tile"
-                                : i                ? "b_tile_1"
-                                                   : "b_tile_0",
-                                schedule->tile_n, schedule->tile_k, schedule->stages, kernel->threads, false);
+    m.ring = matmul_ring(b, plan, schedule, kernel->threads, false);
     Lower *lower = lower_new(b, plan->region);
 
     const KExpr *warp = k_special(b, SPECIAL_WARP), *lane = k_special(b, SPECIAL_LANE);
@@ -186,7 +136,7 @@ void matmul_build_mma(Builder *b, const MatmulPlan *plan) {
                     4 * m.rows * m.cols, k_convert(b, k_i32(b, 0), plan->accumulator));
     m.a_words = k_array(b, "a", K_U32, 4 * m.rows, NULL);
     m.b_words = k_array(b, "b", K_U32, 2 * (m.cols < MMA_COLS ? m.cols : MMA_COLS), NULL);
-    mma_product(&m, &tile);
+    matmul_ring_product(b, &m.ring, &tile, &(MatmulMultiply){mma_multiply, &m});
 
     const KExpr *row = k_add(b, tile.row, k_add(b, m.warp_row, k_div(b, lane, k_i32(b, 4))));
     const KExpr *lane_col = k_mul(b, k_mod(b, lane, k_i32(b, 4)), k_i32(b, 2));
@@ -210,5 +160,5 @@ void matmul_build_mma(Builder *b, const MatmulPlan *plan) {
     kernel->summary = text_format(
         b->arena, "matmul by mma.sync: tile %dx%dx%d, %d stages, %dx%d warps%s%s", schedule->tile_m,
         schedule->tile_n, schedule->tile_k, schedule->stages, schedule->warps_m, schedule->warps_n,
-        m.a.is_copy ? "" : ", first operand computed", m.b_[0].is_copy ? "" : ", second operand computed");
+        m.ring.a.is_copy ? "" : ", first operand computed", m.ring.b[0].is_copy ? "" : ", second operand computed");
 }

@@ -1,9 +1,10 @@
 /* Operands into shared tiles, for the paths without TMA.
  *
  * An operand that is memory, contiguous and aligned, is copied by cp.async, 4 to 16 bytes a thread, and the
- * edges are filled with zeros. Any other (odd pitches, conversions, a prologue such as a normalization) is
- * computed in registers by the graph's own operations and then stored; its loads are issued before the
- * products of the present stage and its values stored after them. */
+ * edges are filled with zeros. Memory that is not so (odd pitches) is moved by way of registers, as bits. Any
+ * other operand (conversions, a prologue such as a normalization) is computed in registers by the graph's own
+ * operations and then stored. Loads to registers are issued before the products of the present stage and what
+ * came of them is stored after these. */
 #include "codegen/templates/matmul.h"
 
 int64_t matmul_loader_bytes(const MatmulOperand *operand, int tile_mn, int tile_k, bool is_mn_tile) {
@@ -51,6 +52,19 @@ int matmul_loader_registers(const MatmulPlan *plan, const MatmulOperand *operand
     return accesses * (width * words + address) + 16;
 }
 
+/* Whether an operand that is not copied is memory whose pieces go to the tile as they are. */
+static bool loader_is_moved(const MatmulLoader *loader) {
+    const MatmulOperand *operand = loader->operand;
+    const Graph *graph = loader->plan->graph;
+    bool has_rows = (loader->tile_major == MAJOR_K) == (loader->run_axis == operand->k_axis);
+    if (loader->is_copy || !operand->is_memory || operand->narrow != operand->elem ||
+        dtype_bits(operand->elem) < 8)
+        return false;
+    return loader->vector == 1 ||
+           (has_rows && view_vector_width(graph, &operand->view, operand->value, loader->run_axis,
+                                          loader->vector) >= loader->vector);
+}
+
 static int loader_power_of_two(int width, int limit) {
     while (width > limit || (width & (width - 1)))
         width = width > limit ? width / 2 : width & (width - 1);
@@ -74,8 +88,10 @@ MatmulLoader matmul_loader(Builder *b, const MatmulPlan *plan, const MatmulOpera
                   : loader.tile_major == MAJOR_K
                       ? tile_shared(b, name, operand->elem, tile_mn, tile_k, stages)
                       : tile_shared(b, name, operand->elem, tile_k, tile_mn, stages);
+    loader.is_moved = loader_is_moved(&loader);
     if (!loader.is_copy)
         loader.lower = lower_new(b, matmul_operand_space(b->arena, plan->region, operand->value));
+    loader.index = loader.is_copy ? K_I64 : lower_index_type(loader.lower);
     return loader;
 }
 
@@ -136,19 +152,26 @@ static const KExpr *loader_tile_col(const MatmulLoader *loader, const LoaderPiec
 
 /* ---- copies */
 
+/* The element of memory at coordinates of the operand. */
+static const KExpr *loader_index(Builder *b, const MatmulLoader *loader, const KExpr *const *coords) {
+    const MatmulOperand *operand = loader->operand;
+    KType type = loader->index;
+    const KExpr *index = k_dim(b, operand->view.offset, type);
+    for (int axis = 0; axis < operand->value->rank; axis++)
+        if (!dim_is(operand->view.strides[axis], 0))
+            index = k_add(
+                b, index,
+                k_mul(b, k_convert(b, coords[axis], type), k_dim(b, operand->view.strides[axis], type)));
+    return index;
+}
+
 static void loader_copy(Builder *b, const MatmulLoader *loader, const KExpr *i) {
     const MatmulOperand *operand = loader->operand;
     const Value *value = operand->value;
     DimTable *dims = loader->plan->graph->dims;
     const KExpr *coords[RANK_MAX];
     LoaderPiece piece = loader_piece(b, loader, i);
-    const KExpr *guard = loader_coords(b, loader, &piece, coords);
-    const KExpr *index = k_dim(b, operand->view.offset, K_I64);
-    for (int axis = 0; axis < value->rank; axis++)
-        if (!dim_is(operand->view.strides[axis], 0))
-            index = k_add(
-                b, index,
-                k_mul(b, k_convert(b, coords[axis], K_I64), k_dim(b, operand->view.strides[axis], K_I64)));
+    const KExpr *guard = loader_coords(b, loader, &piece, coords), *index = loader_index(b, loader, coords);
     int elem_bytes = dtype_bits(operand->elem) / 8, bytes = loader->vector * elem_bytes;
     const KExpr *read = k_i32(b, bytes);
     const Dim *along = value->dims[loader->run_axis];
@@ -170,6 +193,41 @@ static void loader_copy(Builder *b, const MatmulLoader *loader, const KExpr *i) 
     else
         k_atom(b, ATOM_cp_async, &bytes, operands, 3);
     if (piece.inside)
+        k_end(b);
+}
+
+/* ---- moved operands */
+
+/* Words of a piece, and of all pieces of a thread. */
+static int loader_words(const MatmulLoader *loader) {
+    return (loader->vector * dtype_bits(loader->operand->elem) + 31) / 32;
+}
+
+/* What lies outside comes as zeros. */
+static void loader_move_start(Builder *b, MatmulLoader *loader, int turns) {
+    const MatmulOperand *operand = loader->operand;
+    int words = loader_words(loader);
+    const char *name = operand->view.base->name ? operand->view.base->name : "operand";
+    loader->words = k_array(b, text_format(b->arena, "%s_bits", name), K_U32, turns * words, NULL);
+    const KExpr *zero = k_i32(b, 0), *coords[RANK_MAX];
+    const KExpr *i = turns == 1 ? zero : k_for_begin(b, "i", zero, k_i32(b, turns), 1, UNROLL_FULL);
+    LoaderPiece piece = loader_piece(b, loader, i);
+    const KExpr *guard = loader_coords(b, loader, &piece, coords);
+    k_load_raw(b, loader->words, k_mul(b, i, k_i32(b, words)), k_global(b, operand->view.base, false),
+               loader_index(b, loader, coords), loader->vector, guard, CACHE_DEFAULT);
+    if (turns > 1)
+        k_end(b);
+}
+
+static void loader_move_finish(Builder *b, const MatmulLoader *loader, int turns) {
+    const KExpr *zero = k_i32(b, 0);
+    const KExpr *i = turns == 1 ? zero : k_for_begin(b, "i", zero, k_i32(b, turns), 1, UNROLL_FULL);
+    LoaderPiece piece = loader_piece(b, loader, i);
+    const KExpr *to = tile_index(b, &loader->tile, loader->stage, loader_tile_row(loader, &piece),
+                                 loader_tile_col(loader, &piece));
+    k_store_raw(b, loader->tile.buffer, to, loader->words, k_mul(b, i, k_i32(b, loader_words(loader))),
+                loader->vector, piece.inside, CACHE_DEFAULT);
+    if (turns > 1)
         k_end(b);
 }
 
@@ -198,6 +256,10 @@ void matmul_load_start(Builder *b, MatmulLoader *loader, const KExpr *stage, con
         loader_copy(b, loader, i);
         if (turns > 1)
             k_end(b);
+        return;
+    }
+    if (loader->is_moved) {
+        loader_move_start(b, loader, turns);
         return;
     }
     Run run;
@@ -282,6 +344,10 @@ void matmul_load_finish(Builder *b, MatmulLoader *loader) {
     if (loader->is_copy)
         return;
     int turns = loader_turns(loader);
+    if (loader->is_moved) {
+        loader_move_finish(b, loader, turns);
+        return;
+    }
     const KExpr *zero = k_i32(b, 0);
     const KExpr *i = turns == 1 ? zero : k_for_begin(b, "i", zero, k_i32(b, turns), 1, UNROLL_FULL);
     Run run;

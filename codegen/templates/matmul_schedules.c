@@ -242,6 +242,14 @@ static void schedules_wgmma(const Cost *c, SchedulesAccept *accepts, Candidates 
             }
 }
 
+/* Whether threads compute an operand, or copy it element by element. */
+static bool schedules_computes(const MatmulPlan *plan, const Schedule *s) {
+    bool computes = matmul_loader_registers(plan, &plan->a, s, s->tile_m, s->threads) > 0;
+    for (int i = 0; i < plan->n_cores; i++)
+        computes |= matmul_loader_registers(plan, &plan->b[i], s, s->tile_n, s->threads) > 0;
+    return computes;
+}
+
 static void schedules_mma(const Cost *c, SchedulesAccept *accepts, Candidates *found) {
     static const int shapes[][4] = {/* tile_m, tile_n, warps_m, warps_n */
                                     {128, 256, 2, 4}, {128, 128, 2, 4}, {128, 128, 2, 2}, {128, 128, 4, 2},
@@ -270,9 +278,10 @@ static void schedules_mma(const Cost *c, SchedulesAccept *accepts, Candidates *f
                 if ((s.warps_n == 1 && s.tile_n >= 128 && !has_rows) ||
                     (bits == 8 && k_bytes == 128 && is_large))
                     continue;
-                /* a ring deeper than K only fills stages with zeros */
+                /* a ring deeper than K only fills stages with zeros; what is computed on its way comes one
+                 * step ahead however deep it is, and the first steps one after the other */
                 int64_t steps = (c->k + s.tile_k - 1) / s.tile_k;
-                int most = steps < 3 ? (int)steps + 1 : 4;
+                int most = schedules_computes(c->plan, &s) ? 2 : steps < 3 ? (int)steps + 1 : 4;
                 for (int blocks = 1; blocks <= 4; blocks *= 2)
                     schedules_add_deepest(c, accepts, found, s, most, blocks);
             }

@@ -15,7 +15,7 @@ typedef struct Simt {
     Builder *b;
     const MatmulPlan *plan;
     const Schedule *schedule;
-    MatmulLoader a, b_[MATMUL_CORES];
+    MatmulRing ring;
     int width, rows, cols; /* elements of a vector; vectors of a thread along m and n */
     const KExpr *y, *x;
     const KVar *accumulator[MATMUL_CORES];
@@ -60,7 +60,7 @@ bool matmul_accepts_simt(const MatmulPlan *plan, const Schedule *schedule, const
 }
 
 /* A thread's vectors of one row of a tile. */
-static const KVar *simt_load(Simt *s, const MatmulLoader *loader, const char *name, const KExpr *stage,
+static const KVar *simt_load(const Simt *s, const MatmulLoader *loader, const char *name, const KExpr *stage,
                              const KExpr *k, const KExpr *thread, int vectors) {
     Builder *b = s->b;
     const KVar *values = k_array(b, name, ktype_of(loader->tile.elem), vectors * s->width, NULL);
@@ -74,7 +74,8 @@ static const KVar *simt_load(Simt *s, const MatmulLoader *loader, const char *na
 
 /* accumulator[((block * groups + group) * halves + half) * width + e] += a[block * w + half] * b[group * w +
  * e] */
-static void simt_multiply(Simt *s, const KExpr *stage) {
+static void simt_multiply(void *path, const KExpr *stage) {
+    const Simt *s = path;
     Builder *b = s->b;
     int w = s->width;
     /* loads move up as far as loops are unrolled: beyond this many rows they hold registers and gain nothing
@@ -84,9 +85,9 @@ static void simt_multiply(Simt *s, const KExpr *stage) {
     if (rows < s->schedule->tile_k)
         first = k_for_begin(b, "k_first", first, k_i32(b, s->schedule->tile_k), rows, UNROLL_NONE);
     const KExpr *k = k_add(b, first, k_for_begin(b, "kk", k_i32(b, 0), k_i32(b, rows), 1, UNROLL_FULL));
-    const KVar *a = simt_load(s, &s->a, "a", stage, k, s->y, s->rows);
+    const KVar *a = simt_load(s, &s->ring.a, "a", stage, k, s->y, s->rows);
     for (int core = 0; core < s->plan->n_cores; core++) {
-        const KVar *bb = simt_load(s, &s->b_[core], "b", stage, k, s->x, s->cols);
+        const KVar *bb = simt_load(s, &s->ring.b[core], "b", stage, k, s->x, s->cols);
         const KExpr *i = k_for_begin(b, "i", k_i32(b, 0), k_i32(b, s->rows * w), 1, UNROLL_FULL);
         const KExpr *j = k_for_begin(b, "j", k_i32(b, 0), k_i32(b, s->cols * w), 1, UNROLL_FULL);
         const KExpr *block = k_div(b, i, k_i32(b, w)), *half = k_mod(b, i, k_i32(b, w));
@@ -105,27 +106,9 @@ static void simt_multiply(Simt *s, const KExpr *stage) {
         k_end(b);
 }
 
-static void simt_start(Simt *s, const MatmulTile *tile, const KExpr *step, const KExpr *steps) {
-    Builder *b = s->b;
-    const KExpr *stage = k_let_expr(b, "fill", k_mod(b, step, k_i32(b, s->schedule->stages)));
-    const KExpr *k0 = k_let_expr(b, "k", k_mul(b, step, k_i32(b, s->schedule->tile_k)));
-    const KExpr *valid = k_lt(b, step, steps);
-    matmul_load_start(b, &s->a, stage, tile->row, k0, tile->batch, valid);
-    for (int core = 0; core < s->plan->n_cores; core++)
-        matmul_load_start(b, &s->b_[core], stage, tile->col, k0, tile->batch, valid);
-    k_atom(b, ATOM_cp_async_commit, NULL, NULL, 0);
-}
-
-static void simt_finish(Simt *s) {
-    matmul_load_finish(s->b, &s->a);
-    for (int core = 0; core < s->plan->n_cores; core++)
-        matmul_load_finish(s->b, &s->b_[core]);
-}
-
 void matmul_build_simt(Builder *b, const MatmulPlan *plan) {
     const Schedule *schedule = &plan->region->schedule;
     Kernel *kernel = b->kernel;
-    DimTable *dims = plan->graph->dims;
     Simt s = {.b = b, .plan = plan, .schedule = schedule, .width = simt_width(plan)};
     MatmulTiles tiles = matmul_tiles(plan, schedule);
     s.rows = schedule->tile_m / (SIMT_SIDE * s.width);
@@ -133,14 +116,7 @@ void matmul_build_simt(Builder *b, const MatmulPlan *plan) {
     kernel->threads = SIMT_THREADS;
     kernel->min_blocks = matmul_blocks_per_sm(plan, schedule);
     kernel->grid[0] = tiles.count;
-    s.a = matmul_loader(b, plan, &plan->a, "a_tile", schedule->tile_m, schedule->tile_k, schedule->stages,
-                        SIMT_THREADS, true);
-    for (int i = 0; i < plan->n_cores; i++)
-        s.b_[i] = matmul_loader(b, plan, &plan->b[i],
-                                plan->n_cores == 1 ? "b_tile"
-                                : i                ? "b_tile_1"
-                                                   : "b_tile_0",
-                                schedule->tile_n, schedule->tile_k, schedule->stages, SIMT_THREADS, true);
+    s.ring = matmul_ring(b, plan, schedule, SIMT_THREADS, true);
     Lower *lower = lower_new(b, plan->region);
     const KExpr *tid = k_special(b, SPECIAL_TID);
     s.y = k_let_expr(b, "thread_y", k_div(b, tid, k_i32(b, SIMT_SIDE)));
@@ -151,20 +127,7 @@ void matmul_build_simt(Builder *b, const MatmulPlan *plan) {
             k_array(b, plan->core[core]->name ? plan->core[core]->name : "acc", plan->accumulator,
                     s.rows * s.cols * s.width * s.width, k_convert(b, k_i32(b, 0), plan->accumulator));
 
-    int ahead = schedule->stages - 1;
-    const KExpr *steps = k_dim(b, dim_ceil_div(dims, plan->k, dim_const(dims, schedule->tile_k)), K_I32);
-    const KExpr *first = k_for_begin(b, "first", k_i32(b, 0), k_i32(b, ahead), 1, UNROLL_NONE);
-    simt_start(&s, &tile, first, steps);
-    simt_finish(&s);
-    k_end(b);
-    const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
-    k_atom(b, ATOM_cp_async_wait, (int[]){ahead - 1}, NULL, 0);
-    k_barrier(b);
-    simt_start(&s, &tile, k_let_expr(b, "next", k_add(b, step, k_i32(b, ahead))), steps);
-    simt_multiply(&s, k_let_expr(b, "stage", k_mod(b, step, k_i32(b, schedule->stages))));
-    simt_finish(&s);
-    k_end(b);
-    k_atom(b, ATOM_cp_async_wait, (int[]){0}, NULL, 0); /* copies of zeros may still be under way */
+    matmul_ring_product(b, &s.ring, &tile, &(MatmulMultiply){simt_multiply, &s});
 
     MatmulFragment fragment = {
         .blocks = s.rows,

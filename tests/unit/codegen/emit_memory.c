@@ -83,9 +83,14 @@ static void memory_raw_words(void **state) {
     k_set_elem(&b, words, k_i32(&b, 0), k_pack(&b, DTYPE_BF16, pair));
     k_store_raw(&b, y, k_mul(&b, tid, k_i32(&b, 8)), words, NULL, 8, guard, CACHE_STREAM);
     k_store_raw(&b, y, k_mul(&b, tid, k_i32(&b, 2)), words, k_i32(&b, 3), 2, NULL, CACHE_DEFAULT);
+    const KVar *single = k_array(&b, "single", K_U32, 1, NULL);
+    k_load_raw(&b, single, NULL, x, tid, 1, guard, CACHE_DEFAULT);
+    k_store_raw(&b, y, tid, single, NULL, 1, NULL, CACHE_DEFAULT);
     const char *cuda = bench_compile(&bench, bench_finish(&bench, &b));
     assert_non_null(strstr(cuda, "load_raw<16, READ_ONCE>(words, x + tid * 8, tid < 17);"));
     assert_non_null(strstr(cuda, "store_raw<4>(y + tid * 2, words + 3);"));
+    assert_non_null(strstr(cuda, "load_raw<2, READ_ONLY>(single, x + tid, tid < 17);"));
+    assert_non_null(strstr(cuda, "store_raw<2>(y + tid, single);"));
     bench_free(&bench);
 }
 

@@ -143,9 +143,9 @@ static void wrong_register(Bench *bench, KBuffer *x, KBuffer *tile) {
     k_load(B, k_variable(B, "v", K_I32, NULL), NULL, x, I(0), 1, NULL, CACHE_DEFAULT);
 }
 
-static void raw_half_word(Bench *bench, KBuffer *x, KBuffer *tile) {
+static void raw_element(Bench *bench, KBuffer *x, KBuffer *tile) {
     UNUSED(x);
-    k_load_raw(B, k_variable(B, "v", K_U32, NULL), NULL, tile, I(0), 1, NULL, CACHE_DEFAULT);
+    k_load_raw(B, k_variable(B, "v", K_F32, NULL), NULL, tile, I(0), 1, NULL, CACHE_DEFAULT);
 }
 
 static void splits_byte(Bench *bench, KBuffer *x, KBuffer *tile) {
@@ -297,7 +297,7 @@ static const Case cases[] = {
     {6, not_aligned, "an access of 16 bytes to 'odd', which is aligned to 8"},
     {6, not_multiple, "index 2 is no multiple of the width 4"},
     {7, wrong_register, "'v' has type i32 where f32 is due"},
-    {7, raw_half_word, "a raw access of 16 bits is not whole words"},
+    {7, raw_element, "'v' has type f32 where u32 is due"},
     {8, splits_byte, "an access of 1 i4 splits a byte"},
     {9, not_written, "'x' promises that nothing is written to it"},
     {10, bad_guard, "a guard has type i32 where bool is due"},
