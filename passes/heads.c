@@ -17,6 +17,8 @@
 
 enum {
     HEADS_LEAST = 96, /* narrower tiles read their operands too often */
+    HEADS_JOINED_LEAST = 32,
+    HEADS_JOINED_MOST = 64, /* except of a whole product's heads, of which a tile has several side by side */
     HEADS_TILE_ROWS = 128,
     HEADS_TILES = 2,     /* as many tiles of half the rows */
     HEADS_BATCH_MAX = 1, /* axes before M: with the heads two, as many as TMA takes */
@@ -95,18 +97,32 @@ static int heads_axes(const Graph *graph, const Value *reshape) {
     return 0;
 }
 
-/* Whether an operand is read where it lies. */
-static bool heads_are_in_memory(const Value *operand) {
-    while (op_is_view(operand->op))
-        operand = operand->in[0];
-    return operand->op == OP_input;
+static const Value *heads_below_views(const Value *value) {
+    while (op_is_view(value->op))
+        value = value->in[0];
+    return value;
+}
+
+/* The elements of an operand where they lie: an input, or one that has a factor for each block of its elements
+ * (block quantization); NULL where the operand is computed otherwise. */
+static const Value *heads_elements(const Value *operand) {
+    const Value *value = heads_below_views(operand);
+    if (value->op == OP_mul && value->dtype == DTYPE_F32) {
+        const Value *factor = heads_below_views(value->in[1]);
+        value = heads_below_views(value->in[0]);
+        if (factor->op != OP_input || factor->dtype != DTYPE_F32)
+            return NULL;
+    }
+    return value->op == OP_input ? value : NULL;
 }
 
 /* Whether tiles of D columns do the product as well as others would. */
 static bool heads_pay(const Heads *heads, const Value *core, const Value *cut) {
     const FuseLimits *limits = heads->pass->options->limits;
     int64_t width = heads_last(cut)->value, tiles = 1, products = heads->mate[core->id] ? 2 : 1;
-    if (width < HEADS_LEAST || width * products > limits->matmul_row_max || width % 16 != 0)
+    bool is_joined = core->op != OP_slice && width >= HEADS_JOINED_LEAST && HEADS_JOINED_MOST % width == 0;
+    bool is_wide = width >= HEADS_LEAST || is_joined;
+    if (!is_wide || width * products > limits->matmul_row_max || width % 16 != 0)
         return false;
     for (int i = 0; i + 1 < core->rank; i++) {
         int64_t extent = product_extent(heads->graph, core->dims[i]);
@@ -137,13 +153,19 @@ static bool heads_are_columns(const Value *slice) {
            slice->attrs[2].ints[slice->rank - 1] == 1;
 }
 
+/* The type in which an operand is multiplied. */
+static DType heads_type(const Value *operand) {
+    const Value *elements = heads_elements(operand);
+    return elements ? elements->dtype : operand->dtype;
+}
+
 static bool heads_fit(const Heads *heads, const Value *core, const Value *cut) {
     const Value *product = heads_product(core);
     const Value *a = product->in[0], *b = product->in[1];
     if (core != product && heads->uses[product->id] != heads->n_parts[product->id])
         return false;
-    return product_uses_tensor_cores(heads->pass->options->limits, product) && b->rank == 2 &&
-           core->rank <= 2 + HEADS_BATCH_MAX && a->rank == core->rank && heads_are_in_memory(b) &&
+    return product_types_use_tensor_cores(heads->pass->options->limits, heads_type(a), heads_type(b)) &&
+           b->rank == 2 && core->rank <= 2 + HEADS_BATCH_MAX && a->rank == core->rank && heads_elements(b) &&
            heads_pay(heads, core, cut);
 }
 

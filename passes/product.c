@@ -38,12 +38,15 @@ int64_t product_extent(const Graph *graph, const Dim *dim) {
     return lower > FUSE_UNKNOWN_DIM ? lower : FUSE_UNKNOWN_DIM;
 }
 
-bool product_uses_tensor_cores(const FuseLimits *limits, const Value *matmul) {
-    DType a = matmul->in[0]->dtype, b = matmul->in[1]->dtype;
+bool product_types_use_tensor_cores(const FuseLimits *limits, DType a, DType b) {
     bool fp8 = (a == DTYPE_E4M3 || a == DTYPE_E5M2) && (b == DTYPE_E4M3 || b == DTYPE_E5M2);
     bool int8 = (a == DTYPE_I8 || a == DTYPE_U8) && (b == DTYPE_I8 || b == DTYPE_U8);
     bool same = a == b && (a == DTYPE_F16 || a == DTYPE_BF16 || a == DTYPE_TF32);
     return limits->has_tensor_cores && (fp8 || int8 || same);
+}
+
+bool product_uses_tensor_cores(const FuseLimits *limits, const Value *matmul) {
+    return product_types_use_tensor_cores(limits, matmul->in[0]->dtype, matmul->in[1]->dtype);
 }
 
 bool product_are_dual(const Value *a, const Value *b) {

@@ -52,6 +52,7 @@ bool product_block_fits(const Graph *graph, const FuseLimits *limits, const Valu
                         int64_t block);
 /* Types that tensor cores multiply as they are: both of 16 bits and alike, both fp8, or both 8-bit integers.
  */
+bool product_types_use_tensor_cores(const FuseLimits *limits, DType a, DType b);
 bool product_uses_tensor_cores(const FuseLimits *limits, const Value *matmul);
 /* Whether two products read one first operand, are of equal size and type, and read their second operands
  * alike.

@@ -287,7 +287,17 @@ void cost_begin(Cost *c, const MatmulPlan *plan, const DimBindings *hint) {
     c->from_memory = flops / cost_rate(plan) < (double)c->bytes / plan->target->memory_bytes_per_second;
 }
 
-double cost_product(const Cost *c, const Schedule *s) {
+/* Matrices side by side in a tile are as one. */
+Cost cost_joined(const Cost *c, const Schedule *s) {
+    Cost joined = *c;
+    int members = matmul_members(cost_plan(c, s), s).n;
+    joined.n *= members;
+    joined.batch /= members;
+    return joined;
+}
+
+double cost_product(const Cost *product, const Schedule *s) {
+    Cost joined = cost_joined(product, s), *c = &joined;
     switch (s->path) {
     case MATMUL_LOOP: return cost_loop_seconds(c);
     case MATMUL_GEMV: return cost_gemv_seconds(c, s);

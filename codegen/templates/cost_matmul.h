@@ -28,6 +28,8 @@ typedef struct Cost {
 void cost_begin(Cost *c, const MatmulPlan *plan, const DimBindings *hint);
 /* The product as the schedule's path takes it. */
 const MatmulPlan *cost_plan(const Cost *c, const Schedule *s);
+/* The same, with the columns of all matrices that a tile has side by side. */
+Cost cost_joined(const Cost *c, const Schedule *s);
 /* Seconds, of any path. */
 double cost_product(const Cost *c, const Schedule *s);
 

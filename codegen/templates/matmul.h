@@ -199,14 +199,29 @@ void matmul_scales_ahead(Builder *b, const MatmulScales *scales, const KExpr *st
 void matmul_scale_read(Builder *b, const MatmulScales *scales, const KExpr *step, const KExpr *word,
                        const KVar *to, int at);
 
+/* Matrices of a batch side by side in a tile wider than each of them, so that they are multiplied as one: they
+ * share their first operand, as the heads of a projection do, and their second ones are neighbours in memory. */
+typedef struct MatmulMembers {
+    int n;              /* 1: the tile is of one matrix */
+    int axis, own_axis; /* of the batch, and of the second operand, along which they are neighbours */
+} MatmulMembers;
+MatmulMembers matmul_members(const MatmulPlan *plan, const Schedule *schedule);
+/* The batch of one of the matrices that a tile has, where the first of them is that of `batch`. */
+typedef struct MatmulBatch {
+    const KExpr *at[RANK_MAX];
+} MatmulBatch;
+MatmulBatch matmul_member_batch(Builder *b, const MatmulPlan *plan, const MatmulMembers *members,
+                                const KExpr *const *batch, const KExpr *member);
+
 /* matmul_tiles.c: tiles of the result in an order that keeps L2 warm: groups of `group_m` tiles along m, n
  * advancing within. With swap_ab, "m" of a tile lies along N of the result. A cluster counts as one tile
  * here. */
 typedef struct MatmulTiles {
     int tile_m, tile_n, cluster_m, cluster_n, gang, group_m;
-    int span_m, span_n; /* rows and columns of a cluster: extents that they divide are never passed */
-    int together;       /* blocks that count as one: a cluster or a gang */
-    const Dim *tiles_m, *tiles_n, *batch; /* how many; m and n in clusters and gangs */
+    MatmulMembers members; /* tile_n columns of each */
+    int span_m, span_n;    /* rows and columns of a cluster: extents that they divide are never passed */
+    int together;          /* blocks that count as one: a cluster or a gang */
+    const Dim *tiles_m, *tiles_n, *batch; /* how many; m and n in clusters and gangs, batch in members */
     const Dim *count;
 } MatmulTiles;
 typedef struct MatmulTile {
@@ -237,13 +252,15 @@ typedef struct MatmulGang {
 MatmulGang matmul_gang_new(Builder *b, const MatmulPlan *plan, const Schedule *schedule, int rows);
 
 /* What a thread has of the product after the loop over K: element
- *     ((block * groups + group) * halves + half) * width + e   of each accumulator array
+ *     ((block * block_groups + first_group + group) * halves + half) * width + e   of each accumulator array
  * is row  row + block * block_rows + half * half_rows,  column  col + group * group_cols + e. */
 typedef struct MatmulFragment {
     const KVar *accumulator[MATMUL_CORES];
     int blocks, block_rows;
     int halves, half_rows;
     int groups, group_cols;
+    int block_groups;         /* of the arrays: more than `groups` where a tile has several matrices */
+    const KExpr *first_group; /* of this one; NULL: 0 */
     int width;
     const KExpr *row, *col;
     const KExpr *lane_col; /* the thread's first column of a group; NULL where no columns move */
@@ -323,6 +340,7 @@ typedef struct MatmulMaps {
 typedef struct MatmulTma {
     const MatmulOperand *operand;
     Tile tile;
+    MatmulMembers members; /* that the tile has along M or N; n 0: as 1 */
     MatmulMaps maps;
     int share; /* blocks of a cluster, each of which loads its part of the tile into all; 1: none */
     int share_step, cluster; /* from the rank of one of these blocks to that of the next; all blocks */
@@ -463,6 +481,8 @@ void epilogue_batch(Epilogue *e, const KExpr *block, const KExpr *group, int n_g
                     const Value *const *values, int n, int n_stored, EpilogueBody *body, void *context);
 /* How many column groups make a batch. */
 int epilogue_batch_groups(const Epilogue *e);
+/* Number of a group of columns in the accumulator arrays. */
+const KExpr *epilogue_group(Epilogue *e, const KExpr *block, const KExpr *group);
 /* Element of the accumulator arrays that a run begins at. */
 const KExpr *epilogue_at(Epilogue *e, const EpilogueSlot *slot);
 /* The run's number among the thread's. */

@@ -101,10 +101,17 @@ const KExpr *epilogue_row_at(Epilogue *e, const KExpr *block, const KExpr *half)
     return k_add(e->b, k_mul(e->b, block, k_i32(e->b, e->fragment->halves)), half);
 }
 
+const KExpr *epilogue_group(Epilogue *e, const KExpr *block, const KExpr *group) {
+    Builder *b = e->b;
+    const MatmulFragment *f = e->fragment;
+    const KExpr *first = k_mul(b, block, k_i32(b, f->first_group ? f->block_groups : f->groups));
+    return k_add(b, f->first_group ? k_add(b, first, f->first_group) : first, group);
+}
+
 const KExpr *epilogue_at(Epilogue *e, const EpilogueSlot *slot) {
     Builder *b = e->b;
     const MatmulFragment *f = e->fragment;
-    const KExpr *group = k_add(b, k_mul(b, slot->block, k_i32(b, f->groups)), slot->group);
+    const KExpr *group = epilogue_group(e, slot->block, slot->group);
     const KExpr *at = k_add(b, k_mul(b, group, k_i32(b, f->halves)), slot->half);
     return k_add(b, k_mul(b, at, k_i32(b, f->width)), k_mul(b, slot->piece, k_i32(b, e->run)));
 }
@@ -500,6 +507,20 @@ static void epilogue_tile_begin(Epilogue *e, const EpilogueStore *store, const K
     epilogue_loop_end(b, box_groups);
 }
 
+/* The fragment, its column anew behind statistics: as a shuffle of the lane's own value, which no compiler
+ * sees through. What the column alone says where to read (tables of a rotation) they would otherwise read
+ * ahead of the statistics, for all blocks and matrices of a tile at once, and spill. */
+static MatmulFragment epilogue_behind_statistics(Epilogue *e) {
+    Builder *b = e->b;
+    MatmulFragment f = *e->fragment;
+    if (!e->plan->statistics.n || !e->plan->region->column_block || !f.lane_col)
+        return f;
+    const KExpr *own = k_shuffle_index(b, "same_col", f.lane_col, k_special(b, SPECIAL_LANE));
+    f.col = k_add(b, k_sub(b, f.col, f.lane_col), own);
+    f.lane_col = own;
+    return f;
+}
+
 static void epilogue_store_staged(Epilogue *e, EpilogueStore *store) {
     Builder *b = e->b;
     const MatmulFragment *f = e->fragment;
@@ -514,6 +535,8 @@ static void epilogue_store_staged(Epilogue *e, EpilogueStore *store) {
     const KExpr *part = matmul_inputs_chunk_begin(e);
     int in_part = n_boxes / (e->inputs ? e->inputs->chunks : 1), n_images = in_part / n_chunks;
     const KExpr *block = epilogue_loop(b, "block", f->blocks);
+    MatmulFragment behind = epilogue_behind_statistics(e);
+    e->fragment = &behind;
     const KExpr *chunk = epilogue_loop(b, "chunk", n_chunks);
     if (chunks)
         epilogue_tile_begin(e, store, block, chunk, box_groups, targets);
@@ -538,6 +561,7 @@ static void epilogue_store_staged(Epilogue *e, EpilogueStore *store) {
     epilogue_loop_end(b, n_chunks);
     epilogue_loop_end(b, f->blocks);
     matmul_inputs_chunk_end(e);
+    e->fragment = f;
     e->tile_slots = 0;
 }
 

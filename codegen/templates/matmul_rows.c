@@ -226,7 +226,7 @@ static void rows_correct(Epilogue *e, OpKind op, const KVar *by) {
     const KExpr *block = epilogue_loop(b, "block", f->blocks), *group = epilogue_loop(b, "group", f->groups);
     const KExpr *half = epilogue_loop(b, "h", f->halves), *j = epilogue_loop(b, "j", per_half);
     const KExpr *at =
-        k_add(b, k_mul(b, k_add(b, k_mul(b, block, k_i32(b, f->groups)), group), k_i32(b, per_group)),
+        k_add(b, k_mul(b, epilogue_group(e, block, group), k_i32(b, per_group)),
               k_add(b, k_mul(b, half, k_i32(b, per_half)), j));
     k_set_elem(b, held, at,
                k_scalar(b, op, k_elem(b, held, at), k_elem(b, by, epilogue_row_at(e, block, half)), NULL));

@@ -34,8 +34,9 @@ static int schedules_group_m(const Cost *c, const Schedule *s) {
 
 /* Rounds that the tiles of a schedule are, a tile a SM. */
 static double schedules_rounds(const Cost *c, const Schedule *s) {
-    double rows = (double)(s->swap_ab ? c->n : c->m), cols = (double)(s->swap_ab ? c->m : c->n);
-    return ceil(rows / s->tile_m) * ceil(cols / s->tile_n) * (double)c->batch / c->plan->target->sm_count;
+    Cost of = cost_joined(c, s);
+    double rows = (double)(s->swap_ab ? of.n : of.m), cols = (double)(s->swap_ab ? of.m : of.n);
+    return ceil(rows / s->tile_m) * ceil(cols / s->tile_n) * (double)of.batch / c->plan->target->sm_count;
 }
 
 typedef bool SchedulesAccept(const MatmulPlan *plan, const Schedule *schedule, const char **why);

@@ -8,11 +8,81 @@ int matmul_gang(const MatmulPlan *plan, const Schedule *schedule) {
     return blocks < 1 ? 1 : blocks > INT16_MAX ? INT16_MAX : (int)blocks;
 }
 
+/* Whether the matrices along an axis of a second operand's batch, of the batch's own axis, are multiplied with
+ * the same first operand, and lie one behind the other in memory. */
+static bool members_are_neighbours(const MatmulPlan *plan, const MatmulOperand *own, int own_axis, int axis) {
+    const MatmulOperand *shared = &plan->a;
+    int of_shared = axis - (plan->batch_rank + 2 - shared->value->rank);
+    const Dim *step = own->view.strides[own->mn_axis];
+    return own->value->dims[own_axis] == plan->region->dims[axis] &&
+           (of_shared < 0 || dim_is(shared->value->dims[of_shared], 1)) &&
+           own->view.strides[own_axis] == dim_mul(plan->graph->dims, plan->n, step);
+}
+
+/* The same of all second operands. */
+static bool members_are_alike(const MatmulPlan *plan, int own_axis, int axis) {
+    for (int i = 0; i < plan->n_cores; i++)
+        if (plan->b[i].value->rank != plan->b[0].value->rank ||
+            !members_are_neighbours(plan, &plan->b[i], own_axis, axis))
+            return false;
+    return true;
+}
+
+/* What counts on a tile of one matrix has one: sums of columns, parts of K in several blocks, the order of
+ * stored tiles that a guest waits for. */
+static bool members_are_accepted(const MatmulPlan *plan, const Schedule *schedule) {
+    const char *why;
+    if (schedule->path != MATMUL_WGMMA || schedule->swap_ab || schedule->stream_k || schedule->split_k > 1 ||
+        schedule->cluster_n > 1)
+        return false;
+    if (plan->before || plan->columns.n || plan->block_cols || plan->region->guest || matmul_has_scale(plan))
+        return false;
+    for (int i = 0; i < plan->n_cores; i++)
+        if (!matmul_is_tma(plan->graph, &plan->b[i], &why))
+            return false;
+    return true;
+}
+
+MatmulMembers matmul_members(const MatmulPlan *plan, const Schedule *schedule) {
+    enum { MEMBER_COLS = 16 /* boxes of the result have no fewer */ };
+    const MatmulMembers one = {1, -1, -1};
+    const MatmulOperand *own = &plan->b[0];
+    if (!dim_is_const(plan->n) || plan->n->value < MEMBER_COLS || plan->n->value % MEMBER_COLS != 0 ||
+        schedule->tile_n % plan->n->value != 0 || !members_are_accepted(plan, schedule))
+        return one;
+    int n = schedule->tile_n / (int)plan->n->value;
+    for (int i = 0; i < own->n_batch && n > 1; i++) {
+        int axis = own->batch[i] + plan->batch_rank + 2 - own->value->rank;
+        if (dim_divisor(plan->graph->dims, plan->region->dims[axis]) % n == 0 &&
+            members_are_alike(plan, own->batch[i], axis))
+            return (MatmulMembers){n, axis, own->batch[i]};
+    }
+    return one;
+}
+
+MatmulBatch matmul_member_batch(Builder *b, const MatmulPlan *plan, const MatmulMembers *members,
+                                const KExpr *const *batch, const KExpr *member) {
+    MatmulBatch own = {0};
+    for (int i = 0; i < plan->batch_rank; i++)
+        own.at[i] = members->n > 1 && i == members->axis ? k_add(b, batch[i], member) : batch[i];
+    return own;
+}
+
+/* Extent of an axis of the batch, in members of a tile. */
+static const Dim *tiles_batch(const MatmulPlan *plan, const MatmulTiles *tiles, int axis) {
+    DimTable *dims = plan->graph->dims;
+    const Dim *extent = plan->region->dims[axis];
+    bool has_members = tiles->members.n > 1 && tiles->members.axis == axis;
+    return has_members ? dim_div(dims, extent, dim_const(dims, tiles->members.n)) : extent;
+}
+
 MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule) {
     DimTable *dims = plan->graph->dims;
+    MatmulMembers members = matmul_members(plan, schedule);
     MatmulTiles tiles = {
         .tile_m = schedule->tile_m,
-        .tile_n = schedule->tile_n,
+        .tile_n = schedule->tile_n / members.n,
+        .members = members,
         .cluster_m = schedule->cluster_m > 1 ? schedule->cluster_m : 1,
         .cluster_n = schedule->cluster_n > 1 ? schedule->cluster_n : 1,
         .group_m = schedule->group_m > 1 ? schedule->group_m : 1,
@@ -26,7 +96,7 @@ MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule) {
     tiles.tiles_n = dim_ceil_div(dims, cols, dim_const(dims, (int64_t)tiles.span_n * tiles.gang));
     tiles.batch = dim_const(dims, 1);
     for (int i = 0; i < plan->batch_rank; i++)
-        tiles.batch = dim_mul(dims, tiles.batch, plan->region->dims[i]);
+        tiles.batch = dim_mul(dims, tiles.batch, tiles_batch(plan, &tiles, i));
     tiles.count = dim_mul(dims, tiles.batch, dim_mul(dims, tiles.tiles_m, tiles.tiles_n));
     return tiles;
 }
@@ -152,10 +222,18 @@ MatmulTile matmul_tile_at(Builder *b, const MatmulPlan *plan, const MatmulTiles 
         const KExpr *matrix = k_let_expr(b, "tiles_per_matrix", k_mul(b, tiles_m, tiles_n));
         const KExpr *batch = k_let_expr(b, "batch", k_div(b, number, matrix));
         within = k_let_expr(b, "tile_of_matrix", k_mod(b, number, matrix));
+        const Dim *extents[RANK_MAX];
+        for (int i = 0; i < plan->batch_rank; i++)
+            extents[i] = tiles_batch(plan, tiles, i);
         if (plan->batch_rank == 1)
             tile.batch[0] = batch;
         else
-            lower_delinearize(b, batch, plan->batch_rank, plan->region->dims, tile.batch);
+            lower_delinearize(b, batch, plan->batch_rank, extents, tile.batch);
+        if (tiles->members.n > 1) {
+            int axis = tiles->members.axis;
+            tile.batch[axis] = k_let_expr(b, "first_member",
+                                          k_mul(b, tile.batch[axis], k_i32(b, tiles->members.n)));
+        }
     }
     const KExpr *m, *n;
     if (dim_is(tiles->tiles_n, 1)) {

@@ -15,7 +15,8 @@ static int tma_whole(const MatmulTma *tma) {
 static bool tma_is_clipped(const MatmulTma *tma) {
     const Dim *mn = tma->operand->mn;
     int whole = tma_whole(tma);
-    return tma->is_clipped && tma->share == 1 && !tma->operand->mn_part && whole <= TMA_BOX_MAX &&
+    return tma->is_clipped && tma->share == 1 && tma->members.n <= 1 && !tma->operand->mn_part &&
+           whole <= TMA_BOX_MAX &&
            dim_is_const(mn) && mn->value > 0 && mn->value % whole != 0;
 }
 
@@ -52,6 +53,11 @@ static int tma_boxes(const MatmulTma *tma) {
     return tma->tile.rows / tma->share > TMA_BOX_MAX ? 2 : 1;
 }
 
+/* Whether the tile has several matrices along an axis of the operand's batch: then it is one with M or N. */
+static bool tma_is_joined(const MatmulTma *tma, int axis) {
+    return tma->members.n > 1 && tma->members.own_axis == axis;
+}
+
 /* Boxes side by side, and elements of the operand in a row of each: the tile may count its bytes otherwise.
  */
 static int tma_blocks(const MatmulTma *tma) {
@@ -78,8 +84,11 @@ static int tma_box_rows(const MatmulTma *tma) {
 }
 
 /* The part of one of the operand's two axes that lies in one piece, and beyond it the outer part. */
-static const Dim *tma_part(const MatmulOperand *operand, bool is_k) {
+static const Dim *tma_part(DimTable *dims, const MatmulTma *tma, bool is_k) {
+    const MatmulOperand *operand = tma->operand;
     const Dim *part = is_k ? operand->k_part : operand->mn_part;
+    if (!is_k && tma->members.n > 1)
+        return dim_mul(dims, operand->mn, operand->value->dims[tma->members.own_axis]);
     return part ? part : operand->value->dims[is_k ? operand->k_axis : operand->mn_axis];
 }
 
@@ -99,7 +108,7 @@ static int tma_map(Builder *b, DimTable *dims, const MatmulTma *tma, int box_row
         .buffer = k_global(b, operand->view.base, false),
         .elem = tma_packed(tma) > 1 ? DTYPE_U8 : operand->elem,
         .rank = 2,
-        .dims = {tma_packs(dims, tma, tma_part(operand, is_k)), tma_part(operand, !is_k)},
+        .dims = {tma_packs(dims, tma, tma_part(dims, tma, is_k)), tma_part(dims, tma, !is_k)},
         .strides = {operand->view.strides[inner], tma_packs(dims, tma, operand->view.strides[outer])},
         .offset = tma_packs(dims, tma, operand->view.offset),
         .box = {tma_span(tma) / tma_packed(tma), box_rows},
@@ -109,8 +118,9 @@ static int tma_map(Builder *b, DimTable *dims, const MatmulTma *tma, int box_row
     if (operand->mn_part)
         tma_add_dim(&map, dim_div(dims, value->dims[operand->mn_axis], operand->mn_part), operand->mn_outer);
     for (int i = operand->n_batch; i-- > 0;) /* innermost batch axis first */
-        tma_add_dim(&map, value->dims[operand->batch[i]],
-                    tma_packs(dims, tma, operand->view.strides[operand->batch[i]]));
+        if (!tma_is_joined(tma, operand->batch[i]))
+            tma_add_dim(&map, value->dims[operand->batch[i]],
+                        tma_packs(dims, tma, operand->view.strides[operand->batch[i]]));
     const char *name = operand->view.base->name ? operand->view.base->name : tma->tile.buffer->name;
     return k_tensor_map(b, text_format(b->arena, "%s_map", name), map);
 }
@@ -193,12 +203,13 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
     if (operand->mn_part)
         operands[n++] = k_operand(tma_beyond(b, operand->mn_part, is_k ? outer : inner));
     for (int i = operand->n_batch; i-- > 0;)
-        operands[n++] = k_operand(matmul_batch_coord(b, plan, operand, operand->batch[i], batch));
+        if (!tma_is_joined(tma, operand->batch[i]))
+            operands[n++] = k_operand(matmul_batch_coord(b, plan, operand, operand->batch[i], batch));
     static const AtomId atoms[2][3] = {{ATOM_tma_load_2d, ATOM_tma_load_3d, ATOM_tma_load_4d},
                                        {ATOM_tma_load_2d_once, ATOM_tma_load_3d_once, ATOM_tma_load_4d_once}};
     AtomId atom = atoms[tma->is_once][n - 5];
     if (is_shared) {
-        atom = operand->n_batch == 0 ? ATOM_tma_load_2d_multicast : ATOM_tma_load_3d_multicast;
+        atom = n == 5 ? ATOM_tma_load_2d_multicast : ATOM_tma_load_3d_multicast;
         operands[n++] = k_operand(tma_mask(b, tma));
     }
     k_atom(b, atom, NULL, operands, n);
@@ -207,6 +218,10 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
 void matmul_tma_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const KExpr *stage,
                      const KExpr *full, const KExpr *mn0, const KExpr *k0, const KExpr *const *batch) {
     bool is_k = tma->operand->major == MAJOR_K;
+    if (tma->members.n > 1) {
+        const KExpr *member = matmul_batch_coord(b, plan, tma->operand, tma->members.own_axis, batch);
+        mn0 = k_add(b, mn0, k_mul(b, member, k_dim(b, tma->operand->mn, K_I32)));
+    }
     int boxes = is_k ? tma_boxes(tma) * tma_blocks(tma) : tma_blocks(tma) / tma->share;
     if (tma_rest(tma)) {
         k_if_begin(b, tma_is_last(b, tma, mn0));
@@ -274,21 +289,21 @@ static int tma_home(const MatmulPlan *plan, const Value *const *staged, int n_tm
     return output;
 }
 
-/* Columns of a box: a row of the widest output is one span of a swizzle, 128 bytes at most. */
-static int tma_staging_cols(const Schedule *schedule, const Value *const *staged, int n) {
-    int most = 64;
+/* Columns of a box, all of one matrix: a row of the widest output is one span of a swizzle, 128 bytes at most.
+ */
+static int tma_staging_cols(const MatmulPlan *plan, const Schedule *schedule, const Value *const *staged,
+                            int n) {
+    int most = 64, cols = schedule->tile_n / matmul_members(plan, schedule).n;
     for (int i = 0; i < n; i++)
         most = dtype_bits(staged[i]->dtype) == 32 ? 32 : most;
-    return most == 64 && schedule->tile_n % 64 == 0 ? 64
-           : schedule->tile_n % 32 == 0             ? 32
-                                                    : STAGING_COLS_LEAST;
+    return most == 64 && cols % 64 == 0 ? 64 : cols % 32 == 0 ? 32 : STAGING_COLS_LEAST;
 }
 
 /* Outputs that are windows of the columns, where these are whole boxes and leave no column out; how many, in
  * order. */
 static int tma_parts(const MatmulPlan *plan, const Schedule *schedule, MatmulPart *parts) {
     const Region *region = plan->region;
-    int n = 0, cols = tma_staging_cols(schedule, NULL, 0); /* all of 16 bits */
+    int n = 0, cols = tma_staging_cols(plan, schedule, NULL, 0); /* all of 16 bits */
     int64_t at = 0;
     if (!tma_has_staging(schedule) || plan->batch_rank > 0 || region->windows.n > STAGING_PARTS ||
         region->windows.n != region->outputs.n ||
@@ -326,7 +341,7 @@ int64_t matmul_staging_bytes(const MatmulPlan *plan, const Schedule *schedule) {
     int64_t bits = 0;
     for (int i = 0; i < n; i++)
         if (has_parts || tma_home(plan, staged, n_tma, i) == i)
-            bits += (int64_t)tma_staging_cols(schedule, staged, n) * dtype_bits(staged[i]->dtype);
+            bits += (int64_t)tma_staging_cols(plan, schedule, staged, n) * dtype_bits(staged[i]->dtype);
     return 4 * schedule->warps_m * tma_in_turn(schedule) * STAGING_ROWS * bits / 8;
 }
 
@@ -340,7 +355,7 @@ bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule
         staging->n_outputs = tma_staged(plan, schedule, staging->output, &staging->n_tma);
     if (!staging->n_outputs)
         return false;
-    staging->cols = tma_staging_cols(schedule, staging->output, staging->n_outputs);
+    staging->cols = tma_staging_cols(plan, schedule, staging->output, staging->n_outputs);
     for (int i = 0; i < staging->n_outputs; i++) {
         int home = staging->n_parts ? 0 : tma_home(plan, staging->output, staging->n_tma, i);
         staging->tile[i] =

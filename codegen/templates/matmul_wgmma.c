@@ -55,14 +55,14 @@ static void wgmma_find_vectors(const MatmulPlan *plan, const Schedule *schedule,
     int64_t room = blocks == 1 ? plan->target->smem_per_block : plan->target->smem_per_sm / blocks - 1024;
     *vectors = (MatmulVectors){0};
     if (!schedule->swap_ab && wgmma_split(schedule) == 1)
-        matmul_find_vectors(plan, schedule->tile_n, 2 * schedule->warps_m,
+        matmul_find_vectors(plan, schedule->tile_n / matmul_members(plan, schedule).n, 2 * schedule->warps_m,
                             room - matmul_smem_wgmma(plan, schedule), vectors);
 }
 
 /* Starts the copies of the tile's columns of each vector; zeros behind the last column. */
 static void wgmma_start_vectors(Wgmma *w, const KExpr *group, const MatmulTile *tile) {
     Builder *b = w->b;
-    int cols = w->schedule->tile_n;
+    int cols = w->tiles.tile_n;
     if (!w->vectors.n)
         return;
     k_set(b, w->side, k_sub(b, k_i32(b, 1), k_var(b, w->side)));
@@ -145,8 +145,9 @@ static MatmulFragment wgmma_fragment(const Wgmma *w, const MatmulTile *tile, con
                                .block_rows = WGMMA_M,
                                .halves = 2,
                                .half_rows = 8,
-                               .groups = w->schedule->tile_n / 8,
+                               .groups = w->tiles.tile_n / 8,
                                .group_cols = 8,
+                               .block_groups = w->schedule->tile_n / 8,
                                .width = 2,
                                .row = k_add(b, tile->row, lane_row),
                                .col = k_add(b, tile->col, lane_col),
@@ -236,7 +237,11 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     MatmulFragment fragment = wgmma_fragment(w, &tile, lane_row, lane_col);
     wgmma_tile_product(w, &tile, group, warp_row, first, steps, &state, previous, &fragment);
     wgmma_finish_vectors(w, group);
+    const KExpr *member = epilogue_loop(b, "member", w->tiles.members.n);
+    MatmulBatch batch = matmul_member_batch(b, w->plan, &w->tiles.members, tile.batch, member);
     fragment = wgmma_fragment(w, &tile, lane_row, wgmma_own_col(w, lane_col));
+    if (w->tiles.members.n > 1)
+        fragment.first_group = k_mul(b, member, k_i32(b, fragment.groups));
     if (w->split > 1) {
         wgmma_finish_split(w, lower, &fragment, &tile, lane_row, lane_col);
         return;
@@ -252,8 +257,9 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     w->inputs.pipeline = &w->pipeline;
     w->inputs.state = &state;
     w->inputs.row = warp_row;
-    matmul_epilogue(b, w->plan, lower, &fragment, tile.batch, staging, w->vectors.n ? &w->vectors : NULL,
+    matmul_epilogue(b, w->plan, lower, &fragment, batch.at, staging, w->vectors.n ? &w->vectors : NULL,
                     w->inputs.n ? &w->inputs : NULL);
+    epilogue_loop_end(b, w->tiles.members.n);
     wgmma_guest_stored(w, &tile);
     wgmma_stream_own_end(w);
     if (ping_pong) /* the other warpgroup's tile */
@@ -392,9 +398,10 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         wgmma_meet(b);
     kernel->summary = text_format(
         b->arena,
-        "matmul by wgmma: tile %dx%dx%d, %d stages, cluster %dx%d, %d consumer warpgroups%s%s%s%s%s%s%s%s%s",
+        "matmul by wgmma: tile %dx%dx%d, %d stages, cluster %dx%d, %d consumer warpgroups%s%s%s%s%s%s%s%s%s%s",
         schedule->tile_m, schedule->tile_n, schedule->tile_k, schedule->stages, w.tiles.cluster_m,
         w.tiles.cluster_n, w.consumers, schedule->ping_pong ? " in turn" : "",
+        w.tiles.members.n > 1 ? text_format(b->arena, ", %d matrices a tile", w.tiles.members.n) : "",
         w.gang.blocks > 1 ? text_format(b->arena, ", rows over gangs of %d blocks", w.gang.blocks) : "",
         schedule->fragments ? ", an operand in registers"
         : w.converters      ? text_format(b->arena, ", %d that convert", w.converters)

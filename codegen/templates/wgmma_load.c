@@ -50,6 +50,7 @@ static bool wgmma_is_read_once(const Wgmma *w, const WgmmaOperand *o) {
 MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o) {
     return (MatmulTma){.operand = o->fragments ? wgmma_fragments_source(o->fragments) : o->operand,
                        .tile = o->tile,
+                       .members = o->is_rows ? (MatmulMembers){1, -1, -1} : w->tiles.members,
                        .maps = o->maps,
                        .share = o->is_rows ? w->tiles.cluster_n : w->tiles.cluster_m,
                        .share_step = o->is_rows ? w->tiles.cluster_m : 1,

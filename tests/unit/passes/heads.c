@@ -38,10 +38,22 @@ static void test_turned_behind(void **state) {
 
 /* Heads too narrow for tiles of their own, too few tiles, sums that nothing is applied to, and rows that are
  * reduced as a whole. */
-static void test_left_alone(void **state) {
+/* Narrow heads of a whole product, of which tiles have several; with factors of blocks too. */
+static void test_joined(void **state) {
     (void)state;
     expect_graph("graph g (x: bf16[M, 8], w: bf16[1024, 8]) -> (y: bf16[M, 16, 64]) {\n"
                  "  y = rmsnorm(reshape(x @ w.T, [M, 16, 64])) }",
+                 "matmul/rows", sizes);
+    expect_graph("graph g (x: e4m3[M, 256], w: e4m3[1024, 256], a: f32[M, 2], b: f32[8, 2]) -> (y: bf16[M, 8, 128]) {\n"
+                 "  p = dequantize(x, a, block=[1, 128]) @ dequantize(w, b, block=[128, 128]).T\n"
+                 "  y = rmsnorm(reshape(p, [M, 8, 128])) }",
+                 "matmul/rows", sizes);
+}
+
+static void test_left_alone(void **state) {
+    (void)state;
+    expect_graph("graph g (x: bf16[M, 8], w: bf16[1280, 8]) -> (y: bf16[M, 16, 80]) {\n"
+                 "  y = rmsnorm(reshape(x @ w.T, [M, 16, 80])) }",
                  "matmul rows", sizes);
     expect_graph("graph g (x: bf16[16, 8], w: bf16[1024, 8]) -> (y: bf16[16, 8, 128]) {\n"
                  "  y = rmsnorm(reshape(x @ w.T, [16, 8, 128])) }",
@@ -65,6 +77,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_statistics_applied),
         cmocka_unit_test(test_turned_behind),
+        cmocka_unit_test(test_joined),
         cmocka_unit_test(test_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
