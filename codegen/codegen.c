@@ -95,7 +95,7 @@ Kernel *codegen_kernel(Arena *arena, const Graph *graph, const Region *region, c
     const char *why = NULL;
     if (!template->accepts(graph, region, &region->schedule, target, &why)) {
         if (region->guest) {
-            diag_error(diags, DIAG_INTERNAL, (Span){0}, "kernel '%s' cannot host rows: %s", region->name,
+            diag_error(diags, DIAG_INTERNAL, (Span){0}, "kernel '%s' cannot have its guest: %s", region->name,
                        why);
             return NULL;
         }

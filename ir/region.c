@@ -62,7 +62,10 @@ bool region_kernel_computes(const Region *region, const Value *value) {
 }
 
 bool region_kernel_writes(const Region *region, const Value *value) {
-    return region_writes(region, value) || (region->guest && region_writes(region->guest, value));
+    for (const Region *part = region; part; part = part->guest)
+        if (region_writes(part, value))
+            return true;
+    return false;
 }
 
 const RegionWindow *region_window(const Region *region, const Value *value) {
@@ -114,10 +117,10 @@ static void region_print_part(Text *out, const Graph *graph, const Region *regio
 void region_print(Text *out, const Graph *graph, const Region *region) {
     text_add(out, "region %d: %s \"%s\"", region->id, region_kinds[region->kind], region->name);
     region_print_part(out, graph, region);
-    if (!region->guest)
-        return;
-    text_add(out, "    and its guest: %s", region_kinds[region->guest->kind]);
-    region_print_part(out, graph, region->guest);
+    for (const Region *guest = region->guest; guest; guest = guest->guest) {
+        text_add(out, "    and its guest: %s", region_kinds[guest->kind]);
+        region_print_part(out, graph, guest);
+    }
 }
 
 void partition_print(Text *out, const Partition *partition) {

@@ -62,7 +62,8 @@ typedef struct Region {
     VEC(RegionWindow) windows;
     int column_block;
 
-    /* Of MATMUL: the region of kind ROWS that its kernel computes too, row by row, as soon as the product's rows are in memory; NULL: none.
+    /* Of MATMUL: another region that its kernel computes too; NULL: none. One of kind ROWS is computed row by row, as soon as the product's
+     * rows are in memory; one of kind MATMUL, which may have such a guest itself, waits for nothing: its tiles come behind the host's.
      * Each keeps its own values, inputs and outputs: whoever asks what a kernel computes, reads or writes goes on from a region to its guest. */
     struct Region *guest;
 
@@ -116,6 +117,7 @@ typedef struct FuseLimits {
     bool adds_products; /* products that are added up take one another's accumulators, in one kernel */
     bool computes_fragments; /* products take a first operand of 16 bits from registers, where they compute it */
     bool hosts_rows; /* idle warps of a product's kernel take the rows that are reduced next */
+    bool hosts_products; /* one kernel computes several products, one behind the other */
     bool scales_blocks; /* fp8 products take factors, one a block of an operand, on the way into their accumulators */
     int64_t matmul_row_max;    /* longest N whose row statistics a matmul epilogue can take in one kernel */
     int64_t chain_columns_max; /* longest rows that a chain of products hands on in registers; 0: no chains */

@@ -189,6 +189,7 @@ bool pass_fuse(Pass *pass, Graph *graph) {
         }
         if (good) {
             fuse_guests(fuse);
+            fuse_products(fuse);
             if (pass->options->verify)
                 partition_verify(pass->partition, pass->diags);
             return changed;

@@ -230,6 +230,10 @@ bool fuse_emit(Fuse *fuse);
 void fuse_number(const Fuse *fuse);
 /* fuse_guest.c: rows kernels become guests of the products before them */
 void fuse_guests(Fuse *fuse);
+/* What @fuse(guest) or @fuse(guest=false) says at a value of a region; false where nothing does. */
+bool fuse_guest_hint(const Graph *graph, const Region *guest, bool *is_asked);
+/* fuse_products.c: products of one input become guests of the first */
+void fuse_products(Fuse *fuse);
 /* fuse_unfused.c: a kernel an operation */
 void fuse_unfused(Fuse *fuse);
 

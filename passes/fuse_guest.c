@@ -101,12 +101,10 @@ static bool guest_fits(const Fuse *fuse, const Region *host, const Region *rows)
            guest_is_by_row(fuse, host, rows);
 }
 
-/* What @fuse(guest) or @fuse(guest=false) says at a value of the rows; `is_asked` stays where nothing does.
- */
-static bool guest_hint(const Graph *graph, const Region *rows, bool *is_asked) {
+bool fuse_guest_hint(const Graph *graph, const Region *guest, bool *is_asked) {
     for (size_t i = 0; i < graph->hints.n; i++) {
         const Hint *hint = &graph->hints.at[i];
-        bool is_here = !strcmp(hint->name, "fuse") && region_kernel_computes(rows, hint->value);
+        bool is_here = !strcmp(hint->name, "fuse") && region_kernel_computes(guest, hint->value);
         for (size_t k = 0; is_here && k < hint->args.n; k++) {
             const HintArg *arg = &hint->args.at[k];
             if (!fuse_hint_says(arg, "guest"))
@@ -194,7 +192,7 @@ static bool guest_is_known(const Region *host) {
 
 /* Takes the rows in, if they may be. */
 static bool guest_join(Fuse *fuse, Region *host, Region *rows) {
-    bool is_asked = false, is_told = guest_hint(fuse->graph, rows, &is_asked);
+    bool is_asked = false, is_told = fuse_guest_hint(fuse->graph, rows, &is_asked);
     if (is_told ? !is_asked : host->schedule_hint || rows->schedule_hint)
         return false;
     if (!guest_is_known(host)) {
@@ -214,7 +212,7 @@ static bool guest_join(Fuse *fuse, Region *host, Region *rows) {
 /* What a person asked for and did not get. */
 static void guest_decline(Fuse *fuse, const Region *rows) {
     bool is_asked = false;
-    if (guest_hint(fuse->graph, rows, &is_asked) && is_asked)
+    if (rows->kind != TEMPLATE_MATMUL && fuse_guest_hint(fuse->graph, rows, &is_asked) && is_asked)
         pass_decide(fuse->pass, "guest", false, rows->outputs.at[0], NULL,
                     "rows of what one product's kernel computes, just before them",
                     "the kernel before does not compute what it reads, row by row, or has a guest already");

@@ -72,9 +72,9 @@ static void explain_kernels(Text *out, const sinter_plan *plan) {
         const Region *region = plan->partition->regions.at[i];
         text_add(out, "  %zu %s (%s): ", i, region->name, plan_template_name(region->kind));
         explain_border(out, plan, region);
-        if (region->guest) {
-            text_add(out, "      and its guest (%s): ", plan_template_name(region->guest->kind));
-            explain_border(out, plan, region->guest);
+        for (const Region *guest = region->guest; guest; guest = guest->guest) {
+            text_add(out, "      and its guest (%s): ", plan_template_name(guest->kind));
+            explain_border(out, plan, guest);
         }
         if ((int)i < plan->n_kernels)
             explain_schedule(out, &plan->kernels[i]);

@@ -261,6 +261,24 @@ static void cost_terms(Cost *c, const DimBindings *hint) {
     }
 }
 
+/* Guests count as more columns of the plan's own product, or more matrices of its batch. */
+static void cost_guests(Cost *c, const DimBindings *hint) {
+    const Graph *graph = c->plan->graph;
+    double own = fmax(1, (double)c->m * (double)c->n * (double)c->batch), all = own;
+    double slots = c->slots * own;
+    for (const MatmulPlan *guest = c->plan->guest; guest; guest = guest->guest) {
+        double elements = (double)cost_space(graph, guest->region, 0, guest->batch_rank + 2, hint);
+        slots += elements * cost_region_slots(guest->region, cost_epilogue_streams(guest));
+        all += elements;
+        c->bytes += cost_bytes(graph, guest->region, hint);
+    }
+    c->slots = slots / all;
+    if (c->batch > 1)
+        c->batch = (int64_t)ceil((double)c->batch * all / own);
+    else
+        c->n = (int64_t)ceil((double)c->n * all / own);
+}
+
 void cost_begin(Cost *c, const MatmulPlan *plan, const DimBindings *hint) {
     const Graph *graph = plan->graph;
     const Value *output = plan->region->outputs.at[0];
@@ -283,6 +301,8 @@ void cost_begin(Cost *c, const MatmulPlan *plan, const DimBindings *hint) {
                                  : 0;
     c->is_ragged = pitch % 16 != 0;
     c->rows_out = cost_rows(pitch);
+    if (plan->guest)
+        cost_guests(c, hint);
     double flops = 2.0 * (double)c->m * (double)c->n * (double)c->k * (double)c->batch * plan->n_cores;
     c->from_memory = flops / cost_rate(plan) < (double)c->bytes / plan->target->memory_bytes_per_second;
 }

@@ -367,6 +367,20 @@ static bool plan_products(MatmulPlan *plan, const char **why) {
     return !is_sum || plan->before;
 }
 
+/* A product that is a guest, under the host's schedule. */
+static bool plan_guest(MatmulPlan *plan, const char **why) {
+    const Region *guest = plan->region->guest;
+    if (!guest || guest->kind != TEMPLATE_MATMUL)
+        return true;
+    Arena *arena = plan->graph->arena;
+    Region *region = ARENA_NEW(arena, Region);
+    *region = *guest;
+    region->schedule = plan->region->schedule;
+    MatmulPlan *own = ARENA_NEW(arena, MatmulPlan);
+    plan->guest = own;
+    return matmul_plan(plan->graph, region, plan->target, own, why);
+}
+
 bool matmul_plan(const Graph *graph, const Region *region, const Target *target, MatmulPlan *plan,
                  const char **why) {
     *plan = (MatmulPlan){.graph = graph, .region = region, .target = target};
@@ -390,6 +404,8 @@ bool matmul_plan(const Graph *graph, const Region *region, const Target *target,
     }
     *why = "statistics of columns wait for each other";
     if (!plan_order_columns(plan))
+        return false;
+    if (!plan_guest(plan, why))
         return false;
     plan->scaled = plan_scaled(plan);
     return plan_outputs(plan, why);
@@ -455,7 +471,7 @@ static bool accepts_bytes(const MatmulPlan *plan, const Schedule *schedule) {
 }
 
 static bool accepts_guest(const Region *region, const Schedule *schedule, const char **why) {
-    *why = "only wgmma's producer has warps that take rows of the product when they are stored";
+    *why = "only wgmma's blocks stay for more than a tile of one product";
     return !region->guest || schedule->path == MATMUL_WGMMA;
 }
 

@@ -124,7 +124,14 @@ typedef struct MatmulPlan {
     /* The same product read as narrow memory times factors of blocks, where it has that form, for wgmma; else
      * NULL. */
     const struct MatmulPlan *scaled;
+    const struct MatmulPlan *guest; /* a product that the kernel computes too; NULL: none */
 } MatmulPlan;
+
+/* The rows that the product's kernel hosts; NULL: none. */
+static inline const Region *matmul_rows_guest(const MatmulPlan *plan) {
+    const Region *guest = plan->region->guest;
+    return guest && guest->kind == TEMPLATE_ROWS ? guest : NULL;
+}
 
 /* Whether K is known to be so short that sums of a thread for each element may be chosen, not only fallen
  * back to. */
@@ -326,8 +333,13 @@ typedef struct MatmulStaging {
 } MatmulStaging;
 
 /* matmul_tma.c: shared memory for the outputs whose rows lie side by side, and the maps of those that TMA can
- * write; false where there are none. */
-bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule, MatmulStaging *staging);
+ * write; false where there are none. `over` NULL: memory of its own; else that of another product's, which has
+ * as much. */
+bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule, const MatmulStaging *over,
+                    MatmulStaging *staging);
+/* Whether the memory of one product's outputs serves another's as well, in boxes of the same size and elements,
+ * or the other needs none. */
+bool matmul_staging_serves(const MatmulPlan *plan, const MatmulPlan *other, const Schedule *schedule);
 int64_t matmul_staging_bytes(const MatmulPlan *plan, const Schedule *schedule);
 const char *matmul_staging_name(const MatmulStaging *staging); /* for a kernel's summary */
 

@@ -35,7 +35,7 @@ static bool members_are_accepted(const MatmulPlan *plan, const Schedule *schedul
     if (schedule->path != MATMUL_WGMMA || schedule->swap_ab || schedule->stream_k || schedule->split_k > 1 ||
         schedule->cluster_n > 1)
         return false;
-    if (plan->before || plan->columns.n || plan->block_cols || plan->region->guest || matmul_has_scale(plan))
+    if (plan->before || plan->columns.n || plan->block_cols || matmul_rows_guest(plan) || matmul_has_scale(plan))
         return false;
     for (int i = 0; i < plan->n_cores; i++)
         if (!matmul_is_tma(plan->graph, &plan->b[i], &why))
@@ -189,7 +189,7 @@ int matmul_blocks_per_sm(const MatmulPlan *plan, const Schedule *schedule) {
         return 1;
     if (is_wgmma && (schedule->consumer_registers || schedule->warps_m > 2))
         return 1; /* setmaxnreg deals out the registers of the whole SM */
-    if (is_wgmma && (schedule->stream_k || matmul_gang(plan, schedule) > 1 || plan->region->guest))
+    if (is_wgmma && (schedule->stream_k || matmul_gang(plan, schedule) > 1 || matmul_rows_guest(plan)))
         return 1; /* all blocks must run at the same time: nothing rests on an estimate */
     int blocks = matmul_blocks_that_fit(plan, schedule);
     int most = schedule->path == MATMUL_GEMV                                           ? blocks

@@ -345,7 +345,47 @@ int64_t matmul_staging_bytes(const MatmulPlan *plan, const Schedule *schedule) {
     return 4 * schedule->warps_m * tma_in_turn(schedule) * STAGING_ROWS * bits / 8;
 }
 
-bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule, MatmulStaging *staging) {
+/* Outputs that leave through shared memory, in the order of their boxes. */
+typedef struct TmaLeaving {
+    const Value *output[STAGING_OUTPUTS];
+    int n, n_tma, cols;
+} TmaLeaving;
+
+static TmaLeaving tma_leaving(const MatmulPlan *plan, const Schedule *schedule) {
+    TmaLeaving leaving = {.n = 1, .n_tma = 1};
+    MatmulPart parts[STAGING_PARTS];
+    if (tma_parts(plan, schedule, parts))
+        leaving.output[0] = parts[0].output;
+    else
+        leaving.n = tma_staged(plan, schedule, leaving.output, &leaving.n_tma);
+    leaving.cols = tma_staging_cols(plan, schedule, leaving.output, leaving.n);
+    return leaving;
+}
+
+bool matmul_staging_serves(const MatmulPlan *plan, const MatmulPlan *other, const Schedule *schedule) {
+    TmaLeaving own = tma_leaving(plan, schedule), others = tma_leaving(other, schedule);
+    if (others.n == 0)
+        return true;
+    for (int i = 0; i < others.n && i < own.n; i++)
+        if (own.output[i]->dtype != others.output[i]->dtype)
+            return false;
+    return own.n == others.n && own.n_tma == others.n_tma && own.cols == others.cols &&
+           matmul_staging_bytes(plan, schedule) == matmul_staging_bytes(other, schedule);
+}
+
+/* The boxes of one output. */
+static Tile tma_staging_tile(Builder *b, const MatmulStaging *staging, const Schedule *schedule, int output,
+                             const MatmulStaging *over) {
+    DType type = staging->output[output]->dtype;
+    int boxes = 4 * schedule->warps_m * staging->in_turn;
+    if (over)
+        return tile_over(over->tile[output].buffer, type, STAGING_ROWS, staging->cols, boxes,
+                         (int64_t)STAGING_ROWS * staging->cols);
+    return tile_shared(b, output ? "staging_1" : "staging", type, STAGING_ROWS, staging->cols, boxes);
+}
+
+bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule, const MatmulStaging *over,
+                    MatmulStaging *staging) {
     *staging = (MatmulStaging){0};
     staging->n_parts = tma_parts(plan, schedule, staging->parts);
     staging->output[0] = staging->n_parts ? staging->parts[0].output : NULL;
@@ -359,9 +399,7 @@ bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule
     for (int i = 0; i < staging->n_outputs; i++) {
         int home = staging->n_parts ? 0 : tma_home(plan, staging->output, staging->n_tma, i);
         staging->tile[i] =
-            home < i ? staging->tile[home]
-                     : tile_shared(b, i ? "staging_1" : "staging", staging->output[i]->dtype, STAGING_ROWS,
-                                   staging->cols, 4 * schedule->warps_m * staging->in_turn);
+            home < i ? staging->tile[home] : tma_staging_tile(b, staging, schedule, i, over);
     }
     for (int i = 0; i < staging->n_parts; i++)
         staging->parts[i].map = matmul_stored_map(b, staging->parts[i].output, &staging->parts[i].stored,

@@ -161,6 +161,55 @@ static MatmulFragment wgmma_fragment(const Wgmma *w, const MatmulTile *tile, con
     return fragment;
 }
 
+/* What a consumer needs to store a tile. */
+typedef struct WgmmaStore {
+    Lower *lower;
+    MatmulStaging *staging; /* NULL: registers to memory */
+    const KExpr *warp, *warp_row, *lane_row, *lane_col;
+    const PipelineState *state;
+} WgmmaStore;
+
+static void wgmma_store_tile(Wgmma *w, const MatmulTile *tile, const WgmmaStore *store) {
+    Builder *b = w->b;
+    MatmulStaging *staging = store->staging;
+    wgmma_stream_own_begin(w, store->warp);
+    const KExpr *member = epilogue_loop(b, "member", w->tiles.members.n);
+    MatmulBatch batch = matmul_member_batch(b, w->plan, &w->tiles.members, tile->batch, member);
+    MatmulFragment fragment = wgmma_fragment(w, tile, store->lane_row, wgmma_own_col(w, store->lane_col));
+    if (w->tiles.members.n > 1)
+        fragment.first_group = k_mul(b, member, k_i32(b, fragment.groups));
+    if (w->gang.blocks > 1)
+        fragment.gang = &w->gang;
+    if (staging) {
+        staging->warp = store->warp;
+        staging->row = k_add(b, tile->row, store->warp_row);
+        staging->col = tile->col;
+    }
+    w->inputs.pipeline = &w->pipeline;
+    w->inputs.state = store->state;
+    w->inputs.row = store->warp_row;
+    matmul_epilogue(b, w->plan, store->lower, &fragment, batch.at, staging, w->vectors.n ? &w->vectors : NULL,
+                    w->inputs.n ? &w->inputs : NULL);
+    epilogue_loop_end(b, w->tiles.members.n);
+    wgmma_guest_stored(w, tile);
+    wgmma_stream_own_end(w);
+}
+
+/* A tile of one of several products. */
+static void wgmma_store_product(Wgmma *w, int product, const MatmulTile *tile, void *context) {
+    WgmmaStore store = *(const WgmmaStore *)context;
+    WgmmaProduct *own = &w->products[product];
+    if (own->is_staged && store.staging) {
+        own->staging.lane_row = store.staging->lane_row;
+        own->staging.lane_col = store.staging->lane_col;
+    }
+    store.staging = own->is_staged ? &own->staging : NULL;
+    store.lower = own->lower;
+    if (store.staging) /* the tile before may be of another product, and have ended on either side */
+        matmul_boxes_wait(w->b, store.staging, 0);
+    wgmma_store_tile(w, tile, &store);
+}
+
 static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     Builder *b = w->b;
     const Schedule *schedule = w->schedule;
@@ -223,45 +272,35 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
         w->gang.round = k_variable(b, "round", K_I32, k_i32(b, 0));
     }
     wgmma_guest_start(w, staging);
-    MatmulTile tile;
+    MatmulTile tile = {0};
+    const KExpr *number = NULL;
     if (w->vectors.n) {
         w->side = k_variable(b, "side", K_I32, k_i32(b, 0));
         w->vectors.lane_col = lane_col;
     }
-    wgmma_tiles_begin(w, group, ping_pong ? 2 : 1, &tile);
+    if (w->n_products)
+        number = wgmma_numbers_begin(w, group, ping_pong ? 2 : 1);
+    else
+        wgmma_tiles_begin(w, group, ping_pong ? 2 : 1, &tile);
     if (w->stream.blocks)
         steps = wgmma_steps(w, &first);
     if (w->partial_cols)
         wgmma_scales_tile(w, warp, warp_row, &tile);
     wgmma_start_vectors(w, group, &tile);
-    MatmulFragment fragment = wgmma_fragment(w, &tile, lane_row, lane_col);
+    MatmulFragment fragment = {0};
+    if (!w->n_products)
+        fragment = wgmma_fragment(w, &tile, lane_row, lane_col);
     wgmma_tile_product(w, &tile, group, warp_row, first, steps, &state, previous, &fragment);
     wgmma_finish_vectors(w, group);
-    const KExpr *member = epilogue_loop(b, "member", w->tiles.members.n);
-    MatmulBatch batch = matmul_member_batch(b, w->plan, &w->tiles.members, tile.batch, member);
-    fragment = wgmma_fragment(w, &tile, lane_row, wgmma_own_col(w, lane_col));
-    if (w->tiles.members.n > 1)
-        fragment.first_group = k_mul(b, member, k_i32(b, fragment.groups));
+    WgmmaStore store = {lower, staging, warp, warp_row, lane_row, lane_col, &state};
     if (w->split > 1) {
         wgmma_finish_split(w, lower, &fragment, &tile, lane_row, lane_col);
         return;
     }
-    wgmma_stream_own_begin(w, warp);
-    if (w->gang.blocks > 1)
-        fragment.gang = &w->gang;
-    if (staging) {
-        staging->warp = warp;
-        staging->row = k_add(b, tile.row, warp_row);
-        staging->col = tile.col;
-    }
-    w->inputs.pipeline = &w->pipeline;
-    w->inputs.state = &state;
-    w->inputs.row = warp_row;
-    matmul_epilogue(b, w->plan, lower, &fragment, batch.at, staging, w->vectors.n ? &w->vectors : NULL,
-                    w->inputs.n ? &w->inputs : NULL);
-    epilogue_loop_end(b, w->tiles.members.n);
-    wgmma_guest_stored(w, &tile);
-    wgmma_stream_own_end(w);
+    if (w->n_products)
+        wgmma_of_product(w, number, wgmma_store_product, &store);
+    else
+        wgmma_store_tile(w, &tile, &store);
     if (ping_pong) /* the other warpgroup's tile */
         pipeline_skip(b, &w->pipeline, &state, stages);
     wgmma_tiles_end(w);
@@ -313,7 +352,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     kernel->min_blocks = matmul_blocks_per_sm(plan, schedule);
     kernel->cluster[0] = w.cluster * w.split;
     kernel->grid[0] = w.split > 1 ? dim_mul(dims, w.tiles.count, dim_const(dims, w.split))
-                                  : matmul_persistent_grid(plan, schedule);
+                                  : wgmma_grid(plan, schedule);
     kernel->gang = w.tiles.gang;
     w.stream = wgmma_stream(plan, schedule);
     if (w.stream.blocks) {
@@ -331,7 +370,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
                           schedule->swap_ab);
     /* a cooperative launch does not begin before the kernel before has ended */
     bool may_start_early =
-        kernel->waits && w.cluster == 1 && !w.converters && !w.stream.blocks && !w.guest.region;
+        kernel->waits && w.cluster == 1 && !w.converters && !w.stream.blocks && !plan->region->guest;
     for (int i = 0; i < w.n_operands; i++) {
         if (w.operands[i].convert)
             continue;
@@ -341,12 +380,14 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         w.starts_early |= w.operands[i].is_early && may_start_early;
     }
     wgmma_add_terms(&w);
-    if (!w.converters && !schedule->fragments) /* whose stages the ring is then not counted in */
+    if (!w.converters && !schedule->fragments && !plan->guest) /* whose stages the ring is then not counted in */
         matmul_find_inputs(b, plan, schedule, &w.inputs);
     matmul_inputs_declare(b, plan, schedule, w.operands[0].tile.buffer, w.operands[1].tile.buffer, &w.inputs);
     MatmulStaging staging;
-    bool is_staged = matmul_staging(b, plan, schedule, &staging);
-    wgmma_find_vectors(plan, schedule, &w.vectors);
+    bool is_staged = matmul_staging(b, plan, schedule, NULL, &staging);
+    wgmma_add_products(&w, is_staged ? &staging : NULL);
+    if (!plan->guest) /* whose columns would be others */
+        wgmma_find_vectors(plan, schedule, &w.vectors);
     for (int i = 0; i < w.vectors.n; i++) {
         const Value *value = w.vectors.value[i];
         w.vectors.buffer[i] =
@@ -413,5 +454,6 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         : w.stream.blocks ? text_format(b->arena, ", K of %d tiles shared, %d by %d blocks", w.stream.tiles,
                                         w.stream.group_tiles, w.stream.group_blocks)
                           : "",
-        wgmma_guest_name(&w));
+        w.n_products ? text_format(b->arena, ", %d products one behind the other", w.n_products)
+                     : wgmma_guest_name(&w));
 }

@@ -9,6 +9,7 @@
  *     wgmma_sum.c       products that are added up, one behind the other
  *     wgmma_stream.c    tiles that do not fill a round, whose steps of K several blocks share
  *     wgmma_guest.c     the rows kernel that follows the product, by warps that have nothing else to do
+ *     wgmma_products.c  products that wait for nothing of one another, their tiles one behind the other's
  */
 #ifndef SINTER_CODEGEN_TEMPLATES_WGMMA_H
 #define SINTER_CODEGEN_TEMPLATES_WGMMA_H
@@ -44,6 +45,18 @@ typedef struct WgmmaTerm {
     const Dim *steps;
     Lower *lower; /* of what is computed of it in between; NULL: nothing is */
 } WgmmaTerm;
+
+/* One of the products whose tiles a kernel computes. */
+typedef struct WgmmaProduct {
+    const MatmulPlan *plan;
+    MatmulTiles tiles;
+    const Dim *before; /* tiles of the products before */
+    WgmmaOperand operands[2];
+    MatmulStaging staging;
+    bool is_staged;
+    Lower *lower;
+} WgmmaProduct;
+enum { WGMMA_PRODUCTS_MAX = 4 };
 
 /* What blocks share of the tiles that do not fill a round. */
 typedef struct WgmmaStream {
@@ -81,6 +94,9 @@ typedef struct Wgmma {
     int n_operands;
     WgmmaTerm terms[REGION_SUM_MAX - 1]; /* in the order of their steps */
     int n_terms;
+    WgmmaProduct products[WGMMA_PRODUCTS_MAX]; /* the plan's own, then its guests */
+    int n_products;                            /* 0: there is the plan's own alone */
+    const Dim *count;                          /* tiles of all of them */
     Pipeline pipeline;
     int consumers, blocks; /* warpgroups; m64 blocks of each */
     int cluster;
@@ -150,7 +166,17 @@ const KExpr *wgmma_stream_begin(Wgmma *w);
 void wgmma_stream_own_begin(Wgmma *w, const KExpr *warp);
 void wgmma_stream_own_end(Wgmma *w);
 
-/* wgmma_guest.c: nothing is done where the region has no guest */
+/* wgmma_products.c */
+bool wgmma_accepts_products(const MatmulPlan *plan, const Schedule *schedule, const char **why);
+/* The plan's own and its guests: operands, outputs in the shared memory of the plan's own. */
+void wgmma_add_products(Wgmma *w, const MatmulStaging *staging);
+/* Blocks of the launch. */
+const Dim *wgmma_grid(const MatmulPlan *plan, const Schedule *schedule);
+/* Emits `body` for the product that a tile is of, with the kernel as it is for that one. */
+typedef void WgmmaBody(Wgmma *w, int product, const MatmulTile *tile, void *context);
+void wgmma_of_product(Wgmma *w, const KExpr *number, WgmmaBody *body, void *context);
+
+/* wgmma_guest.c: nothing is done where the region has no guest of rows */
 bool wgmma_accepts_guest(const MatmulPlan *plan, const Schedule *schedule, const char **why);
 /* Declares counters and tickets; the grid is known. */
 void wgmma_guest_new(Wgmma *w);
@@ -170,6 +196,8 @@ void wgmma_add_operand(Wgmma *w, const MatmulOperand *operand, const char *name,
 MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o);
 /* Loop over the tiles of this block: those from `skip` on, every `turns`-th. */
 void wgmma_tiles_begin(Wgmma *w, const KExpr *skip, int turns, MatmulTile *tile);
+/* The same loop over tiles of any product: their numbers. */
+const KExpr *wgmma_numbers_begin(Wgmma *w, const KExpr *skip, int turns);
 void wgmma_tiles_end(Wgmma *w);
 /* Steps of K that this block takes, and the first of them. */
 const KExpr *wgmma_steps(Wgmma *w, const KExpr **first);

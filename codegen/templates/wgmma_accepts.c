@@ -211,7 +211,9 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
         return false;
     if (schedule->stream_k && !wgmma_accepts_stream(plan, schedule, why))
         return false;
-    if (plan->region->guest && !wgmma_accepts_guest(plan, schedule, why))
+    if (matmul_rows_guest(plan) && !wgmma_accepts_guest(plan, schedule, why))
+        return false;
+    if (plan->guest && !wgmma_accepts_products(plan, schedule, why))
         return false;
     if (!matmul_holds_blocks(plan, schedule->swap_ab || wgmma_split(schedule) > 1 ? 1 : schedule->tile_n,
                              why))

@@ -93,7 +93,7 @@ void wgmma_guest_new(Wgmma *w) {
     Kernel *kernel = b->kernel;
     DimTable *dims = w->plan->graph->dims;
     const Region *host = w->plan->region;
-    if (!host->guest)
+    if (!matmul_rows_guest(w->plan))
         return;
     w->guest = (WgmmaGuest){.region = host->guest, .rows = guest_rows(w->plan, w->schedule)};
     for (size_t i = 0; i < host->outputs.n; i++) /* which the guest reads while other tiles are stored */

@@ -61,11 +61,22 @@ MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o) {
 
 /* ---- the two roles */
 
-/* Loop over the tiles of this block: those from `skip` on, every `turns`-th. A split has one cluster a tile.
- */
-void wgmma_tiles_begin(Wgmma *w, const KExpr *skip, int turns, MatmulTile *tile) {
+const KExpr *wgmma_numbers_begin(Wgmma *w, const KExpr *skip, int turns) {
     Builder *b = w->b;
     const KExpr *first = k_special(b, SPECIAL_CTA_X), *step = k_special(b, SPECIAL_GRID_X);
+    if (w->tiles.together > 1) {
+        first = k_div(b, first, k_i32(b, w->tiles.together));
+        step = k_div(b, step, k_i32(b, w->tiles.together));
+    }
+    if (turns > 1)
+        first = k_add(b, first, k_mul(b, skip, step));
+    return k_for_step_begin(b, "tile", first, k_dim(b, w->count, K_I32), k_mul(b, step, k_i32(b, turns)));
+}
+
+/* A split has one cluster a tile. */
+void wgmma_tiles_begin(Wgmma *w, const KExpr *skip, int turns, MatmulTile *tile) {
+    Builder *b = w->b;
+    const KExpr *first = k_special(b, SPECIAL_CTA_X);
     if (w->split > 1) {
         *tile = matmul_tile_at(b, w->plan, &w->tiles, k_div(b, first, k_i32(b, w->split)));
         return;
@@ -74,15 +85,7 @@ void wgmma_tiles_begin(Wgmma *w, const KExpr *skip, int turns, MatmulTile *tile)
         *tile = matmul_tile_at(b, w->plan, &w->tiles, wgmma_stream_begin(w));
         return;
     }
-    if (w->tiles.together > 1) {
-        first = k_div(b, first, k_i32(b, w->tiles.together));
-        step = k_div(b, step, k_i32(b, w->tiles.together));
-    }
-    if (turns > 1)
-        first = k_add(b, first, k_mul(b, skip, step));
-    const KExpr *number =
-        k_for_step_begin(b, "tile", first, k_dim(b, w->tiles.count, K_I32), k_mul(b, step, k_i32(b, turns)));
-    *tile = matmul_tile_at(b, w->plan, &w->tiles, number);
+    *tile = matmul_tile_at(b, w->plan, &w->tiles, wgmma_numbers_begin(w, skip, turns));
 }
 
 void wgmma_tiles_end(Wgmma *w) {
@@ -282,6 +285,17 @@ static void wgmma_load_product(Wgmma *w, const PipelineState *state, const Pipel
     k_end(b);
 }
 
+/* A tile of one of several products. */
+typedef struct WgmmaLoad {
+    const PipelineState *state;
+    const WgmmaSteps *steps;
+} WgmmaLoad;
+static void wgmma_load_tile(Wgmma *w, int product, const MatmulTile *tile, void *context) {
+    (void)product;
+    const WgmmaLoad *load = context;
+    wgmma_load_product(w, load->state, NULL, tile, load->steps, NULL);
+}
+
 void wgmma_produce(Wgmma *w) {
     Builder *b = w->b;
     WgmmaSteps products[REGION_SUM_MAX];
@@ -294,6 +308,13 @@ void wgmma_produce(Wgmma *w) {
     PipelineState state = pipeline_start(b, &w->pipeline), raw = {0};
     if (w->converters)
         raw = pipeline_start(b, &w->convert.raw);
+    if (w->n_products) {
+        WgmmaLoad load = {&state, &products[0]};
+        wgmma_of_product(w, wgmma_numbers_begin(w, NULL, 1), wgmma_load_tile, &load);
+        k_end(b);
+        k_end(b);
+        return;
+    }
     MatmulTile tile;
     wgmma_tiles_begin(w, NULL, 1, &tile);
     if (w->stream.blocks) /* of each tile others */
