@@ -39,8 +39,6 @@ static const char *atom_shape_fault(AtomId atom, const int shape[4]) {
     case ATOM_wgmma_int8:
         if (!atom_type_is(shape[1], DTYPE_I8, DTYPE_U8) || !atom_type_is(shape[2], DTYPE_I8, DTYPE_U8))
             return "an element type is neither i8 nor u8";
-        if (shape[1] != shape[2])
-            return "i8 and u8 do not mix before PTX 8.4";
         return atom_wgmma_n_is_valid(atom, shape[0]) ? NULL
                                                      : "n is not 8, 16, 24, 32 or a multiple of 16 to 256";
     case ATOM_mma_16bit:
