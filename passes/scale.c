@@ -10,9 +10,13 @@
  *
  * where w is narrower than bf16: the weights are then exact, and rounded no more. Results of more than 16
  * bits would show that, and differ from what the graph says by its own rounding: they keep it. */
+/*
+ *     p = (x - zx) @ (w - zw)        ->    p = x @ w - zx * sum(w, K) - zw * sum(x, K) + length(K) * zx * zw
+ *
+ * where x and w are bytes and the zero points integers: all of it in i32, and exact. */
 #include "passes/rewrite.h"
 
-enum { SCALE_FACTORS = 8, SCALE_INT8_LENGTH = 32768 };
+enum { SCALE_FACTORS = 8, SCALE_INT8_LENGTH = 32768, SCALE_ZERO_LENGTH = 8192 };
 
 typedef struct ScaleFactor {
     Value *factor;
@@ -27,6 +31,7 @@ typedef struct ScaleOperand {
     int k_axis;      /* the summed axis, in coordinates of `top` */
     ScaleFactor factors[SCALE_FACTORS];
     int n;
+    Value *zero; /* what is subtracted from the rest; NULL: nothing */
 } ScaleOperand;
 
 static bool scale_varies(const Value *factor, const Value *whole, int axis) {
@@ -57,6 +62,22 @@ static bool scale_is_plain(const Value *value) {
     return is_narrowed || (!value_is_pointwise(value) && value->op != OP_constant);
 }
 
+static bool scale_is_byte(const Value *value) {
+    while (value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype))
+        value = value->in[0];
+    return value->dtype == DTYPE_I8 || value->dtype == DTYPE_U8;
+}
+
+/* Takes the zero point of bytes off the rest, where it does not vary along K. */
+static void scale_take_zero(ScaleOperand *operand) {
+    Value *rest = operand->rest;
+    if (rest->op != OP_sub || !value_same_dims(rest->in[0], rest) || !scale_is_byte(rest->in[0]) ||
+        scale_varies(rest->in[1], rest, operand->k_axis) || dtype_is_float(rest->in[1]->dtype))
+        return;
+    operand->zero = rest->in[1];
+    operand->rest = rest->in[0];
+}
+
 static ScaleOperand scale_operand(Value *value, bool second) {
     ScaleOperand operand = {.top = value, .k_axis = value->rank - (second ? 2 : 1), .rounded = DTYPE_COUNT};
     for (int i = 0; i < 2; i++) { /* the cast and the transpose, in either order */
@@ -80,10 +101,12 @@ static ScaleOperand scale_operand(Value *value, bool second) {
             (ScaleFactor){.factor = operand.rest->in[at], .divides = operand.rest->op == OP_div};
         operand.rest = operand.rest->in[!at];
     }
+    scale_take_zero(&operand);
     bool is_exact = operand.rounded == DTYPE_COUNT || dtype_widens(operand.rest->dtype, operand.rounded);
     if (!scale_is_plain(operand.rest) || !is_exact) {
         operand.n = 0;
         operand.rest = operand.top;
+        operand.zero = NULL;
     }
     return operand;
 }
@@ -128,24 +151,60 @@ static bool *scale_find_shown(Pass *pass, Graph *graph) {
     return shown;
 }
 
+/* A product of bytes, in i32, less what their zero points add to it. */
+static Value *scale_less_zeros(Rewrite *rewrite, const ScaleOperand *operands, Value *const *in,
+                               Value *product, const Value *like) {
+    Value *zeros[2] = {NULL, NULL}, *sums[2] = {NULL, NULL};
+    for (int i = 0; i < 2; i++) {
+        int axis = in[i]->rank - (i ? 2 : 1);
+        if (operands[i].zero)
+            zeros[i] = build_cast(rewrite, scale_in_result(rewrite, &operands[i], operands[i].zero, like),
+                                  DTYPE_I32, like);
+        if (operands[!i].zero)
+            sums[i] = build_reduce(rewrite, OP_sum, build_cast(rewrite, in[i], DTYPE_I32, like), 1, &axis,
+                                   true, like);
+    }
+    for (int i = 0; i < 2; i++)
+        if (zeros[i])
+            product = build_scalar(rewrite, OP_sub, product,
+                                   build_scalar(rewrite, OP_mul, zeros[i], sums[!i], NULL, like), NULL, like);
+    if (!zeros[0] || !zeros[1])
+        return product;
+    int64_t length = in[0]->dims[in[0]->rank - 1]->value;
+    Value *both = build_scalar(rewrite, OP_mul, zeros[0], zeros[1], NULL, like);
+    both = build_scalar(rewrite, OP_mul, both,
+                        build_constant(rewrite, (Number){.i = length}, DTYPE_I32, like), NULL, like);
+    return build_scalar(rewrite, OP_add, product, both, NULL, like);
+}
+
 static Value *scale_rule(Rewrite *rewrite, Value *value) {
-    if (value->op != OP_matmul || value->dtype != DTYPE_F32 || value->in[0]->rank < 2 ||
-        value->in[1]->rank < 2)
+    bool is_sum = value->dtype == DTYPE_F32 || value->dtype == DTYPE_I32;
+    if (value->op != OP_matmul || !is_sum || value->in[0]->rank < 2 || value->in[1]->rank < 2)
         return value;
     const bool *shown = rewrite->pass->state;
     ScaleOperand operands[2] = {scale_operand(value->in[0], false), scale_operand(value->in[1], true)};
     for (int i = 0; i < 2; i++)
         if (operands[i].rounded != DTYPE_COUNT && shown[value->id])
-            operands[i].n = 0;
+            operands[i].n = 0, operands[i].zero = NULL;
+    bool has_zero = operands[0].zero || operands[1].zero;
     Value *in[2] = {value->in[0], value->in[1]};
-    if (!operands[0].n && !operands[1].n)
+    if (!has_zero && (value->dtype != DTYPE_F32 || (!operands[0].n && !operands[1].n)))
         return value;
-    int64_t longest = dim_upper(rewrite->graph->dims, value->in[0]->dims[value->in[0]->rank - 1]);
+    const Dim *k = value->in[0]->dims[value->in[0]->rank - 1];
+    int64_t longest = dim_upper(rewrite->graph->dims, k);
+    bool is_rounded = operands[0].rounded != DTYPE_COUNT || operands[1].rounded != DTYPE_COUNT;
+    bool are_bytes = scale_is_byte(operands[0].rest) && scale_is_byte(operands[1].rest) && !is_rounded;
+    if (has_zero && (!are_bytes || !dim_is_const(k) || longest > SCALE_ZERO_LENGTH))
+        return value;
     for (int i = 0; i < 2; i++) {
-        for (int k = 0; k < operands[i].n; k++)
-            if (!scale_broadcasts(&operands[i], operands[i].factors[k].factor, value))
+        for (int f = 0; f < operands[i].n; f++)
+            if (!scale_broadcasts(&operands[i], operands[i].factors[f].factor, value))
                 return value;
-        if (operands[i].n)
+        if (operands[i].zero && !scale_broadcasts(&operands[i], operands[i].zero, value))
+            return value;
+        while (has_zero && operands[i].rest->op == OP_cast) /* bytes are multiplied as such */
+            operands[i].rest = operands[i].rest->in[0];
+        if (operands[i].n || has_zero)
             in[i] = operands[i].perm ? build_transpose(rewrite, operands[i].rest, operands[i].perm, value)
                                      : operands[i].rest;
         if (operands[i].n && operands[i].rounded != DTYPE_COUNT)
@@ -154,7 +213,10 @@ static Value *scale_rule(Rewrite *rewrite, Value *value) {
     bool integers = !dtype_is_float(in[0]->dtype) && !dtype_is_float(in[1]->dtype);
     if (integers && longest > SCALE_INT8_LENGTH)
         return value;
-    Value *fresh = build_cast(rewrite, build_like(rewrite, value, in), value->dtype, value);
+    Value *product = build_like(rewrite, value, in);
+    if (has_zero && product)
+        product = scale_less_zeros(rewrite, operands, in, product, value);
+    Value *fresh = product ? build_cast(rewrite, product, value->dtype, value) : NULL;
     for (int i = 0; i < 2; i++)
         for (int k = 0; k < operands[i].n; k++) {
             Value *factor = scale_in_result(rewrite, &operands[i], operands[i].factors[k].factor, value);
