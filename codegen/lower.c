@@ -235,6 +235,12 @@ static bool lower_is_shared(const Run *shape, const LowerEntry *entry) {
     return along;
 }
 
+/* Whether all boxes of a tile have this load alike, and rows do not: what these share (a norm's factors) is so
+ * little that it stays near, and need not take registers meanwhile. */
+static bool lower_is_of_tile(const Run *shape, const LowerEntry *entry) {
+    return entry->period && !lower_is_shared(shape, entry);
+}
+
 /* What planning has seen is forgotten, so that each run finds what it computes; the loads stay. */
 void lower_batch_begin(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots) {
     size_t mark = lower_open_scope(lower);
@@ -245,7 +251,7 @@ void lower_batch_begin(Lower *lower, const Run *shape, const LowerTarget *target
     for (size_t i = 0; i < n_loads; i++) {
         LowerEntry *entry = lower->loads.at[i];
         if ((lower->streams_only && !lower_is_stream(lower, entry->key.value)) ||
-            (lower->tile_only && !entry->period))
+            (lower->tile_only && !lower_is_of_tile(shape, entry)))
             continue;
         LowerEntry *held = lower_remember(lower, entry->kind, &entry->key);
         held->chunk = entry->chunk;
@@ -266,7 +272,7 @@ int lower_tile_registers(Lower *lower, const Run *shape, const LowerTarget *targ
     lower_plan(lower, shape, targets, n);
     for (size_t i = 0; i < lower->loads.n; i++) {
         const LowerEntry *entry = lower->loads.at[i];
-        if (!entry->period)
+        if (!lower_is_of_tile(shape, entry))
             continue;
         registers += slots * (entry->kind == ENTRY_UNIFORM ? 1 : shape->width);
         *period = entry->period > *period ? entry->period : *period;

@@ -78,8 +78,8 @@ typedef struct LowerColumns {
     int64_t begin, end; /* columns that runs from now on may have */
 } LowerColumns;
 void lower_set_columns(Lower *lower, const LowerColumns *columns);
-/* Loads of what only the place in the tile says, as a table of cosines for each head: how many registers they
- * take for `slots` runs, and after how many groups they repeat (0: there are none). */
+/* Loads of what only the place in the tile says, its row among it, as a table of cosines for each head: how
+ * many registers they take for `slots` runs, and after how many groups they repeat (0: there are none). */
 int lower_tile_registers(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots,
                          int *period);
 /* A batch of these loads alone, around those of the boxes that share them. */

@@ -261,22 +261,20 @@ static void cost_terms(Cost *c, const DimBindings *hint) {
     }
 }
 
-/* Guests count as more columns of the plan's own product, or more matrices of its batch. */
+/* Of products in the same launch, their sizes; slots are an average. */
 static void cost_guests(Cost *c, const DimBindings *hint) {
     const Graph *graph = c->plan->graph;
-    double own = fmax(1, (double)c->m * (double)c->n * (double)c->batch), all = own;
-    double slots = c->slots * own;
-    for (const MatmulPlan *guest = c->plan->guest; guest; guest = guest->guest) {
+    double all = fmax(1, (double)c->m * (double)c->n * (double)c->batch), slots = c->slots * all;
+    const MatmulPlan *guest = c->plan->guest;
+    for (; guest && c->n_guests < MATMUL_PRODUCTS_MAX; guest = guest->guest) {
         double elements = (double)cost_space(graph, guest->region, 0, guest->batch_rank + 2, hint);
         slots += elements * cost_region_slots(guest->region, cost_epilogue_streams(guest));
         all += elements;
         c->bytes += cost_bytes(graph, guest->region, hint);
+        c->guests[c->n_guests].n = cost_extent(graph, guest->n, hint);
+        c->guests[c->n_guests++].batch = cost_space(graph, guest->region, 0, guest->batch_rank, hint);
     }
     c->slots = slots / all;
-    if (c->batch > 1)
-        c->batch = (int64_t)ceil((double)c->batch * all / own);
-    else
-        c->n = (int64_t)ceil((double)c->n * all / own);
 }
 
 void cost_begin(Cost *c, const MatmulPlan *plan, const DimBindings *hint) {
@@ -301,18 +299,34 @@ void cost_begin(Cost *c, const MatmulPlan *plan, const DimBindings *hint) {
                                  : 0;
     c->is_ragged = pitch % 16 != 0;
     c->rows_out = cost_rows(pitch);
-    if (plan->guest)
-        cost_guests(c, hint);
-    double flops = 2.0 * (double)c->m * (double)c->n * (double)c->k * (double)c->batch * plan->n_cores;
+    cost_guests(c, hint);
+    double cols = (double)c->n * (double)c->batch;
+    for (int i = 0; i < c->n_guests; i++)
+        cols += (double)c->guests[i].n * (double)c->guests[i].batch;
+    double flops = 2.0 * (double)c->m * cols * (double)c->k * plan->n_cores;
     c->from_memory = flops / cost_rate(plan) < (double)c->bytes / plan->target->memory_bytes_per_second;
 }
 
-/* Matrices side by side in a tile are as one. */
+/* Columns of a product's tiles. */
+static double cost_cols(const Schedule *s, int members, int64_t n, int64_t batch) {
+    return ceil((double)n * members / s->tile_n) * s->tile_n * ceil((double)batch / members);
+}
+
+/* Matrices side by side in a tile are as one. Guests are further columns: a tile has those of one product. */
 Cost cost_joined(const Cost *c, const Schedule *s) {
     Cost joined = *c;
     int members = matmul_members(cost_plan(c, s), s).n;
     joined.n *= members;
     joined.batch /= members;
+    if (!c->n_guests)
+        return joined;
+    double cols = cost_cols(s, members, c->n, c->batch);
+    const MatmulPlan *guest = c->plan->guest;
+    for (int i = 0; i < c->n_guests; i++, guest = guest->guest)
+        cols += cost_cols(s, matmul_members(matmul_wgmma_plan(guest), s).n, c->guests[i].n,
+                          c->guests[i].batch);
+    joined.n = (int64_t)fmin(cols, 0x1p62);
+    joined.batch = 1;
     return joined;
 }
 

@@ -12,6 +12,10 @@ typedef struct Cost {
     const MatmulPlan *plan;
     int64_t m, n, k, batch;         /* K: of all products that are added up, one behind the other */
     int64_t term_k[REGION_SUM_MAX]; /* of each */
+    struct {
+        int64_t n, batch;
+    } guests[MATMUL_PRODUCTS_MAX]; /* the same, of products in the same launch, whose M is the product's */
+    int n_guests;
     int n_terms,
         n_changed; /* products that are added up; of them, those of which something is computed before */
     int64_t bytes;
@@ -28,7 +32,8 @@ typedef struct Cost {
 void cost_begin(Cost *c, const MatmulPlan *plan, const DimBindings *hint);
 /* The product as the schedule's path takes it. */
 const MatmulPlan *cost_plan(const Cost *c, const Schedule *s);
-/* The same, with the columns of all matrices that a tile has side by side. */
+/* The same, with the columns of all matrices that a tile has side by side, and of all that have tiles in its
+ * launch. */
 Cost cost_joined(const Cost *c, const Schedule *s);
 /* Seconds, of any path. */
 double cost_product(const Cost *c, const Schedule *s);

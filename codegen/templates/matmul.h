@@ -44,6 +44,9 @@
 enum { WARPGROUP = 128, WGMMA_M = 64, WGMMA_N_MAX = 256 };
 /* Shared memory besides tiles: for a block's mbarriers, and what the system takes a block. */
 enum { BARRIER_BYTES = 256, BLOCK_RESERVE = 1024 };
+/* Products of one launch. */
+enum { MATMUL_PRODUCTS_MAX = 4 };
+
 /* Registers of a thread whose warp takes rows of a guest (wgmma_guest.c): fewer do not hold a row's loads. */
 enum { GUEST_REGISTERS = 56 };
 

@@ -481,7 +481,7 @@ static int epilogue_tile_chunks(Epilogue *e, const EpilogueStore *store, int n_b
     epilogue_bind(e, &slot);
     int slots = box_groups * e->fragment->halves;
     int registers = lower_tile_registers(e->lower, &slot.run, targets, (int)store->outputs.n, slots, &period);
-    if (!period || registers > REGISTERS_MAX || e->fragment->blocks > 1)
+    if (!period || registers > REGISTERS_MAX)
         return 0;
     period = period > box_groups ? period : box_groups;
     return period % box_groups == 0 && n_boxes % (period / box_groups) == 0 ? period / box_groups : n_boxes;

@@ -139,10 +139,9 @@ static bool schedules_is_tight(const Cost *c, const MatmulPlan *plan, const Sche
     return (is_large && schedules_rounds(c, s) > MANY_ROUNDS) || ((is_large || s->warps_m == 3) && !is_light);
 }
 
-/* Whether each tile has whole rows, of which statistics are taken, and no tables. */
+/* Whether each tile has whole rows, of which statistics are taken. */
 static bool schedules_has_rows(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
-    return plan->statistics.n && !plan->columns.n && !c->is_ragged && !schedules_reads_tables(plan) &&
-           c->n <= s->tile_n;
+    return plan->statistics.n && !plan->columns.n && !c->is_ragged && c->n <= s->tile_n;
 }
 
 /* Whether two warpgroups may take turns. With other epilogues than light ones that took longer: sums of
@@ -164,7 +163,7 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
         s.producer_registers = 32;
         s.consumer_registers = 160;
     } else if (s.warps_m == 2) { /* two sums at a time take what there is */
-        bool is_full = matmul_partial_cols(plan, &s), has_guest = matmul_rows_guest(plan);
+        bool is_full = matmul_partial_cols(plan, &s) || schedules_reads_tables(plan), has_guest = matmul_rows_guest(plan);
         s.producer_registers = has_guest ? GUEST_REGISTERS : is_full ? 24 : 40;
         s.consumer_registers = has_guest ? 224 : is_full ? 240 : 232;
     }

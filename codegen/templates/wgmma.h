@@ -56,7 +56,6 @@ typedef struct WgmmaProduct {
     bool is_staged;
     Lower *lower;
 } WgmmaProduct;
-enum { WGMMA_PRODUCTS_MAX = 4 };
 
 /* What blocks share of the tiles that do not fill a round. */
 typedef struct WgmmaStream {
@@ -94,7 +93,7 @@ typedef struct Wgmma {
     int n_operands;
     WgmmaTerm terms[REGION_SUM_MAX - 1]; /* in the order of their steps */
     int n_terms;
-    WgmmaProduct products[WGMMA_PRODUCTS_MAX]; /* the plan's own, then its guests */
+    WgmmaProduct products[MATMUL_PRODUCTS_MAX]; /* the plan's own, then its guests */
     int n_products;                            /* 0: there is the plan's own alone */
     const Dim *count;                          /* tiles of all of them */
     Pipeline pipeline;

@@ -21,7 +21,7 @@ bool wgmma_accepts_products(const MatmulPlan *plan, const Schedule *schedule, co
     for (const MatmulPlan *more = guest->guest; more; more = more->guest)
         n++;
     *why = "a kernel has so many products at most";
-    if (n > WGMMA_PRODUCTS_MAX)
+    if (n > MATMUL_PRODUCTS_MAX)
         return false;
     *why = "products in one launch have a tile each, whole and in turn: no swap_ab, split_k or stream_k";
     if (schedule->swap_ab || schedule->stream_k || wgmma_split(schedule) > 1 || !schedule->persistent ||
