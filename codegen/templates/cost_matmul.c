@@ -285,6 +285,7 @@ void cost_begin(Cost *c, const MatmulPlan *plan, const DimBindings *hint) {
                 .m = cost_extent(graph, plan->m, hint),
                 .n = cost_extent(graph, plan->n, hint),
                 .batch = cost_space(graph, plan->region, 0, plan->batch_rank, hint),
+                .beside = cost_space(graph, plan->region, matmul_beside(plan), plan->batch_rank, hint),
                 .bytes = cost_bytes(graph, plan->region, hint),
                 .slots = cost_region_slots(plan->region, streams),
                 .has_inputs = streams > 0,

@@ -11,6 +11,7 @@ typedef enum CostRows { COST_ROWS_ALIGNED, COST_ROWS_SECTORS, COST_ROWS_ANYWHERE
 typedef struct Cost {
     const MatmulPlan *plan;
     int64_t m, n, k, batch;         /* K: of all products that are added up, one behind the other */
+    int64_t beside;                 /* matrices of the batch that share their first operand */
     int64_t term_k[REGION_SUM_MAX]; /* of each */
     struct {
         int64_t n, batch;

@@ -224,14 +224,16 @@ MatmulBatch matmul_member_batch(Builder *b, const MatmulPlan *plan, const Matmul
                                 const KExpr *const *batch, const KExpr *member);
 
 /* matmul_tiles.c: tiles of the result in an order that keeps L2 warm: groups of `group_m` tiles along m, n
- * advancing within. With swap_ab, "m" of a tile lies along N of the result. A cluster counts as one tile
- * here. */
+ * advancing within, and behind the last n the next matrix of those that share the first operand. With
+ * swap_ab, "m" of a tile lies along N of the result. A cluster counts as one tile here. */
 typedef struct MatmulTiles {
     int tile_m, tile_n, cluster_m, cluster_n, gang, group_m;
     MatmulMembers members; /* tile_n columns of each */
     int span_m, span_n;    /* rows and columns of a cluster: extents that they divide are never passed */
     int together;          /* blocks that count as one: a cluster or a gang */
     const Dim *tiles_m, *tiles_n, *batch; /* how many; m and n in clusters and gangs, batch in members */
+    int beside;        /* axes of the batch from this on are further columns in the order (matmul_beside) */
+    const Dim *across; /* columns of tiles with them */
     const Dim *count;
 } MatmulTiles;
 typedef struct MatmulTile {
@@ -239,6 +241,9 @@ typedef struct MatmulTile {
     const KExpr *batch[RANK_MAX];
 } MatmulTile;
 MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule);
+/* The axis of the batch from which on all matrices have one first operand; the rank of the batch where none
+ * do. */
+int matmul_beside(const MatmulPlan *plan);
 /* Blocks of a persistent launch: no more than run at once, and no more than the number of rounds needs. */
 const Dim *matmul_persistent_grid(const MatmulPlan *plan, const Schedule *schedule);
 const Dim *matmul_grid(const MatmulPlan *plan, const MatmulTiles *tiles, int blocks_per_sm);

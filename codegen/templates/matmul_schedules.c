@@ -21,7 +21,8 @@ typedef struct Candidates {
 static int schedules_group_m(const Cost *c, const Schedule *s) {
     enum { FEW_COLUMNS = 8, SHORT_BYTES = 512 };
     int bits = dtype_bits(c->plan->a.elem), cluster_n = s->cluster_n > 1 ? s->cluster_n : 1;
-    double cols = (double)(s->swap_ab ? c->m : c->n), slots = c->plan->target->sm_count;
+    double cols = s->swap_ab ? (double)c->m : (double)c->n * (double)c->beside;
+    double slots = c->plan->target->sm_count;
     double group = sqrt(slots * s->tile_n / s->tile_m) / (s->cluster_m > 1 ? s->cluster_m : 1);
     bool is_along = cols <= FEW_COLUMNS * s->tile_n * cluster_n || (double)c->k * bits / 8 <= SHORT_BYTES;
     if (s->path == MATMUL_WGMMA)

@@ -76,6 +76,14 @@ static const Dim *tiles_batch(const MatmulPlan *plan, const MatmulTiles *tiles, 
     return has_members ? dim_div(dims, extent, dim_const(dims, tiles->members.n)) : extent;
 }
 
+int matmul_beside(const MatmulPlan *plan) {
+    const Value *shared = plan->a.value;
+    int axis = plan->batch_rank, missing = plan->batch_rank + 2 - shared->rank;
+    while (axis > 0 && (axis - 1 < missing || dim_is(shared->dims[axis - 1 - missing], 1)))
+        axis--;
+    return axis;
+}
+
 MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule) {
     DimTable *dims = plan->graph->dims;
     MatmulMembers members = matmul_members(plan, schedule);
@@ -95,8 +103,15 @@ MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule) {
     tiles.tiles_m = dim_ceil_div(dims, rows, dim_const(dims, tiles.span_m));
     tiles.tiles_n = dim_ceil_div(dims, cols, dim_const(dims, (int64_t)tiles.span_n * tiles.gang));
     tiles.batch = dim_const(dims, 1);
-    for (int i = 0; i < plan->batch_rank; i++)
-        tiles.batch = dim_mul(dims, tiles.batch, tiles_batch(plan, &tiles, i));
+    tiles.across = tiles.tiles_n;
+    bool is_by_matrix = schedule->swap_ab || matmul_rows_guest(plan); /* or a guest waits for rows of one */
+    tiles.beside = is_by_matrix ? plan->batch_rank : matmul_beside(plan);
+    for (int i = 0; i < plan->batch_rank; i++) {
+        const Dim *extent = tiles_batch(plan, &tiles, i);
+        tiles.batch = dim_mul(dims, tiles.batch, extent);
+        if (i >= tiles.beside)
+            tiles.across = dim_mul(dims, tiles.across, extent);
+    }
     tiles.count = dim_mul(dims, tiles.batch, dim_mul(dims, tiles.tiles_m, tiles.tiles_n));
     return tiles;
 }
@@ -214,47 +229,57 @@ const Dim *matmul_persistent_grid(const MatmulPlan *plan, const Schedule *schedu
     return matmul_grid(plan, &tiles, matmul_blocks_per_sm(plan, schedule));
 }
 
+/* Takes the matrix out of a number that counts `each` of every matrix of some axes of the batch: sets the
+ * coordinates of these, gives what is left. */
+static const KExpr *tiles_matrix(Builder *b, const MatmulPlan *plan, const MatmulTiles *tiles,
+                                 const KExpr *number, const Dim *each, int first, int end, MatmulTile *tile) {
+    const Dim *extents[RANK_MAX];
+    if (first == end)
+        return number;
+    for (int i = first; i < end; i++)
+        extents[i - first] = tiles_batch(plan, tiles, i);
+    const KExpr *per_matrix = k_let_expr(b, "tiles_per_matrix", k_dim(b, each, K_I32));
+    const KExpr *batch = k_let_expr(b, "batch", k_div(b, number, per_matrix));
+    const KExpr *within = k_let_expr(b, "tile_of_matrix", k_mod(b, number, per_matrix));
+    if (end - first == 1)
+        tile->batch[first] = batch;
+    else
+        lower_delinearize(b, batch, end - first, extents, tile->batch + first);
+    return within;
+}
+
 MatmulTile matmul_tile_at(Builder *b, const MatmulPlan *plan, const MatmulTiles *tiles, const KExpr *number) {
+    DimTable *dims = plan->graph->dims;
     MatmulTile tile = {0};
-    const KExpr *tiles_m = k_dim(b, tiles->tiles_m, K_I32), *tiles_n = k_dim(b, tiles->tiles_n, K_I32);
-    const KExpr *within = number;
-    if (plan->batch_rank > 0) {
-        const KExpr *matrix = k_let_expr(b, "tiles_per_matrix", k_mul(b, tiles_m, tiles_n));
-        const KExpr *batch = k_let_expr(b, "batch", k_div(b, number, matrix));
-        within = k_let_expr(b, "tile_of_matrix", k_mod(b, number, matrix));
-        const Dim *extents[RANK_MAX];
-        for (int i = 0; i < plan->batch_rank; i++)
-            extents[i] = tiles_batch(plan, tiles, i);
-        if (plan->batch_rank == 1)
-            tile.batch[0] = batch;
-        else
-            lower_delinearize(b, batch, plan->batch_rank, extents, tile.batch);
-        if (tiles->members.n > 1) {
-            int axis = tiles->members.axis;
-            tile.batch[axis] = k_let_expr(b, "first_member",
-                                          k_mul(b, tile.batch[axis], k_i32(b, tiles->members.n)));
-        }
-    }
+    const KExpr *tiles_m = k_dim(b, tiles->tiles_m, K_I32), *across = k_dim(b, tiles->across, K_I32);
+    const KExpr *within = tiles_matrix(b, plan, tiles, number, dim_mul(dims, tiles->tiles_m, tiles->across),
+                                       0, tiles->beside, &tile);
     const KExpr *m, *n;
-    if (dim_is(tiles->tiles_n, 1)) {
+    if (dim_is(tiles->across, 1)) {
         m = within;
         n = k_i32(b, 0);
     } else if (dim_is(tiles->tiles_m, 1)) {
         m = k_i32(b, 0);
         n = within;
     } else if (tiles->group_m == 1) {
-        m = k_div(b, within, tiles_n);
-        n = k_mod(b, within, tiles_n);
+        m = k_div(b, within, across);
+        n = k_mod(b, within, across);
     } else {
         const KExpr *group = k_i32(b, tiles->group_m);
-        const KExpr *per_group = k_let_expr(b, "tiles_per_group", k_mul(b, tiles_n, group));
+        const KExpr *per_group = k_let_expr(b, "tiles_per_group", k_mul(b, across, group));
         const KExpr *first = k_let_expr(b, "group_first", k_mul(b, k_div(b, within, per_group), group));
         const KExpr *rest = k_let_expr(b, "tile_of_group", k_mod(b, within, per_group));
-        bool is_whole = dim_divisor(plan->graph->dims, tiles->tiles_m) % tiles->group_m == 0;
+        bool is_whole = dim_divisor(dims, tiles->tiles_m) % tiles->group_m == 0;
         const KExpr *rows =
             is_whole ? group : k_let_expr(b, "group_rows", k_min(b, group, k_sub(b, tiles_m, first)));
         m = k_add(b, first, k_mod(b, rest, rows));
         n = k_div(b, rest, rows);
+    }
+    n = tiles_matrix(b, plan, tiles, n, tiles->tiles_n, tiles->beside, plan->batch_rank, &tile);
+    if (tiles->members.n > 1) {
+        int axis = tiles->members.axis;
+        tile.batch[axis] =
+            k_let_expr(b, "first_member", k_mul(b, tile.batch[axis], k_i32(b, tiles->members.n)));
     }
     const KExpr *rank = k_special(b, SPECIAL_CTA_RANK);
     if (tiles->cluster_m > 1) {
