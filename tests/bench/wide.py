@@ -2,7 +2,7 @@
 import torch
 import torch.nn.functional as F
 
-from cases import BF, E4, F32, fp8, gelu, layernorm_with_residual, linear, norm_with_residual, positive, rand, scalar, scaled_rows, swiglu
+from cases import BF, E4, F32, fp8, gelu, layernorm_with_residual, linear, norm_with_residual, positive, rand, rotate_halves, scalar, scaled_rows, swiglu, tables
 
 F16 = torch.float16
 
@@ -79,6 +79,19 @@ def int4_weights(x, w, s):
 def pairs(x, w):
     h = F.linear(x, w).unflatten(-1, (-1, 2))
     return F.silu(h[..., 0]) * h[..., 1]
+
+
+def head_norm(x, w, g):
+    return F.rms_norm(F.linear(x, w).unflatten(-1, (-1, g.shape[0])), g.shape, g, 1e-5)
+
+
+def qkv_norm(x, wq, wk, wv, gq, gk):
+    return head_norm(x, wq, gq), head_norm(x, wk, gk), F.linear(x, wv)
+
+
+def qkv_norm_rope(x, wq, wk, wv, gq, gk, c, s):
+    q, k = (rotate_halves(head_norm(x, w, g), c[:, None], s[:, None]).to(x.dtype) for w, g in ((wq, gq), (wk, gk)))
+    return q, k, F.linear(x, wv)
 
 
 def quantized_gate(x, wg, wu):
@@ -194,6 +207,14 @@ CASES = {
     "conv1x1": (lambda: [rand(256, 128), rand(32, 128, 3136), rand(256, 1)], lambda w, x, b: F.relu(w @ x + b), 2.0 * 32 * 256 * 128 * 3136, 77e6),
     "transposed_out": linear(4096, 2048, 1024, lambda x, w: F.linear(x, w).t().contiguous()),
     "qkv_in_one": (lambda: [rand(4, 2048, 1024), rand(3072, 1024), rand(3072)], heads_in_one, 2.0 * 8192 * 3072 * 1024, 73e6),
+    "qkv_256": (lambda: [rand(256, 4096), rand(4096, 4096), rand(1024, 4096), rand(1024, 4096)],
+                lambda x, *w: tuple(F.linear(x, own) for own in w), 2.0 * 256 * 6144 * 4096, 55e6),
+    "bert_qkv": (lambda: [rand(512, 768), *(rand(*d) for _ in range(3) for d in ((768, 768), (768,)))],
+                 lambda x, *w: tuple(F.linear(x, *own) for own in zip(w[::2], w[1::2])), 2.0 * 512 * 2304 * 768, 6.7e6),
+    "vit_qkv_norm": (lambda: [rand(4096, 1024), *(rand(1024, 1024) for _ in range(3)), rand(64), rand(64)], qkv_norm,
+                     2.0 * 4096 * 3072 * 1024, 40e6),
+    "qwen3_qkv": (lambda: [rand(2048, 4096), rand(4096, 4096), rand(1024, 4096), rand(1024, 4096), rand(128), rand(128), *tables(2048, 64)],
+                  qkv_norm_rope, 2.0 * 2048 * 6144 * 4096, 93e6),
     "heads_out": (lambda: [rand(2, 32, 1024, 128), rand(4096, 4096), rand(2, 1024, 4096)],
                   lambda o, w, r: F.linear(o.transpose(1, 2).reshape(2, 1024, 4096), w) + r, 2.0 * 2048 * 4096 ** 2, 84e6),
     "swiglu_pairs": (lambda: [rand(2048, 2048), rand(11008, 2048)], pairs, 2.0 * 2048 * 2048 * 11008, 76e6),
