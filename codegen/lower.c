@@ -235,8 +235,8 @@ static bool lower_is_shared(const Run *shape, const LowerEntry *entry) {
     return along;
 }
 
-/* Whether all boxes of a tile have this load alike, and rows do not: what these share (a norm's factors) is so
- * little that it stays near, and need not take registers meanwhile. */
+/* Whether all boxes of a tile have this load alike, and rows do not: what these share (a norm's factors) is
+ * so little that it stays near, and need not take registers meanwhile. */
 static bool lower_is_of_tile(const Run *shape, const LowerEntry *entry) {
     return entry->period && !lower_is_shared(shape, entry);
 }

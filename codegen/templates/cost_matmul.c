@@ -324,8 +324,8 @@ Cost cost_joined(const Cost *c, const Schedule *s) {
     double cols = cost_cols(s, members, c->n, c->batch);
     const MatmulPlan *guest = c->plan->guest;
     for (int i = 0; i < c->n_guests; i++, guest = guest->guest)
-        cols += cost_cols(s, matmul_members(matmul_wgmma_plan(guest), s).n, c->guests[i].n,
-                          c->guests[i].batch);
+        cols +=
+            cost_cols(s, matmul_members(matmul_wgmma_plan(guest), s).n, c->guests[i].n, c->guests[i].batch);
     joined.n = (int64_t)fmin(cols, 0x1p62);
     joined.batch = 1;
     return joined;

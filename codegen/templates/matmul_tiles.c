@@ -8,8 +8,8 @@ int matmul_gang(const MatmulPlan *plan, const Schedule *schedule) {
     return blocks < 1 ? 1 : blocks > INT16_MAX ? INT16_MAX : (int)blocks;
 }
 
-/* Whether the matrices along an axis of a second operand's batch, of the batch's own axis, are multiplied with
- * the same first operand, and lie one behind the other in memory. */
+/* Whether the matrices along an axis of a second operand's batch, of the batch's own axis, are multiplied
+ * with the same first operand, and lie one behind the other in memory. */
 static bool members_are_neighbours(const MatmulPlan *plan, const MatmulOperand *own, int own_axis, int axis) {
     const MatmulOperand *shared = &plan->a;
     int of_shared = axis - (plan->batch_rank + 2 - shared->value->rank);
@@ -35,7 +35,8 @@ static bool members_are_accepted(const MatmulPlan *plan, const Schedule *schedul
     if (schedule->path != MATMUL_WGMMA || schedule->swap_ab || schedule->stream_k || schedule->split_k > 1 ||
         schedule->cluster_n > 1)
         return false;
-    if (plan->before || plan->columns.n || plan->block_cols || matmul_rows_guest(plan) || matmul_has_scale(plan))
+    if (plan->before || plan->columns.n || plan->block_cols || matmul_rows_guest(plan) ||
+        matmul_has_scale(plan))
         return false;
     for (int i = 0; i < plan->n_cores; i++)
         if (!matmul_is_tma(plan->graph, &plan->b[i], &why))
