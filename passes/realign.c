@@ -15,9 +15,11 @@
  * estimate from an H200: unaligned products ran at a twelfth of the aligned rate, and where tiles are few, a
  * step of K took ten times as long as an aligned one, whose loads run ahead. Extents must be known. The pass
  * stands behind the fixpoint, since slicing what was padded is what `movement` would undo. */
-#include "passes/fuse.h"
+#include "passes/realign.h"
 
 #include <math.h>
+
+#include "passes/fuse.h"
 
 static const double realign_slow = 40e12, realign_fast = 500e12; /* operations a second */
 /* operations a second with 8 bits and in tf32, and how many times longer they take where a product turns an
@@ -38,8 +40,7 @@ static bool realign_is_tensor_type(DType type) {
            type == DTYPE_E5M2 || type == DTYPE_I8;
 }
 
-/* Elements of a value; 0 where an extent is not known. */
-static double realign_count(const Value *value) {
+double realign_count(const Value *value) {
     double count = 1;
     for (int i = 0; i < value->rank; i++)
         count *= dim_is_const(value->dims[i]) ? (double)value->dims[i]->value : 0;
@@ -103,8 +104,7 @@ static bool realign_is_scattered(const Value *operand) {
            dim_is_const(operand->dims[last]);
 }
 
-/* Whether an operand, the first or the second, lies along M or N, of elements that are only taken along K. */
-static bool realign_is_turned(const Value *operand, bool is_second) {
+bool realign_is_turned(const Value *operand, bool is_second) {
     const Value *base = realign_base((Value *)(uintptr_t)operand);
     int last = operand->rank - 1, along = last, k = is_second ? last - 1 : last;
     if (base->op != OP_input || base->strides || last < 1 || dtype_bits(base->dtype) == 16 ||
@@ -116,7 +116,7 @@ static bool realign_is_turned(const Value *operand, bool is_second) {
     return along != k && along >= last - 1;
 }
 
-static double realign_copy_seconds(const Value *value) {
+double realign_copy_seconds(const Value *value) {
     return 2 * realign_count(value) * dtype_bits(value->dtype) / 8 / realign_bytes + realign_launch;
 }
 
@@ -133,8 +133,7 @@ static double realign_copy(Value *operand, bool is_second) {
     return realign_copy_seconds(base);
 }
 
-/* The operand copied with K innermost. */
-static Value *realign_turned(Rewrite *rewrite, Value *operand, bool is_second) {
+Value *realign_turned(Rewrite *rewrite, Value *operand, bool is_second) {
     Value *rows = is_second ? build_turned(rewrite, operand, operand) : operand;
     Value *packed = rows ? realign_copied(rewrite, rows, realign_missing(rows)) : NULL;
     if (!packed)
@@ -192,6 +191,9 @@ static double realign_gain(const Value *product, const Dim *k) {
 static Value *realign_rule(Rewrite *rewrite, Value *value) {
     if (value->op != OP_matmul)
         return value;
+    Value *scaled = realign_scaled(rewrite, value);
+    if (scaled)
+        return scaled;
     const Value *a = value->in[0];
     double copies[] = {realign_copy(value->in[0], false), realign_copy(value->in[1], true)};
     if (copies[0] + copies[1] == 0 || realign_gain(value, a->dims[a->rank - 1]) < copies[0] + copies[1])

@@ -187,16 +187,19 @@ typedef struct MatmulScales {
     const MatmulPlan *plan;
     const MatmulOperand *operand;
     int tile_k;
-    int words; /* of a step, a lane each: 16 rows of each m64 block, or one for each instruction's columns */
+    int words; /* of a step: 16 rows of each m64 block, each column, or one for each instruction's columns */
     int group; /* steps that are copied together */
     const KBuffer *ring;
-    const KExpr *own;   /* first word of the warp's part */
-    const KExpr *first; /* element of the buffer that the lane copies, for K = 0 */
+    const KExpr *own;                     /* first word of the warp's part */
+    const KExpr *first[WGMMA_N_MAX / 32]; /* elements of the buffer that the lane copies, for K = 0 */
 } MatmulScales;
 MatmulScales matmul_scales(Builder *b, const MatmulPlan *plan, const Schedule *schedule,
                            const MatmulOperand *operand, bool is_rows);
 int64_t matmul_scales_bytes(const MatmulPlan *plan, const Schedule *schedule);
-/* A tile begins: the lane's row (or column) of the result, below `extent`. */
+/* Whether the operand's factors differ from column to column of the product. */
+bool matmul_scale_is_by_column(const Schedule *schedule, const MatmulOperand *operand, bool is_rows);
+/* A tile begins: the lane's row (or column) of the result, below `extent`; of more columns than lanes the
+ * first. */
 void matmul_scales_tile(Builder *b, MatmulScales *scales, const KExpr *warp, const KExpr *mn,
                         const Dim *extent, int tile_mn, const KExpr *const *batch);
 /* Starts the copies of the first steps, and in step `step` those of a later one. One group of copies a step:
@@ -209,8 +212,9 @@ void matmul_scales_ahead(Builder *b, const MatmulScales *scales, const KExpr *st
 void matmul_scale_read(Builder *b, const MatmulScales *scales, const KExpr *step, const KExpr *word,
                        const KVar *to, int at);
 
-/* Matrices of a batch side by side in a tile wider than each of them, so that they are multiplied as one: they
- * share their first operand, as the heads of a projection do, and their second ones are neighbours in memory. */
+/* Matrices of a batch side by side in a tile wider than each of them, so that they are multiplied as one:
+ * they share their first operand, as the heads of a projection do, and their second ones are neighbours in
+ * memory. */
 typedef struct MatmulMembers {
     int n;              /* 1: the tile is of one matrix */
     int axis, own_axis; /* of the batch, and of the second operand, along which they are neighbours */
@@ -341,12 +345,12 @@ typedef struct MatmulStaging {
 } MatmulStaging;
 
 /* matmul_tma.c: shared memory for the outputs whose rows lie side by side, and the maps of those that TMA can
- * write; false where there are none. `over` NULL: memory of its own; else that of another product's, which has
- * as much. */
+ * write; false where there are none. `over` NULL: memory of its own; else that of another product's, which
+ * has as much. */
 bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule, const MatmulStaging *over,
                     MatmulStaging *staging);
-/* Whether the memory of one product's outputs serves another's as well, in boxes of the same size and elements,
- * or the other needs none. */
+/* Whether the memory of one product's outputs serves another's as well, in boxes of the same size and
+ * elements, or the other needs none. */
 bool matmul_staging_serves(const MatmulPlan *plan, const MatmulPlan *other, const Schedule *schedule);
 int64_t matmul_staging_bytes(const MatmulPlan *plan, const Schedule *schedule);
 const char *matmul_staging_name(const MatmulStaging *staging); /* for a kernel's summary */
@@ -390,9 +394,9 @@ typedef struct MatmulVectors {
 } MatmulVectors;
 /* Whether the epilogue reads an input otherwise than through the products. */
 bool matmul_is_read_behind(const MatmulPlan *plan, const Value *value);
-/* Whether all that is computed of a value, but of products, is computed of its element at the same place: what
- * moves it (a transpose of one number a row is one a column) leaves it as `keeps` wants it. Only then may a
- * register stand for the value. */
+/* Whether all that is computed of a value, but of products, is computed of its element at the same place:
+ * what moves it (a transpose of one number a row is one a column) leaves it as `keeps` wants it. Only then
+ * may a register stand for the value. */
 typedef bool MatmulKeeps(const void *context, const Value *value);
 bool matmul_is_read_in_place(const MatmulPlan *plan, const Value *value, MatmulKeeps *keeps,
                              const void *context);
@@ -584,10 +588,10 @@ typedef struct MatmulLoader {
     Tile tile;
     OperandMajor tile_major; /* MAJOR_K: rows along M (or N), columns along K */
     int tile_mn, tile_k;
-    bool is_copy; /* cp.async, memory as it is; else by way of registers */
+    bool is_copy;  /* cp.async, memory as it is; else by way of registers */
     bool is_moved; /* memory as it is as well, in pieces too small for cp.async: bits, in `words` */
     const KVar *words;
-    KType index; /* of elements of memory */
+    KType index;  /* of elements of memory */
     int run_axis; /* of the operand: along which a thread moves `vector` elements at a time */
     int vector;
     int threads;

@@ -9,12 +9,13 @@
  *
  *     acc[row, col] += sum_{k in block} q_x[row, k] q_w[k, col]  *  s_x[row, block] * s_w[block, col]
  *
- * The factors of columns have to be the same for all columns that one instruction computes. Each warp copies
- * its own factors to a ring of its own in shared memory, three steps of K ahead, a lane a factor, and reads
- * them from there a step ahead. */
+ * Factors that are the same for all columns that one instruction computes join those of rows, once a step;
+ * where each column has its own (both operands of a weight's gradient have blocks of 1 x 128), they are read
+ * on the way into the accumulators. Each warp copies its own factors to a ring of its own in shared memory,
+ * three steps of K ahead, a lane a factor, and reads those of rows from there a step ahead. */
 #include "codegen/templates/matmul.h"
 
-enum { SCALE_ELEMENTS_MAX = 1 << 30, SCALE_SLOTS = 4, SCALE_GROUP = 4 };
+enum { SCALE_ELEMENTS_MAX = 1 << 30, SCALE_SLOTS = 4, SCALE_GROUP = 4, SCALE_LANES = 32 };
 
 static bool scale_is_input(void *context, const Value *value) {
     return region_reads(context, value);
@@ -98,14 +99,21 @@ bool matmul_find_scale(const Graph *graph, const Region *region, MatmulOperand *
     return false;
 }
 
-/* The factor of a column block must be one number for all columns of an instruction. */
+bool matmul_scale_is_by_column(const Schedule *schedule, const MatmulOperand *operand, bool is_rows) {
+    enum { COLUMNS_LEAST = 8 /* of an instruction */ };
+    const MatmulScaleAxis *axis = operand->scale ? &operand->scale->axis[operand->mn_axis] : NULL;
+    return axis && axis->stride && !is_rows && !schedule->swap_ab && axis->block % COLUMNS_LEAST != 0;
+}
+
+/* A factor must be one number for all columns of an instruction, unless each column has its own. */
 static bool scale_is_shared(const MatmulPlan *plan, const Schedule *schedule, int cols) {
     const MatmulOperand *operands[1 + MATMUL_CORES] = {&plan->a};
     for (int i = 0; i < plan->n_cores; i++)
         operands[1 + i] = &plan->b[i];
     for (int i = 0; i < 1 + plan->n_cores; i++) {
         const MatmulScale *scale = operands[i]->scale;
-        if (!scale || (i == 0) != schedule->swap_ab)
+        if (!scale || (i == 0) != schedule->swap_ab ||
+            matmul_scale_is_by_column(schedule, operands[i], false))
             continue;
         const MatmulScaleAxis *axis = &scale->axis[operands[i]->mn_axis];
         if (axis->stride && axis->block % cols != 0)
@@ -186,11 +194,14 @@ static int scale_steps(int group) {
     return group > 1 ? 2 * group : SCALE_SLOTS;
 }
 
-/* Factors of an operand that a warp needs at a time: one for each of its rows, or for each instruction's
- * columns. */
-static int scale_words(const MatmulPlan *plan, const Schedule *schedule, bool is_rows) {
-    return is_rows ? schedule->tile_m / schedule->warps_m / 4
-                   : schedule->tile_n / matmul_partial_cols(plan, schedule);
+/* Factors of an operand that a warp needs at a time: one for each of its rows, for each column or for each
+ * instruction's columns. */
+static int scale_words(const MatmulPlan *plan, const Schedule *schedule, const MatmulOperand *operand,
+                       bool is_rows) {
+    if (is_rows)
+        return schedule->tile_m / schedule->warps_m / 4;
+    int each = matmul_scale_is_by_column(schedule, operand, false) ? 1 : matmul_partial_cols(plan, schedule);
+    return schedule->tile_n / each;
 }
 
 int64_t matmul_scales_bytes(const MatmulPlan *plan, const Schedule *schedule) {
@@ -198,7 +209,7 @@ int64_t matmul_scales_bytes(const MatmulPlan *plan, const Schedule *schedule) {
     for (int i = 0; i < 1 + plan->n_cores; i++) {
         const MatmulOperand *operand = i ? &plan->b[i - 1] : &plan->a;
         if (operand->scale)
-            words += (int64_t)scale_words(plan, schedule, (i != 0) == schedule->swap_ab) *
+            words += (int64_t)scale_words(plan, schedule, operand, (i != 0) == schedule->swap_ab) *
                      scale_steps(scale_group(plan, schedule, operand));
     }
     return 4 * words * 4 * schedule->warps_m;
@@ -210,7 +221,7 @@ MatmulScales matmul_scales(Builder *b, const MatmulPlan *plan, const Schedule *s
     if (!operand->scale)
         return scales;
     const char *name = operand->scale->base->name ? operand->scale->base->name : "scale";
-    scales.words = scale_words(plan, schedule, is_rows);
+    scales.words = scale_words(plan, schedule, operand, is_rows);
     scales.group = scale_group(plan, schedule, operand);
     scales.ring = k_shared(b, text_format(b->arena, "%s_ring", name), DTYPE_F32,
                            (int64_t)scales.words * scale_steps(scales.group) * 4 * schedule->warps_m, 16);
@@ -222,10 +233,14 @@ void matmul_scales_tile(Builder *b, MatmulScales *scales, const KExpr *warp, con
     const MatmulOperand *operand = scales->operand;
     if (!operand->scale)
         return;
-    /* what lies beyond the result is never stored; its factors may be anyone's */
-    if (dim_divisor(scales->plan->graph->dims, extent) % tile_mn != 0)
-        mn = k_min(b, mn, k_sub(b, k_dim(b, extent, K_I32), k_i32(b, 1)));
-    scales->first = k_let_expr(b, "scale_at", scale_index(b, scales->plan, operand, mn, NULL, batch));
+    for (int turn = 0; turn * SCALE_LANES < scales->words; turn++) {
+        const KExpr *own = turn ? k_add(b, mn, k_i32(b, turn * SCALE_LANES)) : mn;
+        /* what lies beyond the result is never stored; its factors may be anyone's */
+        if (dim_divisor(scales->plan->graph->dims, extent) % tile_mn != 0)
+            own = k_min(b, own, k_sub(b, k_dim(b, extent, K_I32), k_i32(b, 1)));
+        scales->first[turn] =
+            k_let_expr(b, "scale_at", scale_index(b, scales->plan, operand, own, NULL, batch));
+    }
     scales->own = k_mul(b, warp, k_i32(b, scale_steps(scales->group) * scales->words));
 }
 
@@ -239,12 +254,13 @@ static const KExpr *scale_at(Builder *b, const MatmulScales *scales, const KExpr
     return k_add(b, scales->own, k_add(b, first, at));
 }
 
-static void scales_copy(Builder *b, const MatmulScales *scales, const KExpr *step, const KExpr *last) {
+/* A lane's copy of the factor of one row or column. */
+static void scales_copy_turn(Builder *b, const MatmulScales *scales, const KExpr *step, const KExpr *last,
+                             int turn) {
     const MatmulOperand *operand = scales->operand;
-    if (!operand->scale)
-        return;
     const MatmulScaleAxis *axis = &operand->scale->axis[operand->k_axis];
-    const KExpr *from = scales->first, *lane = k_special(b, SPECIAL_LANE);
+    const KExpr *from = scales->first[turn];
+    const KExpr *word = k_add(b, k_special(b, SPECIAL_LANE), k_i32(b, turn * SCALE_LANES));
     int bytes = 4 * scales->group;
     if (axis->stride) { /* behind the last step nothing is needed; its own factors come again */
         const KExpr *k = k_mul(b, k_min(b, step, last), k_i32(b, scales->tile_k));
@@ -254,17 +270,23 @@ static void scales_copy(Builder *b, const MatmulScales *scales, const KExpr *ste
         KType type = from->type;
         from = k_add(b, from, k_mul(b, k_convert(b, block, type), k_dim(b, axis->stride, type)));
     }
-    KOperand operands[] = {k_operand(k_smem_addr(b, scales->ring, scale_at(b, scales, step, lane))),
+    KOperand operands[] = {k_operand(k_smem_addr(b, scales->ring, scale_at(b, scales, step, word))),
                            k_operand(k_global_addr(b, k_global(b, operand->scale->base, false), from)),
                            k_operand(k_int(b, K_U32, bytes))};
-    if (scales->words < 32)
-        k_if_begin(b, k_lt(b, lane, k_i32(b, scales->words)));
+    bool is_part = scales->words < (turn + 1) * SCALE_LANES;
+    if (is_part)
+        k_if_begin(b, k_lt(b, word, k_i32(b, scales->words)));
     if (scales->group > 1)
         k_atom(b, ATOM_cp_async_16, NULL, operands, 3);
     else
         k_atom(b, ATOM_cp_async, &bytes, operands, 3);
-    if (scales->words < 32)
+    if (is_part)
         k_end(b);
+}
+
+static void scales_copy(Builder *b, const MatmulScales *scales, const KExpr *step, const KExpr *last) {
+    for (int turn = 0; scales->operand->scale && turn * SCALE_LANES < scales->words; turn++)
+        scales_copy_turn(b, scales, step, last, turn);
 }
 
 void matmul_scales_ahead(Builder *b, const MatmulScales *scales, const KExpr *step, const KExpr *last) {

@@ -223,12 +223,7 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
                                        w->plan->accumulator, count, NULL);
     if (w->partial_cols)
         w->partial = k_array(b, "partial", w->plan->accumulator, w->partial_cols / 2, NULL);
-    for (int i = 0; i < w->n_operands; i++)
-        if (w->operands[i].operand->scale)
-            w->next[i] = k_array(b, "next_factor", K_F32, wgmma_own_factors(w, &w->operands[i]), NULL);
-    for (int core = 0; core < w->plan->n_cores && matmul_has_scale(w->plan); core++)
-        w->factor[core] =
-            k_array(b, "factor", K_F32, 2 * w->blocks * schedule->tile_n / w->partial_cols, NULL);
+    wgmma_factors(w);
     for (int i = 0; i < w->n_operands; i++) {
         WgmmaOperand *o = &w->operands[i];
         if (o->fragments)
@@ -351,8 +346,8 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     kernel->threads = WARPGROUP * (1 + matmul_converters(plan, schedule) + w.consumers);
     kernel->min_blocks = matmul_blocks_per_sm(plan, schedule);
     kernel->cluster[0] = w.cluster * w.split;
-    kernel->grid[0] = w.split > 1 ? dim_mul(dims, w.tiles.count, dim_const(dims, w.split))
-                                  : wgmma_grid(plan, schedule);
+    kernel->grid[0] =
+        w.split > 1 ? dim_mul(dims, w.tiles.count, dim_const(dims, w.split)) : wgmma_grid(plan, schedule);
     kernel->gang = w.tiles.gang;
     w.stream = wgmma_stream(plan, schedule);
     if (w.stream.blocks) {
@@ -380,7 +375,9 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         w.starts_early |= w.operands[i].is_early && may_start_early;
     }
     wgmma_add_terms(&w);
-    if (!w.converters && !schedule->fragments && !plan->guest) /* whose stages the ring is then not counted in */
+    bool has_own_ring =
+        !w.converters && !schedule->fragments && !plan->guest; /* counted in stages of operands */
+    if (has_own_ring)
         matmul_find_inputs(b, plan, schedule, &w.inputs);
     matmul_inputs_declare(b, plan, schedule, w.operands[0].tile.buffer, w.operands[1].tile.buffer, &w.inputs);
     MatmulStaging staging;
@@ -439,7 +436,8 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         wgmma_meet(b);
     kernel->summary = text_format(
         b->arena,
-        "matmul by wgmma: tile %dx%dx%d, %d stages, cluster %dx%d, %d consumer warpgroups%s%s%s%s%s%s%s%s%s%s",
+        "matmul by wgmma: tile %dx%dx%d, %d stages, cluster %dx%d, "
+        "%d consumer warpgroups%s%s%s%s%s%s%s%s%s%s",
         schedule->tile_m, schedule->tile_n, schedule->tile_k, schedule->stages, w.tiles.cluster_m,
         w.tiles.cluster_n, w.consumers, schedule->ping_pong ? " in turn" : "",
         w.tiles.members.n > 1 ? text_format(b->arena, ", %d matrices a tile", w.tiles.members.n) : "",

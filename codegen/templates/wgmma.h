@@ -94,8 +94,8 @@ typedef struct Wgmma {
     WgmmaTerm terms[REGION_SUM_MAX - 1]; /* in the order of their steps */
     int n_terms;
     WgmmaProduct products[MATMUL_PRODUCTS_MAX]; /* the plan's own, then its guests */
-    int n_products;                            /* 0: there is the plan's own alone */
-    const Dim *count;                          /* tiles of all of them */
+    int n_products;                             /* 0: there is the plan's own alone */
+    const Dim *count;                           /* tiles of all of them */
     Pipeline pipeline;
     int consumers, blocks; /* warpgroups; m64 blocks of each */
     int cluster;
@@ -111,7 +111,7 @@ typedef struct Wgmma {
     int partial_cols; /* 0: one level */
     const KVar *partial;
     MatmulScales scales[1 + MATMUL_CORES]; /* of each operand */
-    const KVar *next[1 + MATMUL_CORES];    /* its factors for the next step; NULL: it has none */
+    const KVar *next[1 + MATMUL_CORES];    /* its factors for the next step; NULL: none, or by column */
     const KVar *factor[MATMUL_CORES];      /* of the present step's sums: [row][part]; NULL: 1 */
     MatmulConvert convert;
     int converters; /* warpgroups */
@@ -233,7 +233,8 @@ const KExpr *wgmma_operand_descriptor(const Wgmma *w, const WgmmaOperand *o, con
 /* The steps of one product; `goes_on`: those of another are still on their way. */
 void wgmma_product_steps(Wgmma *w, const KExpr *steps, const PipelineState *state, const KVar *previous,
                          bool is_cleared, bool goes_on);
-int wgmma_own_factors(const Wgmma *w, const WgmmaOperand *o); /* that a thread has of an operand */
+/* Registers for the factors of a step. */
+void wgmma_factors(Wgmma *w);
 /* Starts the copies of the factors of the tile's first step. */
 void wgmma_scales_tile(Wgmma *w, const KExpr *warp, const KExpr *warp_row, const MatmulTile *tile);
 void wgmma_tile_product_promoted(Wgmma *w, const KExpr *steps, const PipelineState *state);

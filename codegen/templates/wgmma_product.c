@@ -88,8 +88,23 @@ static void wgmma_multiply(Wgmma *w, const KExpr *stage, const KExpr *k_step, bo
 
 /* The registers that hold a step's factors: of this thread's two rows of each block of 64, and of the
  * columns of each instruction. */
-int wgmma_own_factors(const Wgmma *w, const WgmmaOperand *o) {
+static int wgmma_own_factors(const Wgmma *w, const WgmmaOperand *o) {
     return o->is_rows ? 2 * w->blocks : w->schedule->tile_n / w->partial_cols;
+}
+
+static bool wgmma_is_by_column(const Wgmma *w, const WgmmaOperand *o) {
+    return matmul_scale_is_by_column(w->schedule, o->operand, o->is_rows);
+}
+
+void wgmma_factors(Wgmma *w) {
+    Builder *b = w->b;
+    for (int i = 0; i < w->n_operands; i++)
+        if (w->operands[i].operand->scale && !wgmma_is_by_column(w, &w->operands[i]))
+            w->next[i] = k_array(b, "next_factor", K_F32, wgmma_own_factors(w, &w->operands[i]), NULL);
+    for (int core = 0; core < w->plan->n_cores; core++)
+        if (w->next[0] || w->next[1 + core])
+            w->factor[core] =
+                k_array(b, "factor", K_F32, 2 * w->blocks * w->schedule->tile_n / w->partial_cols, NULL);
 }
 
 /* Reads the factors of a step from the ring. They are used a step later, so that no product waits for them.
@@ -99,7 +114,7 @@ static void wgmma_read_factors(Wgmma *w, const KExpr *step) {
     const KExpr *lane_row = k_div(b, k_special(b, SPECIAL_LANE), k_i32(b, 4));
     for (int i = 0; i < w->n_operands; i++) {
         const WgmmaOperand *o = &w->operands[i];
-        for (int k = 0; k < wgmma_own_factors(w, o) && o->operand->scale; k++) {
+        for (int k = 0; k < wgmma_own_factors(w, o) && w->next[i]; k++) {
             const KExpr *word = o->is_rows ? k_add(b, lane_row, k_i32(b, k * 8)) : k_i32(b, k);
             matmul_scale_read(b, &w->scales[i], step, word, w->next[i], k);
         }
@@ -111,7 +126,7 @@ static void wgmma_set_factors(Wgmma *w) {
     Builder *b = w->b;
     int parts = w->schedule->tile_n / w->partial_cols;
     for (int core = 0; core < w->plan->n_cores; core++)
-        for (int row = 0; row < 2 * w->blocks; row++)
+        for (int row = 0; row < 2 * w->blocks && w->factor[core]; row++)
             for (int part = 0; part < parts; part++) {
                 const KVar *rows = w->next[w->schedule->swap_ab ? 1 + core : 0];
                 const KVar *cols = w->next[w->schedule->swap_ab ? 0 : 1 + core];
@@ -124,12 +139,26 @@ static void wgmma_set_factors(Wgmma *w) {
             }
 }
 
+/* The factors of a step for the thread's two columns of a group, where each column has its own; else NULL. */
+static const KVar *wgmma_column_factors(Wgmma *w, int core, int part, const KExpr *g, const KExpr *step) {
+    Builder *b = w->b;
+    if (w->schedule->swap_ab || !wgmma_is_by_column(w, &w->operands[1 + core]))
+        return NULL;
+    const KVar *own = k_array(b, "column_factor", K_F32, 2, NULL);
+    const KExpr *lane = k_mul(b, k_mod(b, k_special(b, SPECIAL_LANE), k_i32(b, 4)), k_i32(b, 2));
+    const KExpr *col = k_add(b, lane, k_add(b, k_mul(b, g, k_i32(b, 8)), k_i32(b, part * w->partial_cols)));
+    for (int j = 0; j < 2; j++)
+        matmul_scale_read(b, &w->scales[1 + core], step, k_add(b, col, k_i32(b, j)), own, j);
+    return own;
+}
+
 /* acc += partial * factor, for `part` of the columns of a block of 64 rows. */
-static void wgmma_promote(Wgmma *w, int core, int block, int part) {
+static void wgmma_promote(Wgmma *w, int core, int block, int part, const KExpr *step) {
     Builder *b = w->b;
     int parts = w->schedule->tile_n / w->partial_cols;
     int first = (block * w->schedule->tile_n + part * w->partial_cols) / 2;
     const KExpr *g = k_for_begin(b, "g", k_i32(b, 0), k_i32(b, w->partial_cols / 8), 1, UNROLL_FULL);
+    const KVar *columns = wgmma_column_factors(w, core, part, g, step);
     for (int i = 0; i < 4; i++) {
         const KExpr *at = k_add(b, k_mul(b, g, k_i32(b, 4)), k_i32(b, i));
         const KExpr *to = k_add(b, at, k_i32(b, first));
@@ -137,6 +166,8 @@ static void wgmma_promote(Wgmma *w, int core, int block, int part) {
         const KExpr *factor = w->factor[core]
                                   ? k_elem_at(b, w->factor[core], (block * 2 + i / 2) * parts + part)
                                   : k_float(b, K_F32, 1);
+        if (columns)
+            factor = k_mul(b, factor, k_elem_at(b, columns, i % 2));
         k_set_elem(b, w->accumulator[core], to, k_scalar(b, OP_fma, k_elem(b, w->partial, at), factor, sum));
     }
     k_end(b);
@@ -169,7 +200,7 @@ static void wgmma_multiply_promoted(Wgmma *w, const KExpr *stage, const KExpr *s
         matmul_settle(b, w->partial);
         if (unit == units - 1)
             pipeline_release(b, &w->pipeline, stage, &w->peers);
-        wgmma_promote(w, core, block, part);
+        wgmma_promote(w, core, block, part, step);
         matmul_settle(b, w->accumulator[core]); /* added before the next products take the same registers */
     }
 }
@@ -195,9 +226,10 @@ void wgmma_scales_tile(Wgmma *w, const KExpr *warp, const KExpr *warp_row, const
     const KExpr *row =
         k_add(b, k_mul(b, k_div(b, lane, k_i32(b, 16)), k_i32(b, WGMMA_M)), k_mod(b, lane, k_i32(b, 16)));
     row = k_add(b, k_add(b, tile->row, warp_row), row);
-    const KExpr *col = k_add(b, tile->col, k_mul(b, lane, k_i32(b, w->partial_cols)));
     for (int i = 0; i < w->n_operands; i++) {
         const WgmmaOperand *o = &w->operands[i];
+        int each = wgmma_is_by_column(w, o) ? 1 : w->partial_cols;
+        const KExpr *col = k_add(b, tile->col, k_mul(b, lane, k_i32(b, each)));
         matmul_scales_tile(b, &w->scales[i], warp, o->is_rows ? row : col, o->operand->mn,
                            o->is_rows ? w->tiles.span_m : w->tiles.span_n, tile->batch);
     }

@@ -81,6 +81,17 @@ static void test_parts_of_columns(void **state) {
     check_blocks((Blocks){64, 192, 128, 1, 64, false}, two_level(64, 192, 1));
 }
 
+static void test_each_column(void **state) {
+    (void)state;
+    check_blocks((Blocks){70, 128, 384, 1, 1, false}, two_level(64, 128, 1));
+    check_blocks((Blocks){70, 72, 512, 1, 1, true}, two_level(64, 48, 1));
+    Schedule wide = two_level(128, 256, 2);
+    wide.producer_registers = 24;
+    wide.consumer_registers = 240;
+    check_blocks((Blocks){130, 256, 256, 0, 1, false}, wide);
+    check_blocks((Blocks){128, 60, 256, 128, 2, false}, two_level(64, 32, 1));
+}
+
 static void test_blocks_of_rows_and_clusters(void **state) {
     (void)state;
     Schedule tall = two_level(256, 64, 2);
@@ -125,9 +136,10 @@ static void test_refusals(void **state) {
     (void)state;
     const char *why = NULL;
     Case c;
-    open_blocks(&c, (Blocks){64, 128, 256, 1, 1, false}); /* a factor for each column */
+    open_blocks(&c, (Blocks){64, 128, 256, 1, 128, false});
     case_region(&c);
     Schedule schedule = two_level(64, 64, 1);
+    schedule.swap_ab = true; /* a factor for each column of what is transposed */
     assert_false(template_matmul.accepts(c.graph, &c.region, &schedule, c.target, &why));
     assert_non_null(strstr(why, "share one factor"));
     Schedule simple = {.path = MATMUL_LOOP};
@@ -169,6 +181,7 @@ int main(void) {
         cmocka_unit_test(test_rows_and_tiles),
         cmocka_unit_test(test_one_scaled_operand),
         cmocka_unit_test(test_parts_of_columns),
+        cmocka_unit_test(test_each_column),
         cmocka_unit_test(test_blocks_of_rows_and_clusters),
         cmocka_unit_test(test_transposed_product),
         cmocka_unit_test(test_plain_promotion),

@@ -1,0 +1,21 @@
+/* Copies of a product's operands in an order that its kernel reads at full rate; what realign.c and
+ * realign_scaled.c share. */
+#ifndef SINTER_PASSES_REALIGN_H
+#define SINTER_PASSES_REALIGN_H
+
+#include "passes/rewrite.h"
+
+/* Elements of a value; 0 where an extent is not known. */
+double realign_count(const Value *value);
+/* Seconds that a copy of a value takes. */
+double realign_copy_seconds(const Value *value);
+/* Whether an operand, the first or the second, lies along M or N, of elements that are only taken along K. */
+bool realign_is_turned(const Value *operand, bool is_second);
+/* The operand copied with K innermost. */
+Value *realign_turned(Rewrite *rewrite, Value *operand, bool is_second);
+
+/* realign_scaled.c: a product of fp8 elements times factors, with those copied that lie along M or N; NULL
+ * where there are none, or it does not pay. */
+Value *realign_scaled(Rewrite *rewrite, Value *product);
+
+#endif
