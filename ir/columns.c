@@ -1,5 +1,6 @@
 #include "ir/columns.h"
 
+#include "ir/dim_table.h"
 #include "ir/value_map.h"
 
 enum {
@@ -388,30 +389,44 @@ static bool columns_start(ColumnWalk *walk, const Value *value, ColumnCoords *co
     return true;
 }
 
-/* The smallest aligned block that holds both ends of every read, for a Value whose first column is `first` of
- * the product; 0 where a read leaves the thread or the largest block. 1: every read is of its own column. */
+/* Whether aligned blocks of so many columns hold both ends of every read, for a Value whose first column is
+ * `first` of the product. */
+static bool columns_stay(const ColumnWalk *walk, int64_t first, int block) {
+    for (int r = 0; r < walk->n_reads; r++) {
+        const ColumnRead *read = &walk->reads[r];
+        for (int32_t c = 0; c < walk->width; c++)
+            if ((!read->is_read || read->is_read[c]) && (first + c) / block != read->at[c] / block)
+                return false;
+    }
+    return true;
+}
+
+/* The smallest such block; 0 where a read leaves the thread or the largest block. 1: every read is of its own
+ * column. */
 static int columns_block(const ColumnWalk *walk, int64_t first, const char **why) {
-    int block = 1;
     for (int r = 0; r < walk->n_reads; r++) {
         const ColumnRead *read = &walk->reads[r];
         ColumnFit fit = column_fit_start();
         ColumnMove move;
-        for (int32_t c = 0; c < walk->width; c++) {
-            if (read->is_read && !read->is_read[c])
-                continue;
-            column_fit_add(&fit, first + c, read->at[c]);
-            while (block <= COLUMN_BLOCK_MAX && (first + c) / block != read->at[c] / block)
-                block *= 2;
-        }
-        *why = "columns trade places over more than an aligned block of 256";
-        if (block > COLUMN_BLOCK_MAX)
-            return 0;
+        for (int32_t c = 0; c < walk->width; c++)
+            if (!read->is_read || read->is_read[c])
+                column_fit_add(&fit, first + c, read->at[c]);
         *why = "a column is wanted that another thread holds: they may move by multiples of eight, or within "
                "a pair";
         if (!column_fit_end(&fit, &move))
             return 0;
     }
-    return block;
+    *why = "columns trade places over more than an aligned block of 256";
+    if (columns_stay(walk, first, 1))
+        return 1;
+    for (int block = COLUMN_GROUP; block <= COLUMN_BLOCK_MAX; block += COLUMN_GROUP)
+        if (columns_stay(walk, first, block))
+            return block;
+    return 0;
+}
+
+int column_blocks_join(int x, int y) {
+    return x && y ? x / (int)dim_gcd(x, y) * y : x + y;
 }
 
 static bool columns_find(ColumnWalk *walk, ColumnPlace *place) {
@@ -445,7 +460,7 @@ static bool columns_find(ColumnWalk *walk, ColumnPlace *place) {
     }
     if (!place->block)
         return false;
-    place->block = place->block == 1 ? 0 : place->block < COLUMN_GROUP ? COLUMN_GROUP : place->block;
+    place->block = place->block == 1 ? 0 : place->block;
     return true;
 }
 

@@ -44,8 +44,11 @@ bool column_fit_end(const ColumnFit *fit, ColumnMove *move);
  * product's row r. */
 typedef struct ColumnPlace {
     int64_t first, width;
-    int block; /* every read stays within its aligned block of so many columns, a power of two; 0: each reads its own column */
+    int block; /* every read stays within its aligned block of so many columns; 0: each reads its own column */
 } ColumnPlace;
+
+/* The smallest blocks that are whole ones of both kinds; 0 stands for those of single columns. */
+int column_blocks_join(int x, int y);
 
 /* Finds the place of `value`, which is_here() Values compute from `cores` (matmuls of equal dims). False, with a person's words in
  * *why, where it has none, or where it reads a column that is not in the same thread. Row statistics count as reads of the row. */

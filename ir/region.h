@@ -57,7 +57,7 @@ typedef struct Region {
     int n_reduced;
 
     /* Outputs that are bundles; and of MATMUL, those that are columns [first, first + width) of the space, row-major under dims of
-     * their own or stored in another order, and the aligned block of columns, a power of two, within which the epilogue reads the product at other columns of the same row (columns.h); 0: it
+     * their own or stored in another order, and the aligned block of columns within which the epilogue reads the product at other columns of the same row (columns.h); 0: it
      * reads every column where it stands. */
     VEC(RegionWindow) windows;
     int column_block;

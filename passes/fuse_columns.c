@@ -79,6 +79,10 @@ static bool columns_try(Fuse *fuse, Group *group, Value *value, bool decides) {
         can = false;
     }
     can = can && fuse_columns_place(fuse, group, value, &place, &why);
+    if (can && column_blocks_join(group->moved_block, place.block) > COLUMN_BLOCK_MAX) {
+        why = "columns trade places in blocks of two lengths, and none of 256 columns has whole ones of both";
+        can = false;
+    }
     if (can && !group_has_room(fuse, group, value)) {
         why = "the kernel is as large as kernels get";
         can = false;
@@ -86,11 +90,12 @@ static bool columns_try(Fuse *fuse, Group *group, Value *value, bool decides) {
     if (!can) {
         if (decides)
             pass_decide(fuse->pass, "matmul_columns_moved", false, value, core,
-                        "columns that move within an aligned block of a power of two up to 256", "%s", why);
+                        "columns that move within aligned blocks of up to 256", "%s", why);
         return false;
     }
     group_join(fuse, group, value);
     group->is_moved = true;
+    group->moved_block = column_blocks_join(group->moved_block, place.block);
     if (place.block)
         pass_decide(fuse->pass, "matmul_columns_moved", true, value, core, NULL,
                     "columns trade places within blocks of %d, in each thread's registers", place.block);
@@ -174,7 +179,7 @@ void fuse_columns_windows(Fuse *fuse, const Group *group, Region *region) {
                        core->name ? core->name : "matmul", why);
             return;
         }
-        region->column_block = place.block > region->column_block ? place.block : region->column_block;
+        region->column_block = column_blocks_join(region->column_block, place.block);
         RegionWindow window = {.value = output, .root = value, .first = place.first, .width = place.width};
         if (is_output && !value_same_dims(value, core))
             vec_push(fuse->graph->arena, &region->windows, window);

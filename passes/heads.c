@@ -16,9 +16,8 @@
 #include "passes/rewrite.h"
 
 enum {
-    HEADS_LEAST = 96, /* narrower tiles read their operands too often */
-    HEADS_JOINED_LEAST = 32,
-    HEADS_JOINED_MOST = 64, /* except of a whole product's heads, of which a tile has several side by side */
+    HEADS_LEAST = 96,        /* narrower tiles read their operands too often */
+    HEADS_JOINED_LEAST = 32, /* except of a whole product's heads, of which a tile has several side by side */
     HEADS_TILE_ROWS = 128,
     HEADS_TILES = 2,     /* as many tiles of half the rows */
     HEADS_BATCH_MAX = 1, /* axes before M: with the heads two, as many as TMA takes */
@@ -120,7 +119,7 @@ static const Value *heads_elements(const Value *operand) {
 static bool heads_pay(const Heads *heads, const Value *core, const Value *cut) {
     const FuseLimits *limits = heads->pass->options->limits;
     int64_t width = heads_last(cut)->value, tiles = 1, products = heads->mate[core->id] ? 2 : 1;
-    bool is_joined = core->op != OP_slice && width >= HEADS_JOINED_LEAST && HEADS_JOINED_MOST % width == 0;
+    bool is_joined = core->op != OP_slice && width >= HEADS_JOINED_LEAST;
     bool is_wide = width >= HEADS_LEAST || is_joined;
     if (!is_wide || width * products > limits->matmul_row_max || width % 16 != 0)
         return false;

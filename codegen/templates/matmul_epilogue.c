@@ -468,7 +468,8 @@ static void epilogue_store_parts(Epilogue *e, EpilogueStore *store, const KExpr 
  * boxes there are until it is read again, 0 where nothing is. Its registers serve all of them: chunk c is
  * boxes c, c + chunks, c + 2 chunks, ... */
 static int epilogue_tile_chunks(Epilogue *e, const EpilogueStore *store, int n_boxes, LowerTarget *targets) {
-    enum { REGISTERS_MAX = 64 }; /* that accumulators of half a tile leave, with room to compute */
+    /* for these alone, and beside accumulators: what is left is room to compute */
+    enum { REGISTERS_MAX = 64, REGISTERS_ALL = 192 };
     Builder *b = e->b;
     int box_groups = e->fragment->groups / n_boxes, period;
     EpilogueSlot slot = {
@@ -481,10 +482,13 @@ static int epilogue_tile_chunks(Epilogue *e, const EpilogueStore *store, int n_b
     epilogue_bind(e, &slot);
     int slots = box_groups * e->fragment->halves;
     int registers = lower_tile_registers(e->lower, &slot.run, targets, (int)store->outputs.n, slots, &period);
-    if (!period || registers > REGISTERS_MAX)
+    if (!period || registers > REGISTERS_MAX ||
+        registers + e->fragment->accumulator[0]->count > REGISTERS_ALL)
         return 0;
-    period = period > box_groups ? period : box_groups;
-    return period % box_groups == 0 && n_boxes % (period / box_groups) == 0 ? period / box_groups : n_boxes;
+    if (box_groups % period == 0)
+        return 1;
+    bool is_shared = period % box_groups == 0 && n_boxes % (period / box_groups) == 0;
+    return is_shared ? period / box_groups : n_boxes;
 }
 
 static void epilogue_tile_begin(Epilogue *e, const EpilogueStore *store, const KExpr *block,

@@ -136,6 +136,8 @@ static bool schedules_is_tight(const Cost *c, const MatmulPlan *plan, const Sche
     if (schedules_reads_tables(plan) && s->tile_m > 64 * s->warps_m)
         return true;
     bool is_large = s->tile_m * s->tile_n > 128 * 128 * s->warps_m;
+    if (plan->region->column_block && is_large) /* they spill */
+        return true;
     bool is_light = schedules_is_light(c, plan) && !matmul_converters(plan, s);
     return (is_large && schedules_rounds(c, s) > MANY_ROUNDS) || ((is_large || s->warps_m == 3) && !is_light);
 }
@@ -151,7 +153,8 @@ static bool schedules_has_rows(const Cost *c, const MatmulPlan *plan, const Sche
  * behind the product: softmax of 32768 rows of 128 along 512 took 17.4 us for 19.4, of 96 along 2048 42.3 for
  * 45.2. */
 static bool schedules_has_turns(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
-    return s->tile_m == 128 && s->tile_n >= 96 && !s->swap_ab && plan->n_cores == 1 &&
+    bool is_large = plan->region->column_block && s->tile_n > 128; /* they spill */
+    return !is_large && s->tile_m == 128 && s->tile_n >= 96 && !s->swap_ab && plan->n_cores == 1 &&
            (schedules_is_light(c, plan) || schedules_has_rows(c, plan, s)) && schedules_rounds(c, s) > 1;
 }
 
@@ -164,7 +167,8 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
         s.producer_registers = 32;
         s.consumer_registers = 160;
     } else if (s.warps_m == 2) { /* two sums at a time take what there is */
-        bool is_full = matmul_partial_cols(plan, &s) || schedules_reads_tables(plan), has_guest = matmul_rows_guest(plan);
+        bool is_full = matmul_partial_cols(plan, &s) || schedules_reads_tables(plan),
+             has_guest = matmul_rows_guest(plan);
         s.producer_registers = has_guest ? GUEST_REGISTERS : is_full ? 24 : 40;
         s.consumer_registers = has_guest ? 224 : is_full ? 240 : 232;
     }
@@ -205,12 +209,21 @@ static int schedules_step(const MatmulPlan *plan, int line) {
     return step;
 }
 
+/* Columns that have to be whole in a tile: within which they trade places, or of which it has statistics; 0:
+ * any will do. */
+static int64_t schedules_whole_columns(const MatmulPlan *plan) {
+    if (plan->region->column_block)
+        return plan->region->column_block;
+    return plan->statistics.n && dim_is_const(plan->n) ? plan->n->value : 0;
+}
+
 static void schedules_wgmma(const Cost *c, SchedulesAccept *accepts, Candidates *found) {
     enum { FEW_ROUNDS = 3 };
     static const int rows[][2] = {{128, 2}, {192, 3}, {256, 2}, {64, 1}}; /* tile_m, consumer warpgroups */
     const MatmulPlan *plan = matmul_wgmma_plan(c->plan);
     int line = 1024 / dtype_bits(plan->a.elem); /* elements of 128 bytes */
     int step = schedules_step(plan, line);
+    int64_t whole = schedules_whole_columns(plan);
     /* sums are f32's unless the graph allows less; those of one step of K have no more than the tensor cores
      */
     bool promote = plan->kind == MATMUL_FP8 && !plan->region->fast_sums && c->k > line;
@@ -218,8 +231,8 @@ static void schedules_wgmma(const Cost *c, SchedulesAccept *accepts, Candidates 
     for (int swap = 0; swap < (c->m <= 128 ? 2 : 1); swap++)
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
             for (int tile_n = 16; tile_n <= 256; tile_n += 16) {
-                bool is_round =
-                    tile_n % 64 == 0 || tile_n == 16 || tile_n == 32 || tile_n == 96 || tile_n == 160;
+                bool is_round = tile_n % 64 == 0 || tile_n == 16 || tile_n == 32 || tile_n == 96 ||
+                                tile_n == 160 || (whole > 0 && tile_n % whole == 0);
                 /* few tiles may share themselves out among the SMs more evenly with another number of columns
                  */
                 Schedule tile = {.tile_m = rows[i][0], .tile_n = tile_n, .swap_ab = swap};

@@ -36,8 +36,6 @@ static void test_turned_behind(void **state) {
         "matmul/rows", sizes);
 }
 
-/* Heads too narrow for tiles of their own, too few tiles, sums that nothing is applied to, and rows that are
- * reduced as a whole. */
 /* Narrow heads of a whole product, of which tiles have several; with factors of blocks too. */
 static void test_joined(void **state) {
     (void)state;
@@ -48,12 +46,17 @@ static void test_joined(void **state) {
                  "  p = dequantize(x, a, block=[1, 128]) @ dequantize(w, b, block=[128, 128]).T\n"
                  "  y = rmsnorm(reshape(p, [M, 8, 128])) }",
                  "matmul/rows", sizes);
+    expect_graph("graph g (x: bf16[M, 8], w: bf16[1280, 8], c: f32[M, 1, 40], s: f32[M, 1, 40]) -> (y: "
+                 "bf16[M, 16, 80]) {\n"
+                 "  y = rope(rmsnorm(reshape(x @ w.T, [M, 16, 80])), c, s) }",
+                 "matmul/rows", sizes);
 }
 
+/* Heads of no multiple of 16 columns, too few tiles, and rows that are reduced as a whole. */
 static void test_left_alone(void **state) {
     (void)state;
-    expect_graph("graph g (x: bf16[M, 8], w: bf16[1280, 8]) -> (y: bf16[M, 16, 80]) {\n"
-                 "  y = rmsnorm(reshape(x @ w.T, [M, 16, 80])) }",
+    expect_graph("graph g (x: bf16[M, 8], w: bf16[1152, 8]) -> (y: bf16[M, 16, 72]) {\n"
+                 "  y = rmsnorm(reshape(x @ w.T, [M, 16, 72])) }",
                  "matmul rows", sizes);
     expect_graph("graph g (x: bf16[16, 8], w: bf16[1024, 8]) -> (y: bf16[16, 8, 128]) {\n"
                  "  y = rmsnorm(reshape(x @ w.T, [16, 8, 128])) }",
@@ -64,9 +67,9 @@ static void test_left_alone(void **state) {
         "  k = rmsnorm(reshape(h[:, 8192:9344], [512, 9, 128])) }",
         "matmul rows rows", sizes);
     /* the squares of what is in memory are computed again */
-    expect_graph("graph g (x: bf16[M, 8], w: bf16[1280, 8], c: f32[M, 1, 40], s: f32[M, 1, 40]) -> (y: "
-                 "bf16[M, 16, 80]) {\n"
-                 "  y = rope(rmsnorm(reshape(x @ w.T, [M, 16, 80])), c, s) }",
+    expect_graph("graph g (x: bf16[M, 8], w: bf16[1152, 8], c: f32[M, 1, 36], s: f32[M, 1, 36]) -> (y: "
+                 "bf16[M, 16, 72]) {\n"
+                 "  y = rope(rmsnorm(reshape(x @ w.T, [M, 16, 72])), c, s) }",
                  "matmul rows pointwise", sizes);
     expect_graph("graph g (x: bf16[M, 8], w: bf16[1024, 8]) -> (y: f32[M, 8]) {\n"
                  "  y = sum(reshape(x @ w.T, [M, 8, 128]), over=2, keep=0) }",
