@@ -95,7 +95,7 @@ def tables(rows, width):
 
 
 def rotate_halves(x, c, s):
-    a, b = x[..., :64], x[..., 64:]
+    a, b = x.chunk(2, -1)
     return torch.cat([a * c - b * s, b * c + a * s], -1)
 
 

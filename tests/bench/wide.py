@@ -2,7 +2,7 @@
 import torch
 import torch.nn.functional as F
 
-from cases import BF, E4, F32, fp8, gelu, layernorm_with_residual, linear, norm_with_residual, positive, rand, rotate_halves, scalar, scaled_rows, swiglu, tables
+from cases import BF, E4, F32, fp8, gelu, layernorm_with_residual, linear, norm_with_residual, positive, rand, rotate_halves, scalar, scaled_rows, spread, swiglu, tables
 
 F16 = torch.float16
 
@@ -23,6 +23,12 @@ def tf32(x, w):
 def scaled_int8(x, w, s, t):
     y = x.double() @ w.double().t() if t.dtype == torch.float64 else torch._int_mm(x, w.t()).float()
     return (y * t * s).to(torch.float64 if t.dtype == torch.float64 else BF)
+
+
+def scaled_pairs(x, w, sx, sw):
+    if x.dtype == torch.float64:
+        return (x * spread(sx.t(), x)) @ (w * spread(sw.t(), w)).t()
+    return torch._scaled_mm(x, w.t(), scale_a=sx.t(), scale_b=sw, out_dtype=BF)
 
 
 def weight_only(x, w, s):
@@ -233,6 +239,10 @@ CASES = {
                   4.0 * 256 * 2048 * 512, 6.3e6),
     "contrastive": (lambda: [rand(4096, 768), rand(4096, 768), scalar(0.07)],
                     lambda x, y, t: F.log_softmax((F.linear(x, y) * t).to(wide_type(x)), -1), 2.0 * 4096 * 4096 * 768, 80e6),
+    "phi_q_rope": (lambda: [rand(4096, 3072), rand(3072, 3072), *(t[:, :48].contiguous() for t in tables(4096, 64))],
+                   lambda x, w, c, s: rotate_halves(F.linear(x, w).unflatten(-1, (32, 96)), c[:, None], s[:, None]).to(x.dtype),
+                   2.0 * 4096 * 3072 ** 2, 71e6),
+    "fp8_wgrad_block": (lambda: [fp8(4096, 4096), fp8(4096, 4096), positive(32, 4096), positive(32, 4096)], scaled_pairs, 2.0 * 4096 ** 3, 68e6),
 }
 # A sum of small terms in another order; ties of what is nearest; scores that f32 cannot tell apart.
 TOLERANCES = {
