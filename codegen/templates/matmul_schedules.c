@@ -302,7 +302,8 @@ static void schedules_mma(const Cost *c, SchedulesAccept *accepts, Candidates *f
 }
 
 static void schedules_simt(const Cost *c, SchedulesAccept *accepts, Candidates *found) {
-    static const int sides[] = {128, 64, 32};
+    enum { FEW = 48 }; /* rows or columns that tiles of 64 leave mostly empty */
+    static const int sides[] = {128, 64, 32}, narrow[][2] = {{256, 16}, {256, 32}, {128, 32}};
     for (int i = 0; i < 3; i++)
         for (int j = 0; j < 3; j++)
             for (int tile_k = 16; tile_k <= 32; tile_k *= 2) {
@@ -316,6 +317,16 @@ static void schedules_simt(const Cost *c, SchedulesAccept *accepts, Candidates *
                 if (tile_k == 16 || !is_large)
                     schedules_add_deepest(c, accepts, found, s, 3, 1);
             }
+    for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++)
+        for (int side = 0; side < 2; side++)
+            for (int tile_k = 16; tile_k <= 32 && (side ? c->m : c->n) <= FEW; tile_k *= 2)
+                schedules_add_deepest(c, accepts, found,
+                                      (Schedule){.path = MATMUL_SIMT,
+                                                 .threads = 256,
+                                                 .tile_m = narrow[i][side],
+                                                 .tile_n = narrow[i][1 - side],
+                                                 .tile_k = tile_k},
+                                      3, 1);
 }
 
 /* The few rows of a gemv, or with `swap` its few columns. */

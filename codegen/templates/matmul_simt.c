@@ -6,10 +6,13 @@
  * banks:
  *
  *     rows of thread y:     w y .. w y + w - 1,   16 w + w y ..,   ...        w = 4 elements of 32 bits, 2 of
- * 64 columns of thread x:  w x .. w x + w - 1,   16 w + w x ..,   ... */
+ * 64 columns of thread x:  w x .. w x + w - 1,   16 w + w x ..,   ...
+ *
+ * Of a tile with fewer columns, or rows, than 16 vectors have, each thread has one vector, and the more
+ * threads stand along the other side: 64 x 4, 32 x 8, 8 x 32, 4 x 64. */
 #include "codegen/templates/matmul.h"
 
-enum { SIMT_SIDE = 16, SIMT_THREADS = SIMT_SIDE * SIMT_SIDE, SIMT_ROWS = 16 };
+enum { SIMT_SIDE = 16, SIMT_THREADS = SIMT_SIDE * SIMT_SIDE, SIMT_ROWS = 16, SIMT_SIDE_LEAST = 4 };
 
 typedef struct Simt {
     Builder *b;
@@ -17,12 +20,21 @@ typedef struct Simt {
     const Schedule *schedule;
     MatmulRing ring;
     int width, rows, cols; /* elements of a vector; vectors of a thread along m and n */
+    int side_m, side_n;    /* threads along them */
     const KExpr *y, *x;
     const KVar *accumulator[MATMUL_CORES];
 } Simt;
 
 static int simt_width(const MatmulPlan *plan) {
     return 128 / dtype_bits(plan->a.elem);
+}
+
+/* Threads along N. */
+static int simt_side_n(const MatmulPlan *plan, const Schedule *schedule) {
+    int rows = schedule->tile_m / simt_width(plan), cols = schedule->tile_n / simt_width(plan);
+    int side = cols < SIMT_SIDE ? cols : rows < SIMT_SIDE && rows > 0 ? SIMT_THREADS / rows : SIMT_SIDE;
+    bool is_power = side > 0 && (side & (side - 1)) == 0;
+    return is_power && side >= SIMT_SIDE_LEAST && side <= SIMT_THREADS / SIMT_SIDE_LEAST ? side : SIMT_SIDE;
 }
 
 bool matmul_accepts_simt(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
@@ -33,12 +45,15 @@ bool matmul_accepts_simt(const MatmulPlan *plan, const Schedule *schedule, const
     DType type = plan->a.elem;
     if (type != DTYPE_F32 && type != DTYPE_F64 && type != DTYPE_I32 && type != DTYPE_I64)
         return false;
-    int vectors = SIMT_SIDE * simt_width(plan);
-    *why = "a tile is a multiple of 16 vectors of 16 bytes along M and N, at most 8 elements of each for a "
-           "thread";
-    if (schedule->swap_ab || schedule->tile_m < vectors || schedule->tile_n < vectors ||
-        schedule->tile_m % vectors || schedule->tile_n % vectors || schedule->tile_m > 8 * SIMT_SIDE ||
-        schedule->tile_n > 8 * SIMT_SIDE)
+    int side_n = simt_side_n(plan, schedule), side_m = SIMT_THREADS / side_n, width = simt_width(plan);
+    *why = "a tile is a multiple of 16 vectors of 16 bytes along M and N, or of 4 or 8 along one of them and "
+           "64 or 32 along the other, at most 8 elements of each for a thread";
+    if (schedule->swap_ab || schedule->tile_m < side_m * width || schedule->tile_n < side_n * width ||
+        schedule->tile_m % (side_m * width) || schedule->tile_n % (side_n * width) ||
+        schedule->tile_m > 8 * side_m || schedule->tile_n > 8 * side_n)
+        return false;
+    *why = "row statistics are taken by lanes of one warp: at most 32 threads along N";
+    if (plan->statistics.n && side_n > 32)
         return false;
     if (!matmul_holds_blocks(plan, 1, why))
         return false;
@@ -61,11 +76,11 @@ bool matmul_accepts_simt(const MatmulPlan *plan, const Schedule *schedule, const
 
 /* A thread's vectors of one row of a tile. */
 static const KVar *simt_load(const Simt *s, const MatmulLoader *loader, const char *name, const KExpr *stage,
-                             const KExpr *k, const KExpr *thread, int vectors) {
+                             const KExpr *k, const KExpr *thread, int side, int vectors) {
     Builder *b = s->b;
     const KVar *values = k_array(b, name, ktype_of(loader->tile.elem), vectors * s->width, NULL);
     for (int i = 0; i < vectors; i++) {
-        const KExpr *col = k_mul(b, k_add(b, k_i32(b, i * SIMT_SIDE), thread), k_i32(b, s->width));
+        const KExpr *col = k_mul(b, k_add(b, k_i32(b, i * side), thread), k_i32(b, s->width));
         k_load(b, values, k_i32(b, i * s->width), loader->tile.buffer,
                tile_index(b, &loader->tile, stage, k, col), s->width, NULL, CACHE_DEFAULT);
     }
@@ -85,9 +100,9 @@ static void simt_multiply(void *path, const KExpr *stage) {
     if (rows < s->schedule->tile_k)
         first = k_for_begin(b, "k_first", first, k_i32(b, s->schedule->tile_k), rows, UNROLL_NONE);
     const KExpr *k = k_add(b, first, k_for_begin(b, "kk", k_i32(b, 0), k_i32(b, rows), 1, UNROLL_FULL));
-    const KVar *a = simt_load(s, &s->ring.a, "a", stage, k, s->y, s->rows);
+    const KVar *a = simt_load(s, &s->ring.a, "a", stage, k, s->y, s->side_m, s->rows);
     for (int core = 0; core < s->plan->n_cores; core++) {
-        const KVar *bb = simt_load(s, &s->ring.b[core], "b", stage, k, s->x, s->cols);
+        const KVar *bb = simt_load(s, &s->ring.b[core], "b", stage, k, s->x, s->side_n, s->cols);
         const KExpr *i = k_for_begin(b, "i", k_i32(b, 0), k_i32(b, s->rows * w), 1, UNROLL_FULL);
         const KExpr *j = k_for_begin(b, "j", k_i32(b, 0), k_i32(b, s->cols * w), 1, UNROLL_FULL);
         const KExpr *block = k_div(b, i, k_i32(b, w)), *half = k_mod(b, i, k_i32(b, w));
@@ -111,16 +126,18 @@ void matmul_build_simt(Builder *b, const MatmulPlan *plan) {
     Kernel *kernel = b->kernel;
     Simt s = {.b = b, .plan = plan, .schedule = schedule, .width = simt_width(plan)};
     MatmulTiles tiles = matmul_tiles(plan, schedule);
-    s.rows = schedule->tile_m / (SIMT_SIDE * s.width);
-    s.cols = schedule->tile_n / (SIMT_SIDE * s.width);
+    s.side_n = simt_side_n(plan, schedule);
+    s.side_m = SIMT_THREADS / s.side_n;
+    s.rows = schedule->tile_m / (s.side_m * s.width);
+    s.cols = schedule->tile_n / (s.side_n * s.width);
     kernel->threads = SIMT_THREADS;
     kernel->min_blocks = matmul_blocks_per_sm(plan, schedule);
     kernel->grid[0] = tiles.count;
     s.ring = matmul_ring(b, plan, schedule, SIMT_THREADS, true);
     Lower *lower = lower_new(b, plan->region);
     const KExpr *tid = k_special(b, SPECIAL_TID);
-    s.y = k_let_expr(b, "thread_y", k_div(b, tid, k_i32(b, SIMT_SIDE)));
-    s.x = k_let_expr(b, "thread_x", k_mod(b, tid, k_i32(b, SIMT_SIDE)));
+    s.y = k_let_expr(b, "thread_y", k_div(b, tid, k_i32(b, s.side_n)));
+    s.x = k_let_expr(b, "thread_x", k_mod(b, tid, k_i32(b, s.side_n)));
     MatmulTile tile = matmul_tile_at(b, plan, &tiles, k_special(b, SPECIAL_CTA_X));
     for (int core = 0; core < plan->n_cores; core++)
         s.accumulator[core] =
@@ -131,17 +148,17 @@ void matmul_build_simt(Builder *b, const MatmulPlan *plan) {
 
     MatmulFragment fragment = {
         .blocks = s.rows,
-        .block_rows = SIMT_SIDE * s.width,
+        .block_rows = s.side_m * s.width,
         .halves = s.width,
         .half_rows = 1,
         .groups = s.cols,
-        .group_cols = SIMT_SIDE * s.width,
+        .group_cols = s.side_n * s.width,
         .width = s.width,
         .row = k_let_expr(b, "row", k_add(b, tile.row, k_mul(b, s.y, k_i32(b, s.width)))),
         .col = k_let_expr(b, "col", k_add(b, tile.col, k_mul(b, s.x, k_i32(b, s.width)))),
         .tile_rows = schedule->tile_m,
         .tile_cols = schedule->tile_n,
-        .row_lanes = SIMT_SIDE};
+        .row_lanes = s.side_n};
     for (int core = 0; core < plan->n_cores; core++)
         fragment.accumulator[core] = s.accumulator[core];
     matmul_epilogue(b, plan, lower, &fragment, tile.batch, NULL, NULL, NULL);
