@@ -16,8 +16,7 @@ static bool tma_is_clipped(const MatmulTma *tma) {
     const Dim *mn = tma->operand->mn;
     int whole = tma_whole(tma);
     return tma->is_clipped && tma->share == 1 && tma->members.n <= 1 && !tma->operand->mn_part &&
-           whole <= TMA_BOX_MAX &&
-           dim_is_const(mn) && mn->value > 0 && mn->value % whole != 0;
+           whole <= TMA_BOX_MAX && dim_is_const(mn) && mn->value > 0 && mn->value % whole != 0;
 }
 
 /* Of the tile's elements along M or N, those that are loaded: of any tile, or of all but the last. */
@@ -273,7 +272,7 @@ static int tma_staged(const MatmulPlan *plan, const Schedule *schedule, const Va
 }
 
 /* The box that an output leaves in: its own, or that of an output of the same size which leaves at another
- * time. */
+ * time. TMA moves bits, of either type of 16; lanes that store rows read elements. */
 static int tma_home(const MatmulPlan *plan, const Value *const *staged, int n_tma, int output) {
     bool is_early = matmul_is_early(plan, staged[output]);
     int number = 0, other = 0;
@@ -284,12 +283,14 @@ static int tma_home(const MatmulPlan *plan, const Value *const *staged, int n_tm
     for (int i = 0; i < output; i++)
         if (matmul_is_early(plan, staged[i]) != is_early && other++ == number &&
             (staged[i]->dtype == staged[output]->dtype ||
-             (dtype_bits(staged[i]->dtype) == 16 && dtype_bits(staged[output]->dtype) == 16)))
+             (output < n_tma && dtype_bits(staged[i]->dtype) == 16 &&
+              dtype_bits(staged[output]->dtype) == 16)))
             return i;
     return output;
 }
 
-/* Columns of a box, all of one matrix: a row of the widest output is one span of a swizzle, 128 bytes at most.
+/* Columns of a box, all of one matrix: a row of the widest output is one span of a swizzle, 128 bytes at
+ * most.
  */
 static int tma_staging_cols(const MatmulPlan *plan, const Schedule *schedule, const Value *const *staged,
                             int n) {
@@ -398,8 +399,7 @@ bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule
     staging->cols = tma_staging_cols(plan, schedule, staging->output, staging->n_outputs);
     for (int i = 0; i < staging->n_outputs; i++) {
         int home = staging->n_parts ? 0 : tma_home(plan, staging->output, staging->n_tma, i);
-        staging->tile[i] =
-            home < i ? staging->tile[home] : tma_staging_tile(b, staging, schedule, i, over);
+        staging->tile[i] = home < i ? staging->tile[home] : tma_staging_tile(b, staging, schedule, i, over);
     }
     for (int i = 0; i < staging->n_parts; i++)
         staging->parts[i].map = matmul_stored_map(b, staging->parts[i].output, &staging->parts[i].stored,
