@@ -14,6 +14,7 @@
 
 #include "runtime/cli/compare.h"
 #include "runtime/cli/device_run.h"
+#include "runtime/cli/tolerance.h"
 
 /* Shared with the children. */
 typedef struct VerifyTally {
@@ -153,7 +154,8 @@ static void verify_compare(VerifyCase *c, Problem *problem, const Array *outputs
     r->ok = true;
     double farthest = -1;
     for (size_t i = 0; i < problem->g->outputs.n; i++) {
-        Comparison m = compare_array(&outputs[i], &want[i], rtol, atol);
+        double own = rtol < 0 && c->verify->on_device ? tolerance_of_output(c->arena, problem->g, i) : rtol;
+        Comparison m = compare_array(&outputs[i], &want[i], own, atol);
         double share = m.ok ? m.error / (m.tolerance > 0 ? m.tolerance : 1) : INFINITY;
         r->ok = r->ok && m.ok;
         if (share <= farthest)
