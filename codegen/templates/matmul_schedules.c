@@ -432,7 +432,9 @@ int matmul_schedules(const MatmulPlan *plan, const DimBindings *hint, const Sche
             out[n++] = schedules_eased(plan, accepts, &found->at[i], ease);
         has_loop |= path == MATMUL_LOOP;
     }
-    if (!has_loop && n < room && !plan->region->guest)
-        out[n++] = *loop; /* each element its own sum: the path that always exists */
+    if (!has_loop && n < room && !plan->region->guest) {
+        out[n] = *loop; /* each element its own sum: the path that always exists */
+        out[n++].seconds = cost_product(&c, loop);
+    }
     return n;
 }
