@@ -1,5 +1,8 @@
 /* Scalar operations and casts on registers: operands are brought to the type in which the operation computes.
  */
+#include <float.h>
+#include <math.h>
+
 #include "codegen/kernel_value.h"
 #include "codegen/lower_internal.h"
 #include "ir/block.h"
@@ -50,6 +53,13 @@ static bool scalar_is_share(const Value *value) {
     return sum->op == OP_sum && sum->in[0] == part && part->op == OP_exp && scalar_is_below_max(part->in[0]);
 }
 
+/* What a quotient by a constant is multiplied by instead: one instruction, and no further from the quotient
+ * than a division of 2 units in the last place. 0: its reciprocal is not a normal number. */
+static double scalar_reciprocal(const KExpr *divisor) {
+    double reciprocal = divisor->kind == KX_FLOAT && divisor->f ? (double)(float)(1 / divisor->f) : 0;
+    return fabs(reciprocal) >= FLT_MIN && fabs(reciprocal) <= FLT_MAX ? reciprocal : 0;
+}
+
 const KExpr *lower_scalar_op(Builder *b, const Value *value, const KExpr *const *operands) {
     const OpInfo *info = op_info(value->op);
     KType type = info->rule == RULE_LOGIC ? K_BOOL : ktype_of(scalar_compute_type(value, info));
@@ -65,6 +75,9 @@ const KExpr *lower_scalar_op(Builder *b, const Value *value, const KExpr *const 
         return scalar_exp_below_max(b, args[0]);
     if (value->op == OP_div && type == K_F32 && scalar_is_share(value)) /* one division a row */
         return k_mul(b, args[0], k_div(b, k_float(b, K_F32, 1), args[1]));
+    if (value->op == OP_div && type == K_F32 && scalar_reciprocal(args[1]))
+        return k_convert(b, k_mul(b, args[0], k_float(b, K_F32, scalar_reciprocal(args[1]))),
+                         ktype_of(value->dtype));
     return k_convert(b, k_scalar(b, value->op, args[0], args[1], args[2]), ktype_of(value->dtype));
 }
 

@@ -51,7 +51,7 @@ static const CostStream cost_streams[] = {
 
 /* Of a clock that an SM asks L1 for a line: where neighbours along K of the few rows lie apart, that is for
  * each lane another one. */
-static const double cost_line_apart = 0.3;
+static const double cost_line_apart = 0.4;
 
 enum { GEMV_WHOLE_LINE = 512 /* bytes that a warp loads at once, at most */ };
 

@@ -48,6 +48,9 @@ static const double cost_mma_step = 0.16e-6, cost_mma_round = 0.635;
  * instructions to convert an element. */
 static const double cost_computed_slots = 4.87, cost_computed_lanes = 0.174, cost_computed_latency = 0.127e-6;
 static const double cost_convert_slots = 2.5;
+/* Instructions of a copy to shared memory of less than 16 bytes. Not fitted: 4610 x 8 x 424 with rows of 9220
+ * bytes took one warp a tile of 16 x 16 13.8 us, and four of 64 x 32 8. */
+static const double cost_copy_slots = 3;
 
 /* A thread with an element of its own: instructions, and more and seconds for each of K. */
 static const double cost_loop_base = 43.2, cost_loop_slots = 2.38, cost_loop_latency = 0.0287e-6;
@@ -97,6 +100,20 @@ static double cost_accesses(const MatmulPlan *plan, const Schedule *s) {
 static double cost_computed(const MatmulPlan *plan, const Schedule *s, double crowd) {
     double accesses = cost_accesses(plan, s), lanes = fmin(128, s->threads * crowd * cost_computed_lanes);
     return accesses * crowd * cost_computed_slots / lanes / cost_clock;
+}
+
+/* Time in which they copy a stage of the others, where that goes by less than 16 bytes. */
+static double cost_copied(const MatmulPlan *plan, const Schedule *s, double crowd) {
+    double copies = 0;
+    for (int i = 0; i < 1 + plan->n_cores; i++) {
+        const MatmulOperand *operand = i ? &plan->b[i - 1] : &plan->a;
+        int tile_mn = i ? s->tile_n : s->tile_m, width = operand->copy_width;
+        bool is_narrow = width * dtype_bits(operand->elem) < 128;
+        if (width && is_narrow && !matmul_loader_registers(plan, operand, s, tile_mn, 32))
+            copies += (double)tile_mn * s->tile_k / width;
+    }
+    double lanes = fmin(128, s->threads * crowd * cost_computed_lanes);
+    return copies * crowd * cost_copy_slots / lanes / cost_clock;
 }
 
 const MatmulPlan *cost_plan(const Cost *c, const Schedule *s) {
@@ -167,7 +184,8 @@ static double cost_step(const Cost *c, const MatmulPlan *plan, const Schedule *s
     double bits = s->tile_m * cost_row(c->rows_a) * matmul_stage_bits(plan, s, true) +
                   s->tile_n * plan->n_cores * cost_row(c->rows_b) * matmul_stage_bits(plan, s, false);
     double feed = bits * s->tile_k / 8 * w->crowd / (cost_l2_per_clock * cost_clock);
-    double busy = fmax(product, feed), step = fmax(busy, cost_latency / (s->stages > 1 ? s->stages - 1 : 1));
+    double busy = fmax(product, feed) + cost_copied(plan, s, w->crowd),
+           step = fmax(busy, cost_latency / (s->stages > 1 ? s->stages - 1 : 1));
     if (computed > 0) /* its loads are one step ahead, whatever the stages */
         step = fmax(step, cost_computed_latency);
     *waits = step - busy + cost_mma_step;
@@ -251,6 +269,23 @@ static double cost_bytes_out(const Cost *c, const Graph *graph, const Region *re
     return bytes / fmax(1, (double)c->m * (double)c->n * (double)c->batch);
 }
 
+/* Bytes of a row of the largest result; 0: there are statistics alone. */
+static int64_t cost_pitch(const Cost *c, const DimBindings *hint) {
+    enum { STATISTIC = 16 /* elements of the product for one of it, at least */ };
+    const Graph *graph = c->plan->graph;
+    const Region *region = c->plan->region;
+    int64_t most = 0, pitch = 0;
+    for (size_t i = 0; i < region->outputs.n; i++) {
+        const Value *output = region->outputs.at[i];
+        int64_t count = cost_extent(graph, value_count(graph, output), hint);
+        if (!output->rank || count <= most)
+            continue;
+        most = count;
+        pitch = cost_extent(graph, output->dims[output->rank - 1], hint) * dtype_bits(output->dtype) / 8;
+    }
+    return (double)most * STATISTIC < (double)c->m * (double)c->n * (double)c->batch ? 0 : pitch;
+}
+
 /* The products whose steps one tile takes. */
 static void cost_terms(Cost *c, const DimBindings *hint) {
     for (const MatmulPlan *plan = c->plan; plan; plan = plan->before) {
@@ -279,7 +314,6 @@ static void cost_guests(Cost *c, const DimBindings *hint) {
 
 void cost_begin(Cost *c, const MatmulPlan *plan, const DimBindings *hint) {
     const Graph *graph = plan->graph;
-    const Value *output = plan->region->outputs.at[0];
     int streams = cost_epilogue_streams(plan);
     *c = (Cost){.plan = plan,
                 .m = cost_extent(graph, plan->m, hint),
@@ -295,9 +329,7 @@ void cost_begin(Cost *c, const MatmulPlan *plan, const DimBindings *hint) {
     c->bytes_out = cost_bytes_out(c, graph, plan->region, hint);
     for (size_t i = 0; i < plan->region->outputs.n; i++)
         c->has_wide_outputs |= dtype_bits(plan->region->outputs.at[i]->dtype) == 32;
-    int64_t pitch = output->rank ? cost_extent(graph, output->dims[output->rank - 1], hint) *
-                                       dtype_bits(output->dtype) / 8
-                                 : 0;
+    int64_t pitch = cost_pitch(c, hint);
     c->is_ragged = pitch % 16 != 0;
     c->rows_out = cost_rows(pitch);
     cost_guests(c, hint);
