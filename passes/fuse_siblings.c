@@ -3,8 +3,15 @@
  * saved.
  *
  *     a = relu(x)              pointwise "a", "b": reads x once
- *     b = x * 2  */
+ *     b = x * 2
+ *
+ * The other may multiply matrices, where everything large that the first reads is read behind the product:
+ *
+ *     d = (dy @ w) * silu_backward(g, u)      matmul "d", "h": reads g and u once
+ *     h = silu(g) * u  */
+#include "ir/value_map.h"
 #include "passes/fuse.h"
+#include "passes/product.h"
 
 enum {
     SIBLING_OPEN = 4,
@@ -53,12 +60,9 @@ static bool sibling_is_wide(const Fuse *fuse, const Group *group) {
            fuse_count(fuse, group->rank - group->n_reduced, group->dims) >= SIBLING_ROWS;
 }
 
-static bool sibling_try(Siblings *siblings, Group *into, Group *from) {
+/* `from` into `into`, where neither waits for the other and one kernel holds both. */
+static bool sibling_merge(Siblings *siblings, Group *into, Group *from, const char *why) {
     Fuse *fuse = siblings->fuse;
-    if (into == from || !sibling_is_candidate(into) || !sibling_is_candidate(from) ||
-        from->kind != TEMPLATE_POINTWISE || !space_same(into, from->rank, from->dims) ||
-        !sibling_is_wide(fuse, into) || siblings->tries++ > SIBLING_TRIES)
-        return false;
     if (into->outputs.n + from->outputs.n > (size_t)fuse->limits->max_outputs ||
         siblings->closures[into->id].read.n + siblings->closures[from->id].read.n >
             (size_t)fuse->limits->max_inputs ||
@@ -70,11 +74,17 @@ static bool sibling_try(Siblings *siblings, Group *into, Group *from) {
     siblings->stamp++;
     if (sibling_reaches(siblings, from, into))
         return false;
-    pass_decide(fuse->pass, "sibling", true, from->outputs.at[0], into->outputs.at[0], NULL,
-                "both read the same tensor");
+    pass_decide(fuse->pass, "sibling", true, from->outputs.at[0], into->outputs.at[0], NULL, "%s", why);
     group_merge(fuse, into, from);
     sibling_collect(siblings, into);
     return true;
+}
+
+static bool sibling_try(Siblings *siblings, Group *into, Group *from) {
+    return into != from && sibling_is_candidate(into) && sibling_is_candidate(from) &&
+           from->kind == TEMPLATE_POINTWISE && space_same(into, from->rank, from->dims) &&
+           sibling_is_wide(siblings->fuse, into) && siblings->tries++ < SIBLING_TRIES &&
+           sibling_merge(siblings, into, from, "both read the same tensor");
 }
 
 /* A reduction computed in place, one element a thread, stays alone: beside others it would be repeated for
@@ -107,6 +117,87 @@ static void sibling_join(Siblings *siblings, Group *const *readers, size_t n) {
     }
 }
 
+/* What the group's product is computed from, as far as the group computes it, and what that reads. */
+static ValueMap sibling_before(const Siblings *siblings, const Group *group) {
+    Arena *arena = siblings->fuse->arena;
+    const FuseClosure *closure = &siblings->closures[group->id];
+    ValueMap computed = {.arena = arena}, before = {.arena = arena};
+    VEC(const Value *) open = {0};
+    for (size_t i = 0; i < closure->computed.n; i++)
+        value_map_set(&computed, closure->computed.at[i], 1);
+    for (size_t i = 0; i < group->cores.n; i++)
+        vec_push(arena, &open, group->cores.at[i]);
+    while (open.n) {
+        const Value *value = open.at[--open.n];
+        for (int i = 0; value_map_get(&computed, value) && i < value->n_in; i++)
+            if (!value_map_get(&before, value->in[i])) {
+                value_map_set(&before, value->in[i], 1);
+                vec_push(arena, &open, value->in[i]);
+            }
+    }
+    return before;
+}
+
+/* Whether `tensor` is read element by element behind the group's product, and not before it. */
+static bool sibling_reads_behind(const Siblings *siblings, const Group *group, const Value *tensor) {
+    const FuseClosure *closure = &siblings->closures[group->id];
+    ValueMap before = sibling_before(siblings, group);
+    bool is_read = false;
+    for (size_t i = 0; i < closure->computed.n; i++) {
+        const Value *value = closure->computed.at[i];
+        for (int k = 0; k < value->n_in; k++)
+            is_read |= value->in[k] == tensor && value_is_pointwise(value) && !value_map_get(&before, value);
+    }
+    return is_read && !value_map_get(&before, tensor);
+}
+
+/* Whether everything that `from` reads and that is as large as its space is read behind the product of
+ * `into`.
+ */
+static bool sibling_reads_no_more(const Siblings *siblings, const Group *into, const Group *from) {
+    const FuseClosure *closure = &siblings->closures[from->id];
+    int64_t space = fuse_count(siblings->fuse, from->rank, from->dims);
+    int shared = 0;
+    for (size_t i = 0; i < closure->read.n; i++) {
+        const Value *in = closure->read.at[i];
+        if (fuse_count(siblings->fuse, in->rank, in->dims) < space)
+            continue;
+        if (!sibling_reads_behind(siblings, into, in))
+            return false;
+        shared++;
+    }
+    return shared > 0;
+}
+
+/* A product whose results go out element by element, by tensor cores. */
+static bool sibling_is_product(const Siblings *siblings, const Group *group) {
+    if (group->dead || group->kind != TEMPLATE_MATMUL || group->n_reduced || group->is_chain ||
+        group->is_moved || group->has_blocks || group->sums.n || group->cores.n != 1 || !group->outputs.n ||
+        !product_uses_tensor_cores(siblings->fuse->limits, group->cores.at[0]))
+        return false;
+    for (size_t i = 0; i < group->outputs.n; i++)
+        if (!space_same(group, group->outputs.at[i]->rank, group->outputs.at[i]->dims))
+            return false;
+    return true;
+}
+
+/* Joins pointwise kernels to products that read the same. */
+static void sibling_join_products(Siblings *siblings) {
+    Fuse *fuse = siblings->fuse;
+    for (int p = 0; p < siblings->n; p++) {
+        Group *product = fuse->groups.at[p];
+        if (!sibling_is_product(siblings, product))
+            continue;
+        for (int i = 0; i < siblings->n; i++) {
+            Group *from = fuse->groups.at[i];
+            if (from->kind == TEMPLATE_POINTWISE && sibling_is_candidate(from) && sibling_is_plain(from) &&
+                space_same(product, from->rank, from->dims) && siblings->tries++ < SIBLING_TRIES &&
+                sibling_reads_no_more(siblings, product, from))
+                sibling_merge(siblings, product, from, "the product's kernel reads the same tensors");
+        }
+    }
+}
+
 void fuse_siblings(Fuse *fuse) {
     Siblings siblings = {.fuse = fuse, .n = (int)fuse->groups.n};
     siblings.closures = ARENA_ARRAY(fuse->arena, FuseClosure, fuse->groups.n + 1);
@@ -128,4 +219,5 @@ void fuse_siblings(Fuse *fuse) {
     }
     for (size_t v = 0; v < fuse->graph->values.n; v++)
         sibling_join(&siblings, readers[v].at, readers[v].n);
+    sibling_join_products(&siblings);
 }

@@ -14,6 +14,27 @@ static void test_matmul_epilogues(void **state) {
         "matmul", DIMS({"B", 2}, {"S", 3}, {"T", 5}, {"D", 8}));
 }
 
+static void test_products_take_what_reads_the_same(void **state) {
+    (void)state;
+    const SupportDim dims[] = {{"M", 5}, {"K", 16}, {"N", 8}, {NULL, 0}};
+    expect_graph("graph g (x: bf16[M, K], w: bf16[K, N], g: bf16[M, N], u: bf16[M, N]) -> (a: bf16[M, N], b: "
+                 "bf16[M, N], h: bf16[M, N]) {\n"
+                 "  d = x @ w\n  h = silu(g) * u\n  a = d * silu(g)\n  b = silu_backward(d * u, g) }",
+                 "matmul>3", dims);
+    /* v would be read besides */
+    expect_graph("graph g (x: bf16[M, K], w: bf16[K, N], r: bf16[M, N], v: bf16[M, N]) -> (y: bf16[M, N], z: "
+                 "bf16[M, N]) {\n  y = x @ w + r\n  z = r * v }",
+                 "matmul pointwise", dims);
+    /* x comes to the product by another way than to what follows it */
+    expect_graph("graph g (x: bf16[M, 16], w: bf16[16, 16]) -> (y: bf16[M, 16], z: bf16[M, 16]) {\n"
+                 "  y = x @ w + x\n  z = relu(x) }",
+                 "matmul pointwise", DIMS({"M", 5}));
+    /* another product waits for both */
+    expect_graph("graph g (x: bf16[M, K], w: bf16[K, N], r: bf16[M, N], v: bf16[N, N]) -> (y: bf16[M, N], t: "
+                 "bf16[M, N]) {\n  y = x @ w + r\n  z = cast(relu(r), bf16)\n  t = z @ v + y }",
+                 "matmul>2 matmul", dims);
+}
+
 static void test_packed_swiglu_is_dual(void **state) {
     (void)state;
     expect_graph("graph g (x: bf16[M, K], w: bf16[1024, K]) -> (y: bf16[M, 512]) {\n"
@@ -492,6 +513,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gives_up_what_no_schedule_fits),
         cmocka_unit_test(test_matmul_epilogues),
+        cmocka_unit_test(test_products_take_what_reads_the_same),
         cmocka_unit_test(test_packed_swiglu_is_dual),
         cmocka_unit_test(test_matmul_rows),
         cmocka_unit_test(test_guests),
