@@ -37,6 +37,7 @@ int64_t fuse_op_cost(const Value *value) {
     case OP_tanh: return 4;
     case OP_expm1:
     case OP_log1p:
+    case OP_log1pexp:
     case OP_erf:
     case OP_sin:
     case OP_cos:

@@ -89,6 +89,7 @@ static bool simplify_not_negative(const Value *value, int depth) {
     switch (value->op) {
     case OP_exp:
     case OP_exp2:
+    case OP_log1pexp:
     case OP_sigmoid:
     case OP_abs:
     case OP_sqrt:

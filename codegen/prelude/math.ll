@@ -1,5 +1,5 @@
 ; Mathematical functions of the LLVM backend. Made from math_llvm.c by `make math-ll`; sections: emit_sections.h.
-; sha256 of math_llvm.c, math_f64.cuh, math_f32.cuh, convert.cuh: 5870fb139a6054b3ee627494e013f552f05aa0123c22a3b5e214ae712f59ce7f
+; sha256 of math_llvm.c, math_f64.cuh, math_f32.cuh, convert.cuh: 0eb98b87b18898088b5af4d733d7910552b62e2e5ec00ea1413c08f3b1667ad2
 ;! two_over_pi_words
 @two_over_pi_words = internal unnamed_addr constant [20 x i64] [i64 0, i64 -6703182060581546711, i64 -277156292786332224, i64 -2638381946312093631, i64 -121206125134887583, i64 -5249950069107600672, i64 452944820249399836, i64 -135693905287338178, i64 -1692731182770600828, i64 -1613291254968254911, i64 4148332274289687028, i64 -7168499653074671557, i64 2303758334597371919, i64 -1211730484530615009, i64 7869616827067468215, i64 5712322887342352941, i64 8441921394348257659, i64 4397547296490951402, i64 7780917995555872008, i64 6197850593633725355], align 8
 ;! f64_nan
@@ -272,6 +272,17 @@ define internal double @log1p_f64(double %0) alwaysinline nounwind {
   %38 = fcmp oeq double %0, 0.000000e+00
   %39 = select i1 %38, double %0, double %37
   ret double %39
+}
+;! log1pexp_f64
+define internal double @log1pexp_f64(double %0) alwaysinline nounwind {
+  %2 = fcmp ogt double %0, 0.000000e+00
+  %3 = select i1 %2, double %0, double 0.000000e+00
+  %4 = tail call double @llvm.fabs.f64(double %0)
+  %5 = fneg double %4
+  %6 = tail call double @exp_f64(double %5)
+  %7 = tail call double @log1p_f64(double %6)
+  %8 = fadd double %3, %7
+  ret double %8
 }
 ;! pow_f64
 define internal double @pow_f64(double %0, double %1) alwaysinline nounwind {
@@ -1160,6 +1171,22 @@ define internal float @log1p_f32(float %0) alwaysinline nounwind {
   %26 = fcmp oeq float %0, 0.000000e+00
   %27 = select i1 %26, float %0, float %25
   ret float %27
+}
+;! log1pexp_f32
+define internal float @log1pexp_f32(float %0) alwaysinline nounwind {
+  %2 = tail call float @llvm.fabs.f32(float %0)
+  %3 = fmul float %2, 0xBFF7154760000000
+  %4 = tail call float asm "ex2.approx.ftz.f32 $0, $1;", "=f,f"(float %3)
+  %5 = fcmp olt float %4, 0x3FD5555560000000
+  %6 = tail call float @llvm.fma.f32(float %4, float 5.000000e-01, float -5.000000e-01)
+  %7 = select i1 %5, float %4, float %6
+  %8 = fcmp ogt float %0, 0.000000e+00
+  %9 = select i1 %8, float %0, float 0.000000e+00
+  %10 = select i1 %5, float 0.000000e+00, float 0x3FE62E4300000000
+  %11 = fadd float %9, %10
+  %12 = tail call float @log1p_reduced_f32(float %7)
+  %13 = fadd float %12, %11
+  ret float %13
 }
 ;! pow_f32
 define internal float @pow_f32(float %0, float %1) alwaysinline nounwind {

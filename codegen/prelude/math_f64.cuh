@@ -146,6 +146,11 @@ DEVICE double log1p_f64(double x) {
     return x == 0.0 ? x : value;
 }
 
+//! log1pexp_f64
+DEVICE double log1pexp_f64(double x) {
+    return (x > 0.0 ? x : 0.0) + log1p_f64(exp_f64(-fabs(x)));
+}
+
 //! pow_f64
 /* As in f32. */
 DEVICE double pow_f64(double a, double b) {

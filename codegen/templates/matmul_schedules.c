@@ -398,19 +398,29 @@ static int schedules_alike(const Schedule *out, int n, const Schedule *s) {
     return alike;
 }
 
-/* The same with fewer registers wanted. Last with fewer given as well: what the assembler spills of 232, it
- * sometimes has room for in 224. */
+/* The same with so many registers for the warpgroup that loads and for those that multiply, where accepted.
+ */
+static Schedule schedules_given(const MatmulPlan *plan, SchedulesAccept *accepts, const Schedule *s,
+                                int producer, int consumer) {
+    Schedule given = *s;
+    const char *why;
+    given.producer_registers = producer;
+    given.consumer_registers = consumer;
+    return accepts(plan, &given, &why) ? given : *s;
+}
+
+/* The same with fewer registers wanted. First with more given as well where rows have statistics, whose
+ * warpgroups want them most; last with fewer: what the assembler spills of 232, it sometimes has room for in
+ * 224. */
 static Schedule schedules_eased(const MatmulPlan *plan, SchedulesAccept *accepts, const Schedule *s,
                                 int ease) {
     Schedule eased = *s;
     eased.ease = ease;
-    if (ease < 2 || s->consumer_registers != 232)
+    if (ease == 0 || s->consumer_registers != 232)
         return eased;
-    Schedule less = eased;
-    less.producer_registers = 48;
-    less.consumer_registers = 224;
-    const char *why;
-    return accepts(plan, &less, &why) ? less : eased;
+    if (ease == 1)
+        return plan->statistics.n ? schedules_given(plan, accepts, &eased, 24, 240) : eased;
+    return schedules_given(plan, accepts, &eased, 48, 224);
 }
 
 int matmul_schedules(const MatmulPlan *plan, const DimBindings *hint, const Schedule *loop, Schedule *out,
