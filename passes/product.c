@@ -29,7 +29,7 @@ typedef struct Product {
     uint8_t
         *flags;   /* by id: computed from reductions of a product along its rows, down its columns, or both */
     uint8_t *bad; /* by id of the core: FROM_ROWS, FROM_COLUMNS: these reductions stay whole */
-    bool *has_exp; /* by id of the core: one is a softmax's sum */
+    int *functions; /* by id of the core: of each element, in its cone */
 } Product;
 
 int64_t product_extent(const Graph *graph, const Dim *dim) {
@@ -105,16 +105,17 @@ static bool product_sums_twice(const Product *p, const Value *core) {
 
 /* Elements of a block; 0: none fits. The widest blocks of columns that N is made of. Narrow ones are better
  * where the last one is not full, since the guards of its columns take the registers that wide tiles leave,
- * where sums in two levels leave wide tiles none, and where exponentials of each element want some: the
- * logarithm of 4096 rows' and columns' sums took 67.8 us in wide ones and 50.9 in narrow ones, the loss of
- * logits behind a tanh 529 and 448. */
+ * where sums in two levels leave wide tiles none, and where several functions of each element want some: the
+ * loss of logits behind a tanh took 529 us in wide ones and 460 in narrow ones, the logarithms of the sums of
+ * rows and columns 67.8 and 50. With the exponential alone wide ones are better, 703 us for 720. */
 static int64_t product_block(const Product *p, const Value *core, ProductPart part) {
+    enum { SEVERAL = 2 };
     const FuseLimits *limits = p->pass->options->limits;
     if (part == PRODUCT_COLUMNS)
         return product_block_fits(p->graph, limits, core, false, PRODUCT_BLOCK_ROWS) ? PRODUCT_BLOCK_ROWS : 0;
     int64_t widest = limits->matmul_row_max,
             columns = dim_divisor(p->graph->dims, core->dims[core->rank - 1]);
-    if (columns % widest == 0 && !product_sums_twice(p, core) && !p->has_exp[core->id] &&
+    if (columns % widest == 0 && !product_sums_twice(p, core) && p->functions[core->id] < SEVERAL &&
         product_block_fits(p->graph, limits, core, true, widest))
         return widest;
     return product_block_fits(p->graph, limits, core, true, widest / 2) ? widest / 2 : 0;
@@ -267,10 +268,8 @@ static void product_reduction(Product *p, const Value *value) {
     if (!core || (part == PRODUCT_ROWS && value->attrs[0].axes.n == 1 && product_has_row(p, core)))
         return;
     uint8_t flags = p->flags[operand->id], mine = product_flag(value, part);
-    ProductForm form = product_form(value, &first);
-    if (flags == mine && form != PRODUCT_PLAIN)
+    if (flags == mine && product_form(value, &first) != PRODUCT_PLAIN)
         flags = 0;
-    p->has_exp[core->id] |= form == PRODUCT_EXP_SUM;
     if (flags)
         product_need(p, operand);
     if (part == PRODUCT_WHOLE)
@@ -280,12 +279,20 @@ static void product_reduction(Product *p, const Value *value) {
     p->flags[value->id] |= mine;
 }
 
+/* An exponential, say, but no quotient: that is one of them for a whole row, or a product. */
+static bool product_is_function(const Value *value) {
+    enum { FUNCTION_COST = 4 };
+    return value_is_pointwise(value) && value->op != OP_div && fuse_op_cost(value) >= FUNCTION_COST;
+}
+
 static void product_walk(Product *p) {
     for (size_t i = 0; i < p->graph->values.n; i++) {
         const Value *value = p->graph->values.at[i];
         for (int k = 0; value->op != OP_matmul && k < value->n_in; k++)
             p->flags[i] |= p->flags[value->in[k]->id];
         p->core[i] = product_core(p, value);
+        if (p->core[i] && value->op != OP_matmul && product_is_function(value))
+            p->functions[p->core[i]->id]++;
         bool is_reduction = value_class(value) == OPCLASS_REDUCTION;
         if (is_reduction)
             product_reduction(p, value);
@@ -313,7 +320,7 @@ ProductReductions *product_find(Pass *pass, const Graph *graph) {
     p.core = ARENA_ARRAY(pass->arena, const Value *, n);
     p.flags = ARENA_ARRAY(pass->arena, uint8_t, n);
     p.bad = ARENA_ARRAY(pass->arena, uint8_t, n);
-    p.has_exp = ARENA_ARRAY(pass->arena, bool, n);
+    p.functions = ARENA_ARRAY(pass->arena, int, n);
     product_walk(&p);
     for (size_t i = 0; i < graph->values.n; i++) {
         Value *value = graph->values.at[i];

@@ -147,24 +147,15 @@ static bool schedules_has_rows(const Cost *c, const MatmulPlan *plan, const Sche
     return plan->statistics.n && !plan->columns.n && !c->is_ragged && c->n <= s->tile_n;
 }
 
-/* Whether each tile has parts of rows, of which statistics are taken with little besides. */
-static bool schedules_has_parts(const Cost *c, const MatmulPlan *plan) {
-    enum { FEW_SLOTS = 16 };
-    return plan->statistics.n && plan->block_cols && !plan->columns.n && !c->has_inputs && !c->is_ragged &&
-           c->slots <= FEW_SLOTS;
-}
-
 /* Whether two warpgroups may take turns. With other epilogues than light ones that took longer: sums of
  * columns 1818 us where a shared tile took 1552, a gate 668 for 607, rows of 1023 columns 25.1 for 21.3; and
  * two products, whose tiles are narrow then, 1245 for 1201. Not so whole rows, of which all the work comes
  * behind the product: softmax of 32768 rows of 128 along 512 took 17.4 us for 19.4, of 96 along 2048 42.3 for
- * 45.2; nor parts of rows, where that is little: the loss of 4096 x 32000 logits along 2048 took 685 us for
- * 710, but behind a tanh 480 for 448. */
+ * 45.2. */
 static bool schedules_has_turns(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
     bool is_large = plan->region->column_block && s->tile_n > 128; /* they spill */
     return !is_large && s->tile_m == 128 && s->tile_n >= 96 && !s->swap_ab && plan->n_cores == 1 &&
-           (schedules_is_light(c, plan) || schedules_has_rows(c, plan, s) || schedules_has_parts(c, plan)) &&
-           schedules_rounds(c, s) > 1;
+           (schedules_is_light(c, plan) || schedules_has_rows(c, plan, s)) && schedules_rounds(c, s) > 1;
 }
 
 /* One tile by wgmma, all ways to run it. */
