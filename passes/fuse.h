@@ -29,6 +29,14 @@ static inline bool fuse_hint_says(const HintArg *arg, const char *what) {
     return (arg->name && !strcmp(arg->name, what)) || (arg->word && !strcmp(arg->word, what));
 }
 
+/* Whether a hint is an @allow of `what`. */
+static inline bool fuse_hint_allows(const Hint *hint, const char *what) {
+    for (size_t i = 0; !strcmp(hint->name, "allow") && i < hint->args.n; i++)
+        if (fuse_hint_says(&hint->args.at[i], what))
+            return true;
+    return false;
+}
+
 /* What fusion knows of one Value. */
 struct FuseNode {
     Value *value;

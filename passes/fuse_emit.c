@@ -44,21 +44,22 @@ static bool emit_holds(const Region *region, const Value *value) {
            bsearch(&value, region->values.at, region->values.n, sizeof(Value *), emit_by_id);
 }
 
-/* The first hint of this name at a Value of the region. */
-static const Hint *emit_hint(const Graph *graph, const Region *region, const char *name) {
+/* The first @schedule at a Value of the region. */
+static const Hint *emit_schedule(const Graph *graph, const Region *region) {
     for (size_t i = 0; i < graph->hints.n; i++) {
         const Hint *hint = &graph->hints.at[i];
-        if (hint->value && !strcmp(hint->name, name) && emit_holds(region, hint->value))
+        if (hint->value && !strcmp(hint->name, "schedule") && emit_holds(region, hint->value))
             return hint;
     }
     return NULL;
 }
 
 static bool emit_allows(const Graph *graph, const Region *region, const char *what) {
-    const Hint *hint = emit_hint(graph, region, "allow");
-    for (size_t i = 0; hint && i < hint->args.n; i++)
-        if (fuse_hint_says(&hint->args.at[i], what))
+    for (size_t i = 0; i < graph->hints.n; i++) {
+        const Hint *hint = &graph->hints.at[i];
+        if (hint->value && emit_holds(region, hint->value) && fuse_hint_allows(hint, what))
             return true;
+    }
     return false;
 }
 
@@ -93,7 +94,7 @@ static void emit_region(Emit *emit, Group *group, Value *const *outputs, size_t 
         emit_bundle(fuse, region, region->outputs.at[i]);
     if (region->kind == TEMPLATE_MATMUL && !group->has_blocks) /* whose columns do not move */
         fuse_columns_windows(fuse, group, region);
-    region->schedule_hint = emit_hint(fuse->graph, region, "schedule");
+    region->schedule_hint = emit_schedule(fuse->graph, region);
     region->fast_sums = emit_allows(fuse->graph, region, "fast_accumulation");
     EmitRegion entry = {.region = region, .group = group, .first = region->outputs.at[0]->id};
     for (size_t i = 0; i < n_outputs; i++)

@@ -138,31 +138,29 @@ static ValueMap sibling_before(const Siblings *siblings, const Group *group) {
     return before;
 }
 
-/* Whether `tensor` is read element by element behind the group's product, and not before it. */
-static bool sibling_reads_behind(const Siblings *siblings, const Group *group, const Value *tensor) {
+/* What is read element by element behind the group's product, and not before it. */
+static ValueMap sibling_behind(const Siblings *siblings, const Group *group) {
     const FuseClosure *closure = &siblings->closures[group->id];
-    ValueMap before = sibling_before(siblings, group);
-    bool is_read = false;
+    ValueMap before = sibling_before(siblings, group), behind = {.arena = siblings->fuse->arena};
     for (size_t i = 0; i < closure->computed.n; i++) {
         const Value *value = closure->computed.at[i];
-        for (int k = 0; k < value->n_in; k++)
-            is_read |= value->in[k] == tensor && value_is_pointwise(value) && !value_map_get(&before, value);
+        for (int k = 0; value_is_pointwise(value) && !value_map_get(&before, value) && k < value->n_in; k++)
+            if (!value_map_get(&before, value->in[k]))
+                value_map_set(&behind, value->in[k], 1);
     }
-    return is_read && !value_map_get(&before, tensor);
+    return behind;
 }
 
-/* Whether everything that `from` reads and that is as large as its space is read behind the product of
- * `into`.
- */
-static bool sibling_reads_no_more(const Siblings *siblings, const Group *into, const Group *from) {
-    const FuseClosure *closure = &siblings->closures[from->id];
-    int64_t space = fuse_count(siblings->fuse, from->rank, from->dims);
+/* Whether everything that the group reads and that is as large as its space is read behind a product. */
+static bool sibling_reads_no_more(const Siblings *siblings, const Group *group, const ValueMap *behind) {
+    const FuseClosure *closure = &siblings->closures[group->id];
+    int64_t space = fuse_count(siblings->fuse, group->rank, group->dims);
     int shared = 0;
     for (size_t i = 0; i < closure->read.n; i++) {
         const Value *in = closure->read.at[i];
         if (fuse_count(siblings->fuse, in->rank, in->dims) < space)
             continue;
-        if (!sibling_reads_behind(siblings, into, in))
+        if (!value_map_get(behind, in))
             return false;
         shared++;
     }
@@ -188,11 +186,12 @@ static void sibling_join_products(Siblings *siblings) {
         Group *product = fuse->groups.at[p];
         if (!sibling_is_product(siblings, product))
             continue;
+        ValueMap behind = sibling_behind(siblings, product);
         for (int i = 0; i < siblings->n; i++) {
             Group *from = fuse->groups.at[i];
             if (from->kind == TEMPLATE_POINTWISE && sibling_is_candidate(from) && sibling_is_plain(from) &&
                 space_same(product, from->rank, from->dims) && siblings->tries++ < SIBLING_TRIES &&
-                sibling_reads_no_more(siblings, product, from))
+                sibling_reads_no_more(siblings, from, &behind))
                 sibling_merge(siblings, product, from, "the product's kernel reads the same tensors");
         }
     }

@@ -9,8 +9,6 @@
  * left over would read the product again. */
 #include "passes/product.h"
 
-#include <string.h>
-
 #include "passes/fuse.h"
 
 enum {
@@ -90,9 +88,8 @@ bool product_block_fits(const Graph *graph, const FuseLimits *limits, const Valu
 static bool product_sums_fast(const Product *p, const Value *core) {
     for (size_t i = 0; i < p->graph->hints.n; i++) {
         const Hint *hint = &p->graph->hints.at[i];
-        for (size_t k = 0; hint->value && p->core[hint->value->id] == core && k < hint->args.n; k++)
-            if (!strcmp(hint->name, "allow") && fuse_hint_says(&hint->args.at[k], "fast_accumulation"))
-                return true;
+        if (hint->value && p->core[hint->value->id] == core && fuse_hint_allows(hint, "fast_accumulation"))
+            return true;
     }
     return false;
 }
