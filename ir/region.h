@@ -63,7 +63,8 @@ typedef struct Region {
     int column_block;
 
     /* Of MATMUL: another region that its kernel computes too; NULL: none. One of kind ROWS is computed row by row, as soon as the product's
-     * rows are in memory; one of kind MATMUL, which may have such a guest itself, waits for nothing: its tiles come behind the host's.
+     * rows are in memory; one of kind COLUMNS waits for nothing, and is computed meanwhile; one of kind MATMUL, which may have such a guest
+     * itself, waits for nothing either: its tiles come behind the host's.
      * Each keeps its own values, inputs and outputs: whoever asks what a kernel computes, reads or writes goes on from a region to its guest. */
     struct Region *guest;
 

@@ -1,5 +1,6 @@
 /* Whether the kernel of a product hosts the rows kernel that follows it (codegen/templates/wgmma_guest.c):
- * its idle warps take the rows as soon as they are stored.
+ * its idle warps take the rows as soon as they are stored; or one that reduces columns of what it reads too
+ * (wgmma_guest_columns.c).
  *
  *     s = x @ w.T + r           region 0: matmul, writes s
  *     y = rmsnorm(s, over=-1)   region 1: rows, reads s   ->   the guest of region 0
@@ -14,7 +15,12 @@
  * That is where rows keep up with the products: the idle warps of all SMs move a share of what memory could.
  * Fitted to an H200, M x N x K with an RMSNorm, two kernels -> guest, in turn and so equally warm: 8192 x
  * 4096 x 4096 384 -> 377 us, 16384 x 4096 x 4096 854 -> 794, 4096 x 5120 x 5120 298 -> 302, 2048 x 4096 x
- * 4096 99 -> 104. At its power limit the machine gains less than the time that rows are hidden for. */
+ * 4096 99 -> 104. At its power limit the machine gains less than the time that rows are hidden for.
+ *
+ *     dw = dy.T @ x             region 0: matmul, reads dy
+ *     db = sum(dy, over=0)      region 1: columns, reads dy   ->   the guest of region 0
+ *
+ * Columns wait for nothing that the host writes, so that no order has to be kept and none are left over. */
 #include "passes/fuse.h"
 
 #include <math.h>
@@ -25,7 +31,7 @@ static const double guest_launch = 2e-6, guest_clear = 2e-6, guest_end = 3e-6;
 static const double guest_order = 4e-6; /* a cooperative launch begins when the kernel before has ended */
 static const double guest_left = 1.3;   /* rounds whose rows are left when the products end */
 static const double guest_share = 0.35; /* of memory's rate that idle warps move */
-static const double guest_beside = 0.3; /* of the rows' time that products lose beside them */
+static const double guest_beside = 0.3; /* of the guest's time that products lose beside it */
 /* Of what two kernels cost: what is gained must be more than the estimate's error. */
 static const double guest_gain = 0.65;
 
@@ -121,28 +127,63 @@ typedef struct GuestEstimate {
     bool keeps_up;
 } GuestEstimate;
 
+/* Seconds that the host multiplies. */
+static double guest_products(const Fuse *fuse, const Region *host) {
+    double elements = (double)fuse_count(fuse, host->rank, host->dims), seconds = 0;
+    for (size_t i = 0; i < host->cores.n; i++) {
+        const Value *a = host->cores.at[i]->in[0];
+        seconds += 2 * elements * (double)fuse_extent(fuse, a->dims[a->rank - 1]);
+    }
+    return seconds / fuse->limits->tensor_flops;
+}
+
+static double guest_outputs(const Fuse *fuse, const Region *guest) {
+    double bytes = 0;
+    for (size_t i = 0; i < guest->outputs.n; i++)
+        bytes += (double)fuse_bytes(fuse, guest->outputs.at[i]);
+    return bytes;
+}
+
 /* `slower`: seconds that the host takes longer because it has a guest. */
-static GuestEstimate guest_estimate(const Fuse *fuse, const Region *host, const Region *rows, double slower) {
+static GuestEstimate guest_estimate_columns(const Fuse *fuse, const Region *host, const Region *columns,
+                                            double slower) {
+    enum { WARPS = 3, RUN_BITS = 128 };
+    int bits = 8, split = columns->n_reduced;
+    double bytes = guest_outputs(fuse, columns);
+    for (size_t i = 0; i < columns->outputs.n; i++)
+        bits = dtype_bits(columns->outputs.at[i]->dtype) > bits ? dtype_bits(columns->outputs.at[i]->dtype)
+                                                                : bits;
+    for (size_t i = 0; i < columns->inputs.n; i++) {
+        const Value *input = columns->inputs.at[i];
+        bytes += (double)fuse_bytes(fuse, input);
+        bits = dtype_bits(input->dtype) > bits ? dtype_bits(input->dtype) : bits;
+    }
+    double moved = bytes / fuse->limits->memory_bytes_per_second,
+           warps = (double)WARPS * fuse->limits->sm_count;
+    double strips =
+        (double)fuse_count(fuse, columns->rank - split, columns->dims + split) * bits / (32 * RUN_BITS);
+    double busy = strips / (ceil(strips / warps) * warps); /* of the warps: strips are dealt out whole */
+    return (GuestEstimate){.guest = guest_beside * moved + slower,
+                           .two = moved + guest_launch,
+                           .keeps_up = moved <= guest_share * busy * guest_products(fuse, host)};
+}
+
+static GuestEstimate guest_estimate_rows(const Fuse *fuse, const Region *host, const Region *rows,
+                                         double slower) {
     enum { TILE_ROWS = 128, TILE_COLS = 256 };
     const FuseLimits *limits = fuse->limits;
     const Value *core = host->cores.at[0];
-    double bytes = 0, all = (double)fuse_count(fuse, host->rank - 1, host->dims), products = 0;
+    double bytes = guest_outputs(fuse, rows), all = (double)fuse_count(fuse, host->rank - 1, host->dims);
     double cols = (double)fuse_extent(fuse, host->dims[host->rank - 1]);
     for (size_t i = 0; i < rows->inputs.n; i++)
         if (value_same_dims(rows->inputs.at[i], core))
             bytes += (double)fuse_bytes(fuse, rows->inputs.at[i]);
-    for (size_t i = 0; i < rows->outputs.n; i++)
-        bytes += (double)fuse_bytes(fuse, rows->outputs.at[i]);
-    for (size_t i = 0; i < host->cores.n; i++) {
-        const Value *a = host->cores.at[i]->in[0];
-        products += 2 * all * cols * (double)fuse_extent(fuse, a->dims[a->rank - 1]) / limits->tensor_flops;
-    }
     double round = limits->sm_count / ceil(cols / TILE_COLS) * TILE_ROWS;
     double left = fmin(1, guest_left * round / all), moved = bytes / limits->memory_bytes_per_second;
     return (GuestEstimate){.guest = guest_clear + (host->follows ? guest_order : 0) +
                                     (left + guest_beside) * moved + guest_end + slower,
                            .two = moved + guest_launch,
-                           .keeps_up = moved / guest_share <= products};
+                           .keeps_up = moved / guest_share <= guest_products(fuse, host)};
 }
 
 static double guest_seconds(const Fuse *fuse, const Region *host) {
@@ -150,11 +191,12 @@ static double guest_seconds(const Fuse *fuse, const Region *host) {
     return options->seconds ? options->seconds(options->takes_context, fuse->graph, host) : 0;
 }
 
-/* Whether codegen can host the rows, and that pays or is asked for; says why, or why not. */
-static bool guest_pays(Fuse *fuse, Region *host, const Region *rows, double alone, bool is_asked) {
+/* Whether codegen can host the rows or columns, and that pays or is asked for; says why, or why not. */
+static bool guest_pays(Fuse *fuse, Region *host, const Region *guest, double alone, bool is_asked) {
     const PassOptions *options = fuse->pass->options;
-    Value *at = rows->outputs.at[0], *core = host->cores.at[0];
-    const char *why = NULL;
+    bool is_rows = guest->kind == TEMPLATE_ROWS;
+    Value *at = guest->outputs.at[0], *core = host->cores.at[0];
+    const char *why = NULL, *what = is_rows ? "rows" : "columns";
     if (options->takes && !options->takes(options->takes_context, fuse->graph, host, &why)) {
         pass_decide(fuse->pass, "guest", false, at, core, "a product that takes a guest",
                     "the product's kernel has no warps for it: %s", why ? why : "its template refuses");
@@ -165,21 +207,23 @@ static bool guest_pays(Fuse *fuse, Region *host, const Region *rows, double alon
         return true;
     }
     double slower = fmax(0, guest_seconds(fuse, host) - alone);
-    GuestEstimate estimate = guest_estimate(fuse, host, rows, slower);
+    GuestEstimate estimate = is_rows ? guest_estimate_rows(fuse, host, guest, slower)
+                                     : guest_estimate_columns(fuse, host, guest, slower);
     if (!estimate.keeps_up)
-        pass_decide(fuse->pass, "guest", false, at, core, "a longer sum of products, or narrower rows",
+        pass_decide(fuse->pass, "guest", false, at, core,
+                    is_rows ? "a longer sum of products, or narrower rows" : "a larger product",
                     "idle warps of the product's kernel would not keep up with it");
     else if (estimate.guest >= guest_gain * estimate.two)
         pass_decide(
-            fuse->pass, "guest", false, at, core, "more rows, or fewer columns",
-            "idle warps of the product's kernel would hide too few rows: it would take %.0f us more, and a "
+            fuse->pass, "guest", false, at, core, is_rows ? "more rows, or fewer columns" : "larger columns",
+            "idle warps of the product's kernel would hide too few %s: it would take %.0f us more, and a "
             "second kernel costs %.0f us",
-            estimate.guest * 1e6, estimate.two * 1e6);
+            what, estimate.guest * 1e6, estimate.two * 1e6);
     else
         pass_decide(fuse->pass, "guest", true, at, core, NULL,
-                    "idle warps of the product's kernel take rows while others multiply, which costs %.0f us "
+                    "idle warps of the product's kernel take %s while others multiply, which costs %.0f us "
                     "by the estimate, and a second kernel %.0f us",
-                    estimate.guest * 1e6, estimate.two * 1e6);
+                    what, estimate.guest * 1e6, estimate.two * 1e6);
     return estimate.keeps_up && estimate.guest < guest_gain * estimate.two;
 }
 
@@ -190,50 +234,118 @@ static bool guest_is_known(const Region *host) {
     return true;
 }
 
-/* Takes the rows in, if they may be. */
-static bool guest_join(Fuse *fuse, Region *host, Region *rows) {
-    bool is_asked = false, is_told = fuse_guest_hint(fuse->graph, rows, &is_asked);
-    if (is_told ? !is_asked : host->schedule_hint || rows->schedule_hint)
+/* Takes the rows or columns in, if they may be. */
+static bool guest_join(Fuse *fuse, Region *host, Region *guest) {
+    bool is_asked = false, is_told = fuse_guest_hint(fuse->graph, guest, &is_asked);
+    if (is_told ? !is_asked : host->schedule_hint || guest->schedule_hint)
         return false;
-    if (!guest_is_known(host)) {
+    if (guest->kind == TEMPLATE_ROWS && !guest_is_known(host)) {
         pass_decide(
-            fuse->pass, "guest", false, rows->outputs.at[0], host->cores.at[0],
+            fuse->pass, "guest", false, guest->outputs.at[0], host->cores.at[0],
             "dims that are known when it is compiled",
             "the blocks of a kernel that wait for each other run together: their number must be known");
         return false;
     }
     double alone = guest_seconds(fuse, host);
-    host->guest = rows;
-    if (!guest_pays(fuse, host, rows, alone, is_asked))
+    host->guest = guest;
+    if (!guest_pays(fuse, host, guest, alone, is_asked))
         host->guest = NULL;
     return host->guest != NULL;
 }
 
 /* What a person asked for and did not get. */
-static void guest_decline(Fuse *fuse, const Region *rows) {
+static void guest_decline(Fuse *fuse, const Region *guest) {
     bool is_asked = false;
-    if (rows->kind != TEMPLATE_MATMUL && fuse_guest_hint(fuse->graph, rows, &is_asked) && is_asked)
-        pass_decide(fuse->pass, "guest", false, rows->outputs.at[0], NULL,
+    if (guest->kind == TEMPLATE_MATMUL || !fuse_guest_hint(fuse->graph, guest, &is_asked) || !is_asked)
+        return;
+    if (guest->kind == TEMPLATE_COLUMNS)
+        pass_decide(fuse->pass, "guest", false, guest->outputs.at[0], NULL,
+                    "columns of what a product near it reads",
+                    "no product that reads it is free to take it, or has no guest yet");
+    else
+        pass_decide(fuse->pass, "guest", false, guest->outputs.at[0], NULL,
                     "rows of what one product's kernel computes, just before them",
                     "the kernel before does not compute what it reads, row by row, or has a guest already");
 }
 
-void fuse_guests(Fuse *fuse) {
+/* Whether a product reads what columns are reduced of, and has room for them. */
+static bool guest_reads_same(const Fuse *fuse, const Region *host, const Region *columns) {
+    int64_t space = fuse_count(fuse, columns->rank, columns->dims);
+    if (host->kind != TEMPLATE_MATMUL || host->guest || host->n_reduced ||
+        host->inputs.n + columns->inputs.n > (size_t)fuse->limits->max_inputs ||
+        host->outputs.n + columns->outputs.n > (size_t)fuse->limits->max_outputs)
+        return false;
+    for (size_t i = 0; i < columns->inputs.n; i++) {
+        const Value *input = columns->inputs.at[i];
+        if (fuse_count(fuse, input->rank, input->dims) >= space && region_reads(host, input))
+            return true;
+    }
+    return false;
+}
+
+/* Whether the region with the number `from` reads nothing that it, or those from `to` on, write before it. */
+static bool guest_may_rise(const Partition *partition, size_t from, size_t to) {
+    const Region *region = partition->regions.at[from];
+    for (size_t i = to; i < from; i++)
+        for (size_t k = 0; k < region->inputs.n; k++)
+            if (region_kernel_writes(partition->regions.at[i], region->inputs.at[k]))
+                return false;
+    return true;
+}
+
+/* Finds columns a host near them. The later one of the two goes up to the earlier one's place. */
+static bool guest_join_columns(Fuse *fuse, size_t at) {
+    enum { NEAR = 8 };
+    Partition *partition = fuse->pass->partition;
+    Region *columns = partition->regions.at[at];
+    size_t first = at > NEAR ? at - NEAR : 0, n = partition->regions.n;
+    bool is_met = false;
+    for (size_t i = first; i < n && i <= at + NEAR; i++) {
+        Region *host = partition->regions.at[i];
+        size_t early = i < at ? i : at, late = i < at ? at : i;
+        bool fits = guest_reads_same(fuse, host, columns) && guest_may_rise(partition, late, early);
+        is_met |= fits;
+        if (!fits || !guest_join(fuse, host, columns))
+            continue;
+        partition->regions.at[early] = host;
+        memmove(&partition->regions.at[late], &partition->regions.at[late + 1],
+                (n - late - 1) * sizeof(Region *));
+        partition->regions.n--;
+        return true;
+    }
+    if (!is_met)
+        guest_decline(fuse, columns);
+    return false;
+}
+
+static void guests_of_rows(Fuse *fuse) {
     Partition *partition = fuse->pass->partition;
     size_t n = 0;
-    if (!fuse->limits->hosts_rows)
-        return;
     for (size_t i = 0; i < partition->regions.n; i++) {
         Region *region = partition->regions.at[i], *before = n ? partition->regions.at[n - 1] : NULL;
         bool fits = before && !before->guest && guest_fits(fuse, before, region);
         if (fits && guest_join(fuse, before, region))
             continue;
-        if (!fits)
+        if (!fits && region->kind != TEMPLATE_COLUMNS)
             guest_decline(fuse, region);
         partition->regions.at[n++] = region;
     }
-    if (n < partition->regions.n) {
-        partition->regions.n = n;
+    partition->regions.n = n;
+}
+
+static void guests_of_columns(Fuse *fuse) {
+    const Partition *partition = fuse->pass->partition;
+    for (size_t i = 0; i < partition->regions.n;)
+        if (partition->regions.at[i]->kind != TEMPLATE_COLUMNS || !guest_join_columns(fuse, i))
+            i++;
+}
+
+void fuse_guests(Fuse *fuse) {
+    size_t n = fuse->pass->partition->regions.n;
+    if (!fuse->limits->hosts_rows)
+        return;
+    guests_of_rows(fuse);
+    guests_of_columns(fuse);
+    if (fuse->pass->partition->regions.n < n)
         fuse_number(fuse);
-    }
 }

@@ -6,7 +6,7 @@
  *   5  a matmul stands in a matmul region, as one or two cores or what sums add up, or in a chain of 2 or 3
  *   6  reduced axes lie inside the space; outputs have the space's elements, or its rows', or a window of its
  *      columns, or are statistics of blocks of a product
- *   7  a guest is a region of rows, or a product that may have a product for a guest; its host is a product */
+ *   7  a guest is a region of rows or of columns, or a product that may have a product for a guest; its host is a product */
 #include "passes/fuse.h"
 
 typedef struct PartitionCheck {
@@ -117,9 +117,12 @@ bool partition_verify(const Partition *partition, Diags *diags) {
         const Region *region = partition->regions.at[i];
         verify_region(&check, region);
         for (const Region *host = region; host->guest; host = host->guest) {
-            bool is_rows = host->guest->kind == TEMPLATE_ROWS && host == region;
-            if (host->kind != TEMPLATE_MATMUL || (!is_rows && host->guest->kind != TEMPLATE_MATMUL))
-                verify_fail(&check, region, NULL, "is no product, or its guest neither a product nor rows");
+            bool is_rows = host->guest->kind == TEMPLATE_ROWS && host == region,
+                 is_columns = host->guest->kind == TEMPLATE_COLUMNS && host == region;
+            if (host->kind != TEMPLATE_MATMUL ||
+                (!is_rows && !is_columns && host->guest->kind != TEMPLATE_MATMUL))
+                verify_fail(&check, region, NULL,
+                            "is no product, or its guest neither a product nor rows nor columns");
             for (size_t k = 0; k < host->guest->inputs.n && !is_rows; k++)
                 if (region_kernel_writes(region, host->guest->inputs.at[k]))
                     verify_fail(&check, region, host->guest->inputs.at[k], "is what its own kernel writes");

@@ -7,7 +7,8 @@
  * Rows: few rows, long ones. Columns (leading axes): few columns, many rows. Lengths must be known, and
  * divide: then the parts are equal and no element is guarded. Sums, products, extremes and any/all may be
  * taken in parts in any order; argmax numbers elements and stays whole. What split_product.c does in the
- * kernel of a product is left to it. */
+ * kernel of a product is left to it. Columns of what a product reads too are cut into more parts, as idle
+ * warps of the product's kernel may take them (fuse_guest.c). */
 #include "passes/fuse.h"
 #include "passes/movement.h"
 
@@ -17,9 +18,34 @@ enum {
     SPLIT_PART = 4096,            /* least elements of a part of a row */
     SPLIT_COLUMN = 1024,          /* rows that one block still sums well */
     SPLIT_COLUMN_PART = 64,       /* least rows of a part */
+    SPLIT_WARP_PART = 128,        /* that a warp sums */
     SPLIT_COLUMN_BLOCK = 64,      /* columns that a block takes */
     SPLIT_COLUMN_TOTAL = 1 << 20, /* elements below which a second launch costs more */
 };
+
+/* What the rule asks. */
+typedef struct Split {
+    const ProductReductions *products;
+    ValueMap operands; /* of products by tensor cores, before they are moved */
+} Split;
+
+static const Value *split_unmoved(const Value *value) {
+    while (value_class(value) == OPCLASS_MOVEMENT || value->op == OP_cast)
+        value = value->in[0];
+    return value;
+}
+
+static Split *split_new(Pass *pass, const Graph *graph) {
+    Split *split = ARENA_NEW(pass->arena, Split);
+    *split = (Split){.products = product_find(pass, graph), .operands.arena = pass->arena};
+    for (size_t i = 0; i < graph->values.n; i++) {
+        const Value *value = graph->values.at[i];
+        for (int k = 0; value->op == OP_matmul && k < value->n_in; k++)
+            if (product_uses_tensor_cores(pass->options->limits, value))
+                value_map_set(&split->operands, split_unmoved(value->in[k]), 1);
+    }
+    return split;
+}
 
 static bool split_is_divisible_op(OpKind op) {
     return op == OP_sum || op == OP_prod || op == OP_reduce_min || op == OP_reduce_max || op == OP_any ||
@@ -80,8 +106,9 @@ static Value *split_apply(Rewrite *rewrite, Value *value, int at, int n_reduced,
 static Value *split_rule(Rewrite *rewrite, Value *value) {
     int64_t reduced, kept;
     int n_reduced;
-    if (value_class(value) != OPCLASS_REDUCTION || product_get(rewrite->pass->state, value) || !split_is_divisible_op(value->op) || !value->attrs[1].i ||
-        !split_counts(value, &reduced, &kept))
+    const Split *split = rewrite->pass->state;
+    if (value_class(value) != OPCLASS_REDUCTION || product_get(split->products, value) ||
+        !split_is_divisible_op(value->op) || !value->attrs[1].i || !split_counts(value, &reduced, &kept))
         return value;
     ReductionLayout layout = reduction_layout(value, &n_reduced);
     int64_t parts = 1;
@@ -89,6 +116,10 @@ static Value *split_rule(Rewrite *rewrite, Value *value) {
     if (layout == REDUCTION_ROWS && kept < SPLIT_BLOCKS && reduced > SPLIT_ROW) {
         at = value->in[0]->rank - n_reduced;
         parts = split_parts(reduced, (2 * SPLIT_BLOCKS + kept - 1) / kept, SPLIT_PART);
+    } else if (layout == REDUCTION_COLUMNS && reduced > SPLIT_COLUMN &&
+               kept * reduced >= SPLIT_COLUMN_TOTAL &&
+               value_map_get(&split->operands, split_unmoved(value->in[0]))) {
+        parts = split_parts(reduced, reduced, SPLIT_WARP_PART);
     } else if (layout == REDUCTION_COLUMNS && reduced > SPLIT_COLUMN &&
                kept / SPLIT_COLUMN_BLOCK < SPLIT_BLOCKS && kept * reduced >= SPLIT_COLUMN_TOTAL) {
         int64_t blocks = (kept + SPLIT_COLUMN_BLOCK - 1) / SPLIT_COLUMN_BLOCK;
@@ -112,7 +143,7 @@ bool pass_split(Pass *pass, Graph *graph) {
     if (pass->options->no_fusion)
         return false;
     graph_renumber(graph);
-    pass->state = product_find(pass, graph); /* another pass's */
+    pass->state = split_new(pass, graph);
     if (!rewrite_graph(pass, graph, split_rule))
         return false;
     for (int round = 0; round < 4 && pass_movement(pass, graph); round++)

@@ -13,6 +13,7 @@
 #include "codegen/cost.h"
 #include "codegen/lower.h"
 #include "codegen/template.h"
+#include "codegen/templates/columns.h"
 #include "codegen/templates/vectors.h"
 #include "ir/base/checked.h"
 #include "ir/value_map.h"
@@ -239,6 +240,12 @@ static void columns_store_reduced(Columns *c) {
         lower_store(c->lower, &run, targets[i].value, targets[i].dst, NULL);
 }
 
+/* Whether a thread stores its columns' results; NULL: each does. */
+static const KExpr *columns_owner(Columns *c) {
+    const KExpr *is_first = c->above > 1 ? k_eq(c->b, c->y, k_int(c->b, c->index, 0)) : NULL;
+    return k_and(c->b, is_first, c->inside);
+}
+
 static void columns_level(Columns *c, int number_of_level) {
     Builder *b = c->b;
     const ReduceLevel *level = &c->levels.at[number_of_level];
@@ -255,10 +262,13 @@ static void columns_level(Columns *c, int number_of_level) {
                                    .fold = {.reduction = reduction, .acc = acc[i], .by_lane = true}};
     }
     columns_rows(c, targets, (int)level->n, false);
-    columns_share(c, level, acc, x, number);
-    if (is_last)
-        k_if_begin(b, k_and(b, k_eq(b, c->y, k_int(b, c->index, 0)), c->inside));
-    columns_combine(c, level, acc, x, number);
+    if (c->above > 1)
+        columns_share(c, level, acc, x, number);
+    const KExpr *owner = columns_owner(c);
+    if (is_last && owner)
+        k_if_begin(b, owner);
+    if (c->above > 1)
+        columns_combine(c, level, acc, x, number);
     for (size_t i = 0; i < level->n; i++) {
         const Value *reduction = level->at[i];
         const KVar *result = acc[i].x;
@@ -271,10 +281,10 @@ static void columns_level(Columns *c, int number_of_level) {
         }
         columns_hold(c, reduction, result);
     }
-    if (is_last) {
+    if (is_last)
         columns_store_reduced(c);
+    if (is_last && owner)
         k_end(b);
-    }
 }
 
 static const Dim *columns_product(const Graph *graph, const Region *region, int begin, int end) {
@@ -284,52 +294,109 @@ static const Dim *columns_product(const Graph *graph, const Region *region, int 
     return product;
 }
 
-static void columns_build(Builder *b, const Region *region) {
-    const Schedule *schedule = &region->schedule;
-    Kernel *kernel = b->kernel;
-    DimTable *table = kernel->graph->dims;
+static Columns columns_new(Builder *b, const Region *region, const Schedule *schedule) {
+    const Graph *graph = b->kernel->graph;
     Columns c = {.b = b, .region = region, .width = schedule->vector, .unroll = schedule->unroll};
     c.across = schedule->threads_per_row;
     c.above = schedule->rows_per_block;
-    c.rows = columns_product(kernel->graph, region, 0, region->n_reduced);
-    c.columns = columns_product(kernel->graph, region, region->n_reduced, region->rank);
-    int strip = c.across * c.width;
-    kernel->threads = schedule->threads;
-    kernel->grid[0] = dim_ceil_div(table, c.columns, dim_const(table, strip));
-    kernel->summary = text_format(b->arena, "columns: strips of %d columns, %d rows at a time, %d in flight",
-                                  strip, c.above, c.unroll);
+    c.rows = columns_product(graph, region, 0, region->n_reduced);
+    c.columns = columns_product(graph, region, region->n_reduced, region->rank);
     c.lower = lower_new(b, region);
     lower_declare_params(c.lower);
     c.index = lower_index_type(c.lower);
     for (size_t i = 0; i < region->outputs.n; i++) {
-        if (lower_output_is_whole(kernel->graph, region, region->outputs.at[i]))
+        if (lower_output_is_whole(graph, region, region->outputs.at[i]))
             vec_push(b->arena, &c.whole, region->outputs.at[i]);
         else
             vec_push(b->arena, &c.reduced, region->outputs.at[i]);
     }
     c.levels = lower_find_levels(c.lower);
+    return c;
+}
+
+static int columns_strip(const Schedule *schedule) {
+    return schedule->threads_per_row * schedule->vector;
+}
+
+/* The strip number `strip`, by a thread that has a run of its columns, from column `own` on, and every so
+ * many of its rows, from `y` on. */
+static void columns_build_strip(Columns *c, const KExpr *strip, const KExpr *own, const KExpr *y) {
+    Builder *b = c->b;
+    int wide = c->across * c->width;
+    const KExpr *first = k_mul(b, k_convert(b, strip, c->index), k_int(b, c->index, wide));
+    c->column = k_let_expr(b, "column", k_add(b, first, k_convert(b, own, c->index)));
+    c->y = y;
+    if (dim_divisor(b->kernel->graph->dims, c->columns) % wide != 0)
+        c->inside = k_lt(b, c->column, k_dim(b, c->columns, c->index));
+    for (int level = 0; level < c->levels.n; level++)
+        columns_level(c, level);
+    if (c->whole.n == 0)
+        return;
+    const KExpr *owner = columns_owner(c);
+    if (owner)
+        k_if_begin(b, owner);
+    columns_store_reduced(c);
+    if (owner)
+        k_end(b);
+    LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, c->whole.n + 1);
+    for (size_t i = 0; i < c->whole.n; i++)
+        targets[i] = (LowerTarget){.value = c->whole.at[i], .stored = true};
+    columns_rows(c, targets, (int)c->whole.n, true);
+}
+
+static void columns_build(Builder *b, const Region *region) {
+    const Schedule *schedule = &region->schedule;
+    Kernel *kernel = b->kernel;
+    DimTable *table = kernel->graph->dims;
+    Columns c = columns_new(b, region, schedule);
+    kernel->threads = schedule->threads;
+    kernel->grid[0] = dim_ceil_div(table, c.columns, dim_const(table, columns_strip(schedule)));
+    kernel->summary = text_format(b->arena, "columns: strips of %d columns, %d rows at a time, %d in flight",
+                                  columns_strip(schedule), c.above, c.unroll);
     if (c.whole.n == 0 && c.levels.n == 1)
         lower_set_cache(c.lower, cost_cache(kernel->graph, region, kernel->target, NULL));
-
     const KExpr *tid = k_special(b, SPECIAL_TID), *across = k_i32(b, c.across);
-    const KExpr *block =
-        k_mul(b, k_convert(b, k_special(b, SPECIAL_CTA_X), c.index), k_int(b, c.index, strip));
-    const KExpr *own = k_convert(b, k_mul(b, k_mod(b, tid, across), k_i32(b, c.width)), c.index);
-    c.column = k_let_expr(b, "column", k_add(b, block, own));
-    c.y = k_let_expr(b, "y", k_convert(b, k_div(b, tid, across), c.index));
-    if (dim_divisor(table, c.columns) % strip != 0)
-        c.inside = k_lt(b, c.column, k_dim(b, c.columns, c.index));
-    for (int level = 0; level < c.levels.n; level++)
-        columns_level(&c, level);
-    if (c.whole.n == 0)
-        return;
-    k_if_begin(b, k_and(b, k_eq(b, c.y, k_int(b, c.index, 0)), c.inside));
-    columns_store_reduced(&c);
-    k_end(b);
-    LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, c.whole.n + 1);
-    for (size_t i = 0; i < c.whole.n; i++)
-        targets[i] = (LowerTarget){.value = c.whole.at[i], .stored = true};
-    columns_rows(&c, targets, (int)c.whole.n, true);
+    const KExpr *own = k_mul(b, k_mod(b, tid, across), k_i32(b, c.width));
+    const KExpr *y = k_let_expr(b, "y", k_convert(b, k_div(b, tid, across), c.index));
+    columns_build_strip(&c, k_special(b, SPECIAL_CTA_X), own, y);
+}
+
+/* ---- a strip a warp */
+
+bool columns_warp_takes(const Graph *graph, const Region *region) {
+    bool reduces = false;
+    for (size_t i = 0; i < region->outputs.n; i++)
+        if (lower_output_is_whole(graph, region, region->outputs.at[i]))
+            return false;
+    for (size_t i = 0; i < region->values.n; i++)
+        reduces |= lower_is_space_reduction(region, region->values.at[i]);
+    return reduces;
+}
+
+Schedule columns_warp_schedule(const Graph *graph, const Region *region, int registers, int ease) {
+    enum { AROUND = 24 /* registers for addresses, sums and what is computed */, IN_FLIGHT = 16 };
+    Schedule s = {.threads = 32, .threads_per_row = 32, .rows_per_block = 1, .unroll = IN_FLIGHT};
+    int bits = 0;
+    s.vector = lower_vector_width(graph, region, region->rank - 1);
+    s.vector = s.vector > 8 ? 8 : s.vector;
+    for (size_t i = 0; i < region->inputs.n; i++)
+        if (region->inputs.at[i]->rank > 0)
+            bits += s.vector * dtype_bits(region->inputs.at[i]->dtype);
+    while (s.unroll > 1 && (s.unroll >> ease) * ((bits + 31) / 32) > registers - AROUND)
+        s.unroll /= 2;
+    s.unroll = s.unroll >> ease > 1 ? s.unroll >> ease : 1;
+    return s;
+}
+
+const Dim *columns_warp_strips(const Graph *graph, const Region *region, const Schedule *schedule) {
+    const Dim *columns = columns_product(graph, region, region->n_reduced, region->rank);
+    return dim_ceil_div(graph->dims, columns, dim_const(graph->dims, columns_strip(schedule)));
+}
+
+void columns_build_warp(Builder *b, const Region *region, const Schedule *schedule, const KExpr *strip,
+                        const KExpr *lane) {
+    Columns c = columns_new(b, region, schedule);
+    columns_build_strip(&c, strip, k_mul(b, lane, k_i32(b, c.width)), k_int(b, c.index, 0));
 }
 
 /* ---- schedules */

@@ -47,7 +47,7 @@ enum { BARRIER_BYTES = 256, BLOCK_RESERVE = 1024 };
 /* Products of one launch. */
 enum { MATMUL_PRODUCTS_MAX = 4 };
 
-/* Registers of a thread whose warp takes rows of a guest (wgmma_guest.c): fewer do not hold a row's loads. */
+/* Registers of a thread whose warp takes rows or columns of a guest (wgmma_guest.c): fewer do not hold its loads. */
 enum { GUEST_REGISTERS = 56 };
 
 enum { MATMUL_CORES = 2, MATMUL_BLOCK_ROWS = 16 };
@@ -134,6 +134,17 @@ typedef struct MatmulPlan {
 static inline const Region *matmul_rows_guest(const MatmulPlan *plan) {
     const Region *guest = plan->region->guest;
     return guest && guest->kind == TEMPLATE_ROWS ? guest : NULL;
+}
+
+/* The columns that it hosts; NULL: none. */
+static inline const Region *matmul_columns_guest(const MatmulPlan *plan) {
+    const Region *guest = plan->region->guest;
+    return guest && guest->kind == TEMPLATE_COLUMNS ? guest : NULL;
+}
+
+/* Whether warps that would otherwise be idle take one of them. */
+static inline bool matmul_has_idle_guest(const MatmulPlan *plan) {
+    return matmul_rows_guest(plan) || matmul_columns_guest(plan);
 }
 
 /* Whether K is known to be so short that sums of a thread for each element may be chosen, not only fallen

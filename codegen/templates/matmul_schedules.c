@@ -168,7 +168,7 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
         s.consumer_registers = 160;
     } else if (s.warps_m == 2) { /* two sums at a time take what there is */
         bool is_full = matmul_partial_cols(plan, &s) || schedules_reads_tables(plan),
-             has_guest = matmul_rows_guest(plan);
+             has_guest = matmul_has_idle_guest(plan);
         s.producer_registers = has_guest ? GUEST_REGISTERS : is_full ? 24 : 40;
         s.consumer_registers = has_guest ? 224 : is_full ? 240 : 232;
     }
@@ -187,7 +187,7 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
     if (schedules_has_turns(c, plan, &s)) {
         Schedule turns = s;
         turns.ping_pong = true;
-        if (!matmul_rows_guest(plan)) {
+        if (!matmul_has_idle_guest(plan)) {
             turns.producer_registers = 24;
             turns.consumer_registers = 240;
         }

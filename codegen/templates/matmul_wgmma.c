@@ -42,7 +42,8 @@
  * (wgmma_sum.c).
  *
  * Rows that are reduced once they are stored may be computed by the warps of the producer's warpgroup, which
- * have nothing else to do (wgmma_guest.c).
+ * have nothing else to do (wgmma_guest.c), or sums of columns of what the product reads
+ * (wgmma_guest_columns.c).
  *
  * swap_ab computes the transposed product: then "rows" of the tile lie along N of the result, and a small M
  * lies along wgmma's n. */
@@ -412,6 +413,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         k_atom(b, ATOM_setmaxnreg_dec, &schedule->producer_registers, NULL, 0);
     wgmma_produce(&w);
     wgmma_guest_rows(&w, schedule->producer_registers);
+    wgmma_guest_columns(&w);
     if (w.split > 1)
         wgmma_meet(b);
     k_else(b);

@@ -9,6 +9,7 @@
  *     wgmma_sum.c       products that are added up, one behind the other
  *     wgmma_stream.c    tiles that do not fill a round, whose steps of K several blocks share
  *     wgmma_guest.c     the rows kernel that follows the product, by warps that have nothing else to do
+ *     wgmma_guest_columns.c  sums of columns that wait for nothing, by the same warps
  *     wgmma_products.c  products that wait for nothing of one another, their tiles one behind the other's
  */
 #ifndef SINTER_CODEGEN_TEMPLATES_WGMMA_H
@@ -189,6 +190,11 @@ void wgmma_guest_end(Wgmma *w);
  * thread (0: those at launch). */
 void wgmma_guest_rows(Wgmma *w, int registers);
 const char *wgmma_guest_name(const Wgmma *w); /* for a kernel's summary */
+
+/* wgmma_guest_columns.c: nothing is done where the region has no guest of columns */
+bool wgmma_accepts_columns(const MatmulPlan *plan, const Schedule *schedule, const char **why);
+/* The producer's warps that do not load take their share of the strips. */
+void wgmma_guest_columns(Wgmma *w);
 
 /* wgmma_load.c */
 void wgmma_add_operand(Wgmma *w, const MatmulOperand *operand, const char *name, bool is_rows);

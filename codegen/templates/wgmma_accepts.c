@@ -210,6 +210,8 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
         return false;
     if (matmul_rows_guest(plan) && !wgmma_accepts_guest(plan, schedule, why))
         return false;
+    if (matmul_columns_guest(plan) && !wgmma_accepts_columns(plan, schedule, why))
+        return false;
     if (plan->guest && !wgmma_accepts_products(plan, schedule, why))
         return false;
     if (!matmul_holds_blocks(plan, schedule->swap_ab || wgmma_split(schedule) > 1 ? 1 : schedule->tile_n,

@@ -230,8 +230,9 @@ void wgmma_guest_rows(Wgmma *w, int registers) {
 }
 
 const char *wgmma_guest_name(const Wgmma *w) {
-    const Region *region = w->guest.region;
-    return region ? text_format(w->b->arena, ", rows of '%s' by idle warps",
-                                k_global(w->b, region->outputs.at[0], true)->name)
-                  : "";
+    const Region *guest = matmul_has_idle_guest(w->plan) ? w->plan->region->guest : NULL;
+    return guest ? text_format(w->b->arena, ", %s of '%s' by idle warps",
+                               guest->kind == TEMPLATE_ROWS ? "rows" : "columns",
+                               k_global(w->b, guest->outputs.at[0], true)->name)
+                 : "";
 }

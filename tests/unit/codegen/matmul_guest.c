@@ -1,5 +1,5 @@
-/* Rows that a product's kernel hosts: which schedules take them, and what compilers make of the chosen one.
- * What they compute is told by tests/semantics/guest.sg. */
+/* Rows and columns that a product's kernel hosts: which schedules take them, and what compilers make of the
+ * chosen one. What they compute is told by tests/semantics/guest.sg and guest_columns.sg. */
 #include "emit_support.h"
 #include "matmul_support.h"
 
@@ -115,10 +115,76 @@ static void test_refusals(void **state) {
     expect_refused((Schedule){.path = MATMUL_MMA_SYNC}, "wgmma");
 }
 
+/* dw = dy.T x, and beside it the sums of the columns of dy. */
+static void open_columns(Case *c) {
+    case_open(c, "sm_90a");
+    Value *x = INPUT(c, "x", DTYPE_BF16, ROWS, COLS), *dy = INPUT(c, "dy", DTYPE_BF16, ROWS, K);
+    case_output(c, "dw", case_cast(c, case_matmul(c, case_t(c, dy), x), DTYPE_BF16));
+    case_region(c);
+    Region *guest = ARENA_NEW(c->arena, Region);
+    Attr along_rows[OP_MAX_ATTRS] = {{.axes = {.n = 1, .at = {0}}}, {.i = 1}};
+    Value *sums = case_op(c, OP_sum, dy, NULL, NULL, along_rows);
+    *guest = (Region){.kind = TEMPLATE_COLUMNS, .name = "kernel_guest", .rank = 2, .n_reduced = 1};
+    memcpy(guest->dims, dy->dims, sizeof guest->dims);
+    case_output(c, "db", sums);
+    vec_push(c->arena, &guest->inputs, dy);
+    vec_push(c->arena, &guest->values, sums);
+    vec_push(c->arena, &guest->outputs, sums);
+    c->region.guest = guest;
+}
+
+static void expect_columns(Schedule schedule, const char *words) {
+    Case c;
+    open_columns(&c);
+    const char *why = NULL;
+    bool taken = template_matmul.accepts(c.graph, &c.region, &schedule, c.target, &why);
+    if (taken != !words)
+        fail_msg("%s: %s", taken ? "taken" : "refused", words ? words : why);
+    if (words && !strstr(why, words))
+        fail_msg("'%s' does not say '%s'", why, words);
+    case_close(&c);
+}
+
+/* Any order of tiles will do, as nobody waits: but not warps without registers, or with other work. */
+static void test_columns(void **state) {
+    (void)state;
+    Schedule s = {.path = MATMUL_WGMMA,
+                  .tile_m = 128,
+                  .tile_n = 128,
+                  .tile_k = 64,
+                  .warps_m = 2,
+                  .warps_n = 1,
+                  .stages = 4,
+                  .persistent = true,
+                  .tma_store = true,
+                  .producer_registers = 56,
+                  .consumer_registers = 224};
+    expect_columns(s, NULL);
+    s.cluster_m = 2;
+    expect_columns(s, NULL);
+    s.cluster_m = 0;
+    s.producer_registers = 40;
+    s.consumer_registers = 232;
+    expect_columns(s, "56 registers");
+    expect_columns((Schedule){.path = MATMUL_LOOP}, "wgmma");
+    Case c;
+    open_columns(&c);
+    if (!codegen_schedule(c.graph, &c.region, c.target, NULL, &c.diags))
+        fail_msg("%s", case_message(&c));
+    Kernel *kernel = codegen_kernel(c.arena, c.graph, &c.region, c.target, &c.diags);
+    if (!kernel)
+        fail_msg("%s", case_message(&c));
+    assert_non_null(strstr(kernel->summary, "columns of 'db' by idle warps"));
+    Bench bench = {.arena = c.arena, .diags = &c.diags, .graph = c.graph, .region = &c.region};
+    bench_compile(&bench, kernel);
+    case_close(&c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_compiles),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

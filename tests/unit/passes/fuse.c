@@ -94,6 +94,46 @@ static void test_guests(void **state) {
                  "matmul rows");
 }
 
+/* The gradients of a linear layer of `n` outputs from `k` rows: `text` in what order, and what else there is.
+ */
+static void expect_columns(const char *k, const char *n, const char *text, const char *kernels) {
+    Arena *arena = arena_new(0);
+    Support support = {.limits = support_limits()};
+    support.text = text_format(arena,
+                               "graph g (x: bf16[%s, 1024], dy: bf16[%s, %s], w: bf16[%s, 1024], u: bf16[%s, "
+                               "%s]) -> (dw: bf16[%s, 1024], db: bf16[%s], dx: bf16[%s, 1024]) { %s }",
+                               k, k, n, n, k, n, n, n, k, text);
+    support_run(&support);
+    assert_string_equal(support.messages, "");
+    assert_string_equal(support.kernels, kernels);
+    support_end(&support);
+    arena_free(arena);
+}
+
+static void test_guests_of_columns(void **state) {
+    (void)state;
+    const char *gradients = "dw = dy.T @ x\n  db = sum(dy, over=0, keep=0)\n  dx = dy @ w";
+    expect_columns("8192", "4096", gradients, "matmul+columns matmul columns");
+    /* the sums go up to the product before them, or the product goes up to them */
+    expect_columns("8192", "4096", "dx = dy @ w\n  dw = dy.T @ x\n  db = sum(dy, over=0, keep=0)",
+                   "matmul+columns matmul columns");
+    expect_columns("8192", "4096", "db = sum(dy, over=0, keep=0)\n  dw = dy.T @ x\n  dx = dy @ w",
+                   "matmul+columns matmul columns");
+    expect_columns("8192", "256", gradients, "matmul matmul columns columns"); /* they would not keep up */
+    expect_columns("8192", "4096", "dw = dy.T @ x\n  db = sum(u, over=0, keep=0)\n  dx = dy @ w",
+                   "matmul matmul columns columns"); /* no product reads it */
+    /* what is told, and what cannot be: sums that the product waits for */
+    expect_columns("1024", "256",
+                   "dw = dy.T @ x\n  db = sum(dy, over=0, keep=0)   @fuse(guest)\n  dx = dy @ w",
+                   "matmul+columns matmul");
+    expect_columns("1024", "4096",
+                   "dw = dy.T @ x\n  db = sum(dy, over=0, keep=0)   @fuse(guest=false)\n  dx = dy @ w",
+                   "matmul matmul columns");
+    expect_columns("1024", "256",
+                   "db = sum(dy, over=0, keep=0)   @fuse(guest)\n  dx = (dy * db) @ w\n  dw = u.T @ x",
+                   "columns pointwise matmul matmul");
+}
+
 /* A guest's place is its host's: the kernels behind it close up. */
 static void test_guest_is_numbered(void **state) {
     (void)state;
@@ -517,6 +557,7 @@ int main(void) {
         cmocka_unit_test(test_packed_swiglu_is_dual),
         cmocka_unit_test(test_matmul_rows),
         cmocka_unit_test(test_guests),
+        cmocka_unit_test(test_guests_of_columns),
         cmocka_unit_test(test_guest_is_numbered),
         cmocka_unit_test(test_chains),
         cmocka_unit_test(test_sums_of_products),
