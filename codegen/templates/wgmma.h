@@ -66,9 +66,9 @@ typedef struct WgmmaStream {
     int group_tiles, group_blocks; /* so many blocks share so many of them */
     int steps;                     /* of a tile */
     KBuffer *parts[MATMUL_CORES], *flags;
-    const KExpr *base, *all;          /* the group's first tile; steps of its tiles */
-    const KExpr *from, *to;           /* of these, those of this block */
-    const KExpr *after;               /* steps of the group up to the present tile's end */
+    const KExpr *tiles_here, *head, *tail; /* tiles of this group; steps of the two parts of each */
+    const KExpr *helper, *helpers;    /* number of the block among those that share tails; these */
+    const KExpr *in_group;            /* number of the present tile */
     const KExpr *first, *end, *count; /* what this block has of the present tile's steps */
 } WgmmaStream;
 

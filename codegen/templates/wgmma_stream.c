@@ -2,18 +2,20 @@
  *
  * 192 tiles on 132 SMs are two rounds, of which the second leaves 72 SMs without work. Here two blocks share
  * each of the 60 tiles that are left over, so that they take half a round. More generally, groups of blocks
- * share a few tiles evenly, as a line of steps of which each has an equal piece:
+ * share a few tiles evenly. Each tile is owned by a block, which takes the first of its steps, its head; the
+ * rest of the group, the helpers, share the tails as a line of steps of which each has an equal piece:
  *
- *     tiles     |         0         |         1         |
- *     blocks    |      0      |      1      |      2    |      three blocks share two tiles
+ *     tile 0    |            block 0            | block 3 |
+ *     tile 1    |            block 1            | block 3 |      four blocks share three tiles
+ *     tile 2    |            block 2            | block 3 |
  *
- * The block that has a tile's first steps owns it: it adds what the blocks behind it have of the same tile,
- * in their order, so that two runs give the same bits, and goes on to the epilogue. A block comes to the tile
- * that it owns last in its piece; what it has of another's, the end or the middle of a tile, is the first of
- * its piece, so that the owner hardly ever waits. Whole rounds come before, in which each block has tiles of
- * its own; the shared ones first would leave blocks at other places of K for all that follows.
+ * So all owners are at the same place of K, and L2 brings a row of tiles for all that want it. With equal
+ * pieces of one line of all steps each block of a group was at another place: 3072 x 768 x 16384 took 129 us
+ * so, and 114 in this order.
  *
- *     block 1   ... | tile 1 | tile 132: end --> parts | tile 133: begin | wait for block 2, add | epilogue
+ * The owner adds what helpers have of its tile, in their order, so that two runs give the same bits, and goes
+ * on to the epilogue. Whole rounds come before, in which each block has tiles of its own; the shared ones
+ * first would leave blocks at other places of K for all that follows.
  *
  * To share all tiles among all blocks evenly (stream-K: Osama et al., "Stream-K: Work-centric Parallel
  * Decomposition for Dense Matrix-Matrix Multiplication on the GPU", 2023) takes every block to another place
@@ -27,7 +29,7 @@
 
 enum {
     STREAM_PARTS = 4 /* blocks of a group, at most */,
-    STREAM_LEAST = 2 /* steps that a block has, at least */,
+    STREAM_LEAST = 2 /* steps of a tile for each block, at least: no piece is empty */,
     STREAM_LANES = 32
 };
 
@@ -37,7 +39,7 @@ static void stream_find_group(WgmmaStream *s, int64_t left, int64_t blocks) {
         for (int tiles = 1; tiles < of; tiles++) {
             bool fits = (left + tiles - 1) / tiles * of <= blocks;
             bool is_less = !s->group_blocks || tiles * s->group_blocks < s->group_tiles * of;
-            if (fits && is_less && (int64_t)tiles * s->steps / of >= STREAM_LEAST) {
+            if (fits && is_less && s->steps / of >= STREAM_LEAST) {
                 s->group_tiles = tiles;
                 s->group_blocks = of;
             }
@@ -106,38 +108,58 @@ void wgmma_stream_buffers(Wgmma *w) {
     w->stream.flags = k_scratch(b, "flags", DTYPE_I32, dim_const(dims, warps), true);
 }
 
+/* Which blocks of the group own tiles, and what is whose. */
+static void stream_group(Wgmma *w, const KExpr *own, const KExpr *base) {
+    Builder *b = w->b;
+    WgmmaStream *s = &w->stream;
+    const KExpr *blocks = k_i32(b, s->group_blocks), *steps = k_i32(b, s->steps);
+    /* the last group may have fewer tiles, those behind it none */
+    const KExpr *tiles = k_min(b, k_sub(b, k_i32(b, s->tiles), base), k_i32(b, s->group_tiles));
+    s->tiles_here = k_let_expr(b, "group_tiles", k_max(b, tiles, k_i32(b, 0)));
+    const KExpr *even = k_add(b, k_mul(b, s->tiles_here, steps), k_i32(b, s->group_blocks - 1));
+    s->head = k_let_expr(b, "head", k_div(b, even, blocks));
+    s->tail = k_let_expr(b, "tail", k_sub(b, steps, s->head));
+    s->helper = k_let_expr(b, "helper", k_sub(b, own, s->tiles_here));
+    s->helpers = k_let_expr(b, "helpers", k_sub(b, blocks, s->tiles_here));
+}
+
+/* Opens the loop over the block's tiles; the number of the present one. */
 const KExpr *wgmma_stream_begin(Wgmma *w) {
     Builder *b = w->b;
     WgmmaStream *s = &w->stream;
     const KExpr *cta = k_special(b, SPECIAL_CTA_X), *blocks = k_i32(b, s->group_blocks);
-    const KExpr *zero = k_i32(b, 0), *steps = k_i32(b, s->steps);
+    const KExpr *zero = k_i32(b, 0), *one = k_i32(b, 1), *rounds = k_i32(b, s->rounds);
     const KExpr *own = k_let_expr(b, "group_block", k_mod(b, cta, blocks));
-    s->base = k_let_expr(b, "group_tile", k_mul(b, k_div(b, cta, blocks), k_i32(b, s->group_tiles)));
-    /* the last group may have fewer, those behind it none */
-    const KExpr *tiles = k_sub(b, k_i32(b, s->tiles), s->base);
-    tiles = k_max(b, k_min(b, tiles, k_i32(b, s->group_tiles)), zero);
-    s->all = k_let_expr(b, "group_steps", k_mul(b, tiles, steps));
-    s->from = k_let_expr(b, "piece", k_div(b, k_mul(b, own, s->all), blocks));
-    s->to = k_let_expr(b, "piece_end", k_div(b, k_mul(b, k_add(b, own, k_i32(b, 1)), s->all), blocks));
-    const KExpr *first = k_let_expr(b, "first_tile", k_div(b, s->from, steps));
-    const KExpr *shared = k_div(b, k_add(b, s->to, k_i32(b, s->steps - 1)), steps);
-    shared = k_let_expr(b, "shared", k_sub(b, shared, first));
-    const KExpr *rounds = k_i32(b, s->rounds);
+    const KExpr *base = k_mul(b, k_div(b, cta, blocks), k_i32(b, s->group_tiles));
+    base = k_let_expr(b, "group_tile", base);
+    stream_group(w, own, base);
+    const KExpr *line = k_let_expr(b, "tails", k_mul(b, s->tiles_here, s->tail));
+    const KExpr *is_owner = k_let_expr(b, "is_owner", k_lt(b, s->helper, zero));
+    const KExpr *from = k_let_expr(b, "piece", k_div(b, k_mul(b, s->helper, line), s->helpers));
+    const KExpr *to = k_div(b, k_mul(b, k_add(b, s->helper, one), line), s->helpers);
+    to = k_let_expr(b, "piece_end", to);
+    const KExpr *behind = k_div(b, k_sub(b, k_add(b, to, s->tail), one), s->tail);
+    const KExpr *tile = k_let_expr(b, "first_tile", k_select(b, is_owner, own, k_div(b, from, s->tail)));
+    const KExpr *shared =
+        k_select(b, is_owner, one, k_select(b, k_lt(b, from, to), k_sub(b, behind, tile), zero));
+    shared = k_let_expr(b, "shared", shared);
     const KExpr *item = k_for_begin(b, "item", zero, k_add(b, shared, rounds), 1, UNROLL_NONE);
-    const KExpr *is_shared = s->rounds ? k_let_expr(b, "is_shared", k_ge(b, item, rounds)) : NULL;
-    const KExpr *in_group = k_let_expr(b, "tile_of_group", k_add(b, first, k_sub(b, item, rounds)));
-    const KExpr *number = k_add(b, s->base, in_group);
-    if (is_shared) {
+    const KExpr *is_whole = s->rounds ? k_let_expr(b, "is_whole", k_lt(b, item, rounds)) : NULL;
+    s->in_group = k_let_expr(b, "tile_of_group", k_add(b, tile, k_sub(b, item, rounds)));
+    const KExpr *number = k_add(b, base, s->in_group), *before = k_mul(b, s->in_group, s->tail);
+    const KExpr *begin = k_add(b, s->head, k_max(b, k_sub(b, from, before), zero));
+    const KExpr *end = k_add(b, s->head, k_min(b, k_sub(b, to, before), s->tail));
+    begin = k_select(b, is_owner, zero, begin);
+    end = k_select(b, is_owner, s->head, end);
+    if (is_whole) {
         const KExpr *grid = k_special(b, SPECIAL_GRID_X);
-        number = k_select(b, is_shared, k_add(b, k_mul(b, rounds, grid), number),
-                          k_add(b, k_mul(b, item, grid), cta));
+        number = k_select(b, is_whole, k_add(b, k_mul(b, item, grid), cta),
+                          k_add(b, k_mul(b, rounds, grid), number));
+        begin = k_select(b, is_whole, zero, begin);
+        end = k_select(b, is_whole, k_i32(b, s->steps), end);
     }
-    s->after = k_let_expr(b, "steps_after", k_mul(b, k_add(b, in_group, k_i32(b, 1)), steps));
-    const KExpr *before = k_sub(b, s->after, steps);
-    const KExpr *begin = k_max(b, k_sub(b, s->from, before), zero);
-    const KExpr *end = k_min(b, k_sub(b, s->to, before), steps);
-    s->first = k_let_expr(b, "first_step", is_shared ? k_select(b, is_shared, begin, zero) : begin);
-    s->end = k_let_expr(b, "last_step", is_shared ? k_select(b, is_shared, end, steps) : end);
+    s->first = k_let_expr(b, "first_step", begin);
+    s->end = k_let_expr(b, "last_step", end);
     s->count = k_let_expr(b, "steps", k_sub(b, s->end, s->first));
     return k_let_expr(b, "tile", number);
 }
@@ -153,9 +175,15 @@ static const KExpr *stream_word(Builder *b, const KExpr *at, const KExpr *word) 
     return k_add(b, at, k_mul(b, word, k_i32(b, STREAM_LANES * 4)));
 }
 
-/* Number of a block's warp among those of all. */
-static const KExpr *stream_warp(Wgmma *w, const KExpr *block, const KExpr *warp) {
-    return k_let_expr(w->b, "part", k_add(w->b, k_mul(w->b, block, k_i32(w->b, 4 * w->consumers)), warp));
+/* Number of a part's warp among those of all: of the part that a helper has of a tile of the group. Along the
+ * line of tails the helper or the tile or both go on, so that their sum tells parts apart, and there are
+ * fewer than blocks. */
+static const KExpr *stream_warp(Wgmma *w, const KExpr *helper, const KExpr *tile, const KExpr *warp) {
+    Builder *b = w->b;
+    const KExpr *cta = k_special(b, SPECIAL_CTA_X);
+    const KExpr *group = k_sub(b, cta, k_mod(b, cta, k_i32(b, w->stream.group_blocks)));
+    const KExpr *part = k_add(b, group, k_add(b, helper, tile));
+    return k_let_expr(b, "part", k_add(b, k_mul(b, part, k_i32(b, 4 * w->consumers)), warp));
 }
 
 /* Raises a warp's flag, or waits for it. */
@@ -167,7 +195,7 @@ static void stream_flag(Wgmma *w, AtomId atom, const KExpr *warp) {
 
 static void stream_put(Wgmma *w, const KExpr *warp) {
     Builder *b = w->b;
-    const KExpr *own = stream_warp(w, k_special(b, SPECIAL_CTA_X), warp), *at = stream_at(w, own);
+    const KExpr *own = stream_warp(w, w->stream.helper, w->stream.in_group, warp), *at = stream_at(w, own);
     for (int core = 0; core < w->plan->n_cores; core++) {
         const KExpr *word = k_for_begin(b, "word", k_i32(b, 0), k_i32(b, stream_words(w)), 1, UNROLL_FULL);
         k_store(b, w->stream.parts[core], stream_word(b, at, word), w->accumulator[core],
@@ -197,17 +225,20 @@ static void stream_add(Wgmma *w, const KExpr *from) {
     }
 }
 
-/* The blocks behind this one whose pieces begin before the tile's end. */
+/* The helpers whose pieces have a part of the tile's tail. */
 static void stream_collect(Wgmma *w, const KExpr *warp) {
     Builder *b = w->b;
     const WgmmaStream *s = &w->stream;
-    const KExpr *cta = k_special(b, SPECIAL_CTA_X), *blocks = k_i32(b, s->group_blocks);
+    const KExpr *one = k_i32(b, 1), *line = k_mul(b, s->tiles_here, s->tail);
     k_if_begin(b, k_lt(b, s->end, k_i32(b, s->steps)));
-    const KExpr *last = k_add(b, k_mul(b, s->after, blocks), k_sub(b, s->all, k_i32(b, 1)));
-    last = k_add(b, k_div(b, last, s->all), k_sub(b, cta, k_mod(b, cta, blocks)));
-    last = k_let_expr(b, "last_block", last);
-    const KExpr *block = k_for_begin(b, "block", k_add(b, cta, k_i32(b, 1)), last, 1, UNROLL_NONE);
-    const KExpr *from = stream_warp(w, block, warp);
+    /* who has the step p of the line: ((p + 1) * helpers - 1) / line */
+    const KExpr *first = k_add(b, k_mul(b, s->in_group, s->tail), one);
+    first = k_div(b, k_sub(b, k_mul(b, first, s->helpers), one), line);
+    const KExpr *last = k_mul(b, k_mul(b, k_add(b, s->in_group, one), s->tail), s->helpers);
+    last = k_add(b, k_div(b, k_sub(b, last, one), line), one);
+    const KExpr *helper = k_for_begin(b, "from", k_let_expr(b, "first_helper", first),
+                                      k_let_expr(b, "last_helper", last), 1, UNROLL_NONE);
+    const KExpr *from = stream_warp(w, helper, s->in_group, warp);
     stream_flag(w, ATOM_flag_wait, from);
     stream_add(w, from);
     k_end(b);
