@@ -33,7 +33,7 @@ static const double cost_turns_share = 0.556; /* of a tile's time that goes by b
  * that lies in two lines, in whole sectors or not, and for runs of 64 and of 32 bytes. */
 static const double cost_load = 0.72e-6, cost_l2_per_clock = 170, cost_l2_all = 11000;
 static const double cost_two_lines = 1.28, cost_five_sectors = 2.44;
-static const double cost_half_lines = 2, cost_quarter_lines = 4;
+static const double cost_half_lines = 1.63, cost_quarter_lines = 4;
 /* L2's time for a row of a tile that lies beyond the operand's end, of one along K and of others: 132 blocks
  * whose tiles had 1 row of 128 took 72 us where they took 45 with all 128. */
 static const double cost_outside = 2, cost_outside_across = 1;
@@ -63,10 +63,12 @@ static const double cost_change = 0.3e-6;
  */
 static const double cost_exchange = 0.25e-6, cost_meeting = 0.706e-6, cost_meeting_element = 0.000261e-6;
 
-/* Tiles that blocks share: how much longer full rounds take than the last, which the others' rounds count
- * as full, and seconds of flags that are zeroed and blocks that start together, and of an element of a part
- * that is handed on. */
-static const double cost_stream_rounds = 1.06, cost_stream = 1.81e-6, cost_stream_element = 0.192e-9;
+/* Tiles that blocks share: how much longer whole rounds before them take; how much longer the last for each
+ * tile of a group that has several, whose helper has the tails one after the other; seconds of flags that are
+ * zeroed and blocks that start together, and of an element of a part that is handed on; of these, what each
+ * other part of the tile costs. */
+static const double cost_stream_rounds = 1.07, cost_stream_tails = 0.035, cost_stream = 1.8e-6,
+                    cost_stream_element = 0.1e-9, cost_stream_more = 0.35;
 /* Seconds that it begins later behind another kernel, which it does not overlap: all of its blocks start
  * together. */
 static const double cost_stream_behind = 4e-6;
@@ -243,15 +245,23 @@ static double cost_tile_alone(const CostTile *t, double share) {
     return share * cost_beside(t->matrix, t->load, cost_tile_power) + t->epilogue + t->store;
 }
 
+/* Tiles of which several blocks share some. */
+static double cost_shared_work(const MatmulPlan *plan, const Schedule *s, const CostTile *t,
+                               const MatmulShares *shares) {
+    double last, tails = shares->tiles > 1 ? cost_stream_tails * shares->tiles : 0;
+    double part = cost_stream_element * s->tile_m * s->tile_n;
+    return cost_stream_rounds * shares->rounds * cost_tile_among_others(s, t, &last) +
+           (1 + tails) * cost_tile_alone(t, shares->share) + cost_stream +
+           part * (1 + cost_stream_more * (shares->parts - 1)) +
+           (plan->region->follows ? cost_stream_behind : 0);
+}
+
 /* All tiles of a block. */
 static double cost_work(const MatmulPlan *plan, const Schedule *s, const CostShare *w, const CostTile *t) {
-    int rounds;
-    double share, last;
-    if (matmul_stream(plan, s, &rounds, &share))
-        return cost_stream_rounds *
-                   (rounds * cost_tile_among_others(s, t, &last) + cost_tile_alone(t, share)) +
-               cost_stream + cost_stream_element * s->tile_m * s->tile_n +
-               (plan->region->follows ? cost_stream_behind : 0);
+    MatmulShares shares;
+    double last;
+    if (matmul_stream(plan, s, &shares))
+        return cost_shared_work(plan, s, t, &shares);
     if (s->ping_pong || (w->rounds > 1 && w->split == 1)) {
         double tile = cost_tile_among_others(s, t, &last);
         return w->rounds * tile + last;

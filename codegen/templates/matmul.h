@@ -753,9 +753,14 @@ void matmul_build_gemv(Builder *b, const MatmulPlan *plan);
  * against 37.8 us for 117 MB, but 117.4 against 112.9 for 470 MB). */
 bool matmul_leaves_l2(const MatmulPlan *plan, const MatmulOperand *operand);
 
-/* With stream_k: rounds of whole tiles, and what a block has of the tiles that several share; false: none
- * are. */
-bool matmul_stream(const MatmulPlan *plan, const Schedule *schedule, int *rounds, double *share);
+/* With stream_k: rounds of whole tiles, then tiles that groups of blocks share, so many each; of the steps of
+ * such a tile, what a block has; parts that the owner of one adds. */
+typedef struct MatmulShares {
+    int rounds, tiles, parts;
+    double share;
+} MatmulShares;
+/* False: none are shared. */
+bool matmul_stream(const MatmulPlan *plan, const Schedule *schedule, MatmulShares *shares);
 
 /* Registers of a thread, estimated; more than 255 spill. */
 int matmul_registers(const MatmulPlan *plan, const Schedule *schedule);
