@@ -138,13 +138,19 @@ static ValueMap sibling_before(const Siblings *siblings, const Group *group) {
     return before;
 }
 
+/* Whether `value` reads its operands element by element, in the order of the space. */
+static bool sibling_reads_in_order(const Value *value) {
+    return value_is_pointwise(value) || value->op == OP_reshape;
+}
+
 /* What is read element by element behind the group's product, and not before it. */
 static ValueMap sibling_behind(const Siblings *siblings, const Group *group) {
     const FuseClosure *closure = &siblings->closures[group->id];
     ValueMap before = sibling_before(siblings, group), behind = {.arena = siblings->fuse->arena};
     for (size_t i = 0; i < closure->computed.n; i++) {
         const Value *value = closure->computed.at[i];
-        for (int k = 0; value_is_pointwise(value) && !value_map_get(&before, value) && k < value->n_in; k++)
+        bool is_behind = sibling_reads_in_order(value) && !value_map_get(&before, value);
+        for (int k = 0; is_behind && k < value->n_in; k++)
             if (!value_map_get(&before, value->in[k]))
                 value_map_set(&behind, value->in[k], 1);
     }
@@ -167,6 +173,12 @@ static bool sibling_reads_no_more(const Siblings *siblings, const Group *group, 
     return shared > 0;
 }
 
+/* Whether an output has the dims of the group's space, or more, of which it joins the rows. */
+static bool sibling_stores_in_order(const Group *group, const Value *output) {
+    const Value *base = output->op == OP_reshape ? output->in[0] : output;
+    return space_same(group, base->rank, base->dims);
+}
+
 /* A product whose results go out element by element, by tensor cores. */
 static bool sibling_is_product(const Siblings *siblings, const Group *group) {
     if (group->dead || group->kind != TEMPLATE_MATMUL || group->n_reduced || group->is_chain ||
@@ -174,7 +186,7 @@ static bool sibling_is_product(const Siblings *siblings, const Group *group) {
         !product_uses_tensor_cores(siblings->fuse->limits, group->cores.at[0]))
         return false;
     for (size_t i = 0; i < group->outputs.n; i++)
-        if (!space_same(group, group->outputs.at[i]->rank, group->outputs.at[i]->dims))
+        if (!sibling_stores_in_order(group, group->outputs.at[i]))
             return false;
     return true;
 }

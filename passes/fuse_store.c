@@ -177,10 +177,24 @@ static bool store_is_statistic(const Group *home, const Value *base) {
     return home->n_reduced == 1 && base->rank == home->rank && dim_is(base->dims[base->rank - 1], 1);
 }
 
+/* What stores a floating Value whose rows are joined (beside.c) computes it over the dims that it has so, for
+ * the sake of another kernel over these. */
+static Group *store_joined(Fuse *fuse, Value *base) {
+    if (!value_is_pointwise(base) || fuse_node(fuse, base)->free)
+        return NULL;
+    Group *home = store_host(fuse, fuse_node(fuse, base));
+    if (!home)
+        home = group_new(fuse, TEMPLATE_POINTWISE, base->rank, base->dims, 0);
+    group_join(fuse, home, base);
+    return home;
+}
+
 /* A graph output that is a reshape or transpose of a kernel's result: stored in that order by that kernel. */
 static bool store_reordered(Fuse *fuse, FuseNode *node) {
     Value *value = node->value, *base = space_stored_base(fuse, value);
     Group *home = fuse_home(fuse, base);
+    if (!home && value->op == OP_reshape && base == value->in[0] && value->rank > base->rank)
+        home = store_joined(fuse, base);
     if (base == value || !home || fuse_node(fuse, base)->barrier)
         return false;
     if (home->kind != TEMPLATE_POINTWISE && !store_is_statistic(home, base) &&
