@@ -47,7 +47,8 @@ enum { BARRIER_BYTES = 256, BLOCK_RESERVE = 1024 };
 /* Products of one launch. */
 enum { MATMUL_PRODUCTS_MAX = 4 };
 
-/* Registers of a thread whose warp takes rows or columns of a guest (wgmma_guest.c): fewer do not hold its loads. */
+/* Registers of a thread whose warp takes rows or columns of a guest (wgmma_guest.c): fewer do not hold its
+ * loads. */
 enum { GUEST_REGISTERS = 56 };
 
 enum { MATMUL_CORES = 2, MATMUL_BLOCK_ROWS = 16 };

@@ -67,9 +67,9 @@ typedef struct WgmmaStream {
     int steps;                     /* of a tile */
     KBuffer *parts[MATMUL_CORES], *flags;
     const KExpr *tiles_here, *head, *tail; /* tiles of this group; steps of the two parts of each */
-    const KExpr *helper, *helpers;    /* number of the block among those that share tails; these */
-    const KExpr *in_group;            /* number of the present tile */
-    const KExpr *first, *end, *count; /* what this block has of the present tile's steps */
+    const KExpr *helper, *helpers;         /* number of the block among those that share tails; these */
+    const KExpr *in_group;                 /* number of the present tile */
+    const KExpr *first, *end, *count;      /* what this block has of the present tile's steps */
 } WgmmaStream;
 
 /* The rows that the kernel hosts. */

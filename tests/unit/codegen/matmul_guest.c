@@ -67,6 +67,18 @@ static void test_compiles(void **state) {
     }
 }
 
+static const Schedule taken = {.path = MATMUL_WGMMA,
+                               .tile_m = 128,
+                               .tile_n = 128,
+                               .tile_k = 64,
+                               .warps_m = 2,
+                               .warps_n = 1,
+                               .stages = 4,
+                               .persistent = true,
+                               .tma_store = true,
+                               .producer_registers = 56,
+                               .consumer_registers = 224};
+
 static void expect_refused(Schedule schedule, const char *words) {
     Case c;
     open_norm(&c, false);
@@ -80,17 +92,6 @@ static void expect_refused(Schedule schedule, const char *words) {
 
 static void test_refusals(void **state) {
     (void)state;
-    Schedule taken = {.path = MATMUL_WGMMA,
-                      .tile_m = 128,
-                      .tile_n = 128,
-                      .tile_k = 64,
-                      .warps_m = 2,
-                      .warps_n = 1,
-                      .stages = 4,
-                      .persistent = true,
-                      .tma_store = true,
-                      .producer_registers = 56,
-                      .consumer_registers = 224};
     Case c;
     open_norm(&c, false);
     const char *why = NULL;
@@ -148,17 +149,7 @@ static void expect_columns(Schedule schedule, const char *words) {
 /* Any order of tiles will do, as nobody waits: but not warps without registers, or with other work. */
 static void test_columns(void **state) {
     (void)state;
-    Schedule s = {.path = MATMUL_WGMMA,
-                  .tile_m = 128,
-                  .tile_n = 128,
-                  .tile_k = 64,
-                  .warps_m = 2,
-                  .warps_n = 1,
-                  .stages = 4,
-                  .persistent = true,
-                  .tma_store = true,
-                  .producer_registers = 56,
-                  .consumer_registers = 224};
+    Schedule s = taken;
     expect_columns(s, NULL);
     s.cluster_m = 2;
     expect_columns(s, NULL);
