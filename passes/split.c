@@ -111,6 +111,7 @@ static Value *split_rule(Rewrite *rewrite, Value *value) {
         !split_is_divisible_op(value->op) || !value->attrs[1].i || !split_counts(value, &reduced, &kept))
         return value;
     ReductionLayout layout = reduction_layout(value, &n_reduced);
+    const char *why = "all multiprocessors work";
     int64_t parts = 1;
     int at = 0;
     if (layout == REDUCTION_ROWS && kept < SPLIT_BLOCKS && reduced > SPLIT_ROW) {
@@ -120,6 +121,7 @@ static Value *split_rule(Rewrite *rewrite, Value *value) {
                kept * reduced >= SPLIT_COLUMN_TOTAL &&
                value_map_get(&split->operands, split_unmoved(value->in[0]))) {
         parts = split_parts(reduced, reduced, SPLIT_WARP_PART);
+        why = "warps of a product that reads them may take them";
     } else if (layout == REDUCTION_COLUMNS && reduced > SPLIT_COLUMN &&
                kept / SPLIT_COLUMN_BLOCK < SPLIT_BLOCKS && kept * reduced >= SPLIT_COLUMN_TOTAL) {
         int64_t blocks = (kept + SPLIT_COLUMN_BLOCK - 1) / SPLIT_COLUMN_BLOCK;
@@ -133,9 +135,8 @@ static Value *split_rule(Rewrite *rewrite, Value *value) {
     if (fresh != value)
         pass_decide(
             rewrite->pass, "split", false, fresh, value, "more results, or fewer elements for each",
-            "%lld elements for each of %lld results are reduced in %lld parts, by two kernels, so that all "
-            "multiprocessors work",
-            (long long)reduced, (long long)kept, (long long)parts);
+            "%lld elements for each of %lld results are reduced in %lld parts, by two kernels, so that %s",
+            (long long)reduced, (long long)kept, (long long)parts, why);
     return fresh;
 }
 

@@ -138,9 +138,9 @@ static void expect_columns(Schedule schedule, const char *words) {
     Case c;
     open_columns(&c);
     const char *why = NULL;
-    bool taken = template_matmul.accepts(c.graph, &c.region, &schedule, c.target, &why);
-    if (taken != !words)
-        fail_msg("%s: %s", taken ? "taken" : "refused", words ? words : why);
+    bool is_taken = template_matmul.accepts(c.graph, &c.region, &schedule, c.target, &why);
+    if (is_taken != !words)
+        fail_msg("%s: %s", is_taken ? "taken" : "refused", words ? words : why);
     if (words && !strstr(why, words))
         fail_msg("'%s' does not say '%s'", why, words);
     case_close(&c);
