@@ -186,45 +186,80 @@ static GuestEstimate guest_estimate_rows(const Fuse *fuse, const Region *host, c
                            .keeps_up = moved / guest_share <= guest_products(fuse, host)};
 }
 
+static GuestEstimate guest_estimate(const Fuse *fuse, const Region *host, const Region *guest,
+                                    double slower) {
+    return guest->kind == TEMPLATE_ROWS ? guest_estimate_rows(fuse, host, guest, slower)
+                                        : guest_estimate_columns(fuse, host, guest, slower);
+}
+
+static bool guest_gains(const GuestEstimate *estimate) {
+    return estimate->keeps_up && estimate->guest < guest_gain * estimate->two;
+}
+
 static double guest_seconds(const Fuse *fuse, const Region *host) {
     const PassOptions *options = fuse->pass->options;
     return options->seconds ? options->seconds(options->takes_context, fuse->graph, host) : 0;
 }
 
-/* Whether codegen can host the rows or columns, and that pays or is asked for; says why, or why not. */
-static bool guest_pays(Fuse *fuse, Region *host, const Region *guest, double alone, bool is_asked) {
+/* Whether codegen has a kernel for the host with its guest: known where the time of it is; says why not. */
+static bool guest_is_taken(Fuse *fuse, const Region *host, double seconds) {
     const PassOptions *options = fuse->pass->options;
+    const char *why = NULL;
+    if (seconds > 0 || !options->takes || options->takes(options->takes_context, fuse->graph, host, &why))
+        return true;
+    pass_decide(fuse->pass, "guest", false, host->guest->outputs.at[0], host->cores.at[0],
+                "a product that takes a guest", "the product's kernel has no warps for it: %s",
+                why ? why : "its template refuses");
+    return false;
+}
+
+static void guest_explain(Fuse *fuse, const Region *host, const Region *guest,
+                          const GuestEstimate *estimate) {
     bool is_rows = guest->kind == TEMPLATE_ROWS;
     Value *at = guest->outputs.at[0], *core = host->cores.at[0];
-    const char *why = NULL, *what = is_rows ? "rows" : "columns";
-    if (options->takes && !options->takes(options->takes_context, fuse->graph, host, &why)) {
-        pass_decide(fuse->pass, "guest", false, at, core, "a product that takes a guest",
-                    "the product's kernel has no warps for it: %s", why ? why : "its template refuses");
-        return false;
-    }
-    if (is_asked) {
-        pass_decide(fuse->pass, "guest", true, at, core, NULL, "the graph asks for it");
-        return true;
-    }
-    double slower = fmax(0, guest_seconds(fuse, host) - alone);
-    GuestEstimate estimate = is_rows ? guest_estimate_rows(fuse, host, guest, slower)
-                                     : guest_estimate_columns(fuse, host, guest, slower);
-    if (!estimate.keeps_up)
+    const char *what = is_rows ? "rows" : "columns";
+    if (!estimate->keeps_up)
         pass_decide(fuse->pass, "guest", false, at, core,
                     is_rows ? "a longer sum of products, or narrower rows" : "a larger product",
                     "idle warps of the product's kernel would not keep up with it");
-    else if (estimate.guest >= guest_gain * estimate.two)
+    else if (!guest_gains(estimate))
         pass_decide(
             fuse->pass, "guest", false, at, core, is_rows ? "more rows, or fewer columns" : "larger columns",
             "idle warps of the product's kernel would hide too few %s: it would take %.0f us more, and a "
             "second kernel costs %.0f us",
-            what, estimate.guest * 1e6, estimate.two * 1e6);
+            what, estimate->guest * 1e6, estimate->two * 1e6);
     else
         pass_decide(fuse->pass, "guest", true, at, core, NULL,
                     "idle warps of the product's kernel take %s while others multiply, which costs %.0f us "
                     "by the estimate, and a second kernel %.0f us",
-                    what, estimate.guest * 1e6, estimate.two * 1e6);
-    return estimate.keeps_up && estimate.guest < guest_gain * estimate.two;
+                    what, estimate->guest * 1e6, estimate->two * 1e6);
+}
+
+/* Whether the host's guest, which nobody asked for, pays. To choose a schedule takes long: that is done only
+ * where it would pay if the product lost nothing. */
+static bool guest_pays(Fuse *fuse, Region *host) {
+    Region *guest = host->guest;
+    GuestEstimate estimate = guest_estimate(fuse, host, guest, 0);
+    if (guest_gains(&estimate)) {
+        double beside = guest_seconds(fuse, host);
+        if (!guest_is_taken(fuse, host, beside))
+            return false;
+        host->guest = NULL;
+        double alone = guest_seconds(fuse, host);
+        host->guest = guest;
+        estimate = guest_estimate(fuse, host, guest, fmax(0, beside - alone));
+    }
+    guest_explain(fuse, host, guest, &estimate);
+    return guest_gains(&estimate);
+}
+
+/* Whether the host's guest, which the graph asks for, can be had. */
+static bool guest_is_granted(Fuse *fuse, const Region *host) {
+    if (!guest_is_taken(fuse, host, 0))
+        return false;
+    pass_decide(fuse->pass, "guest", true, host->guest->outputs.at[0], host->cores.at[0], NULL,
+                "the graph asks for it");
+    return true;
 }
 
 static bool guest_is_known(const Region *host) {
@@ -246,9 +281,8 @@ static bool guest_join(Fuse *fuse, Region *host, Region *guest) {
             "the blocks of a kernel that wait for each other run together: their number must be known");
         return false;
     }
-    double alone = guest_seconds(fuse, host);
     host->guest = guest;
-    if (!guest_pays(fuse, host, guest, alone, is_asked))
+    if (!(is_asked ? guest_is_granted(fuse, host) : guest_pays(fuse, host)))
         host->guest = NULL;
     return host->guest != NULL;
 }
