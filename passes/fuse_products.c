@@ -1,12 +1,12 @@
-/* Whether products of one input go in one launch (codegen/templates/wgmma_products.c): q, k and v whose heads are
- * normalized, each with an epilogue of its own.
+/* Whether products of one input go in one launch (codegen/templates/wgmma_products.c): q, k and v whose heads
+ * are normalized, each with an epilogue of its own.
  *
  *     q = rope(rmsnorm(reshape(x @ wq, ..)))   region 0: matmul
  *     k = rope(rmsnorm(reshape(x @ wk, ..)))   region 1: matmul   ->   a guest of region 0
  *     v = x @ wv                               region 2: matmul   ->   a guest of that
  *
- * Each kernel of its own fills its last round of tiles by itself, and begins when the one before it ends; in one
- * launch all have one schedule. Which of the two takes longer the cost model says. */
+ * Each kernel of its own fills its last round of tiles by itself, and begins when the one before it ends; in
+ * one launch all have one schedule. Which of the two takes longer the cost model says. */
 #include "passes/fuse.h"
 
 /* Of a launch, what a kernel does not wait for that follows another: it begins while that one ends. */
@@ -76,9 +76,15 @@ static void products_part(Region *first, Region *more) {
         }
 }
 
-/* The kernel of both, where codegen takes them together and that pays or is asked for; else NULL, both as they
- * were. */
-static Region *products_try(Fuse *fuse, Region *first, Region *more) {
+static double products_seconds(const Fuse *fuse, const Region *region) {
+    const PassOptions *options = fuse->pass->options;
+    return options->seconds(options->takes_context, fuse->graph, region);
+}
+
+/* The kernel of both, where codegen takes them together and that pays or is asked for; else NULL, both as
+ * they were. `*alone`: seconds of the first, 0 where not known yet, and then of what stands in its place: to
+ * choose a schedule takes long. */
+static Region *products_try(Fuse *fuse, Region *first, Region *more, double *alone) {
     const PassOptions *options = fuse->pass->options;
     Value *at = more->outputs.at[0], *other = first->outputs.at[0];
     const char *why = NULL;
@@ -94,18 +100,21 @@ static Region *products_try(Fuse *fuse, Region *first, Region *more) {
     }
     if (!is_told && (first->schedule_hint || more->schedule_hint))
         return NULL;
-    double apart = options->seconds(options->takes_context, fuse->graph, first) +
-                   options->seconds(options->takes_context, fuse->graph, more);
+    if (*alone <= 0)
+        *alone = products_seconds(fuse, first);
+    double apart = *alone + products_seconds(fuse, more);
     Region *host = products_join(fuse, first, more);
-    if (!options->takes(options->takes_context, fuse->graph, host, &why)) {
+    double joined = products_seconds(fuse, host); /* codegen takes what it has a time for, hints apart */
+    if ((joined <= 0 || is_told) && !options->takes(options->takes_context, fuse->graph, host, &why)) {
         products_part(first, more);
         pass_decide(fuse->pass, "products", false, at, other, "products that one schedule serves",
                     "they do not go in one launch: %s", why ? why : "their template refuses");
         return NULL;
     }
-    double joined = options->seconds(options->takes_context, fuse->graph, host);
     bool pays = is_asked || (joined > 0 && joined < apart - products_overlap);
-    if (!pays)
+    if (pays)
+        *alone = joined;
+    else
         products_part(first, more);
     pass_decide(fuse->pass, "products", pays, at, other, "products that fill fewer rounds of tiles",
                 "products of one input: one launch takes %.1f us by the estimate, one more %.1f us",
@@ -119,13 +128,14 @@ void fuse_products(Fuse *fuse) {
     size_t n = 0;
     if (!fuse->limits->hosts_products || !options->takes || !options->seconds)
         return;
+    double *seconds = ARENA_ARRAY(fuse->arena, double, partition->regions.n + 1);
     for (size_t i = 0; i < partition->regions.n; i++) {
         Region *region = partition->regions.at[i], *host = NULL;
         for (size_t k = 0; k < n && !host && products_is_single(region) && !region->guest; k++) {
             Region *first = partition->regions.at[k];
             if (products_is_single(first) && products_are_alike(first, region) &&
                 products_are_ready(partition, k, n, region) && products_have_room(fuse, first, region))
-                host = products_try(fuse, first, region);
+                host = products_try(fuse, first, region, &seconds[k]);
             if (host)
                 partition->regions.at[k] = host;
         }
