@@ -134,7 +134,7 @@ static Value *split_rule(Rewrite *rewrite, Value *value) {
     Value *fresh = split_apply(rewrite, value, at, n_reduced, parts, reduced);
     if (fresh != value)
         pass_decide(
-            rewrite->pass, "split", false, fresh, value, "more results, or fewer elements for each",
+            rewrite->pass, "split", false, value, NULL, "more results, or fewer elements for each",
             "%lld elements for each of %lld results are reduced in %lld parts, by two kernels, so that %s",
             (long long)reduced, (long long)kept, (long long)parts, why);
     return fresh;

@@ -86,7 +86,7 @@ static Value *split_k_rule(Rewrite *rewrite, Value *value) {
     if (!fresh || fresh->dtype != value->dtype)
         return value;
     pass_decide(
-        rewrite->pass, "split_k", false, fresh, value, "more rows or columns, or a shorter K",
+        rewrite->pass, "split_k", false, value, NULL, "more rows or columns, or a shorter K",
         "K of %lld is multiplied in %lld parts, which another kernel adds, so that all multiprocessors "
         "work",
         (long long)value->in[0]->dims[1]->value, (long long)parts);

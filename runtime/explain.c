@@ -4,9 +4,15 @@
 #include "ir/print.h"
 #include "runtime/plan.h"
 
+/* By its name; by what it is where it has none; by its operation where a pass took it out of the graph later,
+ * since what it was made of may have no name any more either. */
 static void explain_value(Text *out, const sinter_plan *plan, const Value *value) {
+    const Graph *graph = plan->graph;
+    bool is_there = value->id < graph->values.n && graph->values.at[value->id] == value;
     if (value->name)
         text_add(out, "'%s'", value->name);
+    else if (!is_there)
+        text_add(out, "an earlier `%s`", op_info(value->op)->name);
     else {
         text_add(out, "`");
         value_print(out, plan->graph, value);
