@@ -7,8 +7,7 @@
  * ->  h = reshape(silu(reshape(g, dims=[B * M, N])) * reshape(u, dims=[B * M, N]), dims=[B, M, N])
  *
  * Movement brings reshapes to the inputs, so that this comes behind it. Only what ends in memory is taken:
- * what something else reads, a reduction say, wants the dims that it has. And only where dims are known: what
- * is large and what is not, fusion guesses for each unknown dim by itself, not for a product of them. */
+ * what something else reads, a reduction say, wants the dims that it has. */
 #include "passes/fuse.h"
 #include "passes/rewrite.h"
 
@@ -36,7 +35,7 @@ static bool beside_find_joined(Beside *beside, const FuseLimits *limits) {
     for (size_t i = 0; i < graph->values.n; i++) {
         const Value *value = graph->values.at[i], *operand = value->n_in ? value->in[0] : NULL;
         if (value->op != OP_reshape || value->rank != 2 || operand->rank <= 2 ||
-            !dim_is_const(value->dims[0]) || operand->dims[operand->rank - 1] != value->dims[1])
+            operand->dims[operand->rank - 1] != value->dims[1])
             continue;
         for (int k = 0; k < n; k++)
             if (value_same_dims(value, products[k])) {

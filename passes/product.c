@@ -9,6 +9,7 @@
  * left over would read the product again. */
 #include "passes/product.h"
 
+#include "ir/base/checked.h"
 #include "passes/fuse.h"
 
 enum {
@@ -33,10 +34,12 @@ typedef struct Product {
 int64_t product_extent(const Graph *graph, const Dim *dim) {
     if (dim_is_const(dim))
         return dim->value;
-    int64_t lower = dim_lower(graph->dims, dim), upper = dim_upper(graph->dims, dim);
-    if (upper < FUSE_UNKNOWN_DIM)
-        return upper;
-    return lower > FUSE_UNKNOWN_DIM ? lower : FUSE_UNKNOWN_DIM;
+    int64_t lower = dim_lower(graph->dims, dim), upper = dim_upper(graph->dims, dim),
+            guess = FUSE_UNKNOWN_DIM;
+    if (dim->kind == DIM_MUL && /* as many as the factors count apart: rows that are joined, say */
+        !checked_mul(product_extent(graph, dim->a), product_extent(graph, dim->b), &guess))
+        guess = INT64_MAX;
+    return guess > upper ? upper : guess < lower ? lower : guess;
 }
 
 bool product_types_use_tensor_cores(const FuseLimits *limits, DType a, DType b) {

@@ -61,7 +61,8 @@ bool product_are_dual(const Value *a, const Value *b);
 /* Why one kernel does not add two products up, and what would have to change; NULL: their sizes and types let
  * it. */
 const char *product_sum_fault(const FuseLimits *limits, const Value *a, const Value *b, const char **change);
-/* What a dim without bounds counts as where costs are compared: FUSE_UNKNOWN_DIM at most. */
+/* What a dim counts as where costs are compared: an unknown one FUSE_UNKNOWN_DIM, within its bounds, a product
+ * of dims what they do. */
 int64_t product_extent(const Graph *graph, const Dim *dim);
 
 #endif

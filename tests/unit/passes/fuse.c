@@ -21,15 +21,15 @@ static void test_products_take_what_reads_the_same(void **state) {
                  "bf16[M, N], h: bf16[M, N]) {\n"
                  "  d = x @ w\n  h = silu(g) * u\n  a = d * silu(g)\n  b = silu_backward(d * u, g) }",
                  "matmul>3", dims);
-    /* rows that the product joins, where it is known how many */
+    /* rows that the product joins */
     expect_graph("graph g (x: bf16[2, 5, 16], w: bf16[16, 8], g: bf16[2, 5, 8], u: bf16[2, 5, 8]) -> (a: "
                  "bf16[2, 5, 8], b: bf16[2, 5, 8], h: bf16[2, 5, 8], k: bf16[2, 5, 8]) {\n"
                  "  d = x @ w\n  h = silu(g) * u\n  k = 2 * h\n  a = d * silu(g)\n"
                  "  b = silu_backward(d * u, g) }",
                  "matmul>4", NULL);
     expect_graph("graph g (x: bf16[2, M, K], w: bf16[K, N], g: bf16[2, M, N], u: bf16[2, M, N]) -> (a: "
-                 "bf16[2, M, N], h: bf16[2, M, N]) {\n  h = silu(g) * u\n  a = x @ w * silu(g) }",
-                 "pointwise matmul", DIMS({"M", 5}, {"K", 16}, {"N", 8}));
+                 "bf16[2, M, N], h: bf16[2, M, N]) {\n  h = silu(g) * u\n  a = x @ w * silu(g) - u }",
+                 "matmul>2", DIMS({"M", 5}, {"K", 16}, {"N", 8}));
     expect_graph(
         "graph g (x: bf16[2, M, 64], w: bf16[64, 8], r: bf16[2, M, 8]) -> (y: bf16[2, M, 8], s: f32[2, "
         "8]) {\n  y = x @ w + r\n  s = sum(relu(r), over=1, keep=0) }",
