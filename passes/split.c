@@ -118,16 +118,12 @@ static Value *split_rule(Rewrite *rewrite, Value *value) {
         at = value->in[0]->rank - n_reduced;
         parts = split_parts(reduced, (2 * SPLIT_BLOCKS + kept - 1) / kept, SPLIT_PART);
     } else if (layout == REDUCTION_COLUMNS && reduced > SPLIT_COLUMN &&
-               kept * reduced >= SPLIT_COLUMN_TOTAL &&
-               value_map_get(&split->operands, split_unmoved(value->in[0]))) {
-        parts = split_parts(reduced, reduced, SPLIT_WARP_PART);
-        why = "warps of a product that reads them may take them";
-    } else if (layout == REDUCTION_COLUMNS && reduced > SPLIT_COLUMN &&
-               kept / SPLIT_COLUMN_BLOCK < SPLIT_BLOCKS && kept * reduced >= SPLIT_COLUMN_TOTAL) {
+               kept * reduced >= SPLIT_COLUMN_TOTAL) {
         int64_t blocks = (kept + SPLIT_COLUMN_BLOCK - 1) / SPLIT_COLUMN_BLOCK;
-        parts = split_parts(reduced, SPLIT_BLOCKS / blocks, SPLIT_COLUMN_PART);
-    } else {
-        return value;
+        bool is_beside = value_map_get(&split->operands, split_unmoved(value->in[0]));
+        parts = is_beside ? split_parts(reduced, reduced, SPLIT_WARP_PART)
+                          : split_parts(reduced, SPLIT_BLOCKS / blocks, SPLIT_COLUMN_PART);
+        why = is_beside ? "warps of a product that reads them may take them" : why;
     }
     if (parts < 2)
         return value;

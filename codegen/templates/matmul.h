@@ -49,7 +49,7 @@ enum { MATMUL_PRODUCTS_MAX = 4 };
 
 /* Registers of a thread whose warp takes rows or columns of a guest (wgmma_guest.c): fewer do not hold its
  * loads. */
-enum { GUEST_REGISTERS = 56 };
+enum { GUEST_REGISTERS = 56, GUEST_AT_LAUNCH = 128 /* where setmaxnreg deals none out */ };
 
 enum { MATMUL_CORES = 2, MATMUL_BLOCK_ROWS = 16 };
 

@@ -66,10 +66,10 @@ typedef struct WgmmaStream {
     int group_tiles, group_blocks; /* so many blocks share so many of them */
     int steps;                     /* of a tile */
     KBuffer *parts[MATMUL_CORES], *flags;
-    const KExpr *tiles_here, *head, *tail; /* tiles of this group; steps of the two parts of each */
-    const KExpr *helper, *helpers;         /* number of the block among those that share tails; these */
-    const KExpr *in_group;                 /* number of the present tile */
-    const KExpr *first, *end, *count;      /* what this block has of the present tile's steps */
+    const KExpr *head, *tail, *tails; /* steps of the two parts of a tile; of all second ones of the group */
+    const KExpr *helper, *helpers;    /* number of the block among those that share these; how many they are */
+    const KExpr *in_group;            /* number of the present tile */
+    const KExpr *first, *end, *count; /* what this block has of the present tile's steps */
 } WgmmaStream;
 
 /* The rows that the kernel hosts. */
@@ -177,6 +177,8 @@ typedef void WgmmaBody(Wgmma *w, int product, const MatmulTile *tile, void *cont
 void wgmma_of_product(Wgmma *w, const KExpr *number, WgmmaBody *body, void *context);
 
 /* wgmma_guest.c: nothing is done where the region has no guest of rows */
+/* Whether warps of the producer's warpgroup have nothing else to do, and registers for a guest. */
+bool wgmma_has_idle_warps(const MatmulPlan *plan, const Schedule *schedule, const char **why);
 bool wgmma_accepts_guest(const MatmulPlan *plan, const Schedule *schedule, const char **why);
 /* Declares counters and tickets; the grid is known. */
 void wgmma_guest_new(Wgmma *w);

@@ -49,8 +49,7 @@ static int guest_rows(const MatmulPlan *plan, const Schedule *schedule) {
 
 /* How a warp with so many registers a thread (0: those at launch) takes a row. */
 static Schedule guest_schedule(const MatmulPlan *plan, const Schedule *schedule, int registers) {
-    enum { AT_LAUNCH = 128 };
-    return rows_warp_schedule(plan->graph, plan->region->guest, registers ? registers : AT_LAUNCH,
+    return rows_warp_schedule(plan->graph, plan->region->guest, registers ? registers : GUEST_AT_LAUNCH,
                               schedule->ease);
 }
 
@@ -64,6 +63,14 @@ static bool guest_fits(const MatmulPlan *plan) {
     return fits;
 }
 
+bool wgmma_has_idle_warps(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
+    *why = "the warps that a guest would have compute an operand";
+    if (matmul_converters(plan, schedule) || schedule->fragments)
+        return false;
+    *why = "the warps that a guest has need 56 registers a thread";
+    return !schedule->consumer_registers || schedule->producer_registers >= GUEST_REGISTERS;
+}
+
 bool wgmma_accepts_guest(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
     *why = "a guest has the rows of the product";
     if (!guest_fits(plan))
@@ -73,12 +80,10 @@ bool wgmma_accepts_guest(const MatmulPlan *plan, const Schedule *schedule, const
     if (schedule->swap_ab || wgmma_split(schedule) > 1 || plan->statistics.n || schedule->cluster_m > 1 ||
         schedule->cluster_n > 1 || !schedule->persistent)
         return false;
-    *why = "the warps that would take rows have an operand to compute";
-    if (matmul_converters(plan, schedule) || schedule->fragments)
+    if (!wgmma_has_idle_warps(plan, schedule, why))
         return false;
-    *why = "warps that take rows need 56 registers a thread, beside one or two warpgroups that multiply";
-    if (schedule->warps_m > 2 ||
-        (schedule->consumer_registers && schedule->producer_registers < GUEST_REGISTERS))
+    *why = "rows are taken beside one or two warpgroups that multiply";
+    if (schedule->warps_m > 2)
         return false;
     *why = "blocks that wait for each other's tiles run together: their number must be known";
     const Dim *grid = matmul_persistent_grid(plan, schedule);

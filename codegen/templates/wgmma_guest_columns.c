@@ -15,10 +15,10 @@
 #include "codegen/templates/columns.h"
 #include "codegen/templates/wgmma.h"
 
-enum { IDLE_WARPS = 3, AT_LAUNCH = 128 };
+enum { IDLE_WARPS = 3 };
 
 static Schedule guest_columns_schedule(const MatmulPlan *plan, const Schedule *schedule) {
-    int registers = schedule->consumer_registers ? schedule->producer_registers : AT_LAUNCH;
+    int registers = schedule->consumer_registers ? schedule->producer_registers : GUEST_AT_LAUNCH;
     return columns_warp_schedule(plan->graph, matmul_columns_guest(plan), registers, schedule->ease);
 }
 
@@ -27,11 +27,7 @@ bool wgmma_accepts_columns(const MatmulPlan *plan, const Schedule *schedule, con
     *why = "warps take strips of columns whose results are all that is stored";
     if (!columns_warp_takes(plan->graph, guest))
         return false;
-    *why = "the warps that would take strips of columns have an operand to compute";
-    if (matmul_converters(plan, schedule) || schedule->fragments)
-        return false;
-    *why = "warps that take strips of columns need 56 registers a thread";
-    if (schedule->consumer_registers && schedule->producer_registers < GUEST_REGISTERS)
+    if (!wgmma_has_idle_warps(plan, schedule, why))
         return false;
     Schedule strips = guest_columns_schedule(plan, schedule);
     return template_columns.accepts(plan->graph, guest, &strips, plan->target, why);

@@ -130,12 +130,13 @@ static void stream_group(Wgmma *w, const KExpr *own, const KExpr *base) {
     const KExpr *blocks = k_i32(b, s->group_blocks), *steps = k_i32(b, s->steps);
     /* the last group may have fewer tiles, those behind it none */
     const KExpr *tiles = k_min(b, k_sub(b, k_i32(b, s->tiles), base), k_i32(b, s->group_tiles));
-    s->tiles_here = k_let_expr(b, "group_tiles", k_max(b, tiles, k_i32(b, 0)));
-    const KExpr *even = k_add(b, k_mul(b, s->tiles_here, steps), k_i32(b, s->group_blocks - 1));
+    tiles = k_let_expr(b, "group_tiles", k_max(b, tiles, k_i32(b, 0)));
+    const KExpr *even = k_add(b, k_mul(b, tiles, steps), k_i32(b, s->group_blocks - 1));
     s->head = k_let_expr(b, "head", k_div(b, even, blocks));
     s->tail = k_let_expr(b, "tail", k_sub(b, steps, s->head));
-    s->helper = k_let_expr(b, "helper", k_sub(b, own, s->tiles_here));
-    s->helpers = k_let_expr(b, "helpers", k_sub(b, blocks, s->tiles_here));
+    s->helper = k_let_expr(b, "helper", k_sub(b, own, tiles));
+    s->helpers = k_let_expr(b, "helpers", k_sub(b, blocks, tiles));
+    s->tails = k_let_expr(b, "tails", k_mul(b, tiles, s->tail));
 }
 
 /* Opens the loop over the block's tiles; the number of the present one. */
@@ -148,10 +149,9 @@ const KExpr *wgmma_stream_begin(Wgmma *w) {
     const KExpr *base = k_mul(b, k_div(b, cta, blocks), k_i32(b, s->group_tiles));
     base = k_let_expr(b, "group_tile", base);
     stream_group(w, own, base);
-    const KExpr *line = k_let_expr(b, "tails", k_mul(b, s->tiles_here, s->tail));
     const KExpr *is_owner = k_let_expr(b, "is_owner", k_lt(b, s->helper, zero));
-    const KExpr *from = k_let_expr(b, "piece", k_div(b, k_mul(b, s->helper, line), s->helpers));
-    const KExpr *to = k_div(b, k_mul(b, k_add(b, s->helper, one), line), s->helpers);
+    const KExpr *from = k_let_expr(b, "piece", k_div(b, k_mul(b, s->helper, s->tails), s->helpers));
+    const KExpr *to = k_div(b, k_mul(b, k_add(b, s->helper, one), s->tails), s->helpers);
     to = k_let_expr(b, "piece_end", to);
     const KExpr *behind = k_div(b, k_sub(b, k_add(b, to, s->tail), one), s->tail);
     const KExpr *tile = k_let_expr(b, "first_tile", k_select(b, is_owner, own, k_div(b, from, s->tail)));
@@ -244,13 +244,13 @@ static void stream_add(Wgmma *w, const KExpr *from) {
 static void stream_collect(Wgmma *w, const KExpr *warp) {
     Builder *b = w->b;
     const WgmmaStream *s = &w->stream;
-    const KExpr *one = k_i32(b, 1), *line = k_mul(b, s->tiles_here, s->tail);
+    const KExpr *one = k_i32(b, 1);
     k_if_begin(b, k_lt(b, s->end, k_i32(b, s->steps)));
-    /* who has the step p of the line: ((p + 1) * helpers - 1) / line */
+    /* who has the step p of the tails: ((p + 1) * helpers - 1) / tails */
     const KExpr *first = k_add(b, k_mul(b, s->in_group, s->tail), one);
-    first = k_div(b, k_sub(b, k_mul(b, first, s->helpers), one), line);
+    first = k_div(b, k_sub(b, k_mul(b, first, s->helpers), one), s->tails);
     const KExpr *last = k_mul(b, k_mul(b, k_add(b, s->in_group, one), s->tail), s->helpers);
-    last = k_add(b, k_div(b, k_sub(b, last, one), line), one);
+    last = k_add(b, k_div(b, k_sub(b, last, one), s->tails), one);
     const KExpr *helper = k_for_begin(b, "from", k_let_expr(b, "first_helper", first),
                                       k_let_expr(b, "last_helper", last), 1, UNROLL_NONE);
     const KExpr *from = stream_warp(w, helper, s->in_group, warp);
