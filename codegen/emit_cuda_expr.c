@@ -133,6 +133,8 @@ static CudaPrec cuda_operand_place(const char *text, size_t at, CudaPrec prec, C
 static const char *cuda_spelling(const EmitCuda *e, const KExpr *x) {
     const CudaSpelling *row = &cuda_spellings[x->op];
     KType type = x->args[op_info(x->op)->rule == RULE_SELECT ? 1 : 0]->type;
+    if (x->is_rounded)
+        return type == K_F32 ? "__fmul_rn($a, $b)" : "__dmul_rn($a, $b)";
     if (ktype_is_float(type))
         return type == K_F32 ? row->f32 : row->f64;
     if (!row->data || !*row->data)

@@ -240,8 +240,10 @@ static LLVMValueRef expr_scalar(EmitLlvm *e, const KExpr *x) {
         args[i] = llvm_expr(e, x->args[i]);
     bool is_signed = expr_is_signed(type);
     switch (spelling->kind) {
-    case SPELLING_OP:
-        return expr_contract(LLVMBuildBinOp(e->builder, (LLVMOpcode)spelling->code, args[0], args[1], ""));
+    case SPELLING_OP: {
+        LLVMValueRef value = LLVMBuildBinOp(e->builder, (LLVMOpcode)spelling->code, args[0], args[1], "");
+        return x->is_rounded ? value : expr_contract(value);
+    }
     case SPELLING_CALL: return llvm_intrinsic(e, spelling->text, llvm_type(e, type), args, x->n_args);
     case SPELLING_ASM:
         return llvm_asm(e, spelling->text, x->n_args == 1 ? "=f,f" : "=f,f,f", e->f32, args, x->n_args,

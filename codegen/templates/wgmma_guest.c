@@ -226,7 +226,9 @@ void wgmma_guest_rows(Wgmma *w, int registers) {
     guest_wait(w, row);
     if (w->guest.rows > 1)
         row = k_add(b, row, k_for_begin(b, "row_of_ticket", k_i32(b, 0), each, 1, UNROLL_NONE));
+    b->rounds_products = true; /* whichever warps take a row, its bits are the same */
     rows_build_warp(b, region, schedule, row, lane);
+    b->rounds_products = false;
     if (w->guest.rows > 1)
         k_end(b);
     const KExpr *next = k_shuffle_index(b, "next_ticket", k_var(b, drawn), k_i32(b, 0));
