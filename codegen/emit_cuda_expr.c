@@ -285,16 +285,22 @@ static CudaPrec cuda_prec(const EmitCuda *e, const KExpr *x) {
     }
 }
 
+/* The index is a tree of its own: what counts the elements of an array of data is no data. */
+static void cuda_elem(EmitCuda *e, const KExpr *x) {
+    bool is_data_tree = e->is_data_tree;
+    text_add(&e->body, "%s[", e->var_names[x->var->id]);
+    e->is_data_tree = emit_is_data(&e->facts, x->args[0]);
+    cuda_expr(e, x->args[0], PREC_ANY);
+    e->is_data_tree = is_data_tree;
+    text_add(&e->body, "]");
+}
+
 static void cuda_expr_bare(EmitCuda *e, const KExpr *x) {
     switch (x->kind) {
     case KX_INT: cuda_int(e, x); break;
     case KX_FLOAT: cuda_float(e, x); break;
     case KX_VAR: text_add(&e->body, "%s", e->var_names[x->var->id]); break;
-    case KX_ELEM:
-        text_add(&e->body, "%s[", e->var_names[x->var->id]);
-        cuda_expr(e, x->args[0], PREC_ANY);
-        text_add(&e->body, "]");
-        break;
+    case KX_ELEM: cuda_elem(e, x); break;
     case KX_PARAM: text_add(&e->body, "%s%s", x->type == K_I64 ? "" : "(int)", e->param_names[x->i]); break;
     case KX_SPECIAL: cuda_special(e, (KSpecial)x->i); break;
     case KX_SCALAR:

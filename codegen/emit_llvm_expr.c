@@ -412,6 +412,14 @@ static LLVMValueRef expr_mul_hi(EmitLlvm *e, const KExpr *x) {
                           e->i32, "");
 }
 
+/* The index is a tree of its own: what counts the elements of an array of data is no data. */
+static LLVMValueRef expr_elem(EmitLlvm *e, const KExpr *x) {
+    bool is_data_tree = e->is_data_tree;
+    LLVMValueRef index = llvm_whole_expr(e, x->args[0]);
+    e->is_data_tree = is_data_tree;
+    return llvm_load_slot(e, x->var, llvm_slot(e, x->var, index, 0));
+}
+
 LLVMValueRef llvm_expr(EmitLlvm *e, const KExpr *x) {
     switch (x->kind) {
     case KX_INT: return llvm_int(e, x->type, x->i);
@@ -420,7 +428,7 @@ LLVMValueRef llvm_expr(EmitLlvm *e, const KExpr *x) {
         if (x->var->is_let)
             return e->lets[x->var->id];
         return llvm_load_slot(e, x->var, e->slots[x->var->id][0]);
-    case KX_ELEM: return llvm_load_slot(e, x->var, llvm_slot(e, x->var, llvm_expr(e, x->args[0]), 0));
+    case KX_ELEM: return expr_elem(e, x);
     case KX_PARAM: return expr_convert(e, K_I64, x->type, LLVMGetParam(e->function, (unsigned)x->i));
     case KX_SPECIAL: return expr_special(e, (KSpecial)x->i);
     case KX_SCALAR: return expr_scalar(e, x);
