@@ -88,6 +88,18 @@ bool rewrite_is_heavy(Rewrite *rewrite, const Value *value) {
     return rewrite->heavy.at[value->id];
 }
 
+bool *rewrite_find_shown(Pass *pass, Graph *graph) {
+    bool *shown = ARENA_ARRAY(pass->arena, bool, graph->values.n + 1);
+    for (size_t i = 0; i < graph->outputs.n; i++)
+        shown[graph->outputs.at[i].value->id] = dtype_bits(graph->outputs.at[i].value->dtype) > 16;
+    for (size_t i = graph->values.n; i-- > 0;) {
+        const Value *value = graph->values.at[i];
+        for (int k = 0; k < value->n_in && dtype_bits(value->dtype) > 16; k++)
+            shown[value->in[k]->id] |= shown[value->id];
+    }
+    return shown;
+}
+
 static Value *rewrite_resolve(Value *value) {
     while (value->scratch)
         value = value->scratch;

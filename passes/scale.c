@@ -138,19 +138,6 @@ static bool scale_broadcasts(const ScaleOperand *operand, const Value *factor, c
     return true;
 }
 
-/* By id, whether an output of more than 16 bits is computed of a value, rounded no more on the way. */
-static bool *scale_find_shown(Pass *pass, Graph *graph) {
-    bool *shown = ARENA_ARRAY(pass->arena, bool, graph->values.n + 1);
-    for (size_t i = 0; i < graph->outputs.n; i++)
-        shown[graph->outputs.at[i].value->id] = dtype_bits(graph->outputs.at[i].value->dtype) > 16;
-    for (size_t i = graph->values.n; i-- > 0;) {
-        const Value *value = graph->values.at[i];
-        for (int k = 0; k < value->n_in && dtype_bits(value->dtype) > 16; k++)
-            shown[value->in[k]->id] |= shown[value->id];
-    }
-    return shown;
-}
-
 /* A product of bytes, in i32, less what their zero points add to it. */
 static Value *scale_less_zeros(Rewrite *rewrite, const ScaleOperand *operands, Value *const *in,
                                Value *product, const Value *like) {
@@ -230,6 +217,6 @@ static Value *scale_rule(Rewrite *rewrite, Value *value) {
 
 bool pass_scale(Pass *pass, Graph *graph) {
     graph_renumber(graph);
-    pass->state = scale_find_shown(pass, graph);
+    pass->state = rewrite_find_shown(pass, graph);
     return rewrite_graph(pass, graph, scale_rule);
 }
