@@ -2,21 +2,27 @@
  * (codegen/templates/wgmma_fragments.c) or by a kernel of its own.
  *
  *     stored     bytes written, and read where nothing else would read them / rate + launch
- *     fragments  a share of the product's time
+ *     fragments  shares of the product's time, of a round that is not full the whole
  *
  * The multiplying warps compute the operand's elements for each 256 columns of the result again, beside the
- * matrix instructions, and take from them a tenth of their time for each operation but the first two (H200,
- * 8192x4096x4096: x * r * g 413 us where the product takes 345, silu 135 where it takes 95). */
+ * matrix instructions. What is added and multiplied they mostly hide (relu(x)^2 before 8192x2048x8192: 362 us
+ * where the product takes 345); two functions of each element keep their unit as busy as those columns keep
+ * the matrix unit (silu before 16384x896x4096: 273 us where the product takes 160, before 8192x2048x2048 126
+ * where it takes 95). */
 #include "passes/fuse.h"
 #include "passes/product.h"
+
+#include <math.h>
 
 enum {
     FRAGMENTS_BITS = 16, /* the widest that the operand is computed from */
     FRAGMENTS_FREE = 2,  /* scalar operations an element that matrix instructions hide */
+    FRAGMENTS_PLAIN = 3, /* those of an element that is computed without functions */
     FRAGMENTS_LINE = 16, /* bytes that rows are a multiple of */
+    FRAGMENTS_TILE = 128 /* rows and columns of a tile, where they are few */
 };
 
-static const double fragments_share = 0.1, fragments_launch = 3e-6;
+static const double fragments_share = 0.08, fragments_function_share = 0.15, fragments_launch = 3e-6;
 
 typedef struct Cone {
     const Value *operand;
@@ -40,10 +46,19 @@ static bool cone_is_new(Fuse *fuse, const Value *value) {
     return is_new;
 }
 
+/* Memory whose rows are joined, as a product of [B, S, K] has them. */
+static bool cone_is_joined(const Fuse *fuse, const Value *value) {
+    if (value->op != OP_reshape || value->rank < 2)
+        return false;
+    const Value *base = value->in[0];
+    return (base->op == OP_input || fuse_home(fuse, base)) && base->rank >= 2 &&
+           base->dims[base->rank - 1] == value->dims[value->rank - 1];
+}
+
 static void cone_walk(Fuse *fuse, Cone *cone, const Value *value) {
     if (fuse_node(fuse, value)->free || !cone_is_new(fuse, value))
         return;
-    if (value->op == OP_input || fuse_home(fuse, value)) {
+    if (value->op == OP_input || fuse_home(fuse, value) || cone_is_joined(fuse, value)) {
         cone_leaf(cone, value);
         return;
     }
@@ -68,29 +83,45 @@ static bool cone_has_statistic(Fuse *fuse, const Value *value) {
     return false;
 }
 
+static const Value *fuse_stream(Fuse *fuse, const Value *operand) {
+    Cone cone = {.operand = operand};
+    fuse->stamp++;
+    cone_walk(fuse, &cone, operand);
+    return cone.is_bad ? NULL : cone.stream;
+}
+
+/* How much longer than its share a product takes whose tiles do not fill the last round. */
+static double fragments_waste(const Fuse *fuse, const Value *matmul) {
+    double rows = (double)fuse_count(fuse, matmul->rank - 1, matmul->dims);
+    double columns = (double)fuse_extent(fuse, matmul->dims[matmul->rank - 1]);
+    double tiles = ceil(rows / FRAGMENTS_TILE) * ceil(columns / FRAGMENTS_TILE), sms = fuse->limits->sm_count;
+    return ceil(tiles / sms) * sms / tiles;
+}
+
 bool fuse_fragments(Fuse *fuse, const Value *matmul, FragmentsEstimate *estimate) {
     const FuseLimits *limits = fuse->limits;
     const Value *operand = matmul->in[0];
-    Cone cone = {.operand = operand};
     *estimate = (FragmentsEstimate){0};
     if (!limits->computes_fragments || dtype_bits(operand->dtype) != FRAGMENTS_BITS ||
         !product_uses_tensor_cores(limits, matmul))
         return false;
-    fuse->stamp++;
-    cone_walk(fuse, &cone, operand);
-    if (cone.is_bad || !cone.stream || dtype_bits(cone.stream->dtype) > FRAGMENTS_BITS)
+    const Value *stream = fuse_stream(fuse, operand);
+    if (!stream || dtype_bits(stream->dtype) > FRAGMENTS_BITS)
         return false;
     const Dim *row = operand->dims[operand->rank - 1];
-    if (dim_divisor(fuse->graph->dims, row) * dtype_bits(cone.stream->dtype) % (8 * FRAGMENTS_LINE) != 0)
+    if (dim_divisor(fuse->graph->dims, row) * dtype_bits(stream->dtype) % (8 * FRAGMENTS_LINE) != 0)
         return false;
     double elements = (double)fuse_count(fuse, operand->rank, operand->dims);
     double columns = (double)fuse_extent(fuse, matmul->dims[matmul->rank - 1]);
     fuse->stamp++;
     bool is_read = cone_has_statistic(fuse, operand);
-    double bytes = FRAGMENTS_BITS / 8.0 + (is_read ? 0 : dtype_bits(cone.stream->dtype) / 8.0);
+    double bytes = FRAGMENTS_BITS / 8.0 + (is_read ? 0 : dtype_bits(stream->dtype) / 8.0);
     estimate->stored = elements * bytes / limits->memory_bytes_per_second + (is_read ? 0 : fragments_launch);
     double operations = (double)fuse_cone_cost(fuse, operand, 1 << 20) - FRAGMENTS_FREE;
     double share = fragments_share * (operations > 1 ? operations : 1);
-    estimate->fragments = share * 2 * elements * columns / limits->tensor_flops;
+    if (operations > FRAGMENTS_PLAIN)
+        share = fragments_function_share * operations;
+    estimate->fragments =
+        share * fragments_waste(fuse, matmul) * 2 * elements * columns / limits->tensor_flops;
     return estimate->fragments < estimate->stored;
 }
