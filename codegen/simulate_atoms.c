@@ -57,6 +57,22 @@ static void sim_byte_permute(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneM
     sim_set_register(sim, warp, stmt->operands[0].reg, mask);
 }
 
+static void sim_mul_pairs(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+    DType type = (DType)stmt->source->shape[0];
+    Lanes a = *sim_operand(sim, warp, &stmt->operands[1], mask);
+    Lanes b = *sim_operand(sim, warp, &stmt->operands[2], mask);
+    Lanes *to = &warp->registers[stmt->operands[0].reg];
+    FOR_LANES(lane, mask) {
+        uint32_t of_a = (uint32_t)a.at[lane].i, of_b = (uint32_t)b.at[lane].i, word = 0;
+        for (int i = 0; i < 2; i++) {
+            double product = dtype_load(type, &of_a, i).f * dtype_load(type, &of_b, i).f;
+            dtype_store(type, &word, i, (Number){.f = dtype_round(product, type)});
+        }
+        to->at[lane].i = word;
+    }
+    sim_set_register(sim, warp, stmt->operands[0].reg, mask);
+}
+
 static void sim_ex2(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     Lanes x = *sim_operand(sim, warp, &stmt->operands[1], mask);
     Lanes *to = &warp->registers[stmt->operands[0].reg];
@@ -133,6 +149,7 @@ static SimAtom *const atom_functions[ATOM_COUNT] = {
     [ATOM_shuffle_xor] = sim_shuffle,
     [ATOM_shuffle_index] = sim_shuffle,
     [ATOM_byte_permute] = sim_byte_permute,
+    [ATOM_mul_pairs] = sim_mul_pairs,
     [ATOM_ex2_ftz] = sim_ex2,
     [ATOM_packet_send] = sim_packet,
     [ATOM_packet_peek] = sim_packet,
