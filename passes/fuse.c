@@ -146,7 +146,13 @@ static bool fuse_find_refused(Fuse *fuse) {
         const Region *region = fuse->pass->partition->regions.at[i];
         bool is_product = region->kind == TEMPLATE_CHAIN || region->kind == TEMPLATE_MATMUL, is_asked = false;
         const char *why = NULL;
-        for (size_t k = 0; k < region->values.n && is_product; k++) {
+        bool is_lost = fuse_operand_is_lost(fuse, region);
+        for (size_t k = 0; k < region->values.n && is_lost; k++)
+            if (fuse_node(fuse, region->values.at[k])->is_hosted) {
+                fuse->refused[region->values.at[k]->id] |= REFUSED_ROWS;
+                found = true;
+            }
+        for (size_t k = 0; k < region->values.n && is_product && !is_lost; k++) {
             const Value *value = region->values.at[k];
             int refusal = fuse_gives_up(region, value);
             if (!refusal || fuse->refused[value->id] & refusal)

@@ -46,6 +46,9 @@ struct FuseNode {
     bool is_read_whole; /* a kernel can only read it from memory */
     bool bundle;        /* a few elements a row, made of statistics (fuse_bundle.c) */
     bool free;          /* constant or dim: never in memory, costs nothing */
+    bool is_hosted;     /* floating: a reduction of a product's first operand, by that product's kernel */
+    bool takes_rows;    /* a product whose kernel has such ones */
+    bool is_in_operand; /* floating: what such a product's operand is computed from */
     GroupSet reads;     /* floating: groups that its computation reads results of */
     int n_leaves;       /* floating: tensors that its computation reads, each counted once up to the limit */
     Value **leaves;
@@ -210,6 +213,14 @@ typedef struct FragmentsEstimate {
     double fragments, stored; /* 0: not weighed */
 } FragmentsEstimate;
 bool fuse_fragments(Fuse *fuse, const Value *matmul, FragmentsEstimate *estimate);
+/* What has the elements of an operand in memory, from which alone, and from what repeats over the operand, it
+ * is computed element by element; NULL where there is no such tensor. */
+const Value *fuse_stream(Fuse *fuse, const Value *operand);
+/* fuse_operand.c: a reduction of a product's first operand floats, where that product's kernel takes it on
+ * the way and nothing else wants it. */
+bool fuse_operand_statistic(Fuse *fuse, Value *value);
+/* Whether a region computes such a reduction otherwise than so: as a loop for each element. */
+bool fuse_operand_is_lost(const Fuse *fuse, const Region *region);
 /* fuse_chain.c: a product joins the kernel that computes its first operand, where that stays in registers */
 bool fuse_chain(Fuse *fuse, Value *matmul);
 /* Whether the graph asks for another path of some product than wgmma, and would not get it. */

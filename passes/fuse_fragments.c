@@ -83,7 +83,7 @@ static bool cone_has_statistic(Fuse *fuse, const Value *value) {
     return false;
 }
 
-static const Value *fuse_stream(Fuse *fuse, const Value *operand) {
+const Value *fuse_stream(Fuse *fuse, const Value *operand) {
     Cone cone = {.operand = operand};
     fuse->stamp++;
     cone_walk(fuse, &cone, operand);
@@ -123,5 +123,5 @@ bool fuse_fragments(Fuse *fuse, const Value *matmul, FragmentsEstimate *estimate
         share = fragments_function_share * operations;
     estimate->fragments =
         share * fragments_waste(fuse, matmul) * 2 * elements * columns / limits->tensor_flops;
-    return estimate->fragments < estimate->stored;
+    return estimate->fragments < estimate->stored || fuse_node(fuse, matmul)->takes_rows;
 }

@@ -98,6 +98,10 @@ static bool pointwise_try(Fuse *fuse, Group *group, Value *value) {
 
 void fuse_light(Fuse *fuse, Value *value) {
     Group *homes[POINTWISE_HOMES];
+    if (fuse_node(fuse, value)->is_in_operand) {
+        group_float(fuse, value);
+        return;
+    }
     if (fuse_block_repeated(fuse, value))
         return;
     if ((value_is_pointwise(value) || value->op == OP_concat) &&

@@ -177,7 +177,7 @@ void fuse_reduction(Fuse *fuse, Value *value) {
                     "it has so few elements that it is computed like a scalar");
         return;
     }
-    if (fuse_block_statistic(fuse, value))
+    if (fuse_block_statistic(fuse, value) || fuse_operand_statistic(fuse, value))
         return;
     ReductionLayout layout = reduction_layout(value, &n_reduced);
     if (layout == REDUCTION_MIXED) {

@@ -53,6 +53,29 @@ bool product_uses_tensor_cores(const FuseLimits *limits, const Value *matmul) {
     return product_types_use_tensor_cores(limits, matmul->in[0]->dtype, matmul->in[1]->dtype);
 }
 
+bool product_reduces_operand(const Graph *graph, const FuseLimits *limits, const Value *product) {
+    enum { BITS = 16, LEAST_ROWS = 256, LINE = 16 };
+    const Value *operand = product->in[0];
+    const Dim *row = operand->dims[operand->rank - 1];
+    return limits->computes_fragments && product_uses_tensor_cores(limits, product) &&
+           dtype_bits(operand->dtype) == BITS && dim_divisor(graph->dims, row) * BITS % (8 * LINE) == 0 &&
+           product_extent(graph, product->dims[product->rank - 2]) >= LEAST_ROWS;
+}
+
+bool product_defers(const Graph *graph, const FuseLimits *limits, const Value *product, int n_products) {
+    static const double share = 0.035, launch = 3e-6;
+    const Value *operand = product->in[0];
+    if (!product_reduces_operand(graph, limits, product))
+        return false;
+    double rows = 1, k = (double)product_extent(graph, operand->dims[operand->rank - 1]);
+    for (int i = 0; i < product->rank - 1; i++)
+        rows *= (double)product_extent(graph, product->dims[i]);
+    double columns = (double)product_extent(graph, product->dims[product->rank - 1]);
+    double beside = share * n_products * 2 * rows * k * columns / limits->tensor_flops;
+    double apart = 2 * rows * k * dtype_bits(operand->dtype) / 8.0 / limits->memory_bytes_per_second + launch;
+    return beside < apart;
+}
+
 bool product_are_dual(const Value *a, const Value *b) {
     return a != b && a->in[0] == b->in[0] &&
            (a->in[1]->op == OP_transpose) == (b->in[1]->op == OP_transpose) && a->dtype == b->dtype &&

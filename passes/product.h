@@ -54,6 +54,12 @@ bool product_block_fits(const Graph *graph, const FuseLimits *limits, const Valu
  */
 bool product_types_use_tensor_cores(const FuseLimits *limits, DType a, DType b);
 bool product_uses_tensor_cores(const FuseLimits *limits, const Value *matmul);
+/* Whether the kernel of a product of 16-bit operands, if it computes the first of them in registers, pays in
+ * reducing its rows on the way: where there are enough of them that the other operand does not come first. */
+bool product_reduces_operand(const Graph *graph, const FuseLimits *limits, const Value *product);
+/* Whether it pays to leave the factor of a normalized operand's rows to such a product's epilogue, instead of
+ * a kernel that normalizes; `n_products`: that share the operand in one kernel. */
+bool product_defers(const Graph *graph, const FuseLimits *limits, const Value *product, int n_products);
 /* Whether two products read one first operand, are of equal size and type, and read their second operands
  * alike.
  */
@@ -61,8 +67,8 @@ bool product_are_dual(const Value *a, const Value *b);
 /* Why one kernel does not add two products up, and what would have to change; NULL: their sizes and types let
  * it. */
 const char *product_sum_fault(const FuseLimits *limits, const Value *a, const Value *b, const char **change);
-/* What a dim counts as where costs are compared: an unknown one FUSE_UNKNOWN_DIM, within its bounds, a product
- * of dims what they do. */
+/* What a dim counts as where costs are compared: an unknown one FUSE_UNKNOWN_DIM, within its bounds, a
+ * product of dims what they do. */
 int64_t product_extent(const Graph *graph, const Dim *dim);
 
 #endif

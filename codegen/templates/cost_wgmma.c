@@ -83,6 +83,8 @@ static const double cost_promote_columns = 20;
 /* Slots for two elements of fragments that are computed, and more for each operation; the share of what is
  * shorter, computing or multiplying, that the other does not hide. */
 static const double cost_fragment_slots = 12, cost_fragment_op_slots = 4, cost_fragment_overlap = 0.3;
+/* The same of fragments that stay packed, and more for each reduction of their rows. */
+static const double cost_packed_slots = 1, cost_packed_row_slots = 0.7;
 
 /* What goes on side by side for a tile, in seconds. */
 typedef struct CostTile {
@@ -114,8 +116,11 @@ static double cost_fragments(const MatmulPlan *plan, const Schedule *s) {
     if (!s->fragments)
         return 0;
     const MatmulOperand *operand = s->swap_ab ? &plan->b[0] : &plan->a;
+    bool is_packed = matmul_fragments_are_packed(plan, s);
     double slots = cost_fragment_slots;
-    for (size_t i = 0; i < plan->region->values.n; i++)
+    if (is_packed)
+        slots = cost_packed_slots + cost_packed_row_slots * (double)plan->operand_rows.n;
+    for (size_t i = 0; i < plan->region->values.n && !is_packed; i++)
         if (value_same_dims(plan->region->values.at[i], operand->value) &&
             op_is_scalar(plan->region->values.at[i]->op))
             slots += cost_fragment_op_slots / plan->n_cores;

@@ -246,6 +246,16 @@ static bool plan_is_row_reduction(const MatmulPlan *plan, const Value *value) {
            value->attrs[0].axes.at[0] == core->rank - 1;
 }
 
+/* Whether a reduction that no product goes into is one of the first operand's rows, and long enough not to be
+ * a loop in place. */
+static bool plan_is_operand_row(const MatmulPlan *plan, const Value *value) {
+    enum { SHORT = 16 };
+    const MatmulOperand *a = &plan->a;
+    return value->attrs[0].axes.n == 1 && value->attrs[0].axes.at[0] == a->k_axis &&
+           value_same_dims(value->in[0], a->value) && !reduce_has_number(value) &&
+           ktype_bits(reduce_type(value)) == 32 && dim_upper(plan->graph->dims, plan->k) > SHORT;
+}
+
 void matmul_mark_dependents(const MatmulPlan *plan, const Value *const *from, int n_from,
                             const Value *const *cut, int n_cut, ValueMap *marks) {
     const Region *region = plan->region;
@@ -394,8 +404,13 @@ bool matmul_plan(const Graph *graph, const Region *region, const Target *target,
     matmul_mark_dependents(plan, plan->core, plan->n_cores, NULL, 0, &of_product);
     for (size_t i = 0; i < region->values.n; i++) {
         const Value *value = region->values.at[i];
-        if (op_info(value->op)->class_ != OPCLASS_REDUCTION || !value_map_get(&of_product, value))
-            continue; /* reductions of the prologue and of other inputs are lowered in place */
+        if (op_info(value->op)->class_ != OPCLASS_REDUCTION)
+            continue;
+        if (!value_map_get(&of_product, value)) { /* others of inputs are lowered in place */
+            if (plan_is_operand_row(plan, value))
+                vec_push(graph->arena, &plan->operand_rows, value);
+            continue;
+        }
         if (plan_block(plan, value))
             continue;
         if (!plan_is_row_reduction(plan, value) || plan->block_cols)
@@ -483,6 +498,9 @@ static bool accepts_planned(const MatmulPlan *plan, const Schedule *schedule, co
         return false;
     *why = "two threads would write one byte of an output of 4-bit elements";
     if (!accepts_bytes(plan, schedule))
+        return false;
+    *why = "rows of the first operand are reduced where its fragments are, by wgmma";
+    if (plan->operand_rows.n && schedule->path != MATMUL_WGMMA && schedule->path != MATMUL_LOOP)
         return false;
     *why = "products are added up in one kernel by wgmma alone";
     if (plan->before && schedule->path != MATMUL_WGMMA && schedule->path != MATMUL_LOOP)

@@ -123,6 +123,9 @@ typedef struct MatmulPlan {
     VEC(const Value *) statistics; /* reductions of the product along its rows, in order */
     int64_t block_cols;            /* they are of that many columns, a tile's; 0: of whole rows */
     VEC(const Value *) columns;    /* reductions of MATMUL_BLOCK_ROWS rows of its columns */
+    /* Reductions along K of what the first operand is computed from, which the epilogue takes: those who
+     * compute its fragments have them on the way (wgmma_fragments.c). */
+    VEC(const Value *) operand_rows;
     size_t n_columns_first;        /* those that wait for no other of them, and come first */
     KType accumulator;
     /* The same product read as narrow memory times factors of blocks, where it has that form, for wgmma; else
@@ -299,6 +302,7 @@ typedef struct MatmulFragment {
         tile_cols; /* of the tile, or the cluster's tiles together: extents that they divide need no guard */
     int row_lanes; /* neighbouring lanes that share each row, together all of the tile's columns */
     bool is_swapped;        /* rows lie along N, columns along M */
+    const struct MatmulRow *operand_rows; /* the plan's, known in all lanes of a row; NULL: loops in place */
     bool is_whole;          /* the tile's first column is the result's, and group g has columns 8 g and on */
     const MatmulGang *gang; /* blocks that hold the rest of the rows; NULL: the tile holds whole rows */
 } MatmulFragment;
@@ -490,6 +494,8 @@ typedef struct Epilogue {
 /* matmul_keep.c: around all passes, loads of inputs that several of them want. */
 void matmul_keep_begin(Epilogue *e);
 void matmul_keep_end(Epilogue *e);
+/* What is known of the thread's rows is known at one of them from now on. */
+void epilogue_bind_rows(Epilogue *e, const KExpr *block, const KExpr *half);
 /* matmul_row_inputs.c: brings what is one number for each of the thread's rows, for the whole tile. */
 void matmul_row_inputs(Epilogue *e);
 /* matmul_boxes.c: first column of a warp's box. */
@@ -710,8 +716,13 @@ void matmul_convert_raw(Builder *b, MatmulConvert *convert, const Pipeline *stag
                         const PipelineState *stage, const KExpr *mn0, const KExpr *k0,
                         const KExpr *const *batch);
 
-/* wgmma_fragments.c: registers of a thread for an operand that is computed where it is multiplied. */
+/* wgmma_fragments.c: whether those who multiply take an operand to registers: it is computed, or rows of it
+ * are reduced on the way. */
+bool matmul_has_fragments(const MatmulPlan *plan, const Schedule *schedule, const MatmulOperand *operand);
+/* Registers of a thread for it. */
 int matmul_fragment_registers(const MatmulPlan *plan, const Schedule *schedule);
+/* Whether its words go from memory to the products without being taken apart. */
+bool matmul_fragments_are_packed(const MatmulPlan *plan, const Schedule *schedule);
 /* Bits that an element of the operand which gives the tile's rows, or its columns, takes in a stage. */
 int matmul_stage_bits(const MatmulPlan *plan, const Schedule *schedule, bool is_rows);
 

@@ -52,7 +52,9 @@ bool matmul_convert_source(const MatmulPlan *plan, const MatmulOperand *operand,
     *source = (MatmulOperand){0};
     convert_search(plan, operand, (Value *)(uintptr_t)operand->value, source, 0);
     int axis = source->major == MAJOR_K ? operand->k_axis : operand->mn_axis;
-    return source->value && operand->run_axis == axis && operand->run_width >= CONVERT_WIDTH;
+    bool is_memory = source->value == operand->value && source->elem == operand->elem;
+    bool is_wide = operand->run_axis == axis && operand->run_width >= CONVERT_WIDTH;
+    return source->value && (is_memory || is_wide);
 }
 
 bool matmul_is_converted(const MatmulPlan *plan, const MatmulOperand *operand) {

@@ -18,7 +18,12 @@ enum { EPILOGUE_BATCH = 4 };
 
 bool matmul_is_read_behind(const MatmulPlan *plan, const Value *value) {
     ValueMap marks = {.arena = plan->graph->arena};
-    matmul_mark_dependents(plan, &value, 1, plan->core, plan->n_cores, &marks);
+    VEC(const Value *) cut = {0};
+    for (int i = 0; i < plan->n_cores; i++)
+        vec_push(plan->graph->arena, &cut, plan->core[i]);
+    for (size_t i = 0; i < plan->operand_rows.n; i++)
+        vec_push(plan->graph->arena, &cut, plan->operand_rows.at[i]);
+    matmul_mark_dependents(plan, &value, 1, cut.at, (int)cut.n, &marks);
     for (size_t i = 0; i < plan->region->outputs.n; i++)
         if (value_map_get(&marks, plan->region->outputs.at[i]))
             return true;
@@ -174,6 +179,15 @@ static void epilogue_set_columns(Epilogue *e, const EpilogueSlot *slot) {
     lower_set_columns(e->lower, &columns);
 }
 
+void epilogue_bind_rows(Epilogue *e, const KExpr *block, const KExpr *half) {
+    Builder *b = e->b;
+    for (size_t i = 0; i < e->rows.n; i++) {
+        const MatmulRow *row = &e->rows.at[i];
+        const KExpr *x = k_elem(b, row->array, epilogue_row_at(e, block, half));
+        lower_bind_expr(e->lower, row->value, k_convert(b, x, ktype_of(row->value->dtype)));
+    }
+}
+
 static void epilogue_bind(Epilogue *e, const EpilogueSlot *slot) {
     Builder *b = e->b;
     const KExpr *at = epilogue_at(e, slot);
@@ -185,11 +199,7 @@ static void epilogue_bind(Epilogue *e, const EpilogueSlot *slot) {
         lower_bind_array(e->lower, e->held, e->fragment->accumulator[0], at);
     for (int c = 0; c < e->plan->n_cores && !e->held; c++)
         lower_bind_array(e->lower, e->plan->core[c], e->fragment->accumulator[c], at);
-    for (size_t i = 0; i < e->rows.n; i++) {
-        const MatmulRow *row = &e->rows.at[i];
-        const KExpr *x = k_elem(b, row->array, epilogue_row_at(e, slot->block, slot->half));
-        lower_bind_expr(e->lower, row->value, k_convert(b, x, ktype_of(row->value->dtype)));
-    }
+    epilogue_bind_rows(e, slot->block, slot->half);
     for (size_t i = 0; i < e->row_inputs.n; i++) {
         const MatmulRow *row = &e->row_inputs.at[i];
         lower_bind_expr(e->lower, row->value,
@@ -683,6 +693,8 @@ static Epilogue epilogue_begin(Builder *b, const MatmulPlan *plan, Lower *lower,
         e.end = plan->n->value;
     if (plan->statistics.n && dim_divisor(plan->graph->dims, along) % fragment->tile_cols != 0)
         e.columns_left = k_let_expr(b, "columns_left", k_sub(b, k_dim(b, along, K_I32), fragment->col));
+    for (size_t i = 0; i < plan->operand_rows.n && fragment->operand_rows; i++)
+        vec_push(b->arena, &e.rows, fragment->operand_rows[i]);
     matmul_row_inputs(&e);
     return e;
 }

@@ -74,6 +74,7 @@ static void row_inputs_load(Epilogue *e, const Value *value) {
     const KExpr *coords[RANK_MAX];
     for (int i = 0; i < value->rank; i++)
         coords[i] = i == axis ? row : dim_is(value->dims[i], 1) ? k_i32(b, 0) : e->batch[i + shift];
+    epilogue_bind_rows(e, block, half);
     k_set_elem(b, array, epilogue_row_at(e, block, half), lower_at(e->lower, value, coords, inside));
     epilogue_loop_end(b, f->halves);
     epilogue_loop_end(b, f->blocks);

@@ -173,7 +173,7 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
         s.consumer_registers = has_guest ? 224 : is_full ? 240 : 232;
     }
     schedules_add_clusters(c, accepts, found, s);
-    if (matmul_converters(plan, &s)) {
+    if (matmul_converters(plan, &s) || plan->operand_rows.n) {
         schedules_add_converting(c, accepts, found, s);
         schedules_add_fragments(c, accepts, found, s);
         return;

@@ -156,7 +156,8 @@ static MatmulFragment wgmma_fragment(const Wgmma *w, const MatmulTile *tile, con
                                .tile_rows = w->tiles.span_m,
                                .tile_cols = w->tiles.span_n,
                                .row_lanes = 4,
-                               .is_swapped = w->schedule->swap_ab};
+                               .is_swapped = w->schedule->swap_ab,
+                               .operand_rows = w->operand_rows.at};
     for (int core = 0; core < w->plan->n_cores; core++)
         fragment.accumulator[core] = w->accumulator[core];
     return fragment;
@@ -372,7 +373,8 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
             continue;
         MatmulTma tma = wgmma_tma(&w, &w.operands[i]);
         w.operands[i].maps = matmul_tma_maps(b, plan->graph->dims, &tma);
-        w.operands[i].is_early = !k_global(b, tma.operand->view.base, false)->late;
+        w.operands[i].is_early = !k_global(b, tma.operand->view.base, false)->late &&
+                                 wgmma_fragments_are_early(&w, &w.operands[i]);
         w.starts_early |= w.operands[i].is_early && may_start_early;
     }
     wgmma_add_terms(&w);

@@ -104,6 +104,7 @@ typedef struct Wgmma {
     int split;           /* blocks of a cluster that share a tile's K; 1: none */
     WgmmaStream stream;
     WgmmaGuest guest;
+    VEC(MatmulRow) operand_rows; /* the plan's, of the present tile: as many as its blocks' halves have */
     MatmulPartials parts;
     MatmulGang gang; /* blocks 1: none */
     MatmulInputs inputs;
@@ -224,6 +225,11 @@ bool wgmma_accepts_fragments(const MatmulPlan *plan, const Schedule *schedule, c
 void wgmma_fragments_new(Wgmma *w, WgmmaOperand *o, const char *name);
 /* The operand that TMA brings. */
 const MatmulOperand *wgmma_fragments_source(const WgmmaFragments *fragments);
+/* What TMA brings besides to each stage, where it does: bytes, the copy of a step, and whether no kernel
+ * before writes it. */
+int64_t wgmma_fragments_bytes(const MatmulPlan *plan, const Schedule *schedule);
+void wgmma_fragments_load(Wgmma *w, const WgmmaOperand *o, const PipelineState *state, const KExpr *k0);
+bool wgmma_fragments_are_early(Wgmma *w, const WgmmaOperand *o);
 /* The products of a tile, whose operand's rows begin at `warp_row` for this warp. */
 void wgmma_fragments_product(Wgmma *w, const MatmulTile *tile, const KExpr *warp_row, const KExpr *first,
                              const KExpr *steps, const PipelineState *state, const KVar *previous,

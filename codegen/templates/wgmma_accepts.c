@@ -38,11 +38,13 @@ int64_t matmul_smem_wgmma(const MatmulPlan *plan, const Schedule *schedule) {
     int64_t row_bits = (int64_t)schedule->tile_k * matmul_stage_bits(plan, schedule, true),
             col_bits = (int64_t)schedule->tile_k * matmul_stage_bits(plan, schedule, false);
     int64_t stage = (n_rows * schedule->tile_m * row_bits + n_cols * schedule->tile_n * col_bits) / 8;
+    int64_t factors = wgmma_fragments_bytes(plan, schedule) * schedule->stages; /* in front of the tiles */
     int64_t parts = wgmma_split(schedule) == 1 ? 0
                                                : matmul_partials_bytes(plan, wgmma_result_rows(schedule),
                                                                        wgmma_result_cols(schedule), 1);
-    return stage * schedule->stages + parts + matmul_staging_bytes(plan, schedule) +
-           matmul_scales_bytes(plan, schedule) + matmul_convert_bytes(plan, schedule) + BARRIER_BYTES;
+    return round_up(factors, swizzle_period(SWIZZLE_128)) + stage * schedule->stages + parts +
+           matmul_staging_bytes(plan, schedule) + matmul_scales_bytes(plan, schedule) +
+           matmul_convert_bytes(plan, schedule) + BARRIER_BYTES;
 }
 
 /* A tile lies within one part of each axis that memory has in two. */
@@ -56,6 +58,8 @@ static bool wgmma_accepts_parts(const MatmulPlan *plan, const Schedule *schedule
 bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedule, const MatmulOperand *operand,
                            bool is_rows, const char **why) {
     int tile_mn = is_rows ? schedule->tile_m : schedule->tile_n;
+    if (matmul_has_fragments(plan, schedule, operand))
+        return wgmma_accepts_fragments(plan, schedule, operand, is_rows, why);
     if (matmul_is_parted(operand)) {
         *why = "memory has an axis of an operand in parts, which no tile of this size divides";
         if (!wgmma_accepts_parts(plan, schedule, operand, tile_mn))
@@ -63,8 +67,7 @@ bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedule, con
     } else if (!matmul_is_tma(plan->graph, operand, why)) {
         if (operand->is_memory && operand->narrow == operand->elem)
             return false;
-        return schedule->fragments ? wgmma_accepts_fragments(plan, schedule, operand, is_rows, why)
-                                   : matmul_accepts_convert(plan, schedule, operand, why);
+        return matmul_accepts_convert(plan, schedule, operand, why);
     }
     *why = "wgmma reads operands of 8 and 32 bits only where K is contiguous";
     if (operand->major == MAJOR_MN && plan->kind != MATMUL_16BIT)
@@ -167,8 +170,12 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
     if (k_bytes != 32 && k_bytes != 64 && k_bytes != 128 &&
         !(schedule->fragments && (k_bytes == 256 || k_bytes == 512)))
         return false;
-    *why = "fragments are of an operand that is computed";
-    if (schedule->fragments && !matmul_is_converted(plan, schedule->swap_ab ? &plan->b[0] : &plan->a))
+    *why = "fragments are of an operand that is computed, or whose rows are reduced";
+    if (schedule->fragments &&
+        !matmul_has_fragments(plan, schedule, schedule->swap_ab ? &plan->b[0] : &plan->a))
+        return false;
+    *why = "rows of the first operand are reduced in whole, where its fragments are";
+    if (plan->operand_rows.n && (!schedule->fragments || schedule->swap_ab || wgmma_split(schedule) > 1))
         return false;
     if (matmul_partial_cols(plan, schedule)) {
         *why = "two-level sums are for floats and all of K, and need warpgroups that multiply side by side";

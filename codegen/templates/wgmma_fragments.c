@@ -5,50 +5,26 @@
  *
  *     producer  --TMA-->  stage: raw rows, columns
  *                            |          |
- *     warpgroup 0         | load, compute, pack 64 of K | products of them    | load, ...
+ *     warpgroup 0         | load, compute, pack 32 of K | products of them    | load, ...
  *     warpgroup 1                                       | load, compute, pack | products of them | load, ...
  *
- * The matrix unit takes registers as it comes to them, so products of one warpgroup hardly run ahead of what
- * it computes: another warpgroup's, or another block's, fill the time. (Fragments of 16 of K at a time, with
- * three products on their way, took 494 us where these take 413.)
+ * Two chunks of K have registers of their own, so that one is computed while the products of the other run.
+ * (x * g with the sum of x * x, 8192 x 4096 x 4096 on an H200: 355 us, with one chunk of 64 at a time 369,
+ * the product alone 344.) Instructions that read memory count more than bytes: the four words of a fragment
+ * come by one ldmatrix (by four loads: 390 us), and what repeats over the rows by TMA and ldmatrix as well.
  *
  * Nothing goes through shared memory twice, and no warpgroup waits for another. The other operand has 16 bits
- * and the raw rows fewer, so that a stage spans several times wgmma's 128 bytes of K. */
-#include "codegen/templates/wgmma.h"
-
-enum {
-    FRAGMENTS_CHUNK = 4, /* steps of 16 of K that are computed, then multiplied, together */
-    FRAGMENT_WORDS = 4,  /* of a block of 64 rows: two neighbours along K each, of rows r, r + 8 at k, and at
-                            k + 8 */
-    FRAGMENT_K = 16
-};
-
-struct WgmmaFragments {
-    const MatmulOperand *operand; /* what is computed */
-    const MatmulOperand *source;  /* what it is mostly made of */
-    Lower *lower;
-    LowerTarget target;
-    const KVar *raw;      /* the source's elements as the stage has them */
-    const KVar *from;     /* those of a word */
-    const KVar *words[2]; /* by step of a chunk and block of 64 rows; of chunks in turn */
-    /* of the stage at hand */
-    const KExpr *row, *k; /* of the thread's first word */
-    const MatmulTile *tile;
-};
+ * and the raw rows fewer, so that a stage spans several times wgmma's 128 bytes of K.
+ *
+ * What the epilogue wants of the first operand's rows is reduced on the way, of the elements that are in
+ * registers anyway: the sum of squares of a norm that is applied behind the product.
+ *
+ *     y = rmsnorm(x, g) @ w.T   =   ((x * g) @ w.T) * rsqrt(sum(x * x) / K + eps)
+ */
+#include "codegen/templates/wgmma_fragments.h"
 
 static const MatmulOperand *fragments_operand(const MatmulPlan *plan, const Schedule *schedule, int core) {
     return schedule->swap_ab ? &plan->b[core] : &plan->a;
-}
-
-static int fragments_chunk(const Schedule *schedule) {
-    int steps = schedule->tile_k / FRAGMENT_K;
-    return steps < FRAGMENTS_CHUNK ? steps : FRAGMENTS_CHUNK;
-}
-
-/* Chunks whose fragments are in registers: one is computed while the products of the other run, where a stage
- * has several, so that it is known as the kernel is written which is which. */
-static int fragments_sets(const Schedule *schedule) {
-    return schedule->tile_k / FRAGMENT_K > FRAGMENTS_CHUNK ? 2 : 1;
 }
 
 int matmul_stage_bits(const MatmulPlan *plan, const Schedule *schedule, bool is_rows) {
@@ -59,11 +35,17 @@ int matmul_stage_bits(const MatmulPlan *plan, const Schedule *schedule, bool is_
     return dtype_bits(plan->a.elem);
 }
 
+bool matmul_has_fragments(const MatmulPlan *plan, const Schedule *schedule, const MatmulOperand *operand) {
+    bool is_reduced = plan->operand_rows.n && operand == &plan->a;
+    return schedule->fragments && (is_reduced || matmul_is_converted(plan, operand));
+}
+
 int matmul_fragment_registers(const MatmulPlan *plan, const Schedule *schedule) {
     enum { LOADS = 24 }; /* of what else the operand is computed from */
     int n = schedule->swap_ab ? plan->n_cores : 1;
     int words = fragments_chunk(schedule) * FRAGMENT_WORDS * wgmma_blocks(schedule);
-    return n * words * (fragments_sets(schedule) + 1) + LOADS;
+    int rows = 2 * wgmma_blocks(schedule) * (int)plan->operand_rows.n;
+    return n * words * (fragments_sets(schedule) + 1) + LOADS + rows;
 }
 
 bool wgmma_accepts_fragments(const MatmulPlan *plan, const Schedule *schedule, const MatmulOperand *operand,
@@ -83,9 +65,20 @@ bool wgmma_accepts_fragments(const MatmulPlan *plan, const Schedule *schedule, c
     return schedule->cluster_m <= 1 && schedule->cluster_n <= 1 && !schedule->ping_pong;
 }
 
-/* Integers of a word, two neighbours along K, are read as one number: of 16 bits, or of 8. */
-static bool fragments_in_pairs(const MatmulOperand *source) {
-    return !dtype_is_float(source->elem) && dtype_bits(source->elem) <= 8;
+/* The operand, and of the first one what is reduced of its rows: the targets of each run. */
+static void fragments_targets(Wgmma *w, const WgmmaOperand *o, Region *space) {
+    Builder *b = w->b;
+    WgmmaFragments *f = o->fragments;
+    int n = o->operand == &w->plan->a ? (int)w->plan->operand_rows.n : 0;
+    f->n_targets = 1 + n;
+    f->targets = ARENA_ARRAY(b->arena, LowerTarget, (size_t)f->n_targets);
+    f->partials = ARENA_ARRAY(b->arena, PartialVars, (size_t)n + 1);
+    f->targets[0] = (LowerTarget){.value = o->operand->value, .stored = true};
+    for (int i = 0; i < n; i++) {
+        Value *reduced = w->plan->operand_rows.at[i]->in[0];
+        f->targets[1 + i] = (LowerTarget){.value = reduced};
+        vec_push(b->arena, &space->outputs, reduced);
+    }
 }
 
 void wgmma_fragments_new(Wgmma *w, WgmmaOperand *o, const char *name) {
@@ -93,12 +86,15 @@ void wgmma_fragments_new(Wgmma *w, WgmmaOperand *o, const char *name) {
     WgmmaFragments *f = o->fragments = ARENA_NEW(b->arena, WgmmaFragments);
     MatmulOperand *source = ARENA_NEW(b->arena, MatmulOperand);
     matmul_convert_source(w->plan, o->operand, source);
-    *f = (WgmmaFragments){
-        .operand = o->operand,
-        .source = source,
-        .lower = lower_new(b, matmul_operand_space(b->arena, w->plan->region, o->operand->value))};
+    Region *space = matmul_operand_space(b->arena, w->plan->region, o->operand->value);
+    *f = (WgmmaFragments){.operand = o->operand, .source = source};
+    fragments_targets(w, o, space);
+    f->packed = fragments_packed(w->plan, w->schedule, o->operand, source);
+    fragments_add_factor(w, f);
+    f->lower = lower_new(b, space);
     bool in_pairs = fragments_in_pairs(source);
-    DType pair = dtype_bits(source->elem) == 4 ? DTYPE_U8 : DTYPE_I16;
+    int bits = dtype_bits(source->elem);
+    DType pair = bits == 4 ? DTYPE_U8 : bits == 8 ? DTYPE_I16 : DTYPE_I32;
     o->tile = tile_shared(b, name, in_pairs ? pair : source->elem, o->tile_mn,
                           w->schedule->tile_k / (in_pairs ? 2 : 1), w->schedule->stages);
 }
@@ -108,11 +104,6 @@ const MatmulOperand *wgmma_fragments_source(const WgmmaFragments *fragments) {
 }
 
 /* ---- the elements of a word */
-
-/* Number of a block's first word, in a step of 16 of K. */
-static int fragments_slot(const Wgmma *w, int i, int block) {
-    return (i * w->blocks + block) * FRAGMENT_WORDS;
-}
 
 /* Word `word` of a block in a step of 16 of K: where it is in the operand. */
 static Run fragments_run(Wgmma *w, const WgmmaOperand *o, int i, int block, const KExpr *word) {
@@ -136,113 +127,7 @@ static Run fragments_run(Wgmma *w, const WgmmaOperand *o, int i, int block, cons
     return run;
 }
 
-/* Registers of f->raw that a word takes. */
-static int fragments_raw_width(const WgmmaFragments *f) {
-    return fragments_in_pairs(f->source) ? 1 : 2;
-}
-
-/* Where f->raw has a word of a chunk. */
-static const KExpr *fragments_raw_at(Wgmma *w, const WgmmaFragments *f, int i, int block, const KExpr *word) {
-    Builder *b = w->b;
-    int first = fragments_slot(w, i % fragments_chunk(w->schedule), block);
-    return k_mul(b, k_add(b, word, k_i32(b, first)), k_i32(b, fragments_raw_width(f)));
-}
-
-/* The source's elements of a chunk, whose first step is i: all before the first is used. */
-static void fragments_read(Wgmma *w, WgmmaOperand *o, const KExpr *stage, int i) {
-    Builder *b = w->b;
-    WgmmaFragments *f = o->fragments;
-    int n = fragments_chunk(w->schedule), width = fragments_raw_width(f);
-    f->raw = k_array(b, "raw", ktype_of(o->tile.elem), width * n * w->blocks * FRAGMENT_WORDS, NULL);
-    const KExpr *lane_col = k_mul(b, k_mod(b, k_special(b, SPECIAL_LANE), k_i32(b, 4)), k_i32(b, width));
-    for (int step = i; step < i + n; step++)
-        for (int block = 0; block < w->blocks; block++) {
-            const KExpr *word = k_for_begin(b, "word", k_i32(b, 0), k_i32(b, FRAGMENT_WORDS), 1, UNROLL_FULL);
-            const KExpr *half_k = k_div(b, word, k_i32(b, 2)), *half_row = k_mod(b, word, k_i32(b, 2));
-            const KExpr *row = k_add(b, f->row, k_i32(b, block * WGMMA_M));
-            row = k_add(b, row, k_mul(b, half_row, k_i32(b, 8)));
-            const KExpr *col = k_add(b, lane_col, k_mul(b, half_k, k_i32(b, 4 * width)));
-            col = k_add(b, col, k_i32(b, step * 8 * width));
-            k_load(b, f->raw, fragments_raw_at(w, f, step, block, word), o->tile.buffer,
-                   tile_index(b, &o->tile, stage, row, col), width, NULL, CACHE_DEFAULT);
-            k_end(b);
-        }
-}
-
-static bool fragments_is_signed(const WgmmaFragments *f) {
-    return f->source->elem == DTYPE_I8 || f->source->elem == DTYPE_I4;
-}
-
-/* Element e of a pair, the lower bits first, counted from the least that its type has: i8 from -128. */
-static const KExpr *fragments_counted(Wgmma *w, const WgmmaFragments *f, const KExpr *pair, int e) {
-    Builder *b = w->b;
-    int bits = dtype_bits(f->source->elem);
-    const KExpr *element =
-        k_bit_and(b, e ? k_shr(b, pair, bits) : pair, k_int(b, pair->type, (1 << bits) - 1));
-    return fragments_is_signed(f) ? k_xor(b, element, k_int(b, pair->type, 1 << (bits - 1))) : element;
-}
-
-/* A pair to f32 behind the leading bits of 2^23, as the converting warpgroups do it (matmul_prologue.c). */
-static void fragments_widen(Wgmma *w, const WgmmaFragments *f, const KExpr *pair) {
-    enum { LEADING = 0x4B000000, AROUND = 0x7540 };
-    Builder *b = w->b;
-    int bits = dtype_bits(f->source->elem);
-    double zero = 8388608 + (fragments_is_signed(f) ? 1 << (bits - 1) : 0);
-    pair = k_convert(b, pair, K_U32);
-    if (bits == 8 && fragments_is_signed(f))
-        pair = k_let_expr(b, "shifted", k_xor(b, pair, k_int(b, K_U32, 0x8080)));
-    for (int e = 0; e < 2; e++) {
-        const KExpr *number;
-        if (bits == 8) {
-            const KVar *permuted = k_variable(b, "bits", K_U32, NULL);
-            KOperand operands[] = {k_reg(permuted), k_operand(pair), k_operand(k_int(b, K_U32, LEADING)),
-                                   k_operand(k_int(b, K_U32, AROUND | e))};
-            k_atom(b, ATOM_byte_permute, NULL, operands, 4);
-            number = k_var(b, permuted);
-        } else {
-            int sign = fragments_is_signed(f) ? 1 << (bits - 1) : 0;
-            const KExpr *element =
-                k_bit_and(b, e ? k_shr(b, pair, bits) : pair, k_int(b, K_U32, (1 << bits) - 1));
-            number = k_xor(b, element, k_int(b, K_U32, LEADING | sign));
-        }
-        k_set_elem(b, f->from, k_i32(b, e), k_sub(b, k_bitcast(b, number, K_F32), k_float(b, K_F32, zero)));
-    }
-}
-
-/* The source's elements of a word, of the type that the operand is computed from. */
-static void fragments_from_raw(Wgmma *w, const WgmmaFragments *f, int i, int block, const KExpr *word) {
-    Builder *b = w->b;
-    const KExpr *at = fragments_raw_at(w, f, i, block, word);
-    KType type = f->from->type;
-    bool in_pairs = fragments_in_pairs(f->source);
-    const KExpr *pair = in_pairs ? k_elem(b, f->raw, at) : NULL;
-    if (in_pairs && type == K_F32) {
-        fragments_widen(w, f, pair);
-        return;
-    }
-    int64_t zero = fragments_is_signed(f) ? (int64_t)1 << (dtype_bits(f->source->elem) - 1) : 0;
-    for (int e = 0; e < 2; e++) {
-        const KExpr *element = in_pairs ? k_sub(b, fragments_counted(w, f, pair, e), k_i32(b, zero))
-                                        : k_elem(b, f->raw, k_add(b, at, k_i32(b, e)));
-        k_set_elem(b, f->from, k_i32(b, e), k_convert(b, element, type));
-    }
-}
-
 /* ---- a stage */
-
-/* The type in which the source's elements are given to what computes the operand: integers as f32, which
- * holds them, where they are used as floats alone. */
-static KType fragments_type(const Wgmma *w, const WgmmaFragments *f) {
-    const Value *value = f->source->value;
-    KType type = ktype_of(value->dtype);
-    for (size_t i = 0; i < w->plan->region->values.n && fragments_in_pairs(f->source); i++) {
-        const Value *user = w->plan->region->values.at[i];
-        for (int k = 0; k < user->n_in; k++)
-            if (user->in[k] == value && (!dtype_is_float(user->dtype) || !op_is_scalar(user->op)))
-                return type;
-    }
-    return fragments_in_pairs(f->source) ? K_F32 : type;
-}
 
 /* What else the operand is computed from is on its way while the stage is waited for. */
 static void fragments_start(Wgmma *w, WgmmaOperand *o, const MatmulTile *tile, const KExpr *warp_row,
@@ -250,15 +135,18 @@ static void fragments_start(Wgmma *w, WgmmaOperand *o, const MatmulTile *tile, c
     Builder *b = w->b;
     WgmmaFragments *f = o->fragments;
     const KExpr *lane = k_special(b, SPECIAL_LANE);
-    int steps = w->schedule->tile_k / FRAGMENT_K;
+    int steps = w->schedule->tile_k / FRAGMENT_K, first = f->packed.is_packed ? 1 : 0;
     f->tile = tile;
+    f->warp_row = warp_row;
     f->row = k_add(b, warp_row, k_div(b, lane, k_i32(b, 4)));
     f->k = k_add(b, k0, k_mul(b, k_mod(b, lane, k_i32(b, 4)), k_i32(b, 2)));
-    f->target = (LowerTarget){.value = f->operand->value, .stored = true};
-    f->from = k_array(b, "from", fragments_type(w, f), 2, NULL);
-    lower_bind_array(f->lower, f->source->value, f->from, NULL);
+    if (first < f->n_targets) {
+        f->from = k_array(b, "from", fragments_type(w, f), 2, NULL);
+        lower_bind_array(f->lower, f->source->value, f->from, NULL);
+    }
     Run shape = fragments_run(w, o, 0, 0, k_i32(b, 0));
-    lower_batch_begin(f->lower, &shape, &f->target, 1, fragments_slot(w, steps, 0));
+    lower_batch_begin(f->lower, &shape, f->targets + first, f->n_targets - first,
+                      fragments_slot(w, steps, 0));
     for (int i = 0; i < steps; i++)
         for (int block = 0; block < w->blocks; block++) {
             const KExpr *word = k_for_begin(b, "word", k_i32(b, 0), k_i32(b, FRAGMENT_WORDS), 1, UNROLL_FULL);
@@ -266,6 +154,16 @@ static void fragments_start(Wgmma *w, WgmmaOperand *o, const MatmulTile *tile, c
             lower_batch_load(f->lower, &run, k_add(b, word, k_i32(b, fragments_slot(w, i, block))));
             k_end(b);
         }
+}
+
+/* What a word's elements add to the reductions of its row. */
+static void fragments_add(Wgmma *w, const WgmmaFragments *f, const Run *run, int block, const KExpr *word) {
+    Builder *b = w->b;
+    const KExpr *row = k_add(b, k_mod(b, word, k_i32(b, 2)), k_i32(b, 2 * block));
+    for (int i = 0; i + 1 < f->n_targets; i++)
+        for (int e = 0; e < 2; e++)
+            reduce_take(b, w->plan->operand_rows.at[i], f->partials[i], row,
+                        k_elem_at(b, f->targets[1 + i].dst, e), k_i32(b, 0), run->guard);
 }
 
 /* The fragments of step i, of a block of 64 rows. */
@@ -278,8 +176,12 @@ static void fragments_compute(Wgmma *w, WgmmaOperand *o, const KVar *words, int 
     Run run = fragments_run(w, o, i, block, word);
     const KVar *elements = k_array(b, name, ktype_of(value->dtype), 2, NULL);
     fragments_from_raw(w, f, i, block, word);
-    f->target.dst = elements;
-    lower_batch_run(f->lower, &run, k_add(b, word, k_i32(b, fragments_slot(w, i, block))), &f->target, 1);
+    f->targets[0].dst = elements;
+    for (int x = 1; x < f->n_targets; x++)
+        f->targets[x].dst = k_array(b, "reduced", ktype_of(f->targets[x].value->dtype), 2, NULL);
+    lower_batch_run(f->lower, &run, k_add(b, word, k_i32(b, fragments_slot(w, i, block))), f->targets,
+                    f->n_targets);
+    fragments_add(w, f, &run, block, word);
     const KExpr *pair[2];
     for (int e = 0; e < 2; e++) {
         pair[e] = k_convert(b, k_elem_at(b, elements, e), K_F32);
@@ -288,6 +190,54 @@ static void fragments_compute(Wgmma *w, WgmmaOperand *o, const KVar *words, int 
     }
     int first = fragments_slot(w, i % fragments_chunk(w->schedule), block);
     k_set_elem(b, words, k_add(b, word, k_i32(b, first)), k_pack(b, f->operand->elem, pair));
+    k_end(b);
+}
+
+/* The same of pairs that are multiplied as they are packed. */
+static void fragments_multiply_packed(Wgmma *w, WgmmaOperand *o, const KVar *words, int i, int block) {
+    Builder *b = w->b;
+    const WgmmaFragments *f = o->fragments;
+    const KExpr *word = k_for_begin(b, "word", k_i32(b, 0), k_i32(b, FRAGMENT_WORDS), 1, UNROLL_FULL);
+    const KExpr *at = k_add(b, word, k_i32(b, fragments_slot(w, i % fragments_chunk(w->schedule), block)));
+    const KVar *product = k_variable(b, "product", K_U32, NULL);
+    const KExpr *factor = k_add(b, k_div(b, word, k_i32(b, 2)), k_i32(b, 2 * i));
+    KOperand operands[] = {k_reg(product), k_operand(k_elem(b, f->raw, at)),
+                           k_operand(k_elem(b, f->factors, factor))};
+    k_atom(b, ATOM_mul_pairs, (int[]){f->operand->elem}, operands, 3);
+    k_set_elem(b, words, at, k_var(b, product));
+    k_end(b);
+}
+
+/* The fragments of step i, of a block of 64 rows, however they come to be. */
+static void fragments_pack(Wgmma *w, WgmmaOperand *o, const KVar *words, int i, int block) {
+    Builder *b = w->b;
+    const WgmmaFragments *f = o->fragments;
+    if (!f->packed.is_packed) {
+        fragments_compute(w, o, words, i, block);
+        return;
+    }
+    if (f->factor_tile) {
+        fragments_multiply_packed(w, o, words, i, block);
+        return;
+    }
+    const KExpr *word = k_for_begin(b, "word", k_i32(b, 0), k_i32(b, FRAGMENT_WORDS), 1, UNROLL_FULL);
+    const KExpr *at = k_add(b, word, k_i32(b, fragments_slot(w, i % fragments_chunk(w->schedule), block)));
+    k_set_elem(b, words, at, k_elem(b, f->raw, at));
+    k_end(b);
+}
+
+/* The reductions of a step's rows by themselves, while the products run. */
+static void fragments_reduce(Wgmma *w, WgmmaOperand *o, int i, int block) {
+    Builder *b = w->b;
+    WgmmaFragments *f = o->fragments;
+    const KExpr *word = k_for_begin(b, "word", k_i32(b, 0), k_i32(b, FRAGMENT_WORDS), 1, UNROLL_FULL);
+    Run run = fragments_run(w, o, i, block, word);
+    fragments_from_raw(w, f, i, block, word);
+    for (int x = 1; x < f->n_targets; x++)
+        f->targets[x].dst = k_array(b, "reduced", ktype_of(f->targets[x].value->dtype), 2, NULL);
+    lower_batch_run(f->lower, &run, k_add(b, word, k_i32(b, fragments_slot(w, i, block))), f->targets + 1,
+                    f->n_targets - 1);
+    fragments_add(w, f, &run, block, word);
     k_end(b);
 }
 
@@ -307,12 +257,18 @@ static void fragments_multiply(Wgmma *w, const KExpr *const *at, int set, int i,
         }
 }
 
+/* Whether words are what memory has. They are read behind the products that take the last ones: ptxas 13.0
+ * gives a word and the copy of it one register, and would load it while these still read it. */
+static bool fragments_is_copy(const WgmmaFragments *f) {
+    return f->packed.is_packed && !f->factor_tile;
+}
+
 /* The products of a chunk, whose first step is i, of the stage at hand; they are on their way then. */
 static void fragments_take(Wgmma *w, const KExpr *const *at, const KExpr *stage, const KExpr *keep, int i) {
     Builder *b = w->b;
     int n = fragments_chunk(w->schedule), sets = fragments_sets(w->schedule), set = i / n % sets;
     for (int x = 0; x < w->n_operands; x++)
-        if (w->operands[x].fragments)
+        if (w->operands[x].fragments && !fragments_is_copy(w->operands[x].fragments))
             fragments_read(w, &w->operands[x], stage, i);
     /* the products that read the registers which are written next have ended */
     k_atom(b, ATOM_wgmma_wait, (int[]){sets - 1}, NULL, 0);
@@ -320,15 +276,50 @@ static void fragments_take(Wgmma *w, const KExpr *const *at, const KExpr *stage,
         WgmmaOperand *o = &w->operands[x];
         if (!o->fragments)
             continue;
+        if (fragments_is_copy(o->fragments))
+            fragments_read(w, o, stage, i);
         for (int step = i; step < i + n; step++)
             for (int block = 0; block < w->blocks; block++)
-                fragments_compute(w, o, o->fragments->words[set], step, block);
+                fragments_pack(w, o, o->fragments->words[set], step, block);
         matmul_settle(b, o->fragments->words[set]);
     }
     k_atom(b, ATOM_wgmma_fence, NULL, NULL, 0);
     for (int step = i; step < i + n; step++)
         fragments_multiply(w, at, set, step, step ? k_int(b, K_U32, 1) : keep);
     k_atom(b, ATOM_wgmma_commit, NULL, NULL, 0);
+    for (int x = 0; x < w->n_operands; x++) {
+        WgmmaOperand *o = &w->operands[x];
+        bool is_reduced = o->fragments && o->fragments->packed.is_packed && o->fragments->n_targets > 1;
+        for (int step = i; step < i + n && is_reduced; step++)
+            for (int block = 0; block < w->blocks; block++)
+                fragments_reduce(w, o, step, block);
+    }
+}
+
+/* Reductions of the first operand's rows: nothing yet. */
+static void fragments_rows_begin(Wgmma *w) {
+    Builder *b = w->b;
+    const MatmulPlan *plan = w->plan;
+    for (size_t i = 0; i < plan->operand_rows.n; i++) {
+        const Value *value = plan->operand_rows.at[i];
+        const char *name = value->name ? value->name : op_info(value->op)->name;
+        w->operands[0].fragments->partials[i] =
+            reduce_declare(b, value, text_format(b->arena, "operand_%s", name), 2 * w->blocks, K_I32);
+    }
+}
+
+/* All of K is in them: the four lanes of a row put together what they have. */
+static void fragments_rows_end(Wgmma *w) {
+    Builder *b = w->b;
+    const MatmulPlan *plan = w->plan;
+    w->operand_rows.n = 0;
+    for (size_t i = 0; i < plan->operand_rows.n; i++) {
+        PartialVars partial = w->operands[0].fragments->partials[i];
+        const KExpr *row = k_for_begin(b, "row", k_i32(b, 0), k_i32(b, 2 * w->blocks), 1, UNROLL_FULL);
+        reduce_lanes(b, plan->operand_rows.at[i], partial, row, 4);
+        k_end(b);
+        vec_push(b->arena, &w->operand_rows, ((MatmulRow){plan->operand_rows.at[i], partial.x}));
+    }
 }
 
 void wgmma_fragments_product(Wgmma *w, const MatmulTile *tile, const KExpr *warp_row, const KExpr *first,
@@ -342,6 +333,10 @@ void wgmma_fragments_product(Wgmma *w, const MatmulTile *tile, const KExpr *warp
         for (int set = 0; set < sets && w->operands[x].fragments; set++)
             w->operands[x].fragments->words[set] =
                 k_array(b, "fragments", K_U32, n * w->blocks * FRAGMENT_WORDS, NULL);
+    for (int x = 0; x < w->n_operands; x++)
+        if (w->operands[x].fragments && w->operands[x].fragments->factor_tile)
+            w->operands[x].fragments->factors = k_array(b, "factors", K_U32, 2 * all, NULL);
+    fragments_rows_begin(w);
     const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
     const KExpr *k0 = k_mul(b, k_add(b, first, step), k_i32(b, schedule->tile_k));
     for (int x = 0; x < w->n_operands; x++)
@@ -368,4 +363,5 @@ void wgmma_fragments_product(Wgmma *w, const MatmulTile *tile, const KExpr *warp
     pipeline_advance(b, &w->pipeline, state);
     k_end(b);
     wgmma_tile_end(w, steps, previous, is_cleared);
+    fragments_rows_end(w);
 }

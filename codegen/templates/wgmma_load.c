@@ -21,7 +21,7 @@ void wgmma_add_operand(Wgmma *w, const MatmulOperand *operand, const char *name,
     o->operand = operand;
     o->is_rows = is_rows;
     o->tile_mn = is_rows ? schedule->tile_m : schedule->tile_n;
-    if (schedule->fragments && matmul_is_converted(w->plan, operand)) {
+    if (matmul_has_fragments(w->plan, schedule, operand)) {
         wgmma_fragments_new(w, o, name);
         return;
     }
@@ -208,12 +208,13 @@ static void wgmma_load_step(Wgmma *w, const PipelineState *state, const MatmulTi
         matmul_tma_load(b, w->plan, &tma, k_var(b, state->stage),
                         pipeline_full_address(b, &w->pipeline, state), o->is_rows ? tile->row : tile->col, k0,
                         tile->batch);
+        wgmma_fragments_load(w, o, state, k0);
     }
 }
 
 static const KExpr *wgmma_bytes(Wgmma *w, const MatmulTile *tile) {
     Builder *b = w->b;
-    const KExpr *bytes = k_int(b, K_U32, 0);
+    const KExpr *bytes = k_int(b, K_U32, wgmma_fragments_bytes(w->plan, w->schedule));
     for (int i = 0; i < w->n_operands; i++) {
         const WgmmaOperand *o = &w->operands[i];
         MatmulTma tma = wgmma_tma(w, o);
