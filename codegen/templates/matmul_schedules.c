@@ -158,6 +158,20 @@ static bool schedules_has_turns(const Cost *c, const MatmulPlan *plan, const Sch
            (schedules_is_light(c, plan) || schedules_has_rows(c, plan, s)) && schedules_rounds(c, s) > 1;
 }
 
+/* Whether two warpgroups may take tiles of 64 rows in turn whose rows lie in a gang: one waits for the other
+ * blocks' statistics while the other multiplies. Few blocks, and a K neither long, as tiles of half the rows
+ * are loaded at more bytes a product, nor so short that there is little to wait behind (softmax of 8192 x
+ * 1024 x 1024 took 35.4 us for 37.6, of 8192 x 1024 x 4096 106 for 97, of 4096 x 4096 x 1024 89 for 76, of 96
+ * heads' scores, 512 x 512 from K = 64, 55 for 53). Inputs of the epilogue would not come through the ring
+ * then. */
+static bool schedules_has_gang_turns(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
+    enum { GANG = 4, LEAST_DEPTH = 512, MOST_DEPTH = 1024 };
+    int gang = matmul_gang(plan, s);
+    return s->tile_m == 64 && s->warps_m == 1 && s->tile_n >= 128 && gang > 1 && gang <= GANG &&
+           c->k >= LEAST_DEPTH && c->k <= MOST_DEPTH && plan->n_cores == 1 && !plan->columns.n &&
+           !plan->region->column_block && !c->has_inputs && !c->is_ragged && !s->swap_ab;
+}
+
 /* One tile by wgmma, all ways to run it. */
 static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s) {
     const MatmulPlan *plan = matmul_wgmma_plan(c->plan);
@@ -192,6 +206,15 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
             turns.consumer_registers = 240;
         }
         schedules_add_clusters(c, accepts, found, turns);
+    }
+    if (schedules_has_gang_turns(c, plan, &s)) {
+        Schedule turns = s;
+        turns.threads = 128 * 3;
+        turns.warps_m = 2;
+        turns.ping_pong = true;
+        turns.producer_registers = 24;
+        turns.consumer_registers = 240;
+        schedules_add_deepest(c, accepts, found, turns, WGMMA_STAGES, 1);
     }
     if (s.warps_m == 1)
         schedules_add_deepest(c, accepts, found, s, WGMMA_STAGES, 2);
