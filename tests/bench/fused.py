@@ -1,0 +1,302 @@
+"""Random fused products: what models put around a product of matrices, drawn from a seed, each with its inputs and its peer in the form
+that cases.py describes. What is drawn depends on the seed alone, so that two builds are compared on the same graphs."""
+import random
+
+import torch
+import torch.nn.functional as F
+
+from cases import BF, E4, F32, fp8, gelu, positive, rand, scalar
+
+COLUMNS = [256, 384, 512, 640, 768, 896, 1024, 1152, 1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6144, 8192]
+ROWS = [16, 48, 64, 128, 200, 256, 512, 577, 1000, 1024, 2048, 3136, 4096, 8192, 12608, 16384]
+TYPES = {"bf16": BF, "f16": torch.float16, "f32": F32}
+LEAST_FLOPS, MOST_FLOPS, MOST_ELEMENTS = 1e8, 6e11, 6e7
+TOLERANCE = {"f32": 2e-2, "f16": 6e-3, "e4m3": 8e-2}
+
+ACTIVATIONS = {
+    "none": ("({})", lambda x: x),
+    "relu": ("relu({})", F.relu),
+    "gelu_t": ("gelu({}, approx=tanh)", gelu),
+    "gelu": ("gelu({})", F.gelu),
+    "silu": ("silu({})", F.silu),
+    "sigmoid": ("sigmoid({})", torch.sigmoid),
+    "tanh": ("tanh({})", torch.tanh),
+    "mish": ("mish({})", F.mish),
+}
+
+
+def at_least_f32(x):
+    return x.to(torch.promote_types(x.dtype, F32))
+
+
+class Term:
+    """An expression twice: as a graph's text, and as what PyTorch computes from the tensors of these names."""
+
+    def __init__(self, text, value):
+        self.text, self.value = text, value
+
+    def __add__(self, other):
+        return Term(f"({self.text} + {other.text})", lambda v: self.value(v) + other.value(v))
+
+    def __mul__(self, other):
+        return Term(f"({self.text} * {other.text})", lambda v: self.value(v) * other.value(v))
+
+    def __matmul__(self, other):
+        return Term(f"({self.text} @ {other.text})", lambda v: self.value(v) @ other.value(v))
+
+    def through(self, text, function):
+        return Term(text.format(self.text), lambda v: function(self.value(v)))
+
+    def turned(self):
+        return Term(f"{self.text}.T", lambda v: self.value(v).transpose(-1, -2))
+
+
+class Case:
+    """A graph as it grows: a product of m x k by k x n, and what is around it."""
+
+    def __init__(self, r, number, family):
+        self.random = r
+        self.family, self.number, self.suffix = family, number, ""
+        while True:
+            self.m, self.n, self.k = r.choice(ROWS), r.choice(COLUMNS), r.choice(COLUMNS)
+            self.flops = 2.0 * self.m * self.n * self.k
+            if LEAST_FLOPS < self.flops < MOST_FLOPS and self.m * self.n < MOST_ELEMENTS:
+                break
+        self.type = r.choice(["bf16", "bf16", "bf16", "f16"])
+        self.layout = r.choice(["nt", "nt", "nn", "tn"])
+        self.bytes = 2.0 * (self.m * self.k + self.n * self.k + self.m * self.n)
+        self.inputs, self.statements, self.outputs = [], [], []
+
+    # ---- what families are written with
+
+    def chance(self, p):
+        return self.random.random() < p
+
+    def activated(self, term):
+        return term.through(*ACTIVATIONS[self.random.choice(list(ACTIVATIONS))])
+
+    def input(self, name, *shape, type=None, scale=0.5, make=None):
+        type = type or self.type
+        self.inputs.append((name, type, shape, make or (lambda: rand(*shape, dtype=TYPES[type], scale=scale))))
+        return Term(name, lambda v: v[name])
+
+    def let(self, name, term):
+        self.statements.append((name, term))
+        return Term(name, lambda v: v[name])
+
+    def output(self, name, type, *shape):
+        self.outputs.append((name, type, shape))
+
+    def result(self, term, *shape, type=None):
+        self.output("y", type or self.type, *(shape or (self.m, self.n)))
+        return self.let("y", term)
+
+    def left(self):
+        x = (self.k, self.m) if self.layout == "tn" else (self.m, self.k)
+        return self.input("x", *x).turned() if self.layout == "tn" else self.input("x", *x)
+
+    def right(self, name="w"):
+        w = (self.n, self.k) if self.layout == "nt" else (self.k, self.n)
+        return self.input(name, *w, scale=0.1).turned() if self.layout == "nt" else self.input(name, *w, scale=0.1)
+
+    def biased(self, term, p):
+        return term + self.input("b", self.n) if self.chance(p) else term
+
+    def beside(self, name):
+        """A second tensor of the result's size."""
+        self.bytes += 2 * self.m * self.n
+        return self.input(name, self.m, self.n)
+
+    # ---- what becomes of it
+
+    def name(self):
+        return f"{self.family}_{self.number}_{self.m}x{self.n}x{self.k}{self.suffix}"
+
+    def text(self):
+        def declared(name, type, shape, *_):
+            return f"{name}: {type}[{', '.join(map(str, shape))}]"
+        return (f"graph {self.name()} ({', '.join(declared(*i) for i in self.inputs)}) -> "
+                f"({', '.join(declared(*o) for o in self.outputs)})\n{{\n"
+                + "".join(f"    {name} = {term.text}\n" for name, term in self.statements) + "}\n")
+
+    def make(self):
+        return [make() for *_, make in self.inputs]
+
+    def peer(self, *tensors):
+        v = dict(zip((name for name, *_ in self.inputs), tensors))
+        for name, term in self.statements:
+            v[name] = term.value(v)
+        return tuple(v[name] for name, *_ in self.outputs)
+
+
+# ---- families: each draws the rest of its case
+
+def epilogue(c):
+    y = c.activated(c.biased(c.left() @ c.right(), 0.7))
+    if c.chance(0.4):
+        y = y + c.beside("r")
+    if c.chance(0.25):
+        y = y * c.beside("q")
+    c.result(y)
+
+
+def norm_behind(c):
+    s = c.biased(c.left() @ c.right(), 0.6)
+    if c.chance(0.8):
+        s = s + c.beside("r")
+    c.input("g", c.n)
+    has_mean = c.chance(0.5)
+    if has_mean:
+        c.input("h", c.n)
+    if c.chance(0.6):  # the stream goes on
+        c.output("s", c.type, c.m, c.n)
+        c.bytes += 2 * c.m * c.n
+    else:
+        s = s.through(f"cast({{}}, {c.type})", lambda x: x)
+    c.let("s", s)
+    c.result(Term("layernorm(s, g, h)", lambda v: F.layer_norm(v["s"], (c.n,), v["g"], v["h"], 1e-5)) if has_mean else
+             Term("rmsnorm(s, g)", lambda v: F.rms_norm(v["s"], (c.n,), v["g"], 1e-5)))
+
+
+def softmax_behind(c):
+    product = c.left() @ c.right()
+    function, peer = ("log_softmax", F.log_softmax) if c.chance(0.4) else ("softmax", F.softmax)
+    type = c.random.choice([c.type, "f32"])
+    c.result(product.through(function + "({})", lambda x: peer(at_least_f32(x) if type == "f32" else x, -1)), type=type)
+
+
+def prologue(c):
+    x = c.input("x", c.m, c.k)
+    kind = c.random.choice(["rms", "rms", "ln", "silu", "relu2", "gate", "row"])
+    c.suffix = "_" + kind
+    if kind == "rms":
+        c.input("g", c.k)
+        x = Term("rmsnorm(x, g)", lambda v: F.rms_norm(v["x"], (c.k,), v["g"], 1e-5))
+    elif kind == "ln":
+        c.input("g", c.k)
+        c.input("h", c.k)
+        x = Term("layernorm(x, g, h)", lambda v: F.layer_norm(v["x"], (c.k,), v["g"], v["h"], 1e-5))
+    elif kind == "silu":
+        x = x.through("silu({})", F.silu)
+    elif kind == "relu2":
+        x = x.through("squared_relu({})", lambda x: F.relu(x).square())
+    elif kind == "gate":
+        c.bytes += 2 * c.m * c.k
+        x = x.through("silu({})", F.silu) * c.input("u", c.m, c.k)
+    else:
+        x = x * c.input("v", c.m, 1)
+    y = c.biased(x @ c.right(), 0.5)
+    c.result(c.activated(y) if c.chance(0.4) else y)
+
+
+def gated(c):
+    x, w, u = c.left(), c.right("w"), c.right("u")
+    c.flops *= 2
+    c.bytes += 2 * c.n * c.k
+    c.result(c.activated(x @ w) * (x @ u))
+
+
+def reduced(c):
+    product = c.left() @ c.right()
+    kind = c.random.choice(["colsum", "rowsum", "amaxq", "lse", "meansq"])
+    c.suffix = "_" + kind
+    if kind == "colsum":
+        y = c.result(product.through("relu({})", F.relu))
+        c.output("s", "f32", c.n)
+        c.let("s", y.through("sum({}, over=0, keep=0)", lambda y: at_least_f32(y).sum(0)))
+        return
+    if kind == "rowsum":
+        y = c.result(product.through("gelu({}, approx=tanh)", gelu))
+        s = y.through("sum({}, over=-1)", lambda y: at_least_f32(y).sum(-1, keepdim=True))
+    elif kind == "amaxq":
+        c.output("q", "e4m3", c.m, c.n)
+        y = c.let("y", product.through("{}", at_least_f32))
+        s = y.through("amax({}, over=-1) / 448", lambda y: y.abs().amax(-1, keepdim=True) / 448)
+    elif kind == "lse":
+        s = product.through("logsumexp({}, over=-1)", lambda y: at_least_f32(y).logsumexp(-1, keepdim=True))
+    else:
+        c.let("h", product)
+        s = Term("mean(h * h, over=-1)", lambda v: at_least_f32(v["h"]).square().mean(-1, keepdim=True))
+    c.output("s", "f32", c.m, 1)
+    c.let("s", s)
+    if kind == "amaxq":
+        c.let("q", Term("quantize(y, s)", lambda v: (v["y"] / v["s"]).to(torch.float64 if v["y"].dtype == torch.float64 else E4)))
+
+
+def batched(c):
+    batch = c.random.choice([8, 16, 32, 64, 96])
+    c.m, c.n, c.k = (c.random.choice([64, 128, 197, 256, 512, 1024]) for _ in range(3))
+    c.suffix = f"_of_{batch}"
+    is_turned = c.chance(0.5)
+    y = c.input("x", batch, c.m, c.k) @ (c.input("w", batch, c.n, c.k, scale=0.1).turned() if is_turned else
+                                         c.input("w", batch, c.k, c.n, scale=0.1))
+    if c.chance(0.6):
+        y = y.through("({} * 0.125)", lambda y: y * 0.125)
+    if c.chance(0.3) and c.n <= 512:
+        y = y.through("softmax({})", lambda y: F.softmax(y, -1))
+    c.flops = 2.0 * batch * c.m * c.n * c.k
+    c.bytes = 2.0 * batch * (c.m * c.k + c.n * c.k + c.m * c.n)
+    c.result(y, batch, c.m, c.n)
+
+
+def scaled_fp8(c):
+    c.k = max(c.k, 512)
+    is_row = c.chance(0.6)
+    c.suffix = "_row" if is_row else "_tensor"
+    c.input("x", c.m, c.k, type="e4m3", make=lambda: fp8(c.m, c.k))
+    c.input("w", c.n, c.k, type="e4m3", make=lambda: fp8(c.n, c.k))
+    c.input("sx", *((c.m, 1) if is_row else ()), type="f32", make=lambda: positive(c.m, 1) if is_row else scalar(0.5))
+    c.input("sw", *((c.n, 1) if is_row else ()), type="f32", make=lambda: positive(c.n, 1) if is_row else scalar(0.25))
+
+    def product(v):
+        x, w, sx, sw = v["x"], v["w"], v["sx"], v["sw"]
+        if x.dtype == torch.float64:
+            return (x * sx) @ (w * sw).t()
+        return torch._scaled_mm(x, w.t(), scale_a=sx, scale_b=sw.t() if is_row else sw, out_dtype=BF, use_fast_accum=not is_row)
+
+    activation = ACTIVATIONS[c.random.choice(["none", "none", "relu", "silu"])]
+    y = Term("dequantize(x, sx) @ dequantize(w, sw).T", product).through(*activation)
+    if not is_row:
+        y = y.through("{} @allow(fast_accumulation)", lambda y: y)
+    c.flops = 2.0 * c.m * c.n * c.k
+    c.bytes = c.m * c.k + c.n * c.k + 2.0 * c.m * c.n
+    c.result(y, type="bf16")
+
+
+def gradient(c):
+    x, d = c.input("x", c.m, c.k), c.input("d", c.m, c.n)
+    c.output("g", c.type, c.n, c.k)
+    c.let("g", d.turned() @ x)
+    if c.chance(0.5):
+        c.suffix = "_db"
+        c.output("b", c.type, c.n)
+        c.let("b", d.through("sum({}, over=0, keep=0)", lambda d: d.sum(0)))
+
+
+def two_layers(c):
+    hidden, c.n = c.random.choice([64, 128, 256]), c.random.choice([64, 128, 256, 512])
+    c.k, c.m = c.random.choice([64, 128, 256, 512, 768]), c.random.choice([4096, 16384, 65536])
+    c.suffix = f"_over_{hidden}"
+    x, w, b = c.input("x", c.m, c.k), c.input("w", hidden, c.k, scale=0.1), c.input("b", hidden)
+    v = c.input("v", c.n, hidden, scale=0.1)
+    c.flops, c.bytes = 2.0 * c.m * hidden * (c.k + c.n), 2.0 * c.m * (c.k + c.n)
+    c.result(c.activated(x @ w.turned() + b) @ v.turned())
+
+
+FAMILIES = {"ep": epilogue, "norm": norm_behind, "soft": softmax_behind, "pre": prologue, "glu": gated, "red": reduced,
+            "bmm": batched, "fp8": scaled_fp8, "grad": gradient, "two": two_layers}
+DRAWN = ["ep", "ep", "ep", "norm", "norm", "soft", "pre", "pre", "glu", "red", "bmm", "fp8", "grad", "two"]
+
+
+def draw(seed, count):
+    """(the graphs' text, CASES, TOLERANCES) of `count` cases."""
+    r = random.Random(seed)
+    cases = []
+    while len(cases) < count:
+        family = r.choice(DRAWN)
+        case = Case(r, len(cases), family)
+        FAMILIES[family](case)
+        if case.flops <= MOST_FLOPS:
+            cases.append(case)
+    return ("sinter 1\n\n" + "\n".join(c.text() for c in cases),
+            {c.name(): (c.make, c.peer, c.flops, c.bytes) for c in cases}, {c.name(): TOLERANCE for c in cases})
