@@ -204,7 +204,7 @@ static Value *defer_rule(Rewrite *rewrite, Value *value) {
         value->in[0]->rank < 2 || shown[value->id])
         return value;
     Value *operand = value->in[0];
-    if (!product_defers(rewrite->graph, limits, value, rewrite_uses(rewrite, operand)))
+    if (!product_reduces_operand(rewrite->graph, limits, value))
         return value;
     Defer d = {.rewrite = rewrite, .rounded = operand, .is_joined = defer_joins(operand)};
     if (d.is_joined)
@@ -214,6 +214,15 @@ static Value *defer_rule(Rewrite *rewrite, Value *value) {
     d.whole = d.rounded->in[0];
     if (!defer_is_read_alone(&d, value) || !defer_collect(&d, d.whole, false, 0) || !defer_find(&d))
         return value;
+    DeferEstimate estimate;
+    if (!product_defers(rewrite->graph, limits, value, rewrite_uses(rewrite, operand), &estimate)) {
+        pass_decide(
+            rewrite->pass, "defer", false, value, operand, "fewer columns of result",
+            "its operand's rows would be reduced while they are multiplied, which costs %.0f us by the "
+            "estimate, and a kernel that normalizes %.0f us",
+            estimate.beside * 1e6, estimate.apart * 1e6);
+        return value;
+    }
     Value *rest = build_cast(rewrite, defer_multiply(&d, NULL, false, operand), DTYPE_BF16, operand);
     if (!rest || !value_same_dims(rest, operand))
         return value;
@@ -224,7 +233,9 @@ static Value *defer_rule(Rewrite *rewrite, Value *value) {
         return value;
     pass_decide(
         rewrite->pass, "defer", true, product, operand, NULL,
-        "its operand's rows are reduced while they are multiplied, and their factors follow the product");
+        "its operand's rows are reduced while they are multiplied, which costs %.0f us by the estimate, and "
+        "their factors follow the product; a kernel that normalizes takes %.0f us",
+        estimate.beside * 1e6, estimate.apart * 1e6);
     return fresh;
 }
 

@@ -152,11 +152,17 @@ bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand) {
     }
     FragmentsEstimate estimate;
     if (operand == 0 && fuse_fragments(fuse, matmul, &estimate)) {
-        pass_decide(
-            fuse->pass, "prologue", true, matmul, value, NULL,
-            "it is computed in the registers that the matrix instructions read, which costs %.0f us by "
-            "the estimate, and storing it %.0f us",
-            estimate.fragments * 1e6, estimate.stored * 1e6);
+        if (fuse_node(fuse, matmul)->takes_rows)
+            pass_decide(
+                fuse->pass, "prologue", true, matmul, value, NULL,
+                "it is computed in the registers that the matrix instructions read, where its rows are "
+                "reduced");
+        else
+            pass_decide(
+                fuse->pass, "prologue", true, matmul, value, NULL,
+                "it is computed in the registers that the matrix instructions read, which costs %.0f us "
+                "by the estimate, and storing it %.0f us",
+                estimate.fragments * 1e6, estimate.stored * 1e6);
         return false;
     }
     pass_decide(fuse->pass, "matmul_prologue", false, matmul, value,

@@ -62,18 +62,18 @@ bool product_reduces_operand(const Graph *graph, const FuseLimits *limits, const
            product_extent(graph, product->dims[product->rank - 2]) >= LEAST_ROWS;
 }
 
-bool product_defers(const Graph *graph, const FuseLimits *limits, const Value *product, int n_products) {
+bool product_defers(const Graph *graph, const FuseLimits *limits, const Value *product, int n_products,
+                    DeferEstimate *estimate) {
     static const double share = 0.035, launch = 3e-6;
     const Value *operand = product->in[0];
-    if (!product_reduces_operand(graph, limits, product))
-        return false;
     double rows = 1, k = (double)product_extent(graph, operand->dims[operand->rank - 1]);
     for (int i = 0; i < product->rank - 1; i++)
         rows *= (double)product_extent(graph, product->dims[i]);
     double columns = (double)product_extent(graph, product->dims[product->rank - 1]);
-    double beside = share * n_products * 2 * rows * k * columns / limits->tensor_flops;
-    double apart = 2 * rows * k * dtype_bits(operand->dtype) / 8.0 / limits->memory_bytes_per_second + launch;
-    return beside < apart;
+    estimate->beside = share * n_products * 2 * rows * k * columns / limits->tensor_flops;
+    estimate->apart =
+        2 * rows * k * dtype_bits(operand->dtype) / 8.0 / limits->memory_bytes_per_second + launch;
+    return estimate->beside < estimate->apart;
 }
 
 bool product_are_dual(const Value *a, const Value *b) {

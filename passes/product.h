@@ -57,9 +57,16 @@ bool product_uses_tensor_cores(const FuseLimits *limits, const Value *matmul);
 /* Whether the kernel of a product of 16-bit operands, if it computes the first of them in registers, pays in
  * reducing its rows on the way: where there are enough of them that the other operand does not come first. */
 bool product_reduces_operand(const Graph *graph, const FuseLimits *limits, const Value *product);
-/* Whether it pays to leave the factor of a normalized operand's rows to such a product's epilogue, instead of
- * a kernel that normalizes; `n_products`: that share the operand in one kernel. */
-bool product_defers(const Graph *graph, const FuseLimits *limits, const Value *product, int n_products);
+/* What normalizing a product's operand takes, in seconds: its rows reduced by the product's kernel on the
+ * way, and by a kernel of its own, which stores the operand. */
+typedef struct DeferEstimate {
+    double beside, apart;
+} DeferEstimate;
+/* Whether it pays to leave the factor of a normalized operand's rows to the epilogue of a product that can
+ * reduce these (product_reduces_operand), instead of a kernel that normalizes; `n_products`: that share the
+ * operand in one kernel. */
+bool product_defers(const Graph *graph, const FuseLimits *limits, const Value *product, int n_products,
+                    DeferEstimate *estimate);
 /* Whether two products read one first operand, are of equal size and type, and read their second operands
  * alike.
  */
