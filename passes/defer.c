@@ -181,9 +181,8 @@ static Value *defer_multiply(Defer *d, Value *value, bool is_deferred, const Val
             Value *factor = defer_joined(d, d->at[i].value, like);
             if (!factor || (!value && divides))
                 return NULL;
-            value = !value    ? factor
-                    : divides ? build_scalar(d->rewrite, OP_div, value, factor, NULL, like)
-                              : build_scalar(d->rewrite, OP_mul, value, factor, NULL, like);
+            OpKind op = divides ? OP_div : OP_mul;
+            value = value ? build_scalar(d->rewrite, op, value, factor, NULL, like) : factor;
             if (!value)
                 return NULL;
         }

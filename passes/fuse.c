@@ -121,6 +121,11 @@ static void fuse_value(Fuse *fuse, Value *value) {
                op_info(value->op)->name);
 }
 
+double fuse_seconds(const Fuse *fuse, const Region *region) {
+    const PassOptions *options = fuse->pass->options;
+    return options->seconds ? options->seconds(options->takes_context, fuse->graph, region) : 0;
+}
+
 /* What a product's kernel without a schedule gives up first: of products that are added up the last, a chain
  * its later products, others their statistics, then what moves columns, then the second of two products, then
  * elements of less than a byte. */
@@ -146,13 +151,11 @@ static bool fuse_find_refused(Fuse *fuse) {
         const Region *region = fuse->pass->partition->regions.at[i];
         bool is_product = region->kind == TEMPLATE_CHAIN || region->kind == TEMPLATE_MATMUL, is_asked = false;
         const char *why = NULL;
-        bool is_lost = fuse_operand_is_lost(fuse, region);
-        for (size_t k = 0; k < region->values.n && is_lost; k++)
-            if (fuse_node(fuse, region->values.at[k])->is_hosted) {
-                fuse->refused[region->values.at[k]->id] |= REFUSED_ROWS;
-                found = true;
-            }
-        for (size_t k = 0; k < region->values.n && is_product && !is_lost; k++) {
+        if (fuse_operand_refuse(fuse, region)) {
+            found = true;
+            continue;
+        }
+        for (size_t k = 0; k < region->values.n && is_product; k++) {
             const Value *value = region->values.at[k];
             int refusal = fuse_gives_up(region, value);
             if (!refusal || fuse->refused[value->id] & refusal)

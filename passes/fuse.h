@@ -114,7 +114,8 @@ static inline Group *fuse_home(const Fuse *fuse, const Value *value) {
 /* Whether `group` reads `value` from memory: it lies there, another group writes it, and that one does not
  * wait for `group` (whose own Values it may have been computed from; then `group` computes it too). */
 bool fuse_reads(const Fuse *fuse, const Group *group, const Value *value);
-/* What a group computes for some Values, these included, and what it reads for that, each once and in no order.
+/* What a group computes for some Values, these included, and what it reads for that, each once and in no
+ * order.
  */
 typedef struct FuseClosure {
     VEC(Value *) computed, read;
@@ -219,8 +220,9 @@ const Value *fuse_stream(Fuse *fuse, const Value *operand);
 /* fuse_operand.c: a reduction of a product's first operand floats, where that product's kernel takes it on
  * the way and nothing else wants it. */
 bool fuse_operand_statistic(Fuse *fuse, Value *value);
-/* Whether a region computes such a reduction otherwise than so: as a loop for each element. */
-bool fuse_operand_is_lost(const Fuse *fuse, const Region *region);
+/* Marks such reductions that a region would compute otherwise than so, as a loop for each element; whether
+ * there are any. Codegen says what it takes. */
+bool fuse_operand_refuse(Fuse *fuse, const Region *region);
 /* fuse_chain.c: a product joins the kernel that computes its first operand, where that stays in registers */
 bool fuse_chain(Fuse *fuse, Value *matmul);
 /* Whether the graph asks for another path of some product than wgmma, and would not get it. */
@@ -248,6 +250,8 @@ void fuse_siblings(Fuse *fuse);
 bool fuse_emit(Fuse *fuse);
 /* Numbers and names the partition's regions by their places. */
 void fuse_number(const Fuse *fuse);
+/* Seconds that the cost model gives the kernel of a region; 0: codegen has none, or nobody asks it. */
+double fuse_seconds(const Fuse *fuse, const Region *region);
 /* fuse_guest.c: rows kernels become guests of the products before them */
 void fuse_guests(Fuse *fuse);
 /* What @fuse(guest) or @fuse(guest=false) says at a value of a region; false where nothing does. */

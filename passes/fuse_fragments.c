@@ -102,8 +102,7 @@ bool fuse_fragments(Fuse *fuse, const Value *matmul, FragmentsEstimate *estimate
     const FuseLimits *limits = fuse->limits;
     const Value *operand = matmul->in[0];
     *estimate = (FragmentsEstimate){0};
-    if (!limits->computes_fragments || dtype_bits(operand->dtype) != FRAGMENTS_BITS ||
-        !product_uses_tensor_cores(limits, matmul))
+    if (!product_computes_operand(limits, matmul))
         return false;
     const Value *stream = fuse_stream(fuse, operand);
     if (!stream || dtype_bits(stream->dtype) > FRAGMENTS_BITS)

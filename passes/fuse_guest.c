@@ -196,11 +196,6 @@ static bool guest_gains(const GuestEstimate *estimate) {
     return estimate->keeps_up && estimate->guest < guest_gain * estimate->two;
 }
 
-static double guest_seconds(const Fuse *fuse, const Region *host) {
-    const PassOptions *options = fuse->pass->options;
-    return options->seconds ? options->seconds(options->takes_context, fuse->graph, host) : 0;
-}
-
 /* Whether codegen has a kernel for the host with its guest: known where the time of it is; says why not. */
 static bool guest_is_taken(Fuse *fuse, const Region *host, double seconds) {
     const PassOptions *options = fuse->pass->options;
@@ -241,11 +236,11 @@ static bool guest_pays(Fuse *fuse, Region *host) {
     Region *guest = host->guest;
     GuestEstimate estimate = guest_estimate(fuse, host, guest, 0);
     if (guest_gains(&estimate)) {
-        double beside = guest_seconds(fuse, host);
+        double beside = fuse_seconds(fuse, host);
         if (!guest_is_taken(fuse, host, beside))
             return false;
         host->guest = NULL;
-        double alone = guest_seconds(fuse, host);
+        double alone = fuse_seconds(fuse, host);
         host->guest = guest;
         estimate = guest_estimate(fuse, host, guest, fmax(0, beside - alone));
     }

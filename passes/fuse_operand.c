@@ -37,13 +37,15 @@ static bool operand_is_of(Fuse *fuse, const Value *value, const Value *stream) {
     return value->n_in > 0;
 }
 
-/* Whether the kernel of a product can reduce what `statistic` does while it multiplies. */
-static bool operand_fits(Fuse *fuse, const Value *product, const Value *statistic) {
+/* The tensor whose rows the kernel of a product has while it multiplies, and of which it can reduce what
+ * `statistic` does; NULL: it cannot. */
+static const Value *operand_stream(Fuse *fuse, const Value *product, const Value *statistic) {
     const Value *operand = product->in[0], *stream = fuse_stream(fuse, operand);
     fuse->stamp++;
-    return stream && value_same_dims(operand, statistic->in[0]) && value_same_dims(operand, stream) &&
-           operand_is_of(fuse, statistic->in[0], stream) &&
-           product_reduces_operand(fuse->graph, fuse->limits, product);
+    bool fits = stream && value_same_dims(operand, statistic->in[0]) && value_same_dims(operand, stream) &&
+                operand_is_of(fuse, statistic->in[0], stream) &&
+                product_reduces_operand(fuse->graph, fuse->limits, product);
+    return fits ? stream : NULL;
 }
 
 /* What lies between the stream and the operand floats, so that the product's kernel has it. */
@@ -99,20 +101,23 @@ static int operand_products(Fuse *fuse, const Value *statistic, Value *products[
 
 bool fuse_operand_statistic(Fuse *fuse, Value *value) {
     Value *products[2];
+    const Value *streams[2];
     int last = value->in[0]->rank - 1;
     if (!fuse->limits->computes_fragments || value->dtype != DTYPE_F32 || value->attrs[0].axes.n != 1 ||
         value->attrs[0].axes.at[0] != last || fuse->refused[value->id] & REFUSED_ROWS)
         return false;
     int n = operand_products(fuse, value, products);
-    for (int i = 0; i < n; i++)
-        if (!operand_fits(fuse, products[i], value))
+    for (int i = 0; i < n; i++) {
+        streams[i] = operand_stream(fuse, products[i], value);
+        if (!streams[i])
             return false;
+    }
     if (n == 0)
         return false;
     group_float(fuse, value);
     fuse_node(fuse, value)->is_hosted = true;
     for (int i = 0; i < n; i++) {
-        operand_leave(fuse, products[i]->in[0], fuse_stream(fuse, products[i]->in[0]));
+        operand_leave(fuse, products[i]->in[0], streams[i]);
         fuse_node(fuse, products[i])->takes_rows = true;
     }
     pass_decide(fuse->pass, "operand_rows", true, value, products[0], NULL,
@@ -120,12 +125,19 @@ bool fuse_operand_statistic(Fuse *fuse, Value *value) {
     return true;
 }
 
-bool fuse_operand_is_lost(const Fuse *fuse, const Region *region) {
+bool fuse_operand_refuse(Fuse *fuse, const Region *region) {
     const PassOptions *options = fuse->pass->options;
     const char *why = NULL;
-    for (size_t i = 0; i < region->values.n; i++)
-        if (fuse_node(fuse, region->values.at[i])->is_hosted)
-            return region->kind != TEMPLATE_MATMUL || region->sums.n > 0 ||
-                   (options->takes && !options->takes(options->takes_context, fuse->graph, region, &why));
-    return false;
+    bool any = false;
+    for (size_t i = 0; i < region->values.n; i++) {
+        const Value *value = region->values.at[i];
+        if (!fuse_node(fuse, value)->is_hosted)
+            continue;
+        if (!any && region->kind == TEMPLATE_MATMUL && region->sums.n == 0 &&
+            options->takes(options->takes_context, fuse->graph, region, &why))
+            return false;
+        fuse->refused[value->id] |= REFUSED_ROWS;
+        any = true;
+    }
+    return any;
 }

@@ -76,11 +76,6 @@ static void products_part(Region *first, Region *more) {
         }
 }
 
-static double products_seconds(const Fuse *fuse, const Region *region) {
-    const PassOptions *options = fuse->pass->options;
-    return options->seconds(options->takes_context, fuse->graph, region);
-}
-
 /* The kernel of both, where codegen takes them together and that pays or is asked for; else NULL, both as
  * they were. `*alone`: seconds of the first, 0 where not known yet, and then of what stands in its place: to
  * choose a schedule takes long. */
@@ -101,10 +96,10 @@ static Region *products_try(Fuse *fuse, Region *first, Region *more, double *alo
     if (!is_told && (first->schedule_hint || more->schedule_hint))
         return NULL;
     if (*alone <= 0)
-        *alone = products_seconds(fuse, first);
-    double apart = *alone + products_seconds(fuse, more);
+        *alone = fuse_seconds(fuse, first);
+    double apart = *alone + fuse_seconds(fuse, more);
     Region *host = products_join(fuse, first, more);
-    double joined = products_seconds(fuse, host); /* codegen takes what it has a time for, hints apart */
+    double joined = fuse_seconds(fuse, host); /* codegen takes what it has a time for, hints apart */
     if ((joined <= 0 || is_told) && !options->takes(options->takes_context, fuse->graph, host, &why)) {
         products_part(first, more);
         pass_decide(fuse->pass, "products", false, at, other, "products that one schedule serves",

@@ -15,6 +15,7 @@
 enum {
     PRODUCT_LEAST_ROWS = 256,      /* below, products are cut along M otherwise */
     PRODUCT_LEAST_COUNT = 1 << 20, /* elements below which a read costs less than a launch */
+    PRODUCT_FRAGMENT_BITS = 16,    /* of an operand in the registers that matrix instructions read */
     PRODUCT_WASTE = 8,             /* the last block may lack this part of all columns */
 };
 
@@ -53,12 +54,17 @@ bool product_uses_tensor_cores(const FuseLimits *limits, const Value *matmul) {
     return product_types_use_tensor_cores(limits, matmul->in[0]->dtype, matmul->in[1]->dtype);
 }
 
+bool product_computes_operand(const FuseLimits *limits, const Value *product) {
+    return limits->computes_fragments && dtype_bits(product->in[0]->dtype) == PRODUCT_FRAGMENT_BITS &&
+           product_uses_tensor_cores(limits, product);
+}
+
 bool product_reduces_operand(const Graph *graph, const FuseLimits *limits, const Value *product) {
-    enum { BITS = 16, LEAST_ROWS = 256, LINE = 16 };
+    enum { LEAST_ROWS = 256, LINE = 16 };
     const Value *operand = product->in[0];
     const Dim *row = operand->dims[operand->rank - 1];
-    return limits->computes_fragments && product_uses_tensor_cores(limits, product) &&
-           dtype_bits(operand->dtype) == BITS && dim_divisor(graph->dims, row) * BITS % (8 * LINE) == 0 &&
+    return product_computes_operand(limits, product) &&
+           dim_divisor(graph->dims, row) * PRODUCT_FRAGMENT_BITS % (8 * LINE) == 0 &&
            product_extent(graph, product->dims[product->rank - 2]) >= LEAST_ROWS;
 }
 

@@ -54,8 +54,11 @@ bool product_block_fits(const Graph *graph, const FuseLimits *limits, const Valu
  */
 bool product_types_use_tensor_cores(const FuseLimits *limits, DType a, DType b);
 bool product_uses_tensor_cores(const FuseLimits *limits, const Value *matmul);
-/* Whether the kernel of a product of 16-bit operands, if it computes the first of them in registers, pays in
- * reducing its rows on the way: where there are enough of them that the other operand does not come first. */
+/* Whether the kernel of a product may compute its first operand in the registers that tensor cores read: of
+ * 16 bits. */
+bool product_computes_operand(const FuseLimits *limits, const Value *product);
+/* Whether such a kernel pays in reducing the operand's rows on the way: where there are enough of them that
+ * the other operand does not come first. */
 bool product_reduces_operand(const Graph *graph, const FuseLimits *limits, const Value *product);
 /* What normalizing a product's operand takes, in seconds: its rows reduced by the product's kernel on the
  * way, and by a kernel of its own, which stores the operand. */

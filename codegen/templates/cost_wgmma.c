@@ -117,9 +117,8 @@ static double cost_fragments(const MatmulPlan *plan, const Schedule *s) {
         return 0;
     const MatmulOperand *operand = s->swap_ab ? &plan->b[0] : &plan->a;
     bool is_packed = matmul_fragments_are_packed(plan, s);
-    double slots = cost_fragment_slots;
-    if (is_packed)
-        slots = cost_packed_slots + cost_packed_row_slots * (double)plan->operand_rows.n;
+    double slots = is_packed ? cost_packed_slots + cost_packed_row_slots * (double)plan->operand_rows.n
+                             : cost_fragment_slots;
     for (size_t i = 0; i < plan->region->values.n && !is_packed; i++)
         if (value_same_dims(plan->region->values.at[i], operand->value) &&
             op_is_scalar(plan->region->values.at[i]->op))

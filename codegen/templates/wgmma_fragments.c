@@ -166,6 +166,19 @@ static void fragments_add(Wgmma *w, const WgmmaFragments *f, const Run *run, int
                         k_elem_at(b, f->targets[1 + i].dst, e), k_i32(b, 0), run->guard);
 }
 
+/* Computes targets from `first` on of a word, and adds up what is reduced. */
+static void fragments_lower(Wgmma *w, WgmmaOperand *o, const Run *run, int i, int block, const KExpr *word,
+                            int first) {
+    Builder *b = w->b;
+    WgmmaFragments *f = o->fragments;
+    fragments_from_raw(w, f, i, block, word);
+    for (int x = 1; x < f->n_targets; x++)
+        f->targets[x].dst = k_array(b, "reduced", ktype_of(f->targets[x].value->dtype), 2, NULL);
+    lower_batch_run(f->lower, run, k_add(b, word, k_i32(b, fragments_slot(w, i, block))), f->targets + first,
+                    f->n_targets - first);
+    fragments_add(w, f, run, block, word);
+}
+
 /* The fragments of step i, of a block of 64 rows. */
 static void fragments_compute(Wgmma *w, WgmmaOperand *o, const KVar *words, int i, int block) {
     Builder *b = w->b;
@@ -175,13 +188,8 @@ static void fragments_compute(Wgmma *w, WgmmaOperand *o, const KVar *words, int 
     const KExpr *word = k_for_begin(b, "word", k_i32(b, 0), k_i32(b, FRAGMENT_WORDS), 1, UNROLL_FULL);
     Run run = fragments_run(w, o, i, block, word);
     const KVar *elements = k_array(b, name, ktype_of(value->dtype), 2, NULL);
-    fragments_from_raw(w, f, i, block, word);
     f->targets[0].dst = elements;
-    for (int x = 1; x < f->n_targets; x++)
-        f->targets[x].dst = k_array(b, "reduced", ktype_of(f->targets[x].value->dtype), 2, NULL);
-    lower_batch_run(f->lower, &run, k_add(b, word, k_i32(b, fragments_slot(w, i, block))), f->targets,
-                    f->n_targets);
-    fragments_add(w, f, &run, block, word);
+    fragments_lower(w, o, &run, i, block, word, 0);
     const KExpr *pair[2];
     for (int e = 0; e < 2; e++) {
         pair[e] = k_convert(b, k_elem_at(b, elements, e), K_F32);
@@ -193,19 +201,15 @@ static void fragments_compute(Wgmma *w, WgmmaOperand *o, const KVar *words, int 
     k_end(b);
 }
 
-/* The same of pairs that are multiplied as they are packed. */
-static void fragments_multiply_packed(Wgmma *w, WgmmaOperand *o, const KVar *words, int i, int block) {
+/* A word of pairs times the factors of its K, as they are packed. */
+static const KExpr *fragments_multiplied(Wgmma *w, const WgmmaFragments *f, int i, const KExpr *word,
+                                         const KExpr *pairs) {
     Builder *b = w->b;
-    const WgmmaFragments *f = o->fragments;
-    const KExpr *word = k_for_begin(b, "word", k_i32(b, 0), k_i32(b, FRAGMENT_WORDS), 1, UNROLL_FULL);
-    const KExpr *at = k_add(b, word, k_i32(b, fragments_slot(w, i % fragments_chunk(w->schedule), block)));
     const KVar *product = k_variable(b, "product", K_U32, NULL);
     const KExpr *factor = k_add(b, k_div(b, word, k_i32(b, 2)), k_i32(b, 2 * i));
-    KOperand operands[] = {k_reg(product), k_operand(k_elem(b, f->raw, at)),
-                           k_operand(k_elem(b, f->factors, factor))};
+    KOperand operands[] = {k_reg(product), k_operand(pairs), k_operand(k_elem(b, f->factors, factor))};
     k_atom(b, ATOM_mul_pairs, (int[]){f->operand->elem}, operands, 3);
-    k_set_elem(b, words, at, k_var(b, product));
-    k_end(b);
+    return k_var(b, product);
 }
 
 /* The fragments of step i, of a block of 64 rows, however they come to be. */
@@ -216,28 +220,19 @@ static void fragments_pack(Wgmma *w, WgmmaOperand *o, const KVar *words, int i, 
         fragments_compute(w, o, words, i, block);
         return;
     }
-    if (f->factor_tile) {
-        fragments_multiply_packed(w, o, words, i, block);
-        return;
-    }
     const KExpr *word = k_for_begin(b, "word", k_i32(b, 0), k_i32(b, FRAGMENT_WORDS), 1, UNROLL_FULL);
     const KExpr *at = k_add(b, word, k_i32(b, fragments_slot(w, i % fragments_chunk(w->schedule), block)));
-    k_set_elem(b, words, at, k_elem(b, f->raw, at));
+    const KExpr *pairs = k_elem(b, f->raw, at);
+    k_set_elem(b, words, at, f->factor_tile ? fragments_multiplied(w, f, i, word, pairs) : pairs);
     k_end(b);
 }
 
 /* The reductions of a step's rows by themselves, while the products run. */
 static void fragments_reduce(Wgmma *w, WgmmaOperand *o, int i, int block) {
     Builder *b = w->b;
-    WgmmaFragments *f = o->fragments;
     const KExpr *word = k_for_begin(b, "word", k_i32(b, 0), k_i32(b, FRAGMENT_WORDS), 1, UNROLL_FULL);
     Run run = fragments_run(w, o, i, block, word);
-    fragments_from_raw(w, f, i, block, word);
-    for (int x = 1; x < f->n_targets; x++)
-        f->targets[x].dst = k_array(b, "reduced", ktype_of(f->targets[x].value->dtype), 2, NULL);
-    lower_batch_run(f->lower, &run, k_add(b, word, k_i32(b, fragments_slot(w, i, block))), f->targets + 1,
-                    f->n_targets - 1);
-    fragments_add(w, f, &run, block, word);
+    fragments_lower(w, o, &run, i, block, word, 1);
     k_end(b);
 }
 

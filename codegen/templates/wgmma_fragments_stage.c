@@ -66,11 +66,17 @@ FragmentsPacked fragments_packed(const MatmulPlan *plan, const Schedule *schedul
     return packed;
 }
 
-bool matmul_fragments_are_packed(const MatmulPlan *plan, const Schedule *schedule) {
-    const MatmulOperand *operand = schedule->swap_ab ? &plan->b[0] : &plan->a;
+/* The same of any operand: neither where it has no fragments. */
+static FragmentsPacked fragments_packed_of(const MatmulPlan *plan, const Schedule *schedule,
+                                           const MatmulOperand *operand) {
     MatmulOperand source;
-    return matmul_has_fragments(plan, schedule, operand) && matmul_convert_source(plan, operand, &source) &&
-           fragments_packed(plan, schedule, operand, &source).is_packed;
+    if (!matmul_has_fragments(plan, schedule, operand) || !matmul_convert_source(plan, operand, &source))
+        return (FragmentsPacked){0};
+    return fragments_packed(plan, schedule, operand, &source);
+}
+
+bool matmul_fragments_are_packed(const MatmulPlan *plan, const Schedule *schedule) {
+    return fragments_packed_of(plan, schedule, schedule->swap_ab ? &plan->b[0] : &plan->a).is_packed;
 }
 
 void fragments_add_factor(Wgmma *w, WgmmaFragments *f) {
@@ -96,9 +102,7 @@ int64_t wgmma_fragments_bytes(const MatmulPlan *plan, const Schedule *schedule) 
     int64_t bytes = 0;
     for (int i = 0; i < 1 + plan->n_cores; i++) {
         const MatmulOperand *operand = i ? &plan->b[i - 1] : &plan->a;
-        MatmulOperand source;
-        if (matmul_has_fragments(plan, schedule, operand) && matmul_convert_source(plan, operand, &source) &&
-            fragments_packed(plan, schedule, operand, &source).factor.base)
+        if (fragments_packed_of(plan, schedule, operand).factor.base)
             bytes += (int64_t)schedule->tile_k * dtype_bits(operand->elem) / 8;
     }
     return bytes;

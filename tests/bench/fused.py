@@ -92,12 +92,14 @@ class Case:
         return self.let("y", term)
 
     def left(self):
-        x = (self.k, self.m) if self.layout == "tn" else (self.m, self.k)
-        return self.input("x", *x).turned() if self.layout == "tn" else self.input("x", *x)
+        if self.layout == "tn":
+            return self.input("x", self.k, self.m).turned()
+        return self.input("x", self.m, self.k)
 
     def right(self, name="w"):
-        w = (self.n, self.k) if self.layout == "nt" else (self.k, self.n)
-        return self.input(name, *w, scale=0.1).turned() if self.layout == "nt" else self.input(name, *w, scale=0.1)
+        if self.layout == "nt":
+            return self.input(name, self.n, self.k, scale=0.1).turned()
+        return self.input(name, self.k, self.n, scale=0.1)
 
     def biased(self, term, p):
         return term + self.input("b", self.n) if self.chance(p) else term
