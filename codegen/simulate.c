@@ -177,6 +177,7 @@ static void sim_reset_warp(Sim *sim, SimCta *cta, SimWarp *warp) {
     memset(warp->async_fence_copies, 0, sizeof warp->async_fence_copies);
     memset(warp->mbarrier_fence, 0, sizeof warp->mbarrier_fence);
     warp->matrix_history = 0;
+    warp->reads_over = 0;
     warp->copy_groups = warp->matrix_fences = warp->matrix_groups = warp->bulk_groups = 0;
     warp->frames.n = warp->products.n = warp->bulks.n = 0;
     warp->cluster_arrived = false;

@@ -21,6 +21,7 @@ enum {
     SIM_MBARRIERS = 64,      /* a block */
     SIM_NAMED_BARRIERS = 16, /* a block */
     SIM_LANES_SEVERAL = 255, /* in place of a lane's number: more than one */
+    SIM_LANES_ASYNC = 254,   /* the same: TMA or wgmma, on the warp's behalf */
 };
 typedef uint32_t LaneMask;
 #define SIM_ALL_LANES 0xffffffffu
@@ -176,6 +177,7 @@ typedef struct SimProduct {
     const SimStmt *stmt;
     uint64_t desc_a, desc_b;
     uint32_t group;
+    uint32_t clock; /* the warp's, when it was issued */
 } SimProduct;
 
 /* A TMA store that has been issued: `bytes` of shared memory may not be written before its reads have been
@@ -210,6 +212,7 @@ struct SimWarp {
     uint32_t async_fence[SIM_LANES], async_fence_copies[SIM_LANES], mbarrier_fence[SIM_LANES];
     uint32_t copy_groups; /* cp.async groups closed */
     uint32_t matrix_fences, matrix_groups;
+    uint32_t reads_over; /* its ordinary reads up to here have come, into registers of products that have ended */
     uint64_t
         matrix_history; /* a hash of the wgmma instructions so far, which the warpgroup's warps must share */
     VEC(SimProduct) products;

@@ -6,7 +6,8 @@
  * until they are waited for: their time is the end of time till then.
  *
  * TMA and wgmma use the asynchronous proxy. They see an ordinary store only if the writer's warp fenced
- * behind it (fence.proxy.async, PTX ISA 9.7.13.4), so that is looked for too. */
+ * behind it (fence.proxy.async, PTX ISA 9.7.13.4), and TMA writes behind ordinary reads only if the reader's
+ * did, so that is looked for too. */
 #include "codegen/simulate_internal.h"
 
 enum { SHADOW_END_OF_TIME = 0xffffff };
@@ -137,8 +138,7 @@ bool shadow_read_async(Sim *sim, SimWarp *issuer, int64_t offset, int64_t bytes)
                 return false;
             }
         }
-        cta->reads[at * sim->n_warps + issuer->number] =
-            (uint32_t)SHADOW_END_OF_TIME << 8 | SIM_LANES_SEVERAL;
+        cta->reads[at * sim->n_warps + issuer->number] = (uint32_t)SHADOW_END_OF_TIME << 8 | SIM_LANES_ASYNC;
     }
     return true;
 }
@@ -149,7 +149,27 @@ void shadow_read_done(Sim *sim, SimWarp *issuer, int64_t offset, int64_t bytes) 
     if (!cta->reads)
         return;
     for (int64_t at = offset; at < offset + bytes; at++)
-        cta->reads[at * sim->n_warps + issuer->number] = now << 8 | SIM_LANES_SEVERAL;
+        cta->reads[at * sim->n_warps + issuer->number] = now << 8 | SIM_LANES_ASYNC;
+}
+
+/* Whether the ordinary reads of the byte come before a write by TMA: their warps fenced behind them, or have
+ * waited for products of registers that were made of them. An arrival alone may overtake a read whose result
+ * nothing waits for. */
+static bool shadow_reads_are_fenced(Sim *sim, SimWarp *issuer, const SimCta *cta, int64_t at) {
+    const uint32_t *reads = &cta->reads[at * sim->n_warps];
+    for (int w = 0; w < sim->n_warps; w++) {
+        uint32_t clock = reads[w] >> 8, lane = reads[w] & 255;
+        if (clock == 0 || lane == SIM_LANES_ASYNC)
+            continue;
+        const SimWarp *reader = &cta->warps[w];
+        if (reader->reads_over < clock && reader->async_fence[lane == SIM_LANES_SEVERAL ? 0 : lane] < clock) {
+            sim_fail(sim, issuer, -1,
+                     "race: %s is written by TMA; warp %d did not fence behind its reads (fence_async)",
+                     shadow_name(sim, at), w);
+            return false;
+        }
+    }
+    return true;
 }
 
 /* Whether every read of the byte is over before the issuer's write. */
@@ -195,7 +215,8 @@ bool shadow_write(Sim *sim, SimWarp *issuer, int lane, SimCta *cta, int64_t offs
                          shadow_agent(sim, byte->write_agent));
                 return false;
             }
-            if (!shadow_reads_are_over(sim, issuer, lane, cta, at))
+            if (!shadow_reads_are_over(sim, issuer, lane, cta, at) ||
+                (!writer.is_generic && !shadow_reads_are_fenced(sim, issuer, cta, at)))
                 return false;
         }
         byte->flags = (uint8_t)(BYTE_WRITTEN | (writer.is_generic ? BYTE_GENERIC : 0));

@@ -256,7 +256,7 @@ void sim_wgmma(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
         return;
     }
     WgmmaShape shape = wgmma_shape(stmt->source);
-    SimProduct product = {.stmt = stmt, .group = warp->matrix_groups};
+    SimProduct product = {.stmt = stmt, .group = warp->matrix_groups, .clock = warp->clock[warp->agent]};
     if (!shape.a_in_registers)
         product.desc_a = (uint64_t)sim_operand_uniform(sim, warp, &stmt->operands[1], mask);
     product.desc_b = (uint64_t)sim_operand_uniform(sim, warp, &stmt->operands[2], mask);
@@ -296,6 +296,8 @@ static void wgmma_wait(Sim *sim, SimWarp *warp, uint32_t left) {
         }
         wgmma_each_operand(sim, warp, &product, wgmma_mark_chunk);
         int held = wgmma_shape(product.stmt->source).a_in_registers ? 2 : 1; /* accumulators, then A */
+        if (held == 2 && warp->reads_over < product.clock)
+            warp->reads_over = product.clock;
         for (int i = 0; i < held; i++) {
             const SimOperand *registers = &product.stmt->operands[i];
             for (int r = registers->reg; r < registers->reg + registers->count; r++)

@@ -200,8 +200,13 @@ const KExpr *matmul_inputs_chunk_begin(Epilogue *e) {
     return chunk;
 }
 
+/* Ordinary reads are not ordered before TMA's next write by an arrival alone: it may overtake them. */
 void matmul_inputs_chunk_end(Epilogue *e) {
     Builder *b = e->b;
+    if (e->inputs && e->inputs->n) {
+        k_atom(b, ATOM_fence_async, NULL, NULL, 0);
+        k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
+    }
     for (int i = 0; e->inputs && i < e->inputs->n; i++)
         pipeline_release(b, e->inputs->pipeline, e->inputs->stage[i], NULL);
     epilogue_loop_end(b, e->inputs ? e->inputs->chunks : 1);

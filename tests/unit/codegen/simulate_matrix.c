@@ -583,6 +583,57 @@ static void test_tma_copy(void **state) {
     check_copy(true, false);
 }
 
+/* A box is loaded over one that lanes have read: the fence keeps the second load behind their reads. */
+static void check_load_over_reads(bool fenced) {
+    enum { ELEMENTS = 128 };
+    static _Alignas(16) float x[ELEMENTS], z[ELEMENTS];
+    fill(DTYPE_F32, x, 4, 32, 5);
+    Bench bench;
+    bench_open(&bench, 32);
+    KBuffer *bx = bench_buffer(&bench, "x", DTYPE_F32, x, ELEMENTS, false);
+    KBuffer *bz = bench_buffer(&bench, "z", DTYPE_F32, z, ELEMENTS, true);
+    KBuffer *tile = k_shared(B, "tile", DTYPE_F32, ELEMENTS, 128),
+            *full = k_shared(B, "full", DTYPE_I64, 1, 8);
+    KTensorMap map = {.buffer = bx, .elem = DTYPE_F32, .rank = 2, .box = {32, 4}};
+    map.dims[0] = map.strides[1] = bench_dim(&bench, 32);
+    map.dims[1] = bench_dim(&bench, 4);
+    map.strides[0] = bench_dim(&bench, 1);
+    int load = k_tensor_map(B, "load", map);
+    const KExpr *address = k_smem_addr(B, full, NULL), *at = k_mul(B, LANE, I(4));
+    const KVar *v = k_array(B, "v", K_F32, 4, NULL);
+    k_if_begin(B, k_eq(B, LANE, I(0)));
+    ATOM(mbar_init, NULL, k_operand(address), k_operand(U(1)));
+    ATOM0(fence_mbar_init, NULL);
+    k_end(B);
+    for (unsigned phase = 0; phase < 2; phase++) {
+        if (phase > 0 && fenced)
+            ATOM0(fence_async, NULL);
+        ATOM0(warp_sync, NULL);
+        k_if_begin(B, k_eq(B, LANE, I(0)));
+        ATOM(mbar_expect_tx, NULL, k_operand(address), k_operand(U(ELEMENTS * 4)));
+        ATOM(tma_load_2d, NULL, k_operand(k_smem_addr(B, tile, NULL)), k_operand(k_tensor_map_addr(B, load)),
+             k_operand(address), k_operand(I(0)), k_operand(I(0)));
+        k_end(B);
+        ATOM0(warp_sync, NULL);
+        ATOM(mbar_wait, NULL, k_operand(address), k_operand(U(phase)));
+        k_load(B, v, NULL, tile, at, 4, NULL, CACHE_DEFAULT);
+    }
+    k_store(B, bz, at, v, NULL, 4, NULL, CACHE_DEFAULT);
+    if (fenced) {
+        bench_runs(&bench, 1);
+        assert_memory_equal(x, z, sizeof x);
+    } else {
+        bench_fails(&bench, 1, "did not fence behind its reads");
+    }
+    bench_close(&bench);
+}
+
+static void test_load_over_reads(void **state) {
+    (void)state;
+    check_load_over_reads(true);
+    check_load_over_reads(false);
+}
+
 /* What a TMA store has written is read by another warp once its own has waited for the whole store; that its
  * reads of shared memory are over says nothing of that. */
 static void test_tma_store_seen(void **state) {
@@ -671,10 +722,11 @@ static void test_multicast(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quick_elements), cmocka_unit_test(test_mma),
-        cmocka_unit_test(test_stmatrix),       cmocka_unit_test(test_wgmma),
-        cmocka_unit_test(test_tma_copy),       cmocka_unit_test(test_wgmma_defects),
-        cmocka_unit_test(test_multicast),      cmocka_unit_test(test_tma_store_seen),
+        cmocka_unit_test(test_quick_elements),  cmocka_unit_test(test_mma),
+        cmocka_unit_test(test_stmatrix),        cmocka_unit_test(test_wgmma),
+        cmocka_unit_test(test_load_over_reads), cmocka_unit_test(test_tma_copy),
+        cmocka_unit_test(test_wgmma_defects),   cmocka_unit_test(test_multicast),
+        cmocka_unit_test(test_tma_store_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
