@@ -1,5 +1,5 @@
 ; Mathematical functions of the LLVM backend. Made from math_llvm.c by `make math-ll`; sections: emit_sections.h.
-; sha256 of math_llvm.c, math_f64.cuh, math_f32.cuh, convert.cuh: 0eb98b87b18898088b5af4d733d7910552b62e2e5ec00ea1413c08f3b1667ad2
+; sha256 of math_llvm.c, math_f64.cuh, math_f32.cuh, convert.cuh: a468fb118681e44cce585d819c448603dc8d0e4d9d5472fc372407e46762f855
 ;! two_over_pi_words
 @two_over_pi_words = internal unnamed_addr constant [20 x i64] [i64 0, i64 -6703182060581546711, i64 -277156292786332224, i64 -2638381946312093631, i64 -121206125134887583, i64 -5249950069107600672, i64 452944820249399836, i64 -135693905287338178, i64 -1692731182770600828, i64 -1613291254968254911, i64 4148332274289687028, i64 -7168499653074671557, i64 2303758334597371919, i64 -1211730484530615009, i64 7869616827067468215, i64 5712322887342352941, i64 8441921394348257659, i64 4397547296490951402, i64 7780917995555872008, i64 6197850593633725355], align 8
 ;! f64_nan
@@ -837,6 +837,12 @@ define internal double @erf_f64(double %0) alwaysinline nounwind {
   %54 = phi double [ %52, %25 ], [ %24, %4 ]
   ret double %54
 }
+;! one_plus_erf_f64
+define internal double @one_plus_erf_f64(double %0) alwaysinline nounwind {
+  %2 = tail call double @erf_f64(double %0)
+  %3 = fadd double %2, 1.000000e+00
+  ret double %3
+}
 ;! atan2_f64
 define internal double @atan2_f64(double %0, double %1) alwaysinline nounwind {
   %3 = tail call double @llvm.fabs.f64(double %1)
@@ -1581,6 +1587,23 @@ define internal float @erf_f32(float %0) alwaysinline nounwind {
   %22 = fmul float %9, %0
   %23 = select i1 %21, float %20, float %22
   ret float %23
+}
+;! one_plus_erf_f32
+define internal float @one_plus_erf_f32(float %0) alwaysinline nounwind {
+  %2 = tail call float @llvm.fabs.f32(float %0)
+  %3 = tail call float @llvm.fma.f32(float %2, float 0xBEF4A72500000000, float 0x3F2ED809C0000000)
+  %4 = tail call float @llvm.fma.f32(float %3, float %2, float 0xBF4AE12BE0000000)
+  %5 = tail call float @llvm.fma.f32(float %4, float %2, float 0xBF5E14B160000000)
+  %6 = tail call float @llvm.fma.f32(float %5, float %2, float 0x3F9DD862C0000000)
+  %7 = tail call float @llvm.fma.f32(float %6, float %2, float 0xBFC30E3500000000)
+  %8 = tail call float @llvm.fma.f32(float %7, float %2, float 0xBFED630300000000)
+  %9 = tail call float @llvm.fma.f32(float %8, float %2, float 0xBFFA0BF040000000)
+  %10 = tail call float @llvm.fma.f32(float %9, float %2, float 0x3E75FD54C0000000)
+  %11 = tail call float asm "ex2.approx.ftz.f32 $0, $1;", "=f,f"(float %10)
+  %12 = fcmp olt float %0, 0.000000e+00
+  %13 = fsub float 2.000000e+00, %11
+  %14 = select i1 %12, float %11, float %13
+  ret float %14
 }
 ;! atan2_f32
 define internal float @atan2_f32(float %0, float %1) alwaysinline nounwind {

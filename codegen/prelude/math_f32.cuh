@@ -293,6 +293,22 @@ DEVICE float erf_f32(float x) {
     return a > 1.0f ? large : x * p; /* NaN takes the second */
 }
 
+//! one_plus_erf_f32
+/* 2^Q(|x|) = erfc(|x|) within 1.2e-7 of 1, and within 0.003 of itself up to 4; beyond it goes to 0. */
+DEVICE float one_plus_erf_f32(float x) {
+    float t = fabsf(x);
+    float q = fmaf(t, -1.969614823e-5f, 2.353202726e-4f);
+    q = fmaf(q, t, -8.202995523e-4f);
+    q = fmaf(q, t, -1.835988252e-3f);
+    q = fmaf(q, t, 2.914575860e-2f);
+    q = fmaf(q, t, -1.488710642e-1f);
+    q = fmaf(q, t, -9.183363914e-1f);
+    q = fmaf(q, t, -1.627914667f);
+    q = fmaf(q, t, 8.191754830e-8f);
+    float tail = ex2_approx_ftz(q);
+    return x < 0.0f ? tail : 2.0f - tail; /* NaN is in both */
+}
+
 //! atan2_f32
 DEVICE float atan2_f32(float y, float x) {
     float ax = fabsf(x), ay = fabsf(y);

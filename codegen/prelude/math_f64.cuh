@@ -344,6 +344,11 @@ DEVICE double erf_f64(double x) {
     }
 }
 
+//! one_plus_erf_f64
+DEVICE double one_plus_erf_f64(double x) {
+    return 1.0 + erf_f64(x);
+}
+
 //! atan2_f64
 /* atan(t) for t in [0, 1] as atan(c) + atan((t - c) / (1 + c t)), c the nearest of 0, 1/2, 1, so that the series' argument is below
  * 1/4. */

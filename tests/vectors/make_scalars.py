@@ -24,7 +24,7 @@ def math_pow(a, b):
 unary = dict(neg=np.negative, abs=np.abs, sign=np.sign, ceil=np.ceil, floor=np.floor, round=np.rint, trunc=np.trunc, sqrt=np.sqrt,
              rsqrt=lambda a: 1 / np.sqrt(a), reciprocal=lambda a: 1 / a, exp=np.exp, exp2=np.exp2, expm1=np.expm1, log=np.log,
              log2=np.log2, log1p=np.log1p, log1pexp=lambda a: np.logaddexp(0, a), sin=np.sin, cos=np.cos, tan=np.tan, tanh=np.tanh,
-             erf=special.erf, sigmoid=special.expit, isnan=lambda a: float(np.isnan(a)), isfinite=lambda a: float(np.isfinite(a)))
+             erf=special.erf, one_plus_erf=lambda a: special.erfc(-a), sigmoid=special.expit, isnan=lambda a: float(np.isnan(a)), isfinite=lambda a: float(np.isfinite(a)))
 unary["not"] = lambda a: float(np.logical_not(a))
 binary = dict(add=np.add, sub=np.subtract, mul=np.multiply, div=np.divide, mod=np.fmod, min=np.minimum, max=np.maximum, pow=lambda a, b: np.float64(math_pow(a, b)),
               atan2=np.arctan2, eq=np.equal, ne=np.not_equal, lt=np.less, le=np.less_equal, gt=np.greater, ge=np.greater_equal)

@@ -46,6 +46,10 @@ static void test_roots(void **state) {
 static void test_hyperbolic(void **state) {
     (void)state;
     check_text(VECTOR("0.5 * (1 + tanh(x))"), n5, LIST("sigmoid("), LIST("tanh("));
+    check_text(VECTOR("gelu(x)"), n5, LIST("one_plus_erf("), LIST(" erf("));
+    check_text(VECTOR("gelu_backward(z, x)"), n5, LIST("one_plus_erf("), LIST(" erf("));
+    check_text(VECTOR("1 - erf(x)"), n5, LIST("one_plus_erf(", "neg("), LIST(" erf("));
+    check_text(VECTOR("x * tanh(softplus(x))"), n5, LIST("exp("), LIST("tanh(", "log1pexp("));
     check_text(VECTOR("tanh_backward(z, x)"), n5, LIST("sigmoid("), LIST("tanh("));
     check_text(VECTOR("gelu_backward(z, x, approx=tanh)"), n5, LIST("sigmoid("), LIST("tanh("));
     check_text(VECTOR("z - tanh(x) * tanh(x)"), n5, LIST("tanh("), LIST("sigmoid("));
