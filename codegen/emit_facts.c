@@ -7,10 +7,14 @@ bool emit_is_data(const EmitFacts *facts, const KExpr *expr) {
     switch (expr->kind) {
     case KX_VAR:
     case KX_ELEM: return facts->is_data[expr->var->id];
-    case KX_BITCAST:
     case KX_UNPACK: return ktype_is_int(expr->type);
+    case KX_BITCAST:
+        if (ktype_is_int(expr->type) && ktype_is_float(expr->args[0]->type))
+            return true;
+        break;
     case KX_CONVERT:
-        if (ktype_is_int(expr->type) && (ktype_is_float(expr->args[0]->type) || expr->args[0]->type == K_BOOL))
+        if (ktype_is_int(expr->type) &&
+            (ktype_is_float(expr->args[0]->type) || expr->args[0]->type == K_BOOL))
             return true; /* no index is made from a condition */
         break;
     default: break;
@@ -29,6 +33,20 @@ static bool facts_mark(EmitFacts *facts, const KVar *var, bool is_data) {
     return true;
 }
 
+/* Whether what an atom writes is data. A shuffle of coordinates gives a coordinate; settling changes nothing.
+ */
+static bool facts_atom_is_data(const EmitFacts *facts, const KStmt *stmt) {
+    switch (stmt->atom) {
+    case ATOM_settle_i32: return false;
+    case ATOM_shuffle_index:
+    case ATOM_shuffle_xor: {
+        const KOperand *from = &stmt->operands[1];
+        return from->var ? facts->is_data[from->var->id] : emit_is_data(facts, from->expr);
+    }
+    default: return true;
+    }
+}
+
 static bool facts_visit(EmitFacts *facts, const KBlock *block) {
     bool changed = false;
     for (size_t i = 0; i < block->n; i++) {
@@ -40,7 +58,7 @@ static bool facts_visit(EmitFacts *facts, const KBlock *block) {
             break;
         case KS_LOAD: changed |= facts_mark(facts, stmt->var, true); break;
         case KS_ATOM:
-            for (int j = 0; j < stmt->n_operands && stmt->atom != ATOM_settle_i32; j++) /* it changes nothing */
+            for (int j = 0; j < stmt->n_operands && facts_atom_is_data(facts, stmt); j++)
                 if (stmt->operands[j].var && !stmt->operands[j].var->is_let)
                     changed |= facts_mark(facts, stmt->operands[j].var, true);
             break;
