@@ -2,6 +2,8 @@
  * choice, then the build. */
 #include "codegen/codegen.h"
 
+#include "codegen/cost.h"
+
 int codegen_schedules(const Graph *graph, const Region *region, const Target *target, const DimBindings *hint,
                       Schedule *out, int room) {
     return template_of(region->kind)->schedules(graph, region, target, hint, out, room);
@@ -72,6 +74,8 @@ bool codegen_takes(const Graph *graph, const Region *region, const Target *targe
 
 double codegen_seconds(const Graph *graph, const Region *region, const Target *target) {
     Schedule choices[2]; /* the last is the loop that always works */
+    if (region->cores.n == 0)
+        return cost_moving_seconds(graph, region, target, NULL);
     int n = template_of(region->kind)->schedules(graph, region, target, NULL, choices, 2);
     return n > 0 ? choices[0].seconds : 0;
 }

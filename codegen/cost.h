@@ -12,6 +12,9 @@ int64_t cost_extent(const Graph *graph, const Dim *dim, const DimBindings *hint)
 int64_t cost_space(const Graph *graph, const Region *region, int begin, int end, const DimBindings *hint);
 /* Bytes that the region reads and writes, each input once. */
 int64_t cost_bytes(const Graph *graph, const Region *region, const DimBindings *hint);
+/* Seconds of a kernel behind others that does little but move these bytes. */
+double cost_moving_seconds(const Graph *graph, const Region *region, const Target *target,
+                           const DimBindings *hint);
 /* Inputs that every element of the space reads its own element of: what a thread has in flight for each run.
  */
 int cost_streams(const Graph *graph, const Region *region);

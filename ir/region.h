@@ -124,7 +124,7 @@ typedef struct FuseLimits {
     int64_t chain_columns_max; /* longest rows that a chain of products hands on in registers; 0: no chains */
     int64_t matmul_gang_row_max; /* the same where blocks that run together share the rows; N must be known */
     int sm_count;
-    double memory_bytes_per_second, tensor_flops; /* of 16-bit products; what gangs are weighed with */
+    double memory_bytes_per_second, tensor_flops; /* of 16-bit products */
     int64_t row_resident_max;  /* bytes of a row that stay on chip in a rows kernel; longer rows are read twice */
     int64_t inline_cost_max;   /* scalar operations that may be computed again rather than stored */
     int max_inputs, max_outputs; /* of one kernel */

@@ -86,13 +86,10 @@ static void fuse_mark_copies(Fuse *fuse) {
     }
 }
 
-static Fuse *fuse_new(Pass *pass, Graph *graph, uint8_t *refused) {
+static Fuse *fuse_new(Pass *pass, Graph *graph, FuseKnown *known) {
     Fuse *fuse = ARENA_NEW(pass->arena, Fuse);
-    *fuse = (Fuse){.pass = pass,
-                   .graph = graph,
-                   .arena = pass->arena,
-                   .limits = pass->options->limits,
-                   .refused = refused};
+    *fuse = (Fuse){
+        .pass = pass, .graph = graph, .arena = pass->arena, .limits = pass->options->limits, .known = known};
     fuse->nodes = ARENA_ARRAY(pass->arena, FuseNode, graph->values.n + 1);
     fuse->stamps = ARENA_ARRAY(pass->arena, int, graph->values.n + 1);
     for (size_t i = 0; i < graph->values.n; i++) {
@@ -158,11 +155,11 @@ static bool fuse_find_refused(Fuse *fuse) {
         for (size_t k = 0; k < region->values.n && is_product; k++) {
             const Value *value = region->values.at[k];
             int refusal = fuse_gives_up(region, value);
-            if (!refusal || fuse->refused[value->id] & refusal)
+            if (!refusal || fuse->known->refused[value->id] & refusal)
                 continue;
             if (!is_asked && options->takes(options->takes_context, fuse->graph, region, &why))
                 break;
-            fuse->refused[value->id] |= (uint8_t)refusal;
+            fuse->known->refused[value->id] |= (uint8_t)refusal;
             is_asked = found = true;
         }
     }
@@ -184,33 +181,48 @@ static bool fuse_all(Fuse *fuse) {
     return fuse_emit(fuse);
 }
 
+/* A plan of the graph, each of whose products has a schedule; NULL: a defect, kernels that wait for each
+ * other. */
+static Fuse *fuse_plan(Pass *pass, Graph *graph, FuseKnown *known) {
+    size_t n_decisions = pass->partition->decisions.n;
+    Fuse *fuse;
+    do { /* each time there are fewer to refuse */
+        pass->partition->decisions.n = n_decisions;
+        fuse = fuse_new(pass, graph, known);
+        if (!fuse_all(fuse))
+            return NULL;
+    } while (fuse_find_refused(fuse));
+    return fuse;
+}
+
+/* The plan of a graph: statistics of a product's rows in its kernel where they can be and are quicker there.
+ */
+static Fuse *fuse_best(Pass *pass, Graph *graph, FuseKnown *known) {
+    size_t n_decisions = pass->partition->decisions.n;
+    Fuse *fuse = fuse_plan(pass, graph, known);
+    if (!fuse || !fuse_weigh_rows(fuse, fuse_plan))
+        return fuse;
+    pass->partition->decisions.n = n_decisions;
+    return fuse_plan(pass, graph, known);
+}
+
 bool pass_fuse(Pass *pass, Graph *graph) {
     bool changed = fuse_prepare(pass, graph);
-    uint8_t *refused = ARENA_ARRAY(pass->arena, uint8_t, graph->values.n + 1);
-    Fuse *fuse = fuse_new(pass, graph, refused);
-    if (!pass->options->no_fusion) {
-        size_t n_decisions = pass->partition->decisions.n;
-        bool good = fuse_all(fuse);
-        while (good && fuse_find_refused(fuse)) { /* each time there are fewer to refuse */
-            pass->partition->decisions.n = n_decisions;
-            fuse = fuse_new(pass, graph, refused);
-            good = fuse_all(fuse);
-        }
-        if (good) {
-            fuse_guests(fuse);
-            fuse_products(fuse);
-            if (pass->options->verify)
-                partition_verify(pass->partition, pass->diags);
-            return changed;
-        }
-        if (pass->options->verify)
+    FuseKnown known = {.refused = ARENA_ARRAY(pass->arena, uint8_t, graph->values.n + 1),
+                       .rows = ARENA_ARRAY(pass->arena, RowsEstimate, graph->values.n + 1)};
+    Fuse *fuse = pass->options->no_fusion ? NULL : fuse_best(pass, graph, &known);
+    if (fuse) {
+        fuse_guests(fuse);
+        fuse_products(fuse);
+    } else {
+        if (!pass->options->no_fusion && pass->options->verify)
             diag_error(pass->diags, DIAG_INTERNAL, graph->span,
                        "fusion left kernels that wait for each other");
-        fuse = fuse_new(pass, graph, refused); /* slower, but right */
+        fuse = fuse_new(pass, graph, &known); /* slower, but right */
+        fuse_unfused(fuse);
+        fuse_store(fuse);
+        fuse_emit(fuse);
     }
-    fuse_unfused(fuse);
-    fuse_store(fuse);
-    fuse_emit(fuse);
     if (pass->options->verify)
         partition_verify(pass->partition, pass->diags);
     return changed;

@@ -85,6 +85,18 @@ typedef enum FuseRefusal {
     REFUSED_SUM = 16,    /* the product, behind another that it is added to */
 } FuseRefusal;
 
+/* Seconds of the kernels in which two plans differ around a statistic: with it in the product's kernel, and
+ * in a kernel of its own. 0: not weighed. */
+typedef struct RowsEstimate {
+    double joined, apart;
+} RowsEstimate;
+
+/* What one plan of a graph tells the next, by Value.id. */
+typedef struct FuseKnown {
+    uint8_t *refused;   /* FuseRefusal bits */
+    RowsEstimate *rows; /* of a statistic */
+} FuseKnown;
+
 typedef struct Fuse {
     Pass *pass;
     Graph *graph;
@@ -92,8 +104,8 @@ typedef struct Fuse {
     const FuseLimits *limits;
     FuseNode *nodes; /* by Value.id */
     VEC(Group *) groups;
-    uint8_t *refused; /* by Value.id: FuseRefusal bits */
-    int *stamps;      /* by Value.id: the number of the last walk that met it */
+    FuseKnown *known;
+    int *stamps; /* by Value.id: the number of the last walk that met it */
     int stamp;
 } Fuse;
 
@@ -201,15 +213,14 @@ Value *realign_copied(Rewrite *rewrite, Value *value, int64_t missing);
 /* Whether a value is such a view, or a transpose of one. */
 bool value_is_realigned(const Value *value);
 
-/* fuse_gang.c: seconds that rows over several blocks cost beside the product alone, and which plan is taken.
- */
-typedef struct GangEstimate {
-    bool chosen;      /* the blocks run together */
-    double gang, two; /* that way, or with a kernel of their own; 0: not weighed */
-} GangEstimate;
-GangEstimate fuse_gang(Fuse *fuse, const Group *group, const Value *statistic);
-/* fuse_fragments.c: the same of a first operand that is computed between the matrix instructions, beside the
- * product alone, or by a kernel of its own; whether it is the quicker way. */
+/* A plan of a graph in pass->partition, which keeps to what is known; NULL: a defect. */
+typedef Fuse *FusePlanner(Pass *pass, Graph *graph, FuseKnown *known);
+/* fuse_weigh.c: refuses the statistics in product kernels of this plan that are quicker in kernels of their
+ * own, by the cost model, and notes what it found, in fuse->known. True where the graph must be planned
+ * again. */
+bool fuse_weigh_rows(Fuse *fuse, FusePlanner *plan);
+/* fuse_fragments.c: seconds that a first operand costs beside the product alone which is computed between the
+ * matrix instructions, or by a kernel of its own; whether the first is the quicker way. */
 typedef struct FragmentsEstimate {
     double fragments, stored; /* 0: not weighed */
 } FragmentsEstimate;

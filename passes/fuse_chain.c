@@ -177,7 +177,7 @@ bool fuse_chain(Fuse *fuse, Value *matmul) {
         (group->cores.n > 1 && !group->is_chain))
         return false;
     const char *fault = chain_fault(fuse, group, matmul, false, &change);
-    if (fuse->refused[matmul->id] & REFUSED_PRODUCT) {
+    if (fuse->known->refused[matmul->id] & REFUSED_PRODUCT) {
         fault = "no schedule does both products";
         change = "fewer columns between the two, or fewer operands";
     }

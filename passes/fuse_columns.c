@@ -74,7 +74,7 @@ static bool columns_try(Fuse *fuse, Group *group, Value *value, bool decides) {
         why = "the kernel takes statistics of its tiles, whose columns stay where they are";
         can = false;
     }
-    if (can && fuse->refused[value->id] & REFUSED_COLUMNS) {
+    if (can && fuse->known->refused[value->id] & REFUSED_COLUMNS) {
         why = "no schedule of the product's kernel has registers for it";
         can = false;
     }

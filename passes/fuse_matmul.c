@@ -60,7 +60,7 @@ bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b) {
             "two products meet here that do not share their first operand, or differ in size or type");
         return false;
     }
-    if ((fuse->refused[first->id] | fuse->refused[second->id]) & REFUSED_PRODUCT) {
+    if ((fuse->known->refused[first->id] | fuse->known->refused[second->id]) & REFUSED_PRODUCT) {
         pass_decide(fuse->pass, "dual_matmul", false, value, second, "operands that are copied, not computed",
                     "no schedule has registers for both products");
         return false;

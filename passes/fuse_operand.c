@@ -104,7 +104,7 @@ bool fuse_operand_statistic(Fuse *fuse, Value *value) {
     const Value *streams[2];
     int last = value->in[0]->rank - 1;
     if (!fuse->limits->computes_fragments || value->dtype != DTYPE_F32 || value->attrs[0].axes.n != 1 ||
-        value->attrs[0].axes.at[0] != last || fuse->refused[value->id] & REFUSED_ROWS)
+        value->attrs[0].axes.at[0] != last || fuse->known->refused[value->id] & REFUSED_ROWS)
         return false;
     int n = operand_products(fuse, value, products);
     for (int i = 0; i < n; i++) {
@@ -136,7 +136,7 @@ bool fuse_operand_refuse(Fuse *fuse, const Region *region) {
         if (!any && region->kind == TEMPLATE_MATMUL && region->sums.n == 0 &&
             options->takes(options->takes_context, fuse->graph, region, &why))
             return false;
-        fuse->refused[value->id] |= REFUSED_ROWS;
+        fuse->known->refused[value->id] |= REFUSED_ROWS;
         any = true;
     }
     return any;

@@ -80,7 +80,7 @@ static bool pointwise_try(Fuse *fuse, Group *group, Value *value) {
                     "another operand is computed from the same kernel's stored result");
         return false;
     }
-    if (group->kind == TEMPLATE_MATMUL && fuse->refused[value->id] & REFUSED_STORE) {
+    if (group->kind == TEMPLATE_MATMUL && fuse->known->refused[value->id] & REFUSED_STORE) {
         pass_decide(fuse->pass, "epilogue", false, value, core,
                     "elements of a byte or more, or an even number of columns",
                     "two threads would write one byte of it");

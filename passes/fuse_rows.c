@@ -102,6 +102,48 @@ static bool rows_join_existing(Fuse *fuse, Value *value, TemplateKind kind, int 
     return false;
 }
 
+/* Whether `value` is computed from `statistic`, by what is no product. */
+static bool rows_need(Fuse *fuse, const Value *value, const Value *statistic) {
+    if (value == statistic)
+        return true;
+    if (value->id < statistic->id || value->op == OP_matmul || fuse->stamps[value->id] == fuse->stamp)
+        return false;
+    fuse->stamps[value->id] = fuse->stamp;
+    for (int i = 0; i < value->n_in; i++)
+        if (rows_need(fuse, value->in[i], statistic))
+            return true;
+    return false;
+}
+
+/* Whether the graph asks for what needs a statistic behind the product, by its kernel's idle warps, which may
+ * take rows whose number is known. */
+static bool rows_are_asked_behind(Fuse *fuse, const Value *statistic) {
+    const Graph *graph = fuse->graph;
+    const Value *operand = statistic->in[0];
+    for (int i = 0; i < operand->rank; i++)
+        if (!dim_is_const(operand->dims[i]))
+            return false;
+    for (size_t i = 0; i < graph->hints.n; i++) {
+        const Hint *hint = &graph->hints.at[i];
+        for (size_t k = 0; k < hint->args.n && !strcmp(hint->name, "fuse") && hint->value; k++) {
+            const HintArg *arg = &hint->args.at[k];
+            fuse->stamp++;
+            if (fuse_hint_says(arg, "guest") && (!arg->word || strcmp(arg->word, "false")) &&
+                rows_need(fuse, hint->value, statistic))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Whether blocks that run together may share rows of a product, which are longer than a tile. */
+static bool rows_may_share(Fuse *fuse, Group *group, const Value *operand) {
+    const FuseLimits *limits = fuse->limits;
+    const Dim *row = operand->dims[operand->rank - 1];
+    return !group->is_chain && chain_row_max(fuse, group) == limits->matmul_row_max && dim_is_const(row) &&
+           row->value <= limits->matmul_gang_row_max;
+}
+
 /* Row statistics inside a product's epilogue. */
 static bool rows_join_matmul(Fuse *fuse, Value *value, ReductionLayout layout, int n_reduced) {
     Value *operand = value->in[0];
@@ -120,29 +162,33 @@ static bool rows_join_matmul(Fuse *fuse, Value *value, ReductionLayout layout, i
                     "it reduces more than the columns of the product");
         return false;
     }
-    if (fuse->refused[value->id] & REFUSED_ROWS) {
-        pass_decide(fuse->pass, "matmul_rows", false, value, core,
-                    "fewer columns, or fewer products and computed operands, so that registers hold a tile "
-                    "of whole rows",
-                    "no schedule of the product's kernel holds whole rows");
+    const RowsEstimate *estimate = &fuse->known->rows[value->id];
+    if (fuse->known->refused[value->id] & REFUSED_ROWS) {
+        if (estimate->joined > 0)
+            pass_decide(fuse->pass, "matmul_rows", false, value, core,
+                        "@expect(kernels=1), or other numbers of rows, columns or products added up",
+                        "by the estimate it is quicker in a kernel of its own, %.1f us in all, than in the "
+                        "product's, %.1f us",
+                        estimate->apart * 1e6, estimate->joined * 1e6);
+        else
+            pass_decide(fuse->pass, "matmul_rows", false, value, core,
+                        "fewer columns, or fewer products and computed operands, so that registers hold a "
+                        "tile of whole rows",
+                        "no schedule of the product's kernel holds whole rows");
         return false;
     }
     int64_t longest = dim_upper(fuse->graph->dims, operand->dims[operand->rank - 1]),
             most = chain_row_max(fuse, group);
-    bool is_long = longest > most;
-    GangEstimate estimate = {0};
-    if (is_long && !group->is_chain && most == fuse->limits->matmul_row_max)
-        estimate = fuse_gang(fuse, group, value);
-    if (is_long && !estimate.chosen) {
+    bool is_long = longest > most, can_share = rows_may_share(fuse, group, operand);
+    if (is_long && rows_are_asked_behind(fuse, value)) {
+        pass_decide(fuse->pass, "hint", false, value, core, "no @fuse(guest)",
+                    "the graph asks for it behind the product");
+        return false;
+    }
+    if (is_long && !can_share) {
         char *change = text_format(fuse->graph->arena,
                                    "rows of at most %lld, known from the dims or a 'where'", (long long)most);
-        if (estimate.gang > 0)
-            pass_decide(fuse->pass, "matmul_rows", false, value, core,
-                        "fewer rows or columns, or a shorter sum of products",
-                        "rows of %lld elements lie in several blocks: waiting for each other would cost them "
-                        "%.0f us, a second kernel costs %.0f us",
-                        (long long)longest, estimate.gang * 1e6, estimate.two * 1e6);
-        else if (longest == INT64_MAX)
+        if (longest == INT64_MAX)
             pass_decide(fuse->pass, "matmul_rows", false, value, core, change,
                         "the length of the product's rows is not bounded");
         else
@@ -155,16 +201,15 @@ static bool rows_join_matmul(Fuse *fuse, Value *value, ReductionLayout layout, i
         return false;
     group->n_reduced = 1;
     group_join(fuse, group, value);
-    if (estimate.gang > 0)
-        pass_decide(
-            fuse->pass, "matmul_rows", true, value, core, NULL,
-            "a row of the product is in blocks that run together and exchange their statistics, which "
-            "costs %.0f us by the estimate, and a second kernel %.0f us",
-            estimate.gang * 1e6, estimate.two * 1e6);
-    else
+    const char *where =
+        is_long ? "a row of the product is in blocks that run together and exchange their statistics"
+                : "a row of the product is in one block";
+    if (estimate->joined > 0)
         pass_decide(fuse->pass, "matmul_rows", true, value, core, NULL,
-                    is_long ? "a row of the product is in blocks that run together"
-                            : "a row of the product is in one block");
+                    "%s; by the estimate that takes %.1f us, and a kernel of its own %.1f us in all", where,
+                    estimate->joined * 1e6, estimate->apart * 1e6);
+    else
+        pass_decide(fuse->pass, "matmul_rows", true, value, core, NULL, "%s", where);
     return true;
 }
 

@@ -132,7 +132,7 @@ static const char *sum_fault(Fuse *fuse, const Value *value, SumParts *parts, co
     if (chain_has_other_path(fuse->graph))
         return "the graph asks for other ways to multiply";
     *change = "operands that are copied, not computed, with rows that start at 16 bytes";
-    return fuse->refused[parts->product->id] & REFUSED_SUM ? "no schedule adds both up" : NULL;
+    return fuse->known->refused[parts->product->id] & REFUSED_SUM ? "no schedule adds both up" : NULL;
 }
 
 bool fuse_sum(Fuse *fuse, Value *value) {

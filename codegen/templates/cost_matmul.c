@@ -141,11 +141,8 @@ CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
     return w;
 }
 
-double cost_elements(const MatmulPlan *plan, const Schedule *s) {
-    double n = (double)(plan->statistics.n + plan->columns.n);
-    if (n > COST_STATISTICS)
-        n = COST_STATISTICS + (n - COST_STATISTICS) * cost_further_statistics;
-    return (double)s->tile_m * s->tile_n * (1 + n);
+double cost_statistics(double n) {
+    return 1 + fmin(n, COST_STATISTICS) + fmax(0, n - COST_STATISTICS) * cost_further_statistics;
 }
 
 double cost_bytes_again(const Cost *c, const CostShare *w) {
@@ -182,7 +179,8 @@ static double cost_step(const Cost *c, const MatmulPlan *plan, const Schedule *s
 static double cost_epilogue(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
     double slots = cost_epilogue_slots + c->slots + (c->is_ragged ? cost_ragged_slots : 0);
     double waiting = cost_waiting_warps / (s->threads / 32 * w->crowd);
-    return cost_elements(plan, s) * w->crowd * slots / 128 / cost_clock * (1 + waiting);
+    double passes = cost_statistics((double)(plan->statistics.n + plan->columns.n));
+    return passes * s->tile_m * s->tile_n * w->crowd * slots / 128 / cost_clock * (1 + waiting);
 }
 
 /* Waiting for lines that all blocks read. */

@@ -29,9 +29,8 @@ typedef struct CostShare {
 CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedule *s);
 /* Rate of the matrix unit, of the whole machine, for the kind of product. */
 double cost_rate(const MatmulPlan *plan);
-/* Elements of a tile, each time that a pass of the epilogue goes over them: once, and for row and column
- * statistics. */
-double cost_elements(const MatmulPlan *plan, const Schedule *s);
+/* How often an epilogue with `n` row and column statistics goes over the elements of its tile. */
+double cost_statistics(double n);
 /* One of three figures: for rows that begin at lines, at sectors, or anywhere. */
 double cost_of_rows(CostRows rows, double aligned, double sectors, double anywhere);
 /* Bytes of the larger operand that are read again: it is brought to SMs once for each tile across it. */

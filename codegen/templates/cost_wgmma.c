@@ -59,9 +59,15 @@ static const double cost_again = 0.297; /* share of a second reading by other SM
  * last step ends, and accumulators are read and written. Not fitted. */
 static const double cost_change = 0.3e-6;
 
-/* Seconds: of a row statistic for each block of a gang, of parts of sums in a cluster, and of each element.
- */
-static const double cost_exchange = 0.25e-6, cost_meeting = 0.706e-6, cost_meeting_element = 0.000261e-6;
+/* Seconds of a gang's tile, beside the product: waiting for the others, more for each statistic and for each
+ * block of the gang, and the share of the tile's steps by which the slowest block is late, in the only round
+ * and in one of several, whose loads go on; fitted to 70 products of 16 to 16384 rows. Their epilogues wait
+ * rather than compute: the share of its instructions that counts. */
+static const double cost_gang = 0.889e-6, cost_gang_statistic = 1.85e-6, cost_gang_block = 0.14e-6;
+static const double cost_gang_late = 0.0923, cost_gang_late_again = 0.0343, cost_rows_slots = 0.114;
+
+/* Seconds of parts of sums that meet in a cluster, and of each element. */
+static const double cost_meeting = 0.706e-6, cost_meeting_element = 0.000261e-6;
 
 /* Tiles that blocks share: how much longer whole rounds before them take; how much longer the last for each
  * tile of a group that has several, whose helper has the tails one after the other; seconds of flags that are
@@ -204,13 +210,38 @@ static double cost_boxes(const Cost *c, const Schedule *s) {
     return bytes == 128 ? 1 : bytes == 64 ? cost_half_boxes : cost_quarter_boxes;
 }
 
+/* Whether the epilogue reduces whole rows, rather than blocks of their columns or heads. */
+static bool cost_has_rows(const Cost *c, const MatmulPlan *plan) {
+    return plan->statistics.n > 0 && !plan->block_cols && c->beside <= 1;
+}
+
+/* How often an epilogue goes over its elements. What a norm or a softmax needs of rows is taken on the way.
+ */
+static double cost_passes(const Cost *c, const MatmulPlan *plan) {
+    enum { ON_THE_WAY = 2 };
+    size_t of_rows = plan->statistics.n;
+    if (cost_has_rows(c, plan))
+        of_rows = of_rows > ON_THE_WAY ? of_rows - ON_THE_WAY : 0;
+    return cost_statistics((double)(of_rows + plan->columns.n));
+}
+
 static double cost_epilogue_seconds(const Cost *c, const MatmulPlan *plan, const Schedule *s,
                                     const CostShare *w) {
-    double slots = cost_epilogue_slots * cost_boxes(c, s) + c->slots + (c->is_ragged ? cost_ragged_slots : 0);
-    double seconds = cost_elements(plan, s) * w->crowd * slots / 128 / cost_clock;
+    double share = cost_has_rows(c, plan) ? cost_rows_slots : 1;
+    double slots =
+        cost_epilogue_slots * cost_boxes(c, s) + share * c->slots + (c->is_ragged ? cost_ragged_slots : 0);
+    double seconds = cost_passes(c, plan) * s->tile_m * s->tile_n * w->crowd * slots / 128 / cost_clock;
     if (cost_is_alone(s, w))
         seconds *= plan->block_cols ? cost_alone_blocks : cost_alone;
-    return seconds + cost_epilogue + (w->gang > 1 ? cost_exchange * (double)plan->statistics.n * w->gang : 0);
+    return seconds + cost_epilogue;
+}
+
+/* What the blocks of a gang wait for each other. */
+static double cost_gang_seconds(const MatmulPlan *plan, const CostShare *w, const CostTile *t) {
+    if (w->gang <= 1)
+        return 0;
+    return cost_gang + cost_gang_statistic * (double)plan->statistics.n + cost_gang_block * w->gang +
+           (w->rounds > 1 ? cost_gang_late_again : cost_gang_late) * fmax(t->matrix, t->load);
 }
 
 static double cost_store_seconds(const Cost *c, const Schedule *s, const CostShare *w) {
@@ -282,6 +313,7 @@ double cost_wgmma_seconds(const Cost *c, const Schedule *s) {
                      .epilogue = cost_epilogue_seconds(c, plan, s, &w),
                      .store = cost_store_seconds(c, s, &w)};
     tile.load = tile.feed * w.steps;
+    tile.epilogue += cost_gang_seconds(plan, &w, &tile);
     double work = cost_work(plan, s, &w, &tile), memory = cost_memory(c, &w);
     return cost_launch + (w.cluster_m * w.cluster_n > 1 ? cost_cluster_launch : 0) +
            cost_beside(work, memory, cost_memory_power) + cost_overlap * fmin(work, memory);

@@ -523,6 +523,70 @@ static void test_never_fuse(void **state) {
                  "pointwise pointwise", DIMS({"N", 3}));
 }
 
+/* Microseconds: rows in a product's kernel take as many as there are rows, a kernel of their own takes 100, a
+ * product 10. */
+static double seconds_by_rows(void *context, const Graph *graph, const Region *region) {
+    (void)context, (void)graph;
+    if (region->kind != TEMPLATE_MATMUL)
+        return 100e-6;
+    return region->n_reduced ? (double)region->dims[0]->value * 1e-6 : 10e-6;
+}
+
+static double seconds_of_products(void *context, const Graph *graph, const Region *region) {
+    return region->kind == TEMPLATE_MATMUL ? seconds_by_rows(context, graph, region) : 0;
+}
+
+static int decisions_with(const Support *support, const char *words) {
+    int n = 0;
+    for (size_t i = 0; i < support->partition->decisions.n; i++)
+        n += strstr(support->partition->decisions.at[i].why, words) != NULL;
+    return n;
+}
+
+static void expect_weighed(double (*seconds)(void *context, const Graph *graph, const Region *region),
+                           const char *text, const char *kernels, int joined, int apart) {
+    Support support = {.text = text, .seconds = seconds};
+    support_run(&support);
+    assert_string_equal(support.messages, "");
+    assert_string_equal(support.kernels, kernels);
+    assert_int_equal(decisions_with(&support, "by the estimate that takes"), joined);
+    assert_int_equal(decisions_with(&support, "quicker in a kernel of its own"), apart);
+    support_end(&support);
+}
+
+static void test_rows_are_weighed(void **state) {
+    (void)state;
+    const char *few = "graph g (x: bf16[16, 64], w: bf16[1024, 64]) -> (y: bf16[16, 1024]) {\n"
+                      "  y = softmax(x @ w.T) }",
+               *many = "graph g (x: bf16[1600, 64], w: bf16[1024, 64]) -> (y: bf16[1600, 1024]) {\n"
+                       "  y = softmax(x @ w.T) }";
+    expect_weighed(seconds_by_rows, few, "matmul/rows", 2, 0);
+    expect_weighed(seconds_by_rows, many, "matmul rows", 0, 1); /* the sum goes with the maximum */
+    /* what is expected of one kernel is one */
+    expect_weighed(seconds_by_rows,
+                   "graph g (x: bf16[1600, 64], w: bf16[1024, 64]) -> (y: bf16[1600, 1024]) {\n"
+                   "  y = softmax(x @ w.T)   @expect(kernels=1) }",
+                   "matmul/rows", 0, 0);
+    /* each part of a graph for itself */
+    expect_weighed(seconds_by_rows,
+                   "graph g (x: bf16[16, 64], w: bf16[256, 64], u: bf16[1600, 64]) -> (y: bf16[16, 256], z: "
+                   "bf16[1600, 256]) {\n"
+                   "  y = softmax(x @ w.T)\n  z = rmsnorm(u @ w.T) }",
+                   "matmul/rows matmul rows", 2, 1);
+    /* where the cost model knows nothing of some kernel, and of a top-k, whose rounds it does not know either
+     */
+    expect_weighed(seconds_of_products, many, "matmul/rows", 0, 0);
+    expect_weighed(seconds_by_rows,
+                   "graph g (x: bf16[1600, 64], w: bf16[64, 64]) -> (v: f32[1600, 4], i: i64[1600, 4]) {\n"
+                   "  v, i = topk(softmax(x @ w.T), 4) }",
+                   "matmul/rows>2", 0, 0);
+    /* heads are products of their own so that their rows are whole */
+    expect_weighed(seconds_by_rows,
+                   "graph g (x: bf16[1600, 64], w: bf16[512, 64]) -> (y: bf16[1600, 8, 64]) {\n"
+                   "  y = rmsnorm(reshape(x @ w.T, [1600, 8, 64])) }",
+                   "matmul/rows", 0, 0);
+}
+
 /* No schedule for a product's kernel that has more than the product and plain elements. */
 static bool takes_plain_products(void *context, const Graph *graph, const Region *region, const char **why) {
     (void)context, (void)graph;
@@ -588,6 +652,7 @@ int main(void) {
         cmocka_unit_test(test_heads_are_stored_in_order),
         cmocka_unit_test(test_no_fusion),
         cmocka_unit_test(test_never_fuse),
+        cmocka_unit_test(test_rows_are_weighed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

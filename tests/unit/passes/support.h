@@ -33,6 +33,7 @@ typedef struct Support {
     const SupportDim *dims; /* ends in a NULL name; NULL: nothing is evaluated */
     FuseLimits limits;      /* max_inputs 0: the usual ones */
     bool (*takes)(void *context, const Graph *graph, const Region *region, const char **why); /* NULL: all */
+    double (*seconds)(void *context, const Graph *graph, const Region *region); /* NULL: nobody knows */
     /* results */
     Arena *arena;
     Graph *graph;
@@ -173,7 +174,8 @@ static inline void support_body(void *context) {
                                .no_fusion = support->no_fusion,
                                .skip = support->skip,
                                .pass_limit = support->pass_limit ? support->pass_limit : -1,
-                               .takes = support->takes};
+                               .takes = support->takes,
+                               .seconds = support->seconds};
         support->partition = passes_run(support->graph, &options, &support->diags);
         Text printed = text_new(support->arena);
         graph_print(&printed, support->graph);

@@ -1,0 +1,162 @@
+/* Two plans of a graph, weighed against each other where they differ.
+ *
+ * Statistics of a product's rows may be taken by the product's kernel, or by one behind it that reads the
+ * product again. Which is quicker depends on all that a schedule is chosen by: few tiles leave most of the
+ * machine idle, which splits K once nothing needs whole rows; blocks that share long rows wait for each
+ * other; a second kernel moves the product twice. So the graph is planned both ways, and the cost model
+ * asked.
+ *
+ *     joined:  [x @ w.T, softmax]               parts that the two do not have in common: kernels that are
+ *     apart:   [x @ w.T] [softmax]              connected by values that both compute
+ *
+ * Each part of the graph takes the plan whose kernels take less time there. */
+#include "passes/fuse.h"
+
+enum {
+    WEIGH_STATISTICS = 3, /* of one kernel: rounds of a top-k cost more than what they read */
+};
+
+/* The kernels of both plans, and which are connected. */
+typedef struct Weigh {
+    Fuse *fuse;
+    VEC(const Region *) regions; /* those with the statistics inside, then the others */
+    size_t n_joined;
+    int *part;                /* of a region: another one that it is connected with, or itself */
+    const Region **candidate; /* by Value.id: the kernel with a statistic inside that may leave */
+} Weigh;
+
+static bool weigh_is_statistic(const Weigh *w, const Value *value) {
+    return value_class(value) == OPCLASS_REDUCTION && !fuse_node(w->fuse, value)->is_hosted &&
+           !reduction_is_inline(value);
+}
+
+/* Whether a product is one of several beside each other, as heads are, which stay whole to have statistics.
+ */
+static bool weigh_is_head(const Value *core) {
+    const Value *first = core->in[0];
+    return core->rank > 2 && (first->rank < core->rank || dim_is(first->dims[core->rank - 3], 1));
+}
+
+/* Whether the graph says how many kernels something that this one computes should take: as few as they can
+ * be. */
+static bool weigh_is_expected(const Graph *graph, const Region *region) {
+    for (size_t i = 0; i < graph->hints.n; i++)
+        for (size_t k = 0; k < region->values.n && !strcmp(graph->hints.at[i].name, "expect"); k++)
+            if (graph->hints.at[i].value == region->values.at[k])
+                return true;
+    return false;
+}
+
+/* Finds the statistics that may leave their product's kernel; how many. */
+static int weigh_find(Weigh *w) {
+    const Partition *partition = w->fuse->pass->partition;
+    int found = 0;
+    for (size_t i = 0; i < partition->regions.n; i++) {
+        const Region *region = partition->regions.at[i];
+        int n = 0;
+        if (region->kind != TEMPLATE_MATMUL || region->n_reduced == 0 || weigh_is_head(region->cores.at[0]) ||
+            weigh_is_expected(w->fuse->graph, region))
+            continue;
+        for (size_t k = 0; k < region->values.n; k++)
+            n += weigh_is_statistic(w, region->values.at[k]);
+        for (size_t k = 0; k < region->values.n && n <= WEIGH_STATISTICS; k++)
+            if (weigh_is_statistic(w, region->values.at[k])) {
+                w->candidate[region->values.at[k]->id] = region;
+                found++;
+            }
+    }
+    return found;
+}
+
+static int weigh_part(const Weigh *w, int region) {
+    while (w->part[region] != region)
+        region = w->part[region] = w->part[w->part[region]];
+    return region;
+}
+
+/* Connects kernels that compute the same product, reduction or result; what lies between is computed wherever
+ * it is wanted. */
+static void weigh_connect(Weigh *w) {
+    Arena *arena = w->fuse->arena;
+    size_t n = w->fuse->graph->values.n;
+    int *first = ARENA_ARRAY(arena, int, n + 1); /* one more than its number; 0: none */
+    bool *is_result = ARENA_ARRAY(arena, bool, n + 1);
+    for (size_t i = 0; i < w->regions.n; i++)
+        for (size_t k = 0; k < w->regions.at[i]->outputs.n; k++)
+            is_result[w->regions.at[i]->outputs.at[k]->id] = true;
+    w->part = ARENA_ARRAY(arena, int, w->regions.n + 1);
+    for (size_t i = 0; i < w->regions.n; i++) {
+        const Region *region = w->regions.at[i];
+        w->part[i] = (int)i;
+        for (size_t k = 0; k < region->values.n; k++) {
+            const Value *value = region->values.at[k];
+            OpClass class_ = value_class(value);
+            if (class_ != OPCLASS_CONTRACTION && class_ != OPCLASS_REDUCTION && !is_result[value->id])
+                continue;
+            int *other = &first[value->id];
+            if (*other)
+                w->part[weigh_part(w, (int)i)] = weigh_part(w, *other - 1);
+            else
+                *other = (int)i + 1;
+        }
+    }
+}
+
+static void weigh_keep_regions(Weigh *w) {
+    const Partition *partition = w->fuse->pass->partition;
+    for (size_t i = 0; i < partition->regions.n; i++)
+        vec_push(w->fuse->arena, &w->regions, partition->regions.at[i]);
+}
+
+/* Seconds of a part in both plans; false where the cost model does not know some kernel. */
+static bool weigh_estimate(const Weigh *w, int part, RowsEstimate *estimate) {
+    for (size_t i = 0; i < w->regions.n; i++) {
+        if (weigh_part(w, (int)i) != part)
+            continue;
+        double seconds = fuse_seconds(w->fuse, w->regions.at[i]);
+        if (!(seconds > 0))
+            return false;
+        *(i < w->n_joined ? &estimate->joined : &estimate->apart) += seconds;
+    }
+    return true;
+}
+
+/* Notes what the candidates of a part cost either way, and refuses them where that is less apart. */
+static void weigh_settle(const Weigh *w, int part) {
+    FuseKnown *known = w->fuse->known;
+    RowsEstimate estimate = {0};
+    bool is_estimated = false, is_known = false;
+    for (size_t i = 0; i < w->fuse->graph->values.n; i++) {
+        const Region *region = w->candidate[i];
+        if (!region || weigh_part(w, region->id) != part)
+            continue;
+        if (!is_estimated)
+            is_known = weigh_estimate(w, part, &estimate);
+        is_estimated = true;
+        if (!is_known)
+            return;
+        known->rows[i] = estimate;
+        if (estimate.apart < estimate.joined)
+            known->refused[i] |= REFUSED_ROWS;
+    }
+}
+
+bool fuse_weigh_rows(Fuse *fuse, FusePlanner *plan) {
+    size_t n = fuse->graph->values.n;
+    Weigh w = {.fuse = fuse, .candidate = ARENA_ARRAY(fuse->arena, const Region *, n + 1)};
+    if (!fuse->pass->options->seconds || weigh_find(&w) == 0)
+        return false;
+    weigh_keep_regions(&w);
+    w.n_joined = w.regions.n;
+    FuseKnown apart = {.refused = ARENA_ARRAY(fuse->arena, uint8_t, n + 1), .rows = fuse->known->rows};
+    for (size_t i = 0; i < n; i++)
+        apart.refused[i] = (uint8_t)(fuse->known->refused[i] | (w.candidate[i] ? REFUSED_ROWS : 0));
+    if (!plan(fuse->pass, fuse->graph, &apart))
+        return true; /* as before */
+    weigh_keep_regions(&w);
+    weigh_connect(&w);
+    for (size_t i = 0; i < w.regions.n; i++)
+        if (weigh_part(&w, (int)i) == (int)i)
+            weigh_settle(&w, (int)i);
+    return true;
+}
