@@ -5,10 +5,12 @@ import random
 import torch
 import torch.nn.functional as F
 
-from cases import BF, E4, F32, fp8, gelu, positive, rand, scalar
+from cases import BF, E4, F32, fp8, gelu, positive, rand, rotate_halves, scalar
 
 COLUMNS = [256, 384, 512, 640, 768, 896, 1024, 1152, 1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6144, 8192]
 ROWS = [16, 48, 64, 128, 200, 256, 512, 577, 1000, 1024, 2048, 3136, 4096, 8192, 12608, 16384]
+FEW_ROWS = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128]
+MANY_COLUMNS = [1024, 2048, 3584, 4096, 5120, 8192, 11008, 14336]
 TYPES = {"bf16": BF, "f16": torch.float16, "f32": F32}
 LEAST_FLOPS, MOST_FLOPS, MOST_ELEMENTS = 1e8, 6e11, 6e7
 TOLERANCE = {"f32": 2e-2, "f16": 6e-3, "e4m3": 8e-2}
@@ -127,7 +129,8 @@ class Case:
     def peer(self, *tensors):
         v = dict(zip((name for name, *_ in self.inputs), tensors))
         for name, term in self.statements:
-            v[name] = term.value(v)
+            names = name.split(", ")
+            v.update(zip(names, term.value(v) if len(names) > 1 else [term.value(v)]))
         return tuple(v[name] for name, *_ in self.outputs)
 
 
@@ -285,9 +288,143 @@ def two_layers(c):
     c.result(c.activated(x @ w.turned() + b) @ v.turned())
 
 
+def decode(c):
+    """Few rows, many weights."""
+    c.m, c.n, c.k = c.random.choice(FEW_ROWS), c.random.choice(MANY_COLUMNS), c.random.choice(MANY_COLUMNS)
+    c.flops, c.bytes = 2.0 * c.m * c.n * c.k, 2.0 * c.n * c.k
+    x, w = c.input("x", c.m, c.k), c.input("w", c.n, c.k, scale=0.1).turned()
+    if c.chance(0.3):
+        c.suffix = "_gated"
+        c.flops, c.bytes = 2 * c.flops, 2 * c.bytes
+        c.result(c.activated(x @ w) * (x @ c.input("u", c.n, c.k, scale=0.1).turned()))
+        return
+    y = c.activated(c.biased(x @ w, 0.5))
+    c.result(y + c.beside("r") if c.chance(0.4) else y)
+
+
+def narrow_weights(c):
+    """Weights of 4 or 8 bits behind activations of 16."""
+    c.m, c.n, c.k = c.random.choice(FEW_ROWS + [256, 512, 1024, 2048]), c.random.choice(MANY_COLUMNS), c.random.choice(MANY_COLUMNS)
+    c.flops = 2.0 * c.m * c.n * c.k
+    kind = c.random.choice(["i8", "e4m3", "i4"])
+    c.suffix = "_" + kind
+    x = c.input("x", c.m, c.k)
+    if kind == "i4":
+        group = c.random.choice([32, 64, 128])
+        c.suffix += f"_{group}"
+        c.input("w", c.n, c.k, type="i4", make=lambda: torch.randint(0, 256, (c.n, c.k // 2), device="cuda", dtype=torch.uint8))
+        c.input("s", c.n, c.k // group, scale=0.02)
+        c.bytes = c.n * c.k * (0.5 + 2 / group)
+
+        def weights(v):
+            q = torch.stack([v["w"] & 15, v["w"] >> 4], -1).flatten(1).to(torch.int8)
+            q = torch.where(q > 7, q - 16, q).to(v["x"].dtype).unflatten(1, (-1, group))
+            return (q * v["s"][:, :, None]).flatten(1).t()
+
+        y = x @ Term(f"dequantize(w, s, block=[1, {group}]).T", weights)
+    else:
+        made = (lambda: fp8(c.n, c.k)) if kind == "e4m3" else (lambda: torch.randint(-100, 101, (c.n, c.k), device="cuda", dtype=torch.int8))
+        c.input("w", c.n, c.k, type=kind, make=made)
+        c.input("s", c.n, scale=0.02)
+        c.bytes = c.n * c.k
+        y = (x @ Term(f"cast(w, {c.type}).T", lambda v: v["w"].to(v["x"].dtype).t())) * Term("s", lambda v: v["s"])
+    c.result(c.activated(c.biased(y, 0.3)))
+
+
+def several(c):
+    """Products of one input with one weight each."""
+    x = c.input("x", c.m, c.k)
+    columns = [c.n, *c.random.choice([(c.n, c.n), (c.n // 2,), (c.n // 4, c.n // 4)])]
+    has_bias = c.chance(0.4)
+    c.suffix = f"_of_{len(columns)}"
+    c.flops = 2.0 * c.m * sum(columns) * c.k
+    c.bytes = 2.0 * (c.m * c.k + sum(columns) * (c.k + c.m))
+    for i, n in enumerate(columns):
+        y = x @ c.input(f"w{i}", n, c.k, scale=0.1).turned()
+        c.output(f"y{i}", c.type, c.m, n)
+        c.let(f"y{i}", y + c.input(f"b{i}", n) if has_bias else y)
+
+
+def backward(c):
+    """Gradients of a layer: of its input behind the activation before it, of its weight, of its bias."""
+    d, w, h = c.input("d", c.m, c.k), c.input("w", c.k, c.n, scale=0.1), c.beside("h")
+    kind = c.random.choice(["none", "gelu", "silu", "relu"])
+    c.suffix = "_" + kind
+    dx = d @ w
+    gradients = {"gelu": ("gelu_backward({}, h, approx=tanh)", lambda g, h: torch.ops.aten.gelu_backward(g, h, approximate="tanh")),
+                 "silu": ("silu_backward({}, h)", torch.ops.aten.silu_backward),
+                 "relu": ("relu_backward({}, h)", lambda g, h: torch.where(h > 0, g, torch.zeros_like(g)))}
+    if kind in gradients:
+        text, function = gradients[kind]
+        dx = Term(text.format(dx.text), lambda v: function(v["d"] @ v["w"], v["h"]))
+    c.result(dx)
+    if c.chance(0.5):
+        c.flops *= 2
+        c.output("dw", c.type, c.k, c.n)
+        c.let("dw", d.turned() @ h)
+    if c.chance(0.5):
+        c.output("db", c.type, c.k)
+        c.let("db", d.through("sum({}, over=0, keep=0)", lambda d: d.sum(0)))
+
+
+def rotated(c):
+    """Heads of a projection, rotated, some with a norm of their own."""
+    depth = c.random.choice([64, 128])
+    c.n = max(c.n // depth, 1) * depth
+    heads = c.n // depth
+    c.suffix = f"_{heads}x{depth}"
+    h = c.left() @ c.right()
+    h = h.through(f"reshape({{}}, [{c.m}, {heads}, {depth}])", lambda h: h.unflatten(-1, (heads, depth)))
+    if c.chance(0.4):
+        c.suffix += "_norm"
+        c.input("g", depth)
+        h = Term(f"rmsnorm({h.text}, g)", lambda v, h=h: F.rms_norm(h.value(v), (depth,), v["g"], 1e-5))
+    for name in ("c", "s"):
+        c.input(name, c.m, 1, depth // 2, type="f32")
+    c.result(Term(f"rope({h.text}, c, s)", lambda v, h=h: rotate_halves(h.value(v), v["c"], v["s"]).to(v["x"].dtype)), c.m, heads, depth)
+
+
+def loss(c):
+    c.m, c.n, c.k = c.random.choice([512, 1024, 2048, 4096]), c.random.choice([1000, 10003, 32000, 50257]), c.random.choice([512, 768, 1024, 2048])
+    c.flops, c.bytes = 2.0 * c.m * c.n * c.k, 2.0 * (c.m + c.n) * c.k
+    x, w = c.input("x", c.m, c.k), c.input("w", c.n, c.k, scale=0.1).turned()
+    c.input("t", c.m, type="i32", make=lambda: torch.randint(0, c.n, (c.m,), device="cuda", dtype=torch.int32))
+    y = Term(f"cross_entropy({(x @ w).text}, t)", lambda v: F.cross_entropy(at_least_f32(v["x"] @ v["w"].t()), v["t"].long(), reduction="none"))
+    c.result(y, c.m, type="f32")
+
+
+def gathered(c):
+    """Rows chosen by number, as tokens are for an expert."""
+    rows = c.m * 2
+    c.input("e", rows, c.k)
+    c.input("i", c.m, type="i32", make=lambda: torch.randint(0, rows, (c.m,), device="cuda", dtype=torch.int32))
+    x = Term("gather(e, i)", lambda v: v["e"][v["i"].long()])
+    c.result(c.activated(c.biased(x @ c.right(), 0.5)))
+
+
+def quantized(c):
+    """A result in e4m3 with a scale for each 128 of a row."""
+    c.n = max(c.n // 128, 1) * 128
+    y = c.activated(c.left() @ c.right())
+    if c.chance(0.4):
+        y = y * c.beside("q0")
+    c.output("q", "e4m3", c.m, c.n)
+    c.output("s", "f32", c.m, c.n // 128)
+    c.let("h", y)
+
+    def parts(v):
+        h = at_least_f32(v["h"]).unflatten(-1, (-1, 128))
+        s = h.abs().amax(-1, keepdim=True) / 448
+        q = (h / s).flatten(-2)
+        return q if h.dtype == torch.float64 else q.to(E4), s.squeeze(-1)
+
+    c.statements.append(("q, s", Term("quantize_block(h, 128)", parts)))
+
+
 FAMILIES = {"ep": epilogue, "norm": norm_behind, "soft": softmax_behind, "pre": prologue, "glu": gated, "red": reduced,
-            "bmm": batched, "fp8": scaled_fp8, "grad": gradient, "two": two_layers}
-DRAWN = ["ep", "ep", "ep", "norm", "norm", "soft", "pre", "pre", "glu", "red", "bmm", "fp8", "grad", "two"]
+            "bmm": batched, "fp8": scaled_fp8, "grad": gradient, "two": two_layers, "few": decode, "low": narrow_weights,
+            "and": several, "back": backward, "rope": rotated, "loss": loss, "rows": gathered, "block": quantized}
+DRAWN = [*FAMILIES, "ep", "ep", "norm", "pre", "few", "low"]
 
 
 def draw(seed, count):
