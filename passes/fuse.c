@@ -64,14 +64,14 @@ static bool fuse_prepare(Pass *pass, Graph *graph) {
 static void fuse_mark_hints(Fuse *fuse) {
     for (size_t i = 0; i < fuse->graph->hints.n; i++) {
         const Hint *hint = &fuse->graph->hints.at[i];
-        if (strcmp(hint->name, "fuse") || !hint->value || hint->value->id >= fuse->graph->values.n ||
-            fuse->graph->values.at[hint->value->id] != hint->value)
+        Value *value = fuse_hint_value(fuse, hint);
+        if (strcmp(hint->name, "fuse") || !value)
             continue;
         for (size_t k = 0; k < hint->args.n; k++) {
             if (!fuse_hint_says(&hint->args.at[k], "never"))
                 continue;
-            fuse_node(fuse, hint->value)->barrier = true;
-            pass_decide(fuse->pass, "hint", false, hint->value, NULL, "no @fuse(never)",
+            fuse_node(fuse, value)->barrier = true;
+            pass_decide(fuse->pass, "hint", false, value, NULL, "no @fuse(never)",
                         "the graph asks for it in memory");
         }
     }

@@ -116,6 +116,12 @@ enum {
     FUSE_INLINE_REDUCTION = 8, /* elements of a reduction that is computed in place like a scalar */
 };
 
+/* The value that a hint is about; NULL: none of this graph. */
+static inline Value *fuse_hint_value(const Fuse *fuse, const Hint *hint) {
+    const Graph *graph = fuse->graph;
+    Value *value = hint->value;
+    return value && value->id < graph->values.n && graph->values.at[value->id] == value ? value : NULL;
+}
 static inline FuseNode *fuse_node(const Fuse *fuse, const Value *value) {
     return &fuse->nodes[value->id];
 }

@@ -104,15 +104,16 @@ static bool rows_join_existing(Fuse *fuse, Value *value, TemplateKind kind, int 
 
 /* Whether `value` is computed from `statistic`, by what is no product. */
 static bool rows_need(Fuse *fuse, const Value *value, const Value *statistic) {
-    if (value == statistic)
-        return true;
-    if (value->id < statistic->id || value->op == OP_matmul || fuse->stamps[value->id] == fuse->stamp)
-        return false;
-    fuse->stamps[value->id] = fuse->stamp;
-    for (int i = 0; i < value->n_in; i++)
-        if (rows_need(fuse, value->in[i], statistic))
-            return true;
-    return false;
+    const Graph *graph = fuse->graph;
+    fuse->stamp++;
+    fuse->stamps[statistic->id] = fuse->stamp;
+    for (size_t i = statistic->id + 1; i < graph->values.n && i <= value->id; i++) { /* topological */
+        const Value *at = graph->values.at[i];
+        for (int k = 0; k < at->n_in && at->op != OP_matmul; k++)
+            if (fuse->stamps[at->in[k]->id] == fuse->stamp)
+                fuse->stamps[i] = fuse->stamp;
+    }
+    return fuse->stamps[value->id] == fuse->stamp;
 }
 
 /* Whether the graph asks for what needs a statistic behind the product, by its kernel's idle warps, which may
@@ -125,11 +126,11 @@ static bool rows_are_asked_behind(Fuse *fuse, const Value *statistic) {
             return false;
     for (size_t i = 0; i < graph->hints.n; i++) {
         const Hint *hint = &graph->hints.at[i];
-        for (size_t k = 0; k < hint->args.n && !strcmp(hint->name, "fuse") && hint->value; k++) {
+        const Value *value = fuse_hint_value(fuse, hint);
+        for (size_t k = 0; k < hint->args.n && !strcmp(hint->name, "fuse") && value; k++) {
             const HintArg *arg = &hint->args.at[k];
-            fuse->stamp++;
             if (fuse_hint_says(arg, "guest") && (!arg->word || strcmp(arg->word, "false")) &&
-                rows_need(fuse, hint->value, statistic))
+                rows_need(fuse, value, statistic))
                 return true;
         }
     }

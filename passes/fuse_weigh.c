@@ -37,25 +37,32 @@ static bool weigh_is_head(const Value *core) {
     return core->rank > 2 && (first->rank < core->rank || dim_is(first->dims[core->rank - 3], 1));
 }
 
-/* Whether the graph says how many kernels something that this one computes should take: as few as they can
- * be. */
-static bool weigh_is_expected(const Graph *graph, const Region *region) {
-    for (size_t i = 0; i < graph->hints.n; i++)
-        for (size_t k = 0; k < region->values.n && !strcmp(graph->hints.at[i].name, "expect"); k++)
-            if (graph->hints.at[i].value == region->values.at[k])
-                return true;
-    return false;
+/* Marks what values are computed from of which the graph says how many kernels they take: as few as they can.
+ */
+static bool *weigh_mark_expected(const Fuse *fuse) {
+    const Graph *graph = fuse->graph;
+    bool *is_expected = ARENA_ARRAY(fuse->arena, bool, graph->values.n + 1);
+    for (size_t i = 0; i < graph->hints.n; i++) {
+        const Value *value = fuse_hint_value(fuse, &graph->hints.at[i]);
+        if (value && !strcmp(graph->hints.at[i].name, "expect"))
+            is_expected[value->id] = true;
+    }
+    for (size_t i = graph->values.n; i-- > 0;) /* topological */
+        for (int k = 0; k < graph->values.at[i]->n_in && is_expected[i]; k++)
+            is_expected[graph->values.at[i]->in[k]->id] = true;
+    return is_expected;
 }
 
 /* Finds the statistics that may leave their product's kernel; how many. */
 static int weigh_find(Weigh *w) {
     const Partition *partition = w->fuse->pass->partition;
+    const bool *is_expected = weigh_mark_expected(w->fuse);
     int found = 0;
     for (size_t i = 0; i < partition->regions.n; i++) {
         const Region *region = partition->regions.at[i];
         int n = 0;
         if (region->kind != TEMPLATE_MATMUL || region->n_reduced == 0 || weigh_is_head(region->cores.at[0]) ||
-            weigh_is_expected(w->fuse->graph, region))
+            is_expected[region->cores.at[0]->id])
             continue;
         for (size_t k = 0; k < region->values.n; k++)
             n += weigh_is_statistic(w, region->values.at[k]);

@@ -65,6 +65,7 @@ static const double cost_change = 0.3e-6;
  * rather than compute: the share of its instructions that counts. */
 static const double cost_gang = 0.889e-6, cost_gang_statistic = 1.85e-6, cost_gang_block = 0.14e-6;
 static const double cost_gang_late = 0.0923, cost_gang_late_again = 0.0343, cost_rows_slots = 0.114;
+static const double cost_gang_turns = 0.75; /* where the other warpgroup multiplies meanwhile; not fitted */
 
 /* Seconds of parts of sums that meet in a cluster, and of each element. */
 static const double cost_meeting = 0.706e-6, cost_meeting_element = 0.000261e-6;
@@ -313,7 +314,7 @@ double cost_wgmma_seconds(const Cost *c, const Schedule *s) {
                      .epilogue = cost_epilogue_seconds(c, plan, s, &w),
                      .store = cost_store_seconds(c, s, &w)};
     tile.load = tile.feed * w.steps;
-    tile.epilogue += cost_gang_seconds(plan, &w, &tile);
+    tile.epilogue += cost_gang_seconds(plan, &w, &tile) * (s->ping_pong ? cost_gang_turns : 1);
     double work = cost_work(plan, s, &w, &tile), memory = cost_memory(c, &w);
     return cost_launch + (w.cluster_m * w.cluster_n > 1 ? cost_cluster_launch : 0) +
            cost_beside(work, memory, cost_memory_power) + cost_overlap * fmin(work, memory);
