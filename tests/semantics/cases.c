@@ -22,6 +22,7 @@ static const Domain domains[] = {
     {"log", "(abs(%s) + 0.25)", NULL},
     {"log2", "(abs(%s) + 0.25)", NULL},
     {"log1p", "abs(%s)", NULL},
+    {"one_plus_erf", "abs(%s)", NULL}, /* below 0 it is as precise as a number near 1, not as itself */
     {"sqrt", "abs(%s)", NULL},
     {"rsqrt", "(abs(%s) + 0.25)", NULL},
     {"tan", "(%s * 0.125)", NULL},
