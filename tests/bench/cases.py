@@ -14,6 +14,39 @@ def fp8(*shape):
     return rand(*shape, scale=1.0).to(E4)
 
 
+def i8(*shape):
+    return torch.randint(-100, 101, shape, device="cuda", dtype=torch.int8)
+
+
+def i4(rows, columns):
+    """Two elements a byte, the first in its lower half."""
+    return torch.randint(0, 256, (rows, columns // 2), device="cuda", dtype=torch.uint8)
+
+
+def from_i4(w):
+    q = torch.stack([w & 15, w >> 4], -1).flatten(1).to(torch.int8)
+    return torch.where(q > 7, q - 16, q)
+
+
+def scaled_i4(w, s):
+    """4-bit weights times a factor for each group of a row."""
+    groups = from_i4(w).to(s.dtype).unflatten(1, (s.shape[1], -1))
+    return (groups * s[:, :, None]).flatten(1)
+
+
+def at_least_f32(x):
+    """What sums and scales are kept in: f32, or f64 for the reference."""
+    return x.to(torch.promote_types(x.dtype, F32))
+
+
+def quantized_blocks(h):
+    """In e4m3, unrounded for the reference, with a scale for each 128 of a row."""
+    h = at_least_f32(h).unflatten(-1, (-1, 128))
+    s = h.abs().amax(-1, keepdim=True) / 448
+    q = (h / s).flatten(-2)
+    return q if h.dtype == torch.float64 else q.to(E4), s.squeeze(-1)
+
+
 def scalar(value):
     return torch.tensor(value, device="cuda", dtype=F32)
 

@@ -5,7 +5,8 @@ import random
 import torch
 import torch.nn.functional as F
 
-from cases import BF, E4, F32, fp8, gelu, positive, rand, rotate_halves, scalar
+from cases import (BF, E4, F32, at_least_f32, fp8, gelu, i4, i8, positive, quantized_blocks, rand, rotate_halves, scalar, scaled_i4, scaled_mm,
+                   scaled_rows)
 
 COLUMNS = [256, 384, 512, 640, 768, 896, 1024, 1152, 1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6144, 8192]
 ROWS = [16, 48, 64, 128, 200, 256, 512, 577, 1000, 1024, 2048, 3136, 4096, 8192, 12608, 16384]
@@ -25,10 +26,6 @@ ACTIVATIONS = {
     "tanh": ("tanh({})", torch.tanh),
     "mish": ("mish({})", F.mish),
 }
-
-
-def at_least_f32(x):
-    return x.to(torch.promote_types(x.dtype, F32))
 
 
 class Term:
@@ -254,10 +251,8 @@ def scaled_fp8(c):
     c.input("sw", *((c.n, 1) if is_row else ()), type="f32", make=lambda: positive(c.n, 1) if is_row else scalar(0.25))
 
     def product(v):
-        x, w, sx, sw = v["x"], v["w"], v["sx"], v["sw"]
-        if x.dtype == torch.float64:
-            return (x * sx) @ (w * sw).t()
-        return torch._scaled_mm(x, w.t(), scale_a=sx, scale_b=sw.t() if is_row else sw, out_dtype=BF, use_fast_accum=not is_row)
+        operands = [v[name] for name in ("x", "w", "sx", "sw")]
+        return (scaled_rows if is_row or v["x"].dtype == torch.float64 else scaled_mm)(*operands)
 
     activation = ACTIVATIONS[c.random.choice(["none", "none", "relu", "silu"])]
     y = Term("dequantize(x, sx) @ dequantize(w, sw).T", product).through(*activation)
@@ -312,19 +307,12 @@ def narrow_weights(c):
     if kind == "i4":
         group = c.random.choice([32, 64, 128])
         c.suffix += f"_{group}"
-        c.input("w", c.n, c.k, type="i4", make=lambda: torch.randint(0, 256, (c.n, c.k // 2), device="cuda", dtype=torch.uint8))
+        c.input("w", c.n, c.k, type="i4", make=lambda: i4(c.n, c.k))
         c.input("s", c.n, c.k // group, scale=0.02)
         c.bytes = c.n * c.k * (0.5 + 2 / group)
-
-        def weights(v):
-            q = torch.stack([v["w"] & 15, v["w"] >> 4], -1).flatten(1).to(torch.int8)
-            q = torch.where(q > 7, q - 16, q).to(v["x"].dtype).unflatten(1, (-1, group))
-            return (q * v["s"][:, :, None]).flatten(1).t()
-
-        y = x @ Term(f"dequantize(w, s, block=[1, {group}]).T", weights)
+        y = x @ Term(f"dequantize(w, s, block=[1, {group}]).T", lambda v: scaled_i4(v["w"], v["s"]).t())
     else:
-        made = (lambda: fp8(c.n, c.k)) if kind == "e4m3" else (lambda: torch.randint(-100, 101, (c.n, c.k), device="cuda", dtype=torch.int8))
-        c.input("w", c.n, c.k, type=kind, make=made)
+        c.input("w", c.n, c.k, type=kind, make=lambda: (fp8 if kind == "e4m3" else i8)(c.n, c.k))
         c.input("s", c.n, scale=0.02)
         c.bytes = c.n * c.k
         y = (x @ Term(f"cast(w, {c.type}).T", lambda v: v["w"].to(v["x"].dtype).t())) * Term("s", lambda v: v["s"])
@@ -356,7 +344,7 @@ def backward(c):
                  "relu": ("relu_backward({}, h)", lambda g, h: torch.where(h > 0, g, torch.zeros_like(g)))}
     if kind in gradients:
         text, function = gradients[kind]
-        dx = Term(text.format(dx.text), lambda v: function(v["d"] @ v["w"], v["h"]))
+        dx = Term(text.format(dx.text), lambda v, dx=dx: function(dx.value(v), v["h"]))
     c.result(dx)
     if c.chance(0.5):
         c.flops *= 2
@@ -387,9 +375,9 @@ def rotated(c):
 def loss(c):
     c.m, c.n, c.k = c.random.choice([512, 1024, 2048, 4096]), c.random.choice([1000, 10003, 32000, 50257]), c.random.choice([512, 768, 1024, 2048])
     c.flops, c.bytes = 2.0 * c.m * c.n * c.k, 2.0 * (c.m + c.n) * c.k
-    x, w = c.input("x", c.m, c.k), c.input("w", c.n, c.k, scale=0.1).turned()
+    logits = c.input("x", c.m, c.k) @ c.input("w", c.n, c.k, scale=0.1).turned()
     c.input("t", c.m, type="i32", make=lambda: torch.randint(0, c.n, (c.m,), device="cuda", dtype=torch.int32))
-    y = Term(f"cross_entropy({(x @ w).text}, t)", lambda v: F.cross_entropy(at_least_f32(v["x"] @ v["w"].t()), v["t"].long(), reduction="none"))
+    y = Term(f"cross_entropy({logits.text}, t)", lambda v: F.cross_entropy(at_least_f32(logits.value(v)), v["t"].long(), reduction="none"))
     c.result(y, c.m, type="f32")
 
 
@@ -411,14 +399,7 @@ def quantized(c):
     c.output("q", "e4m3", c.m, c.n)
     c.output("s", "f32", c.m, c.n // 128)
     c.let("h", y)
-
-    def parts(v):
-        h = at_least_f32(v["h"]).unflatten(-1, (-1, 128))
-        s = h.abs().amax(-1, keepdim=True) / 448
-        q = (h / s).flatten(-2)
-        return q if h.dtype == torch.float64 else q.to(E4), s.squeeze(-1)
-
-    c.statements.append(("q, s", Term("quantize_block(h, 128)", parts)))
+    c.statements.append(("q, s", Term("quantize_block(h, 128)", lambda v: quantized_blocks(v["h"]))))
 
 
 FAMILIES = {"ep": epilogue, "norm": norm_behind, "soft": softmax_behind, "pre": prologue, "glu": gated, "red": reduced,

@@ -2,13 +2,10 @@
 import torch
 import torch.nn.functional as F
 
-from cases import BF, E4, F32, fp8, gelu, layernorm_with_residual, linear, norm_with_residual, positive, rand, rotate_halves, scalar, scaled_rows, spread, swiglu, tables
+from cases import (BF, F32, at_least_f32, fp8, gelu, i4, i8, layernorm_with_residual, linear, norm_with_residual, positive, quantized_blocks, rand,
+                   rotate_halves, scalar, scaled_i4, scaled_rows, spread, swiglu, tables)
 
 F16 = torch.float16
-
-
-def i8(*shape):
-    return torch.randint(-100, 101, shape, device="cuda", dtype=torch.int8)
 
 
 def tf32(x, w):
@@ -65,21 +62,9 @@ def router(x, w):
     return F.softmax(F.linear(x, w).float(), -1).topk(8, -1)
 
 
-def wide_type(x):
-    """What sums and scales are kept in: f32, or f64 for the reference."""
-    return torch.promote_types(x.dtype, F32)
-
-
 def heads_in_one(x, w, b):
     h = F.linear(x, w, b).reshape(4, 2048, 3, 16, 64).permute(2, 0, 3, 1, 4)
     return h[0].contiguous(), h[1].contiguous(), h[2].contiguous()
-
-
-def int4_weights(x, w, s):
-    low, high = (w & 15).to(torch.int8), (w >> 4).to(torch.int8)
-    q = torch.stack([low, high], -1).reshape(w.shape[0], -1)
-    q = torch.where(q > 7, q - 16, q).to(x.dtype).reshape(w.shape[0], -1, 128)
-    return F.linear(x, (q * s[:, :, None]).reshape(w.shape[0], -1))
 
 
 def pairs(x, w):
@@ -100,15 +85,8 @@ def qkv_norm_rope(x, wq, wk, wv, gq, gk, c, s):
     return q, k, F.linear(x, wv)
 
 
-def quantized_gate(x, wg, wu):
-    h = swiglu(x, wg, wu).to(wide_type(x)).unflatten(-1, (-1, 128))
-    s = h.abs().amax(-1, keepdim=True) / 448
-    q = (h / s).flatten(-2)
-    return q if x.dtype == torch.float64 else q.to(E4), s.squeeze(-1)
-
-
 def quantized_int8(x, w):
-    y = F.linear(x, w).to(wide_type(x))
+    y = at_least_f32(F.linear(x, w))
     s = y.abs().amax(-1, keepdim=True) / 127
     q = torch.round(y / s)
     return q if x.dtype == torch.float64 else q.to(torch.int8), s
@@ -116,7 +94,7 @@ def quantized_int8(x, w):
 
 def column_statistics(x, w):
     y = x @ w
-    z = y.to(wide_type(y))
+    z = at_least_f32(y)
     return y, z.mean(0), z.var(0, unbiased=False)
 
 
@@ -229,9 +207,10 @@ CASES = {
     "swiglu_pairs": (lambda: [rand(2048, 2048), rand(11008, 2048)], pairs, 2.0 * 2048 * 2048 * 11008, 76e6),
     "triangle": (lambda: [rand(1, 256, 256, 128), rand(1, 256, 256, 128)], lambda x, y: torch.einsum("bikc,bjkc->bijc", x, y),
                  2.0 * 128 * 256 ** 3, 50e6),
-    "int4_weights1024": (lambda: [rand(1024, 4096), torch.randint(0, 256, (11008, 2048), device="cuda", dtype=torch.uint8), rand(11008, 32)],
-                         int4_weights, 2.0 * 1024 * 11008 * 4096, 53e6),
-    "quantized_gate": (lambda: [rand(4096, 2048), rand(2048, 2048), rand(2048, 2048)], quantized_gate, 4.0 * 4096 * 2048 * 2048, 42e6),
+    "int4_weights1024": (lambda: [rand(1024, 4096), i4(11008, 4096), rand(11008, 32)], lambda x, w, s: F.linear(x, scaled_i4(w, s)),
+                         2.0 * 1024 * 11008 * 4096, 53e6),
+    "quantized_gate": (lambda: [rand(4096, 2048), rand(2048, 2048), rand(2048, 2048)],
+                       lambda x, wg, wu: quantized_blocks(swiglu(x, wg, wu)), 4.0 * 4096 * 2048 * 2048, 42e6),
     "quantized_int8": linear(4096, 4096, 4096, quantized_int8),
     "batchnorm_columns": (lambda: [rand(4096, 2048), rand(2048, 2048)], column_statistics, 2.0 * 4096 * 2048 * 2048, 42e6),
     "pooled_mean": (lambda: [rand(64, 1024, 512), rand(512, 512)], lambda x, w: F.relu(x @ w).mean(1), 2.0 * 65536 * 512 * 512, 68e6),
@@ -241,7 +220,7 @@ CASES = {
     "lstm_cell": (lambda: [rand(256, 512), rand(256, 512), rand(256, 512, dtype=F32), rand(2048, 512), rand(2048, 512), rand(2048)], lstm_cell,
                   4.0 * 256 * 2048 * 512, 6.3e6),
     "contrastive": (lambda: [rand(4096, 768), rand(4096, 768), scalar(0.07)],
-                    lambda x, y, t: F.log_softmax((F.linear(x, y) * t).to(wide_type(x)), -1), 2.0 * 4096 * 4096 * 768, 80e6),
+                    lambda x, y, t: F.log_softmax(at_least_f32(F.linear(x, y) * t), -1), 2.0 * 4096 * 4096 * 768, 80e6),
     "phi_q_rope": (lambda: [rand(4096, 3072), rand(3072, 3072), *(t[:, :48].contiguous() for t in tables(4096, 64))],
                    lambda x, w, c, s: rotate_halves(F.linear(x, w).unflatten(-1, (32, 96)), c[:, None], s[:, None]).to(x.dtype),
                    2.0 * 4096 * 3072 ** 2, 71e6),
