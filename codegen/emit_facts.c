@@ -58,7 +58,7 @@ static bool facts_visit(EmitFacts *facts, const KBlock *block) {
             break;
         case KS_LOAD: changed |= facts_mark(facts, stmt->var, true); break;
         case KS_ATOM:
-            for (int j = 0; j < stmt->n_operands && facts_atom_is_data(facts, stmt); j++)
+            for (int j = 0, is_data = facts_atom_is_data(facts, stmt); j < stmt->n_operands && is_data; j++)
                 if (stmt->operands[j].var && !stmt->operands[j].var->is_let)
                     changed |= facts_mark(facts, stmt->operands[j].var, true);
             break;

@@ -152,28 +152,17 @@ void shadow_read_done(Sim *sim, SimWarp *issuer, int64_t offset, int64_t bytes) 
         cta->reads[at * sim->n_warps + issuer->number] = now << 8 | SIM_LANES_ASYNC;
 }
 
-/* Whether the ordinary reads of the byte come before a write by TMA: their warps fenced behind them, or have
- * waited for products of registers that were made of them. An arrival alone may overtake a read whose result
- * nothing waits for. */
-static bool shadow_reads_are_fenced(Sim *sim, SimWarp *issuer, const SimCta *cta, int64_t at) {
-    const uint32_t *reads = &cta->reads[at * sim->n_warps];
-    for (int w = 0; w < sim->n_warps; w++) {
-        uint32_t clock = reads[w] >> 8, lane = reads[w] & 255;
-        if (clock == 0 || lane == SIM_LANES_ASYNC)
-            continue;
-        const SimWarp *reader = &cta->warps[w];
-        if (reader->reads_over < clock && reader->async_fence[lane == SIM_LANES_SEVERAL ? 0 : lane] < clock) {
-            sim_fail(sim, issuer, -1,
-                     "race: %s is written by TMA; warp %d did not fence behind its reads (fence_async)",
-                     shadow_name(sim, at), w);
-            return false;
-        }
-    }
-    return true;
+/* Whether an ordinary read comes before a write by TMA that it is ordered before: the reader fenced behind
+ * it, or has waited for products of registers that were made of it. An arrival alone may overtake a read
+ * whose result nothing waits for. */
+static bool shadow_is_fenced(const SimWarp *reader, uint32_t clock, uint32_t lane) {
+    return lane == SIM_LANES_ASYNC || reader->reads_over >= clock ||
+           reader->async_fence[lane == SIM_LANES_SEVERAL ? 0 : lane] >= clock;
 }
 
 /* Whether every read of the byte is over before the issuer's write. */
-static bool shadow_reads_are_over(Sim *sim, SimWarp *issuer, int lane, const SimCta *cta, int64_t at) {
+static bool shadow_reads_are_over(Sim *sim, SimWarp *issuer, int lane, const SimCta *cta, int64_t at,
+                                  bool is_generic) {
     const uint32_t *reads = &cta->reads[at * sim->n_warps];
     for (int w = 0; w < sim->n_warps; w++) {
         uint32_t clock = reads[w] >> 8;
@@ -187,6 +176,12 @@ static bool shadow_reads_are_over(Sim *sim, SimWarp *issuer, int lane, const Sim
         if (!shadow_is_before(issuer, lane, cta->rank * sim->n_warps + w, clock, (int)(reads[w] & 255))) {
             sim_fail(sim, issuer, lane, "race: %s is written while warp %d reads it", shadow_name(sim, at),
                      w);
+            return false;
+        }
+        if (!is_generic && !shadow_is_fenced(&cta->warps[w], clock, reads[w] & 255)) {
+            sim_fail(sim, issuer, lane,
+                     "race: %s is written by TMA; warp %d did not fence behind its reads (fence_async)",
+                     shadow_name(sim, at), w);
             return false;
         }
     }
@@ -215,8 +210,7 @@ bool shadow_write(Sim *sim, SimWarp *issuer, int lane, SimCta *cta, int64_t offs
                          shadow_agent(sim, byte->write_agent));
                 return false;
             }
-            if (!shadow_reads_are_over(sim, issuer, lane, cta, at) ||
-                (!writer.is_generic && !shadow_reads_are_fenced(sim, issuer, cta, at)))
+            if (!shadow_reads_are_over(sim, issuer, lane, cta, at, writer.is_generic))
                 return false;
         }
         byte->flags = (uint8_t)(BYTE_WRITTEN | (writer.is_generic ? BYTE_GENERIC : 0));

@@ -181,9 +181,7 @@ static bool fuse_all(Fuse *fuse) {
     return fuse_emit(fuse);
 }
 
-/* A plan of the graph, each of whose products has a schedule; NULL: a defect, kernels that wait for each
- * other. */
-static Fuse *fuse_plan(Pass *pass, Graph *graph, FuseKnown *known) {
+Fuse *fuse_plan(Pass *pass, Graph *graph, FuseKnown *known) {
     size_t n_decisions = pass->partition->decisions.n;
     Fuse *fuse;
     do { /* each time there are fewer to refuse */
@@ -200,7 +198,7 @@ static Fuse *fuse_plan(Pass *pass, Graph *graph, FuseKnown *known) {
 static Fuse *fuse_best(Pass *pass, Graph *graph, FuseKnown *known) {
     size_t n_decisions = pass->partition->decisions.n;
     Fuse *fuse = fuse_plan(pass, graph, known);
-    if (!fuse || !fuse_weigh_rows(fuse, fuse_plan))
+    if (!fuse || !fuse_weigh_rows(fuse))
         return fuse;
     pass->partition->decisions.n = n_decisions;
     return fuse_plan(pass, graph, known);

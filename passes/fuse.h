@@ -37,6 +37,18 @@ static inline bool fuse_hint_allows(const Hint *hint, const char *what) {
     return false;
 }
 
+/* Whether a hint is @fuse(guest), or @fuse(guest=false): then nothing is asked for. */
+static inline bool fuse_hint_tells_guest(const Hint *hint, bool *is_asked) {
+    for (size_t i = 0; !strcmp(hint->name, "fuse") && i < hint->args.n; i++) {
+        const HintArg *arg = &hint->args.at[i];
+        if (!fuse_hint_says(arg, "guest"))
+            continue;
+        *is_asked = !arg->word || strcmp(arg->word, "false") != 0;
+        return true;
+    }
+    return false;
+}
+
 /* What fusion knows of one Value. */
 struct FuseNode {
     Value *value;
@@ -219,12 +231,13 @@ Value *realign_copied(Rewrite *rewrite, Value *value, int64_t missing);
 /* Whether a value is such a view, or a transpose of one. */
 bool value_is_realigned(const Value *value);
 
-/* A plan of a graph in pass->partition, which keeps to what is known; NULL: a defect. */
-typedef Fuse *FusePlanner(Pass *pass, Graph *graph, FuseKnown *known);
+/* fuse.c: a plan of a graph in pass->partition, which keeps to what is known, and each of whose products has
+ * a schedule; NULL: a defect, kernels that wait for each other. */
+Fuse *fuse_plan(Pass *pass, Graph *graph, FuseKnown *known);
 /* fuse_weigh.c: refuses the statistics in product kernels of this plan that are quicker in kernels of their
  * own, by the cost model, and notes what it found, in fuse->known. True where the graph must be planned
  * again. */
-bool fuse_weigh_rows(Fuse *fuse, FusePlanner *plan);
+bool fuse_weigh_rows(Fuse *fuse);
 /* fuse_fragments.c: seconds that a first operand costs beside the product alone which is computed between the
  * matrix instructions, or by a kernel of its own; whether the first is the quicker way. */
 typedef struct FragmentsEstimate {

@@ -110,14 +110,11 @@ static bool guest_fits(const Fuse *fuse, const Region *host, const Region *rows)
 bool fuse_guest_hint(const Graph *graph, const Region *guest, bool *is_asked) {
     for (size_t i = 0; i < graph->hints.n; i++) {
         const Hint *hint = &graph->hints.at[i];
-        bool is_here = !strcmp(hint->name, "fuse") && region_kernel_computes(guest, hint->value);
-        for (size_t k = 0; is_here && k < hint->args.n; k++) {
-            const HintArg *arg = &hint->args.at[k];
-            if (!fuse_hint_says(arg, "guest"))
-                continue;
-            *is_asked = !arg->word || strcmp(arg->word, "false") != 0;
-            return true;
-        }
+        bool asks;
+        if (!fuse_hint_tells_guest(hint, &asks) || !region_kernel_computes(guest, hint->value))
+            continue;
+        *is_asked = asks;
+        return true;
     }
     return false;
 }

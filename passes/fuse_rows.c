@@ -127,21 +127,17 @@ static bool rows_are_asked_behind(Fuse *fuse, const Value *statistic) {
     for (size_t i = 0; i < graph->hints.n; i++) {
         const Hint *hint = &graph->hints.at[i];
         const Value *value = fuse_hint_value(fuse, hint);
-        for (size_t k = 0; k < hint->args.n && !strcmp(hint->name, "fuse") && value; k++) {
-            const HintArg *arg = &hint->args.at[k];
-            if (fuse_hint_says(arg, "guest") && (!arg->word || strcmp(arg->word, "false")) &&
-                rows_need(fuse, value, statistic))
-                return true;
-        }
+        bool is_asked = false;
+        if (value && fuse_hint_tells_guest(hint, &is_asked) && is_asked && rows_need(fuse, value, statistic))
+            return true;
     }
     return false;
 }
 
-/* Whether blocks that run together may share rows of a product, which are longer than a tile. */
-static bool rows_may_share(Fuse *fuse, Group *group, const Value *operand) {
+/* Whether blocks that run together may share rows of a product of which a tile has `most` columns. */
+static bool rows_may_share(const Fuse *fuse, const Group *group, const Dim *row, int64_t most) {
     const FuseLimits *limits = fuse->limits;
-    const Dim *row = operand->dims[operand->rank - 1];
-    return !group->is_chain && chain_row_max(fuse, group) == limits->matmul_row_max && dim_is_const(row) &&
+    return !group->is_chain && most == limits->matmul_row_max && dim_is_const(row) &&
            row->value <= limits->matmul_gang_row_max;
 }
 
@@ -178,15 +174,15 @@ static bool rows_join_matmul(Fuse *fuse, Value *value, ReductionLayout layout, i
                         "no schedule of the product's kernel holds whole rows");
         return false;
     }
-    int64_t longest = dim_upper(fuse->graph->dims, operand->dims[operand->rank - 1]),
-            most = chain_row_max(fuse, group);
-    bool is_long = longest > most, can_share = rows_may_share(fuse, group, operand);
+    const Dim *row = operand->dims[operand->rank - 1];
+    int64_t longest = dim_upper(fuse->graph->dims, row), most = chain_row_max(fuse, group);
+    bool is_long = longest > most;
     if (is_long && rows_are_asked_behind(fuse, value)) {
         pass_decide(fuse->pass, "hint", false, value, core, "no @fuse(guest)",
                     "the graph asks for it behind the product");
         return false;
     }
-    if (is_long && !can_share) {
+    if (is_long && !rows_may_share(fuse, group, row, most)) {
         char *change = text_format(fuse->graph->arena,
                                    "rows of at most %lld, known from the dims or a 'where'", (long long)most);
         if (longest == INT64_MAX)

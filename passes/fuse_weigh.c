@@ -12,6 +12,8 @@
  * Each part of the graph takes the plan whose kernels take less time there. */
 #include "passes/fuse.h"
 
+#include <math.h>
+
 enum {
     WEIGH_STATISTICS = 3, /* of one kernel: rounds of a top-k cost more than what they read */
 };
@@ -115,40 +117,42 @@ static void weigh_keep_regions(Weigh *w) {
         vec_push(w->fuse->arena, &w->regions, partition->regions.at[i]);
 }
 
-/* Seconds of a part in both plans; false where the cost model does not know some kernel. */
-static bool weigh_estimate(const Weigh *w, int part, RowsEstimate *estimate) {
+/* Seconds of the parts that candidates are in, by part, in both plans; NaN where the cost model does not know
+ * some kernel. */
+static RowsEstimate *weigh_estimate(const Weigh *w) {
+    Arena *arena = w->fuse->arena;
+    RowsEstimate *estimates = ARENA_ARRAY(arena, RowsEstimate, w->regions.n + 1);
+    bool *is_wanted = ARENA_ARRAY(arena, bool, w->regions.n + 1);
+    for (size_t i = 0; i < w->fuse->graph->values.n; i++)
+        if (w->candidate[i])
+            is_wanted[weigh_part(w, w->candidate[i]->id)] = true;
     for (size_t i = 0; i < w->regions.n; i++) {
-        if (weigh_part(w, (int)i) != part)
+        int part = weigh_part(w, (int)i);
+        if (!is_wanted[part])
             continue;
         double seconds = fuse_seconds(w->fuse, w->regions.at[i]);
-        if (!(seconds > 0))
-            return false;
-        *(i < w->n_joined ? &estimate->joined : &estimate->apart) += seconds;
+        *(i < w->n_joined ? &estimates[part].joined : &estimates[part].apart) += seconds > 0 ? seconds : NAN;
     }
-    return true;
+    return estimates;
 }
 
-/* Notes what the candidates of a part cost either way, and refuses them where that is less apart. */
-static void weigh_settle(const Weigh *w, int part) {
+/* Notes what each candidate's part costs either way, and refuses those where that is less apart. */
+static void weigh_settle(const Weigh *w) {
     FuseKnown *known = w->fuse->known;
-    RowsEstimate estimate = {0};
-    bool is_estimated = false, is_known = false;
+    const RowsEstimate *estimates = weigh_estimate(w);
     for (size_t i = 0; i < w->fuse->graph->values.n; i++) {
-        const Region *region = w->candidate[i];
-        if (!region || weigh_part(w, region->id) != part)
+        if (!w->candidate[i])
             continue;
-        if (!is_estimated)
-            is_known = weigh_estimate(w, part, &estimate);
-        is_estimated = true;
-        if (!is_known)
-            return;
+        RowsEstimate estimate = estimates[weigh_part(w, w->candidate[i]->id)];
+        if (isnan(estimate.joined) || isnan(estimate.apart))
+            continue;
         known->rows[i] = estimate;
         if (estimate.apart < estimate.joined)
             known->refused[i] |= REFUSED_ROWS;
     }
 }
 
-bool fuse_weigh_rows(Fuse *fuse, FusePlanner *plan) {
+bool fuse_weigh_rows(Fuse *fuse) {
     size_t n = fuse->graph->values.n;
     Weigh w = {.fuse = fuse, .candidate = ARENA_ARRAY(fuse->arena, const Region *, n + 1)};
     if (!fuse->pass->options->seconds || weigh_find(&w) == 0)
@@ -158,12 +162,10 @@ bool fuse_weigh_rows(Fuse *fuse, FusePlanner *plan) {
     FuseKnown apart = {.refused = ARENA_ARRAY(fuse->arena, uint8_t, n + 1), .rows = fuse->known->rows};
     for (size_t i = 0; i < n; i++)
         apart.refused[i] = (uint8_t)(fuse->known->refused[i] | (w.candidate[i] ? REFUSED_ROWS : 0));
-    if (!plan(fuse->pass, fuse->graph, &apart))
+    if (!fuse_plan(fuse->pass, fuse->graph, &apart))
         return true; /* as before */
     weigh_keep_regions(&w);
     weigh_connect(&w);
-    for (size_t i = 0; i < w.regions.n; i++)
-        if (weigh_part(&w, (int)i) == (int)i)
-            weigh_settle(&w, (int)i);
+    weigh_settle(&w);
     return true;
 }

@@ -511,6 +511,15 @@ static void test_wgmma_defects(void **state) {
 
 /* ---- TMA alone ----------------------------------------------------------------------------------------- */
 
+/* A packed tensor of f32, in one box. */
+static KTensorMap f32_map(Bench *bench, KBuffer *buffer, int rows, int cols) {
+    KTensorMap map = {.buffer = buffer, .elem = DTYPE_F32, .rank = 2, .box = {cols, rows}};
+    map.dims[0] = map.strides[1] = bench_dim(bench, cols);
+    map.dims[1] = bench_dim(bench, rows);
+    map.strides[0] = bench_dim(bench, 1);
+    return map;
+}
+
 /* A 40 x 48 f32 tensor through shared memory in boxes of 32 x 16, which reach over its border: zeros come,
  * and nothing is written outside. */
 static void check_copy(bool fenced, bool waits) {
@@ -526,11 +535,10 @@ static void check_copy(bool fenced, bool waits) {
     KBuffer *in = k_shared(B, "in", DTYPE_F32, BOX_ROWS * BOX_COLS, 1024),
             *out = k_shared(B, "out", DTYPE_F32, BOX_ROWS * BOX_COLS, 1024);
     KBuffer *bar = k_shared(B, "full", DTYPE_I64, 1, 8);
-    KTensorMap map = {
-        .buffer = bx, .elem = DTYPE_F32, .rank = 2, .box = {BOX_COLS, BOX_ROWS}, .swizzle = SWIZZLE_128};
-    map.dims[0] = map.strides[1] = bench_dim(&bench, COLS);
-    map.dims[1] = bench_dim(&bench, ROWS);
-    map.strides[0] = bench_dim(&bench, 1);
+    KTensorMap map = f32_map(&bench, bx, ROWS, COLS);
+    map.box[0] = BOX_COLS;
+    map.box[1] = BOX_ROWS;
+    map.swizzle = SWIZZLE_128;
     int load = k_tensor_map(B, "load", map);
     map.buffer = by;
     int store = k_tensor_map(B, "store", map);
@@ -594,10 +602,7 @@ static void check_load_over_reads(bool fenced) {
     KBuffer *bz = bench_buffer(&bench, "z", DTYPE_F32, z, ELEMENTS, true);
     KBuffer *tile = k_shared(B, "tile", DTYPE_F32, ELEMENTS, 128),
             *full = k_shared(B, "full", DTYPE_I64, 1, 8);
-    KTensorMap map = {.buffer = bx, .elem = DTYPE_F32, .rank = 2, .box = {32, 4}};
-    map.dims[0] = map.strides[1] = bench_dim(&bench, 32);
-    map.dims[1] = bench_dim(&bench, 4);
-    map.strides[0] = bench_dim(&bench, 1);
+    KTensorMap map = f32_map(&bench, bx, 4, 32);
     int load = k_tensor_map(B, "load", map);
     const KExpr *address = k_smem_addr(B, full, NULL), *at = k_mul(B, LANE, I(4));
     const KVar *v = k_array(B, "v", K_F32, 4, NULL);
@@ -645,10 +650,7 @@ static void test_tma_store_seen(void **state) {
         KBuffer *by = bench_buffer(&bench, "y", DTYPE_F32, y, 128, true);
         KBuffer *bz = bench_buffer(&bench, "z", DTYPE_F32, z, 32, true);
         KBuffer *tile = k_shared(B, "tile", DTYPE_F32, 128, 128);
-        KTensorMap map = {.buffer = by, .elem = DTYPE_F32, .rank = 2, .box = {32, 4}};
-        map.dims[0] = map.strides[1] = bench_dim(&bench, 32);
-        map.dims[1] = bench_dim(&bench, 4);
-        map.strides[0] = bench_dim(&bench, 1);
+        KTensorMap map = f32_map(&bench, by, 4, 32);
         int store = k_tensor_map(B, "store", map);
         const KExpr *warp = k_special(B, SPECIAL_WARP);
         k_if_begin(B, k_eq(B, warp, I(0)));
@@ -690,10 +692,7 @@ static void test_multicast(void **state) {
     KBuffer *bx = bench_buffer(&bench, "x", DTYPE_F32, x, 128, false);
     KBuffer *by = bench_buffer(&bench, "y", DTYPE_F32, y, 256, true);
     KBuffer *tile = k_shared(B, "tile", DTYPE_F32, 128, 128), *bar = k_shared(B, "full", DTYPE_I64, 1, 8);
-    KTensorMap map = {.buffer = bx, .elem = DTYPE_F32, .rank = 2, .box = {32, 4}};
-    map.dims[0] = map.strides[1] = bench_dim(&bench, 32);
-    map.dims[1] = bench_dim(&bench, 4);
-    map.strides[0] = bench_dim(&bench, 1);
+    KTensorMap map = f32_map(&bench, bx, 4, 32);
     int load = k_tensor_map(B, "load", map);
     const KExpr *address = k_smem_addr(B, bar, NULL), *rank = k_special(B, SPECIAL_CTA_RANK);
     k_if_begin(B, k_eq(B, LANE, I(0)));
