@@ -137,6 +137,10 @@ static void wgmma_set_factors(Wgmma *w) {
                            : !y ? x
                                 : k_mul(b, x, y));
             }
+    /* now, not where the sums want them: the next factors come into the same registers */
+    for (int core = 0; core < w->plan->n_cores; core++)
+        if (w->factor[core])
+            matmul_settle(b, w->factor[core]);
 }
 
 /* The factors of a step for the thread's two columns of a group, where each column has its own; else NULL. */
