@@ -40,7 +40,7 @@ typedef struct KBuffer {
     const Value *value; /* global: what it holds, for names, launch and the simulator's bounds; NULL for shared */
     const Dim *scratch; /* global without a value: elements of workspace that is this launch's alone; NULL: a value's memory */
     bool is_partial;    /* shared: TMA and wgmma may read what nobody wrote, of which nothing comes; simulated as NaN */
-    bool is_zeroed;     /* scratch: zero when the launch begins, for packets and flags (atoms.def) */
+    bool is_signal;     /* scratch for packets, flags and counters (atoms.def), by which blocks wait for each other: races with nobody */
     int id;
 } KBuffer;
 

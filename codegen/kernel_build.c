@@ -171,12 +171,12 @@ KBuffer *k_global(Builder *b, const Value *value, bool written) {
     return buffer;
 }
 
-KBuffer *k_scratch(Builder *b, const char *name, DType elem, const Dim *count, bool is_zeroed) {
+KBuffer *k_scratch(Builder *b, const char *name, DType elem, const Dim *count, bool is_signal) {
     KBuffer *buffer = build_buffer(b, name, elem, SPACE_GLOBAL);
     buffer->written = true;
     buffer->align = 16;
     buffer->scratch = count;
-    buffer->is_zeroed = is_zeroed;
+    buffer->is_signal = is_signal;
     KParam param = {.kind = PARAM_BUFFER, .name = buffer->name, .buffer = buffer};
     vec_push(b->arena, &b->kernel->params, param);
     return buffer;

@@ -26,7 +26,8 @@ Kernel *builder_finish(Builder *b); /* verifies; NULL, with diagnostics, where t
 
 /* parameters and memory */
 KBuffer *k_global(Builder *b, const Value *value, bool written); /* one parameter a Value, however often it is asked for */
-KBuffer *k_scratch(Builder *b, const char *name, DType elem, const Dim *count, bool is_zeroed); /* workspace of one launch */
+/* Workspace of one launch, in which anything may be when it begins. */
+KBuffer *k_scratch(Builder *b, const char *name, DType elem, const Dim *count, bool is_signal);
 KBuffer *k_shared(Builder *b, const char *name, DType elem, int64_t count, int align); /* appended to shared memory */
 void k_partial(Builder *b, const KBuffer *buffer); /* shared: what nobody wrote of it may be read (KBuffer) */
 KBuffer *k_shared_at(Builder *b, const char *name, DType elem, int64_t count, int64_t offset); /* over what is there */

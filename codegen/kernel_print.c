@@ -322,7 +322,7 @@ static void print_param(Text *out, const Kernel *kernel, const KParam *param) {
         text_add(out, "%s, align %d%s%s", dtype_name(param->buffer->elem), param->buffer->align,
                  param->buffer->written ? ", written" : "", param->buffer->late ? ", late" : "");
         if (param->buffer->scratch) {
-            text_add(out, ", %sscratch of ", param->buffer->is_zeroed ? "zeroed " : "");
+            text_add(out, ", scratch of ");
             print_dims(out, kernel, &param->buffer->scratch, 1);
         }
         break;

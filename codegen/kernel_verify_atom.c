@@ -172,6 +172,8 @@ const char *verify_atom_fault(Arena *arena, const Kernel *kernel, const KStmt *s
         return text_format(arena, "it has %d operands where the row says %d", stmt->n_operands, n);
     for (int i = 0; i < n && !fault; i++)
         fault = atom_operand_fault(arena, &stmt->operands[i], &wanted[i], i);
+    if (!fault && atom == ATOM_grid_meet && kernel->gang == 1)
+        fault = "the grid's barrier is there where blocks wait for each other, in a gang";
     if (!fault && (atom == ATOM_bar_sync || atom == ATOM_bar_arrive))
         fault = atom_barrier_fault(kernel, stmt);
     return fault;

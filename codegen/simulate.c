@@ -181,6 +181,7 @@ static void sim_reset_warp(Sim *sim, SimCta *cta, SimWarp *warp) {
     warp->copy_groups = warp->matrix_fences = warp->matrix_groups = warp->bulk_groups = 0;
     warp->frames.n = warp->products.n = warp->bulks.n = 0;
     warp->cluster_arrived = false;
+    warp->is_meeting = false;
     sim_push_frame(sim, warp, &sim->program, SIM_ALL_LANES, NULL);
 }
 
@@ -283,10 +284,12 @@ static void sim_bind_scratch(Sim *sim, const KBuffer *buffer, const DimBindings 
         return;
     }
     global->at = ARENA_ARRAY(sim->arena, uint8_t, (size_t)global->bytes + 1);
-    if (buffer->is_zeroed)
-        return; /* packets and flags race with nobody */
     memset(global->at, 0xff, (size_t)global->bytes);
-    if (sim->options.check_races)
+    const uint32_t raised = 1; /* of a launch before: a flag, or a packet of the first round */
+    for (int64_t at = 0; buffer->is_signal && at + (int64_t)sizeof raised <= global->bytes;
+         at += sizeof raised)
+        memcpy(global->at + at, &raised, sizeof raised);
+    if (sim->options.check_races && !buffer->is_signal)
         global->shadow = ARENA_ARRAY(sim->arena, SimElement, (size_t)global->count + 1);
 }
 
@@ -386,6 +389,7 @@ static void sim_new_machine(Sim *sim) {
     sim->n_agents = (2 * sim->n_warps + SIM_MBARRIERS) * sim->n_ctas;
     sim->cluster_arriving = ARENA_ARRAY(sim->arena, uint32_t, (size_t)sim->n_agents);
     sim->cluster_done = ARENA_ARRAY(sim->arena, uint32_t, (size_t)sim->n_agents);
+    sim->meeting_clock = ARENA_ARRAY(sim->arena, uint32_t, (size_t)sim->n_agents);
     sim->ctas = ARENA_ARRAY(sim->arena, SimCta, (size_t)sim->n_ctas);
     for (int c = 0; c < sim->n_ctas; c++)
         sim_new_cta(sim, &sim->ctas[c], c);

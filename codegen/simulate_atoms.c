@@ -158,6 +158,7 @@ static SimAtom *const atom_functions[ATOM_COUNT] = {
     [ATOM_flag_wait] = sim_flag,
     [ATOM_flag_add] = sim_flag,
     [ATOM_flag_reach] = sim_flag,
+    [ATOM_grid_meet] = sim_grid_meet,
     [ATOM_ticket] = sim_ticket,
     [ATOM_grid_wait] = sim_nothing,
     [ATOM_grid_launch] = sim_nothing,

@@ -212,13 +212,15 @@ struct SimWarp {
     uint32_t async_fence[SIM_LANES], async_fence_copies[SIM_LANES], mbarrier_fence[SIM_LANES];
     uint32_t copy_groups; /* cp.async groups closed */
     uint32_t matrix_fences, matrix_groups;
-    uint32_t reads_over; /* its ordinary reads up to here have come, into registers of products that have ended */
+    uint32_t
+        reads_over; /* its ordinary reads up to here have come, into registers of products that have ended */
     uint64_t
         matrix_history; /* a hash of the wgmma instructions so far, which the warpgroup's warps must share */
     VEC(SimProduct) products;
     uint32_t bulk_groups;
     VEC(SimBulk) bulks;
     bool cluster_arrived;
+    bool is_meeting; /* at the grid's barrier */
     uint32_t cluster_phase;
 };
 
@@ -263,7 +265,9 @@ typedef struct Sim {
 
     int n_warps;      /* a block */
     int n_ctas;       /* that run together: a cluster, or a gang */
-    uint64_t packets; /* sent so far, and flags raised */
+    uint64_t packets; /* sent so far, flags raised, and blocks that have come to a meeting */
+    int meeting;      /* blocks that are at the grid's barrier, of those that run together */
+    uint32_t *meeting_clock;
     VEC(SimFlag) flags;
     int n_agents;
     SimCta *ctas;
@@ -362,7 +366,7 @@ void sim_check_warpgroup(Sim *sim, const SimWarp *warp);
 typedef void SimAtom(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask);
 SimAtom sim_barrier, sim_fence, sim_cluster, sim_mbarrier_atom;             /* simulate_sync.c */
 SimAtom sim_cluster_load;                                                   /* simulate_cluster.c */
-SimAtom sim_packet, sim_flag, sim_ticket;                                   /* simulate_packet.c */
+SimAtom sim_packet, sim_flag, sim_ticket, sim_grid_meet;                    /* simulate_packet.c */
 SimAtom sim_cp_async, sim_tma_load, sim_tma_store, sim_bulk;                /* simulate_copy.c */
 SimAtom sim_ldmatrix, sim_stmatrix, sim_mma;                                /* simulate_matrix.c */
 SimAtom sim_wgmma, sim_wgmma_order;                                         /* simulate_wgmma.c */

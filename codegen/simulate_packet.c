@@ -5,7 +5,9 @@
  *
  * Flags: raised, or added to, behind what their warp has done, and waited for in front of what reads it.
  *
- * Tickets: numbers that each are given out once, and that order nothing. */
+ * Tickets: numbers that each are given out once, and that order nothing.
+ *
+ * The grid's barrier: once, by one thread of each of the blocks that run together. */
 #include "codegen/simulate_internal.h"
 
 enum { PACKET_VALUES = 2, PACKET_BYTES = 8 * PACKET_VALUES };
@@ -163,4 +165,23 @@ void sim_ticket(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
         *at += (uint32_t)value.at[lane].i;
     }
     sim_set_register(sim, warp, stmt->operands[0].reg, mask);
+}
+
+void sim_grid_meet(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+    (void)stmt;
+    if (!warp->is_meeting) {
+        if ((mask & (mask - 1)) != 0 || sim->meeting == sim->n_ctas)
+            sim_fail(sim, warp, -1,
+                     "a block comes to the grid's barrier a second time, or with several threads");
+        warp->is_meeting = true;
+        sim->meeting++;
+        sim->packets++;
+        clock_release(sim, warp, sim->meeting_clock);
+    }
+    if (sim->meeting == sim->n_ctas) {
+        clock_merge(sim, warp->clock, sim->meeting_clock);
+        return;
+    }
+    warp->wait = (SimWait){.kind = WAIT_PACKET, .packets = sim->packets};
+    warp->frames.at[warp->frames.n - 1].next--; /* the same statement again, once others have come */
 }

@@ -17,6 +17,8 @@ void sim_reset_sync(Sim *sim) {
     sim->cluster_phase = 0;
     memset(sim->cluster_arriving, 0, clock_bytes);
     memset(sim->cluster_done, 0, clock_bytes);
+    sim->meeting = 0;
+    memset(sim->meeting_clock, 0, clock_bytes);
 }
 
 /* Atoms that the ISA calls .aligned need every lane of the warp. */

@@ -118,23 +118,6 @@ static sinter_status launch_map(Launch *launch, const PlanParam *param, CUdevice
     return error ? launch_fail(launch, error, "a tensor map was refused") : SINTER_OK;
 }
 
-/* Zeroes the kernel's scratch, in the stream's order. */
-static sinter_status launch_clear(Launch *launch, const PlanKernel *entry) {
-    for (int i = 0; i < entry->n_scratch; i++) {
-        int64_t offset, bytes;
-        if (!launch_eval(launch, entry->scratch[i].offset, &offset) ||
-            !launch_eval(launch, entry->scratch[i].bytes, &bytes)) {
-            plan_say(launch->e.message, launch->e.message_room, "the workspace overflows for these dims");
-            return SINTER_BAD_DIMS;
-        }
-        CUdeviceptr at = (CUdeviceptr)(uintptr_t)launch->e.workspace + (CUdeviceptr)offset;
-        CUresult error = launch->plan->context->driver.fill_async(at, 0, (size_t)bytes, launch->e.stream);
-        if (error)
-            return launch_fail(launch, error, "scratch memory could not be zeroed");
-    }
-    return SINTER_OK;
-}
-
 enum { LAUNCH_ATTRIBUTES = 2 };
 
 /* What the launch of a kernel needs besides its grid; how many. */
@@ -147,8 +130,7 @@ static int launch_attributes(const Kernel *kernel, CUlaunchAttribute out[LAUNCH_
         out[n].value.clusterDim.y = (unsigned)c[1];
         out[n++].value.clusterDim.z = (unsigned)c[2];
     }
-    if (kernel->gang >
-        1) { /* starts once all of its blocks can run, and after its packets have been zeroed */
+    if (kernel->gang > 1) { /* starts once all of its blocks can run, which have a barrier */
         out[n] = (CUlaunchAttribute){.id = DRIVER_LAUNCH_COOPERATIVE};
         out[n++].value.cooperative = 1;
     } else if (kernel->waits) { /* it may start while the kernel before still runs */
@@ -205,9 +187,6 @@ static sinter_status launch_kernel(Launch *launch, const PlanKernel *entry) {
         if (status)
             return status;
     }
-    sinter_status cleared = launch_clear(launch, entry);
-    if (cleared)
-        return cleared;
     CUlaunchAttribute attributes[LAUNCH_ATTRIBUTES];
     int n_attributes = launch_attributes(kernel, attributes);
     CUlaunchConfig config = {

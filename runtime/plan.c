@@ -149,13 +149,11 @@ static bool plan_scratch(sinter_plan *plan, PlanKernel *entry, const KBuffer *bu
     const Dim *begin = plan->workspace ? plan->workspace : dim_const(dims, 0);
     begin = dim_mul(dims, dim_ceil_div(dims, begin, align), align);
     const Dim *end = dim_add(dims, begin, bytes);
-    if (!bytes || !end || (buffer->is_zeroed && entry->n_scratch == PLAN_SCRATCH_MOST)) {
+    if (!bytes || !end) {
         diag_error(&plan->diags, DIAG_INTERNAL, (Span){0}, "kernel '%s': its scratch has no place",
                    entry->kernel->name);
         return false;
     }
-    if (buffer->is_zeroed)
-        entry->scratch[entry->n_scratch++] = (PlanScratch){begin, bytes};
     plan->workspace = end;
     param->align = buffer->align;
     param->count = buffer->scratch;

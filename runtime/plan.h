@@ -28,20 +28,12 @@ typedef struct PlanParam {
     const KTensorMap *map; /* PARAM_TENSOR_MAP */
 } PlanParam;
 
-/* A piece of the workspace that a kernel finds zeroed. */
-typedef struct PlanScratch {
-    const Dim *offset, *bytes;
-} PlanScratch;
-enum { PLAN_SCRATCH_MOST = 2 }; /* pieces of one kernel */
-
 typedef struct PlanKernel {
-    PlanScratch scratch[PLAN_SCRATCH_MOST];
-    int n_scratch;
     Region *region;
-    Schedule schedule; /* the region's, in the kernel that was taken */
+    Schedule schedule;                   /* the region's, in the kernel that was taken */
     Schedule choices[CODEGEN_SCHEDULES]; /* what the template proposes, best first */
     int n_choices;
-    const char *remark;            /* why it is not the first choice; NULL: it is */
+    const char *remark;             /* why it is not the first choice; NULL: it is */
     struct PlanKernel *passed_over; /* that was compiled before it, and spilled; NULL */
     Kernel *kernel;
     PlanParam *params;

@@ -24,7 +24,6 @@ enum { CHOOSE_TRIES = 8, CHOOSE_FEW = 256 /* bytes */ };
 
 bool plan_generate(sinter_plan *plan, PlanKernel *entry) {
     entry->region->schedule = entry->schedule;
-    entry->n_scratch = 0;
     entry->kernel = codegen_kernel(plan->arena, plan->graph, entry->region, plan->target, &plan->diags);
     if (!entry->kernel || !plan_params(plan, entry))
         return false;

@@ -126,7 +126,7 @@ typedef struct MatmulPlan {
     /* Reductions along K of what the first operand is computed from, which the epilogue takes: those who
      * compute its fragments have them on the way (wgmma_fragments.c). */
     VEC(const Value *) operand_rows;
-    size_t n_columns_first;        /* those that wait for no other of them, and come first */
+    size_t n_columns_first; /* those that wait for no other of them, and come first */
     KType accumulator;
     /* The same product read as narrow memory times factors of blocks, where it has that form, for wgmma; else
      * NULL. */
@@ -282,8 +282,11 @@ typedef struct MatmulGang {
     int pairs;
     const KVar *round; /* i32: exchanges so far */
 } MatmulGang;
-/* `rows`: those of all tiles that a block works on at a time. Declares the packets. */
-MatmulGang matmul_gang_new(Builder *b, const MatmulPlan *plan, const Schedule *schedule, int rows);
+/* Elements of the packets of each block of the grid; `rows`: those of all tiles that it works on at a time.
+ */
+int64_t matmul_gang_words(int rows);
+MatmulGang matmul_gang_new(Builder *b, const MatmulPlan *plan, const Schedule *schedule, int rows,
+                           const KBuffer *packets);
 
 /* What a thread has of the product after the loop over K: element
  *     ((block * block_groups + first_group + group) * halves + half) * width + e   of each accumulator array
@@ -301,7 +304,7 @@ typedef struct MatmulFragment {
     int tile_rows,
         tile_cols; /* of the tile, or the cluster's tiles together: extents that they divide need no guard */
     int row_lanes; /* neighbouring lanes that share each row, together all of the tile's columns */
-    bool is_swapped;        /* rows lie along N, columns along M */
+    bool is_swapped;                      /* rows lie along N, columns along M */
     const struct MatmulRow *operand_rows; /* the plan's, known in all lanes of a row; NULL: loops in place */
     bool is_whole;          /* the tile's first column is the result's, and group g has columns 8 g and on */
     const MatmulGang *gang; /* blocks that hold the rest of the rows; NULL: the tile holds whole rows */

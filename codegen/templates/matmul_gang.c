@@ -18,14 +18,15 @@
 
 enum { PACKET_WORDS = 2 /* of 64 bits: a value and the round each */ };
 
-MatmulGang matmul_gang_new(Builder *b, const MatmulPlan *plan, const Schedule *schedule, int rows) {
+int64_t matmul_gang_words(int rows) {
     enum { HALVES = 2 };
-    DimTable *dims = plan->graph->dims;
-    MatmulGang gang = {.blocks = matmul_gang(plan, schedule), .pairs = rows / 2};
     /* a gang has blocks * pairs packets a half and statistic: so many pairs for each block of the grid */
-    int64_t words = (int64_t)HALVES * GANG_STATISTICS * gang.pairs * PACKET_WORDS;
-    gang.packets =
-        k_scratch(b, "packets", DTYPE_I64, dim_mul(dims, b->kernel->grid[0], dim_const(dims, words)), true);
+    return (int64_t)HALVES * GANG_STATISTICS * (rows / 2) * PACKET_WORDS;
+}
+
+MatmulGang matmul_gang_new(Builder *b, const MatmulPlan *plan, const Schedule *schedule, int rows,
+                           const KBuffer *packets) {
+    MatmulGang gang = {.blocks = matmul_gang(plan, schedule), .packets = packets, .pairs = rows / 2};
     const KExpr *blocks = k_i32(b, gang.blocks), *cta = k_special(b, SPECIAL_CTA_X);
     gang.gang = k_let_expr(b, "gang", k_div(b, cta, blocks));
     gang.own = k_let_expr(b, "gang_block", k_mod(b, cta, blocks));

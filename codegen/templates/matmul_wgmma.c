@@ -174,6 +174,7 @@ typedef struct WgmmaStore {
 static void wgmma_store_tile(Wgmma *w, const MatmulTile *tile, const WgmmaStore *store) {
     Builder *b = w->b;
     MatmulStaging *staging = store->staging;
+    wgmma_signals_wait(w);
     wgmma_stream_own_begin(w, store->warp);
     const KExpr *member = epilogue_loop(b, "member", w->tiles.members.n);
     MatmulBatch batch = matmul_member_batch(b, w->plan, &w->tiles.members, tile->batch, member);
@@ -319,10 +320,12 @@ static void wgmma_init(Wgmma *w) {
             KOperand map = k_operand(k_tensor_map_addr(b, i));
             k_atom(b, ATOM_tensor_map_prefetch, NULL, &map, 1);
         }
+    wgmma_signals_init(w);
     pipeline_init(b, &w->pipeline, arrivals, releases);
     if (w->converters)
         pipeline_init(b, &w->convert.raw, 1, 4);
     k_end(b);
+    wgmma_signals_clear(w);
     if (w->cluster > 1) {
         k_atom(b, ATOM_cluster_arrive, NULL, NULL, 0);
         k_atom(b, ATOM_cluster_wait, NULL, NULL, 0);
@@ -400,8 +403,11 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     if (w.stream.blocks)
         wgmma_stream_buffers(&w);
     w.gang.blocks = w.tiles.gang;
-    if (w.gang.blocks > 1)
-        w.gang = matmul_gang_new(b, plan, schedule, w.consumers * wgmma_rows(schedule));
+    if (w.gang.blocks > 1) {
+        int rows = w.consumers * wgmma_rows(schedule);
+        const Dim *words = dim_mul(dims, kernel->grid[0], dim_const(dims, matmul_gang_words(rows)));
+        w.gang = matmul_gang_new(b, plan, schedule, rows, wgmma_signals(&w, "packets", DTYPE_I64, words));
+    }
     for (int i = 0; i < w.n_operands; i++)
         w.scales[i] = matmul_scales(b, plan, schedule, w.operands[i].operand, w.operands[i].is_rows);
     w.pipeline = pipeline_new(b, "stage", schedule->stages);
@@ -413,6 +419,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     k_role_begin(b, "producer", k_lt(b, k_special(b, SPECIAL_WARP), k_i32(b, 4)));
     if (schedule->consumer_registers)
         k_atom(b, ATOM_setmaxnreg_dec, &schedule->producer_registers, NULL, 0);
+    wgmma_signals_meet(&w);
     wgmma_produce(&w);
     wgmma_guest_rows(&w, schedule->producer_registers);
     wgmma_guest_columns(&w);

@@ -120,7 +120,7 @@ void wgmma_stream_buffers(Wgmma *w) {
     for (int core = 0; core < w->plan->n_cores; core++)
         w->stream.parts[core] =
             k_scratch(b, "parts", type, dim_const(dims, warps * STREAM_LANES * 4 * stream_words(w)), false);
-    w->stream.flags = k_scratch(b, "flags", DTYPE_I32, dim_const(dims, warps), true);
+    w->stream.flags = wgmma_signals(w, "flags", DTYPE_I32, dim_const(dims, warps));
 }
 
 /* Which blocks of the group own tiles, and what is whose. */

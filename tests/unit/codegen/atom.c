@@ -157,7 +157,9 @@ static void write_module(FILE *file, Arena *arena, AtomId atom) {
                 next++;
             }
     for (const char *at = text; *at; at++) {
-        if (*at == '%') {
+        if (*at == '%' && at[1] == '%') {
+            fputc(*at++, file); /* the mark itself */
+        } else if (*at == '%') {
             int number = (int)strtol(at + 1, (char **)&at, 10);
             fputs(values[number], file);
             at--;

@@ -49,6 +49,7 @@ static Kernel *atoms_kernel(Bench *bench, AtomId atom, const char *target) {
     const KBuffer *y = k_global(&b, bench_value(bench, "y", DTYPE_F32), true);
     const KBuffer *tile = k_shared(&b, "tile", DTYPE_F32, 1024, 1024);
     const KExpr *tid = k_let_expr(&b, "tid", k_special(&b, SPECIAL_TID));
+    b.kernel->gang = atom == ATOM_grid_meet ? 2 : 1;
     b.kernel->min_blocks = 1; /* setmaxnreg needs a known count of registers at entry */
     int shape[4] = {0};
     atoms_shape(atom, shape);
