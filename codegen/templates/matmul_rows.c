@@ -13,6 +13,8 @@
 
 #include <math.h>
 
+#define LOG2_E 1.4426950408889634
+
 /* Whether `value`, held in place of what the accumulators hold now, serves every later pass; earlier
  * statistics are known by then. */
 static bool rows_serves(Epilogue *e, size_t pass, const Value *value, const Value *const *held, int n_held,
@@ -217,23 +219,37 @@ static bool rows_is_softmax(const MatmulPlan *plan, size_t i) {
     return distance->in[0] == top->in[0] && distance->in[1] == top;
 }
 
-/* Each held element with its row's correction. */
-static void rows_correct(Epilogue *e, OpKind op, const KVar *by) {
+/* Each held element, one after the other. */
+typedef struct RowsHeld {
+    const KExpr *at, *row; /* in the accumulators; of those that the thread has */
+} RowsHeld;
+
+static RowsHeld rows_held_begin(Epilogue *e) {
     Builder *b = e->b;
     const MatmulFragment *f = e->fragment;
-    const KVar *held = f->accumulator[0];
     int per_half = f->width, per_group = f->halves * per_half;
     const KExpr *block = epilogue_loop(b, "block", f->blocks), *group = epilogue_loop(b, "group", f->groups);
     const KExpr *half = epilogue_loop(b, "h", f->halves), *j = epilogue_loop(b, "j", per_half);
-    const KExpr *at =
-        k_add(b, k_mul(b, epilogue_group(e, block, group), k_i32(b, per_group)),
-              k_add(b, k_mul(b, half, k_i32(b, per_half)), j));
-    k_set_elem(b, held, at,
-               k_scalar(b, op, k_elem(b, held, at), k_elem(b, by, epilogue_row_at(e, block, half)), NULL));
-    epilogue_loop_end(b, per_half);
-    epilogue_loop_end(b, f->halves);
-    epilogue_loop_end(b, f->groups);
-    epilogue_loop_end(b, f->blocks);
+    const KExpr *at = k_add(b, k_mul(b, epilogue_group(e, block, group), k_i32(b, per_group)),
+                            k_add(b, k_mul(b, half, k_i32(b, per_half)), j));
+    return (RowsHeld){at, epilogue_row_at(e, block, half)};
+}
+
+static void rows_held_end(Epilogue *e) {
+    const MatmulFragment *f = e->fragment;
+    epilogue_loop_end(e->b, f->width);
+    epilogue_loop_end(e->b, f->halves);
+    epilogue_loop_end(e->b, f->groups);
+    epilogue_loop_end(e->b, f->blocks);
+}
+
+/* Each held element with its row's correction. */
+static void rows_correct(Epilogue *e, OpKind op, const KVar *by) {
+    Builder *b = e->b;
+    const KVar *held = e->fragment->accumulator[0];
+    RowsHeld each = rows_held_begin(e);
+    k_set_elem(b, held, each.at, k_scalar(b, op, k_elem(b, held, each.at), k_elem(b, by, each.row), NULL));
+    rows_held_end(e);
 }
 
 /* Both statistics of a softmax in one exchange: each block takes its own columns' largest element for the
@@ -279,6 +295,90 @@ static void rows_softmax(Epilogue *e, size_t i, MatmulInputs *inputs) {
     if (e->held == sum->in[0])
         rows_correct(e, OP_mul, scale);
     e->rows.at[bound].array = whole_top.x;
+    rows_bind(e, sum, whole_sum.x);
+}
+
+/* Whether all that is wanted of max(z) and of e = exp(z - max(z)) is e / sum(e), and the accumulators have z:
+ * a softmax alone. */
+static bool rows_is_shares(const Epilogue *e, size_t i) {
+    const Region *region = e->plan->region;
+    const Value *top = e->plan->statistics.at[i], *sum = e->plan->statistics.at[i + 1];
+    const Value *power = sum->in[0], *distance = power->in[0], *z = top->in[0];
+    if (e->held ? e->held != z : e->plan->n_cores > 1 || e->plan->core[0] != z)
+        return false;
+    for (size_t k = 0; k < region->values.n; k++) {
+        const Value *user = region->values.at[k];
+        bool is_share = user->op == OP_div && user->in[0] == power && user->in[1] == sum;
+        for (int j = 0; j < user->n_in; j++)
+            if ((user->in[j] == sum && !is_share) || (user->in[j] == power && !is_share && user != sum) ||
+                (user->in[j] == top && user != distance) || (user->in[j] == distance && user != power))
+                return false;
+    }
+    for (size_t k = 0; k < region->outputs.n; k++) {
+        const Value *output = region->outputs.at[k];
+        if (output == top || output == distance || output == power || output == sum)
+            return false;
+    }
+    return true;
+}
+
+static const KExpr *rows_power(Builder *b, const KExpr *x) {
+    const KVar *power = k_variable(b, "power", K_F32, NULL);
+    KOperand operands[] = {k_reg(power), k_operand(x)};
+    k_atom(b, ATOM_ex2_ftz, NULL, operands, 2);
+    return k_var(b, power);
+}
+
+/* The same where a softmax is all there is: e counts in powers of two from max(z) * log2(e), which all of a
+ * row share however it was rounded, so that an element takes one multiplication and addition in one; and the
+ * block's scale goes into the row's divisor instead of its elements. */
+static void rows_shares(Epilogue *e, size_t i, MatmulInputs *inputs) {
+    Builder *b = e->b;
+    const MatmulFragment *f = e->fragment;
+    int n_rows = f->blocks * f->halves;
+    const Value *top = e->plan->statistics.at[i], *sum = e->plan->statistics.at[i + 1];
+    const KExpr *log2_e = k_float(b, K_F32, LOG2_E);
+    PartialVars own_top = rows_statistic(e, i, inputs, NULL);
+    const KVar *from = k_array(b, "counted_from", K_F32, n_rows, NULL), *held = f->accumulator[0];
+    const KExpr *row = epilogue_loop(b, "row", n_rows), *x = k_elem(b, own_top.x, row);
+    x = k_select(b, k_eq(b, x, k_float(b, K_F32, -INFINITY)), k_float(b, K_F32, 0), x);
+    k_set_elem(b, from, row, k_mul(b, x, k_float(b, K_F32, -LOG2_E)));
+    epilogue_loop_end(b, n_rows);
+    RowsHeld each = rows_held_begin(e);
+    k_set_elem(
+        b, held, each.at,
+        rows_power(b, k_scalar(b, OP_fma, k_elem(b, held, each.at), log2_e, k_elem(b, from, each.row))));
+    rows_held_end(e);
+    rows_unbind(e);
+    e->held = sum->in[0];
+    PartialVars own_sum = rows_statistic(e, i + 1, NULL, sum->in[0]);
+
+    const KVar *own[] = {own_top.x, own_sum.x};
+    matmul_gang_send(e, own, 2);
+    MatmulExchange exchange = matmul_gang_receive(e, own, 2);
+    PartialVars whole_top = matmul_gang_whole(e, top, &exchange, 0);
+    b->rounds_products = true; /* as each block has rounded its own */
+    row = epilogue_loop(b, "row", n_rows);
+    const KExpr *whole = k_let_expr(b, "whole", k_mul(b, k_elem(b, whole_top.x, row), log2_e));
+    const KExpr *turn = epilogue_loop(b, "turn", exchange.turns), *guard;
+    const KExpr *at = matmul_gang_at(e, &exchange, row, turn, &guard);
+    if (guard)
+        k_if_begin(b, guard);
+    const KExpr *far = k_sub(b, k_mul(b, k_elem(b, exchange.part[0], at), log2_e), whole);
+    k_set_elem(b, exchange.part[1], at, k_mul(b, k_elem(b, exchange.part[1], at), rows_power(b, far)));
+    if (guard)
+        k_end(b);
+    epilogue_loop_end(b, exchange.turns);
+    const KExpr *own_far = k_sub(b, k_mul(b, k_elem(b, own_top.x, row), log2_e), whole);
+    k_set_elem(b, from, row, rows_power(b, own_far)); /* the block's scale */
+    epilogue_loop_end(b, n_rows);
+    b->rounds_products = false;
+    PartialVars whole_sum = matmul_gang_whole(e, sum, &exchange, 1);
+    row = epilogue_loop(b, "row", n_rows);
+    k_set_elem(b, whole_sum.x, row,
+               k_scalar(b, OP_div, k_elem(b, whole_sum.x, row), k_elem(b, from, row), NULL));
+    epilogue_loop_end(b, n_rows);
+    rows_bind(e, top, whole_top.x);
     rows_bind(e, sum, whole_sum.x);
 }
 
@@ -368,7 +468,11 @@ void matmul_row_statistics(Epilogue *e, MatmulInputs *inputs) {
     for (size_t i = 0; i < plan->statistics.n; i++) {
         MatmulInputs *own = i == 0 ? inputs : NULL;
         if (e->fragment->gang && rows_is_softmax(plan, i)) {
-            rows_softmax(e, i++, own);
+            if (rows_is_shares(e, i))
+                rows_shares(e, i, own);
+            else
+                rows_softmax(e, i, own);
+            i++;
             continue;
         }
         const Value *centered = e->fragment->gang ? rows_centered(plan, i) : NULL;
