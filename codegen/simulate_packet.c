@@ -180,6 +180,7 @@ void sim_grid_meet(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) 
     }
     if (sim->meeting == sim->n_ctas) {
         clock_merge(sim, warp->clock, sim->meeting_clock);
+        warp->is_meeting = false;
         return;
     }
     warp->wait = (SimWait){.kind = WAIT_PACKET, .packets = sim->packets};
