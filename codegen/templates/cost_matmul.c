@@ -1,7 +1,7 @@
 /* An estimate of the time that a matrix product takes with a schedule, from its shapes and the target; here
  * that of tiles by mma.sync and FMA, and of a thread for each element.
  *
- *     time = launch + work + bytes / memory rate     what blocks store, others do not hide
+ *     time = launch + blocks' starts + work + bytes / memory rate     what blocks store, others do not hide
  *     work = rounds * (steps of K * step + epilogue + what is left of waiting beside other blocks)
  *     step = max(product / tensor rate, tile bytes / L2 rate)     where that is short, it waits for loads */
 #include "codegen/templates/cost_matmul.h"
@@ -13,7 +13,7 @@
 #include "ir/base/checked.h"
 
 /* Seconds of a kernel. */
-static const double cost_launch = 4.79e-6, cost_loop_launch = 4.71e-6;
+static const double cost_launch = 4.7e-6, cost_loop_launch = 4.42e-6;
 
 static const double cost_latency = 0.0837e-6; /* of a load, in seconds */
 static const double cost_start = 0.16;        /* latencies that the first step of a ring waits */
@@ -26,8 +26,8 @@ static const double cost_l2_per_clock = 81.2, cost_two_lines = 1.29, cost_five_s
 
 /* Instructions an element of the result: alone, and more for an input of its own, an operation, a function,
  * and where rows of the output start anywhere; warps of an SM that wait in them as long as they work. */
-static const double cost_epilogue_slots = 16, cost_stream_slots = 3.53, cost_op_slots = 0.843;
-static const double cost_function_slots = 7.22, cost_ragged_slots = 13.4, cost_waiting_warps = 1.74;
+static const double cost_epilogue_slots = 14.5, cost_stream_slots = 3.53, cost_op_slots = 0.843;
+static const double cost_function_slots = 7.22, cost_ragged_slots = 13.4, cost_waiting_warps = 1.63;
 
 /* Statistics that cost a pass over the elements each, and the share of one that more of them cost: the rounds
  * of a top-k. */
@@ -42,20 +42,28 @@ static const double cost_edge_line = 15.5, cost_edge_sector = 151;
  * that counts. */
 static const double cost_mma_on_hopper = 0.268, cost_mma_fp8 = 0.314;
 static const double cost_mma_reuse = 4.51, cost_mma_warps = 1.33; /* 16 x 16 elements of a warp */
-static const double cost_mma_step = 0.16e-6, cost_mma_round = 0.635;
+static const double cost_mma_step = 0.136e-6, cost_mma_round = 0.635;
 
-/* Seconds of a block, and of each of its rows of K, that all others wait for where rows of B are as short as
- * a sector: every block reads the same few lines. Not fitted: 13096 x 8 x 72 took 819 blocks 13.6 us,
- * 410 9.3, 205 7.4 and 103 6.4, and 4610 x 8 x 424 took 289 of them 13.2 and 73 8.2. */
+/* Seconds of a block, and of each row that it reads, that all others wait for where rows of the few columns
+ * are as short as a sector: every block reads the same few lines. Not fitted: 13096 x 8 x 72 took 819
+ * blocks 13.6 us, 410 9.3, 205 7.4 and 103 6.4, and 4610 x 8 x 424 took 289 of them 13.2 and 73 8.2; with 16
+ * bytes of K a row, 5320 x 104 x 8 took 333 8.2, 167 6.8 and 84 6.05. */
 static const double cost_same_block = 6.5e-9, cost_same_row = 0.039e-9;
 
 /* Operands that threads compute: instructions an access, accesses of a thread in flight, their latency, and
  * instructions to convert an element. */
-static const double cost_computed_slots = 4.87, cost_computed_lanes = 0.174, cost_computed_latency = 0.127e-6;
+static const double cost_computed_slots = 4.87, cost_computed_lanes = 0.234, cost_computed_latency = 0.114e-6;
 static const double cost_convert_slots = 2.5;
 
-/* A thread with an element of its own: instructions, and more and seconds for each of K. */
-static const double cost_loop_base = 43.2, cost_loop_slots = 2.38, cost_loop_latency = 0.0287e-6;
+/* A thread with an element of its own: instructions, and more and seconds for each of K. 3312 x 24 x 16,
+ * whose neighbours' columns are eight to a bank of L1, took 1.5 us besides a kernel's start, 10432 x 64 x
+ * 11 3.8. */
+static const double cost_loop_base = 43.2, cost_loop_slots = 10.4, cost_loop_latency = 0.0396e-6;
+
+/* Seconds to start a block, and a warp of it. 2 x 1868 x 61 by gemv took 1868 blocks of four warps 5.2 us,
+ * 934 of eight 4.85 and of four 4.65; fitted, as are the figures of a launch, to 105 products of a short K or
+ * of few rows or columns. */
+static const double cost_block = 0.69e-9, cost_warp = 0.0537e-9;
 
 double cost_rate(const MatmulPlan *plan) {
     double tensor = plan->target->tensor_flops;
@@ -83,8 +91,8 @@ static double cost_efficiency(const MatmulPlan *plan, const Schedule *s) {
     return 0.8 * sqrt(reuse < 1 ? reuse : 1);
 }
 
-/* Accesses of a stage of the operands that threads compute instead of copying. */
-static double cost_accesses(const MatmulPlan *plan, const Schedule *s) {
+/* Accesses of a stage of the operands that threads compute instead of copying; none beyond their ends. */
+static double cost_accesses(const MatmulPlan *plan, const Schedule *s, const CostShare *w, double depth) {
     double accesses = 0;
     for (int i = 0; i < 1 + plan->n_cores; i++) {
         const MatmulOperand *operand = i ? &plan->b[i - 1] : &plan->a;
@@ -92,16 +100,17 @@ static double cost_accesses(const MatmulPlan *plan, const Schedule *s) {
             width = operand->copy_width ? operand->copy_width : operand->run_width;
         bool is_converted = !operand->is_memory || operand->narrow != operand->elem;
         if (matmul_loader_registers(plan, operand, s, tile_mn, 32))
-            accesses += (double)tile_mn * s->tile_k *
+            accesses += fmin(tile_mn, i ? w->cols : w->rows) * depth *
                         (1.0 / width + (is_converted ? cost_convert_slots / cost_computed_slots : 0));
     }
     return accesses;
 }
 
 /* Time in which the threads of an SM's blocks compute a stage. */
-static double cost_computed(const MatmulPlan *plan, const Schedule *s, double crowd) {
-    double accesses = cost_accesses(plan, s), lanes = fmin(128, s->threads * crowd * cost_computed_lanes);
-    return accesses * crowd * cost_computed_slots / lanes / cost_clock;
+static double cost_computed(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
+    double accesses = cost_accesses(plan, s, w, (double)c->k / w->steps),
+           lanes = fmin(128, s->threads * w->crowd * cost_computed_lanes);
+    return accesses * w->crowd * cost_computed_slots / lanes / cost_clock;
 }
 
 const MatmulPlan *cost_plan(const Cost *c, const Schedule *s) {
@@ -114,6 +123,10 @@ static double cost_steps(const Cost *c, const Schedule *s, int split) {
     for (int i = 0; i < c->n_terms; i++)
         steps += ceil(ceil((double)c->term_k[i] / s->tile_k) / split);
     return steps;
+}
+
+double cost_starting(double blocks, int threads) {
+    return blocks * (cost_block + cost_warp * threads / 32);
 }
 
 CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
@@ -165,7 +178,7 @@ static double cost_step(const Cost *c, const MatmulPlan *plan, const Schedule *s
     double units = s->path == MATMUL_MMA_SYNC ? fmin(1, s->threads / 32 * w->crowd / cost_mma_warps) : 1;
     double flops = 2.0 * s->tile_m * s->tile_n * s->tile_k * plan->n_cores;
     double rate = cost_rate(plan) / plan->target->sm_count * cost_efficiency(plan, s) * units;
-    double computed = cost_computed(plan, s, w->crowd), product = fmax(flops * w->crowd / rate, computed);
+    double computed = cost_computed(c, plan, s, w), product = fmax(flops * w->crowd / rate, computed);
     double bits = s->tile_m * cost_row(c->rows_a) * matmul_stage_bits(plan, s, true) +
                   s->tile_n * plan->n_cores * cost_row(c->rows_b) * matmul_stage_bits(plan, s, false);
     double feed = bits * s->tile_k / 8 * w->crowd / (cost_l2_per_clock * cost_clock);
@@ -180,15 +193,21 @@ static double cost_epilogue(const Cost *c, const MatmulPlan *plan, const Schedul
     double slots = cost_epilogue_slots + c->slots + (c->is_ragged ? cost_ragged_slots : 0);
     double waiting = cost_waiting_warps / (s->threads / 32 * w->crowd);
     double passes = cost_statistics((double)(plan->statistics.n + plan->columns.n));
-    return passes * s->tile_m * s->tile_n * w->crowd * slots / 128 / cost_clock * (1 + waiting);
+    double elements = fmin(s->tile_m, w->rows) * fmin(s->tile_n, w->cols); /* none beyond the result's end */
+    return passes * elements * w->crowd * slots / 128 / cost_clock * (1 + waiting);
 }
 
 /* Waiting for lines that all blocks read. */
 static double cost_same(const Cost *c, const MatmulPlan *plan, const CostShare *w) {
-    enum { SECTOR = 32 };
-    bool is_short = plan->b[0].major == MAJOR_MN && (double)c->n * dtype_bits(plan->b[0].elem) <= 8 * SECTOR;
-    double blocks = w->tiles_m * w->tiles_n * (double)c->batch;
-    return is_short ? blocks * (cost_same_block + cost_same_row * (double)c->k) : 0;
+    enum { SECTOR = 32, MOST_ROWS = 512 };
+    const MatmulOperand *b = &plan->b[0];
+    int bits = dtype_bits(b->elem);
+    double batch = (double)c->batch;
+    if (b->major == MAJOR_MN && (double)c->n * bits <= 8 * SECTOR)
+        return w->tiles_m * w->tiles_n * batch * (cost_same_block + cost_same_row * (double)c->k);
+    double few = fmin(w->rows, w->cols), across = w->rows > w->cols ? w->tiles_m : w->tiles_n;
+    bool is_short = b->major == MAJOR_K && (double)c->k * bits <= 4 * SECTOR && few <= MOST_ROWS;
+    return is_short ? across * batch * (cost_same_block + cost_same_row * few) : 0;
 }
 
 static double cost_tiles_seconds(const Cost *c, const Schedule *s) {
@@ -201,16 +220,33 @@ static double cost_tiles_seconds(const Cost *c, const Schedule *s) {
     double bytes = (double)c->bytes + edge * w.rows * w.tiles_n * (double)c->batch;
     if (c->from_memory)
         bytes += cost_again * cost_bytes_again(c, &w);
-    return cost_launch + work + cost_same(c, plan, &w) + bytes / plan->target->memory_bytes_per_second;
+    return cost_launch + cost_starting(w.all, s->threads) + work + cost_same(c, plan, &w) +
+           bytes / plan->target->memory_bytes_per_second;
+}
+
+/* Lanes of a warp, neighbours along N, whose operand lies in the same bank: an SM serves one a clock. */
+static double cost_loop_lanes(const Cost *c) {
+    enum { LANES = 32, WORD = 32 };
+    const MatmulOperand *b = &c->plan->b[0];
+    int64_t bits;
+    if (b->major != MAJOR_K || !checked_mul(c->k, dtype_bits(b->elem), &bits) || bits % WORD != 0)
+        return 1;
+    int lanes = 1;
+    while (lanes < LANES && bits / WORD % (2 * lanes) == 0)
+        lanes *= 2;
+    return fmax(1, lanes * fmin(1, (double)c->n / LANES));
 }
 
 static double cost_loop_seconds(const Cost *c) {
+    enum { THREADS = 2048 /* of an SM */ };
     const Target *target = c->plan->target;
-    double work = (double)c->m * (double)c->n * ((double)c->k * cost_loop_slots + cost_loop_base) /
-                  (128 * cost_clock * target->sm_count);
+    double threads = (double)c->m * (double)c->n * (double)c->batch, all = (double)THREADS * target->sm_count;
+    double clocks = ((double)c->k * cost_loop_slots + cost_loop_base) / 128;
+    clocks += (double)c->k * (cost_loop_lanes(c) - 1) / 32;
+    double work = threads * clocks / cost_clock / target->sm_count;
     double memory = (double)c->bytes / target->memory_bytes_per_second;
-    double waves = ceil((double)c->m * (double)c->n / (2048.0 * target->sm_count));
-    return cost_loop_launch + fmax(work, waves * (double)c->k * cost_loop_latency) + memory;
+    double latency = ceil(threads / all) * (double)c->k * cost_loop_latency;
+    return cost_loop_launch + cost_starting(fmin(threads, all) / 256, 256) + fmax(work, latency) + memory;
 }
 
 /* How rows of `pitch` bytes begin. */

@@ -27,6 +27,8 @@ typedef struct CostShare {
 } CostShare;
 
 CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedule *s);
+/* Seconds to start as many blocks, of those that the machine has room for: others start while they work. */
+double cost_starting(double blocks, int threads);
 /* Rate of the matrix unit, of the whole machine, for the kind of product. */
 double cost_rate(const MatmulPlan *plan);
 /* How often an epilogue with `n` row and column statistics goes over the elements of its tile. */

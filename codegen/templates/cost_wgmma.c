@@ -52,6 +52,10 @@ static const double cost_store = 486, cost_store_all = 5630, cost_half_boxes = 1
 static const double cost_row_line = 60.5, cost_row_sector = 244, cost_edge_line = 142,
                     cost_edge_sector = 75.7;
 static const double cost_written = 0.116;
+/* The share of L2 that a result fills before its lines leave half written, and the bytes that a seam costs of
+ * what is beyond: 7896 x 3832 x 24 took 36.8 us, in clusters of two along N 32.1, 5262 x 14800 x 19 56.2
+ * and 53.2. */
+static const double cost_held = 0.5, cost_edge_lost = 300;
 
 static const double cost_again = 0.297; /* share of a second reading by other SMs that L2 does not serve */
 
@@ -59,22 +63,30 @@ static const double cost_again = 0.297; /* share of a second reading by other SM
  * last step ends, and accumulators are read and written. Not fitted. */
 static const double cost_change = 0.3e-6;
 
-/* Seconds of a gang's tile, beside the product: waiting for the others, more for each statistic and for each
- * block of the gang, and the share of the tile's steps by which the slowest block is late, in the only round
- * and in one of several, whose loads go on; fitted to 70 products of 16 to 16384 rows. Their epilogues wait
- * rather than compute: the share of its instructions that counts. */
-static const double cost_gang = 0.889e-6, cost_gang_statistic = 1.85e-6, cost_gang_block = 0.14e-6;
-static const double cost_gang_late = 0.0923, cost_gang_late_again = 0.0343, cost_rows_slots = 0.114;
+/* Seconds of a gang's tile, beside the product: waiting for the others, more for each statistic, for inputs
+ * of the epilogue and for each block of the gang, and the share of the tile's steps by which the slowest
+ * block is late, in the only round and in one of several, whose loads go on; fitted to 70 products of 16 to
+ * 16384 rows. Their epilogues wait rather than compute: the share of its instructions that counts. A launch
+ * of its own cleared their packets then: it took so much, and 17 products with a softmax or a norm alone have
+ * taken 1 us a tile less besides. */
+static const double cost_gang = 0.889e-6, cost_gang_statistic = 1.1e-6, cost_gang_inputs = 1e-6;
+static const double cost_gang_block = 0.14e-6, cost_gang_late = 0.0923, cost_gang_late_again = 0.0343;
+static const double cost_rows_slots = 0.114, cost_gang_cleared = 1.8e-6;
+/* Of the time in which memory takes all blocks' tiles, the share that a gang waits for where they are of 32
+ * bits: the blocks store together. Log-softmax of 8192 x 1000 x 1024 took 43 and 45 us where 35 and 39 were
+ * expected, of 4096 x 4096 x 768 83 where 69 were. */
+static const double cost_gang_wide = 0.5;
 static const double cost_gang_turns = 0.75; /* where the other warpgroup multiplies meanwhile; not fitted */
 
 /* Seconds of parts of sums that meet in a cluster, and of each element. */
 static const double cost_meeting = 0.706e-6, cost_meeting_element = 0.000261e-6;
 
 /* Tiles that blocks share: how much longer whole rounds before them take; how much longer the last for each
- * tile of a group that has several, whose helper has the tails one after the other; seconds of flags that are
- * zeroed and blocks that start together, and of an element of a part that is handed on; of these, what each
- * other part of the tile costs. */
-static const double cost_stream_rounds = 1.07, cost_stream_tails = 0.035, cost_stream = 1.8e-6,
+ * tile of a group that has several, whose helper has the tails one after the other; seconds of blocks that
+ * start together (fitted as 1.8 when a launch of its own cleared their flags; nine products have taken 1.3
+ * less since, of which 1 counts, so that tiles of one block win a tie), and of an element of a part that is
+ * handed on; of these, what each other part of the tile costs. */
+static const double cost_stream_rounds = 1.07, cost_stream_tails = 0.035, cost_stream = 0.8e-6,
                     cost_stream_element = 0.1e-9, cost_stream_more = 0.35;
 /* Seconds that it begins later behind another kernel, which it does not overlap: all of its blocks start
  * together. */
@@ -238,10 +250,14 @@ static double cost_epilogue_seconds(const Cost *c, const MatmulPlan *plan, const
 }
 
 /* What the blocks of a gang wait for each other. */
-static double cost_gang_seconds(const MatmulPlan *plan, const CostShare *w, const CostTile *t) {
+static double cost_gang_seconds(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w,
+                                const CostTile *t) {
     if (w->gang <= 1)
         return 0;
-    return cost_gang + cost_gang_statistic * (double)plan->statistics.n + cost_gang_block * w->gang +
+    double stored = s->tile_m * s->tile_n * c->bytes_out * w->all / plan->target->memory_bytes_per_second;
+    return cost_gang + (c->has_wide_outputs ? cost_gang_wide * stored : 0) +
+           cost_gang_statistic * (double)plan->statistics.n + (c->has_inputs ? cost_gang_inputs : 0) +
+           cost_gang_block * w->gang +
            (w->rounds > 1 ? cost_gang_late_again : cost_gang_late) * fmax(t->matrix, t->load);
 }
 
@@ -251,11 +267,18 @@ static double cost_store_seconds(const Cost *c, const Schedule *s, const CostSha
     return bytes * fmax(w->crowd / cost_store, w->all / cost_store_all) / cost_clock;
 }
 
+/* Bytes of memory for a row of a tile that begins within a line: by the seam to its neighbour, which is none
+ * where both are of a cluster and are written together. */
+static double cost_seam(const Cost *c, double result) {
+    double held = fmin(result, cost_held * (double)c->plan->target->l2_bytes);
+    double lost = result > held ? cost_edge_lost * (1 - held / result) : 0;
+    return cost_of_rows(c->rows_out, 0, cost_edge_line + lost, cost_edge_sector + lost);
+}
+
 static double cost_memory(const Cost *c, const CostShare *w) {
-    double edge = cost_of_rows(c->rows_out, 0, cost_edge_line, cost_edge_sector);
     double result = c->bytes_out * (double)c->m * (double)c->n * (double)c->batch;
     double bytes = (double)c->bytes - (1 - cost_written) * fmin(result, (double)c->plan->target->l2_bytes) +
-                   edge * w->rows * w->tiles_n * (double)c->batch;
+                   cost_seam(c, result) * w->rows * w->tiles_n / w->cluster_n * (double)c->batch;
     if (c->from_memory)
         bytes += cost_again * cost_bytes_again(c, w);
     return bytes / c->plan->target->memory_bytes_per_second;
@@ -314,8 +337,9 @@ double cost_wgmma_seconds(const Cost *c, const Schedule *s) {
                      .epilogue = cost_epilogue_seconds(c, plan, s, &w),
                      .store = cost_store_seconds(c, s, &w)};
     tile.load = tile.feed * w.steps;
-    tile.epilogue += cost_gang_seconds(plan, &w, &tile) * (s->ping_pong ? cost_gang_turns : 1);
+    tile.epilogue += cost_gang_seconds(c, plan, s, &w, &tile) * (s->ping_pong ? cost_gang_turns : 1);
     double work = cost_work(plan, s, &w, &tile), memory = cost_memory(c, &w);
-    return cost_launch + (w.cluster_m * w.cluster_n > 1 ? cost_cluster_launch : 0) +
-           cost_beside(work, memory, cost_memory_power) + cost_overlap * fmin(work, memory);
+    return cost_launch + (w.cluster_m * w.cluster_n > 1 ? cost_cluster_launch : 0) -
+           (w.gang > 1 ? cost_gang_cleared : 0) + cost_beside(work, memory, cost_memory_power) +
+           cost_overlap * fmin(work, memory);
 }

@@ -160,12 +160,12 @@ static bool schedules_has_turns(const Cost *c, const MatmulPlan *plan, const Sch
 
 /* Whether two warpgroups may take tiles of 64 rows in turn whose rows lie in a gang: one waits for the other
  * blocks' statistics while the other multiplies. Few blocks, and a K neither long, as tiles of half the rows
- * are loaded at more bytes a product, nor so short that there is little to wait behind (softmax of 8192 x
- * 1024 x 1024 took 35.4 us for 37.6, of 8192 x 1024 x 4096 106 for 97, of 4096 x 4096 x 1024 89 for 76, of 96
- * heads' scores, 512 x 512 from K = 64, 55 for 53). Inputs of the epilogue would not come through the ring
- * then. */
+ * are loaded at more bytes a product, nor so short that there is little to wait behind (softmax and rmsnorm of
+ * 8192 x 1024 x 1024 took 32.3 and 29.5 us for 35.3 and 31.1, of 8192 x 1024 x 4096 94 and 92 for 95 and 90.6,
+ * softmax of 8192 x 2048 x 1024 73 for 65, of 96 heads' scores, 512 x 512 from K = 64, 55 for 53). Inputs of
+ * the epilogue would not come through the ring then. */
 static bool schedules_has_gang_turns(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
-    enum { GANG = 4, LEAST_DEPTH = 512, MOST_DEPTH = 1024 };
+    enum { GANG = 4, LEAST_DEPTH = 512, MOST_DEPTH = 2048 };
     int gang = matmul_gang(plan, s);
     return s->tile_m == 64 && s->warps_m == 1 && s->tile_n >= 128 && gang > 1 && gang <= GANG &&
            c->k >= LEAST_DEPTH && c->k <= MOST_DEPTH && plan->n_cores == 1 && !plan->columns.n &&
