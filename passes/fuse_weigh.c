@@ -39,14 +39,27 @@ static bool weigh_is_head(const Value *core) {
     return core->rank > 2 && (first->rank < core->rank || dim_is(first->dims[core->rank - 3], 1));
 }
 
-/* Marks what values are computed from of which the graph says how many kernels they take: as few as they can.
+/* Whether a @schedule names what kernels of a product alone have: a tile, or a way to multiply. */
+static bool weigh_is_for_product(const Hint *hint) {
+    for (size_t i = 0; i < hint->args.n; i++) {
+        const HintArg *arg = &hint->args.at[i];
+        if (arg->name && (!strcmp(arg->name, "tile") ||
+                          (!strcmp(arg->name, "path") && arg->word && strcmp(arg->word, "loop") != 0)))
+            return !strcmp(hint->name, "schedule");
+    }
+    return false;
+}
+
+/* Marks what values are computed from of which the graph says how many kernels they take: as few as they can;
+ * or how a product is multiplied, whose kernel then has them.
  */
 static bool *weigh_mark_expected(const Fuse *fuse) {
     const Graph *graph = fuse->graph;
     bool *is_expected = ARENA_ARRAY(fuse->arena, bool, graph->values.n + 1);
     for (size_t i = 0; i < graph->hints.n; i++) {
         const Value *value = fuse_hint_value(fuse, &graph->hints.at[i]);
-        if (value && !strcmp(graph->hints.at[i].name, "expect"))
+        const Hint *hint = &graph->hints.at[i];
+        if (value && (!strcmp(hint->name, "expect") || weigh_is_for_product(hint)))
             is_expected[value->id] = true;
     }
     for (size_t i = graph->values.n; i-- > 0;) /* topological */

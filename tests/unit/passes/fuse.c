@@ -571,6 +571,15 @@ static void test_rows_are_weighed(void **state) {
                    "graph g (x: bf16[1600, 64], w: bf16[1024, 64], v: bf16[1024, 64]) -> (y: bf16[1600, 64]) "
                    "{\n  y = cast(softmax(x @ w.T), bf16) @ v   @expect(kernels=2) }",
                    "matmul/rows matmul", 0, 0);
+    /* so is what has a product's schedule, and what has one of rows is not */
+    expect_weighed(seconds_by_rows,
+                   "graph g (x: bf16[1600, 64], w: bf16[1024, 64]) -> (y: bf16[1600, 1024]) {\n"
+                   "  y = softmax(x @ w.T)   @schedule(path=wgmma, stages=3) }",
+                   "matmul/rows", 0, 0);
+    expect_weighed(seconds_by_rows,
+                   "graph g (x: bf16[1600, 64], w: bf16[1024, 64]) -> (y: bf16[1600, 1024]) {\n"
+                   "  y = softmax(x @ w.T)   @schedule(threads=256) }",
+                   "matmul rows", 0, 1);
     /* each part of a graph for itself */
     expect_weighed(seconds_by_rows,
                    "graph g (x: bf16[16, 64], w: bf16[256, 64], u: bf16[1600, 64]) -> (y: bf16[16, 256], z: "
