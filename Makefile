@@ -77,6 +77,13 @@ $(BUILD)/codegen/prelude.c: $(wildcard codegen/prelude/*.cuh)
 	$(call embed,codegen_prelude_text,$^)
 $(BUILD)/codegen/math_ll.c: codegen/prelude/math.ll
 	$(call embed,codegen_math_ll_text,$<)
+# What the LLVM plugin and who loads it must agree on: the number of its interface.
+LLVM_ABI := $(wildcard codegen/*.h codegen/*.def ir/*.h ir/*.def ir/base/*.h)
+$(BUILD)/codegen/llvm_abi.h: $(LLVM_ABI)
+	@mkdir -p $(@D)
+	$(Q)printf 'enum { SINTER_LLVM_ABI = 0x%s };\n' $$(cat $(sort $(LLVM_ABI)) | sha256sum | cut -c1-7) > $@
+$(BUILD)/codegen/emit_llvm.o $(BUILD)/runtime/llvm_backend.o: $(BUILD)/codegen/llvm_abi.h
+$(BUILD)/lib/codegen.a: | $(BUILD)/codegen/llvm_abi.h
 # After a change of the mathematical functions; needs a clang 14 that knows NVPTX. The result is checked in.
 CLANG ?= clang
 .PHONY: math-ll

@@ -30,8 +30,8 @@ Kernel *codegen_kernel(Arena *arena, const Graph *graph, const Region *region, c
 void emit_cuda(Text *out, const Kernel *kernel);
 
 /* The LLVM backend, in a plugin of its own (emit_llvm.c) so that Sinter runs without it: `libsinter_llvm.so` exports
- * sinter_llvm_emit with this type and sinter_llvm_abi, which must equal SINTER_LLVM_ABI. */
-enum { SINTER_LLVM_ABI = 2 };
+ * sinter_llvm_emit with this type and sinter_llvm_abi, which must equal SINTER_LLVM_ABI: a number that the Makefile makes of all headers
+ * and tables that both are compiled with (llvm_abi.h), since a plugin that counts operations or instructions otherwise would emit others. */
 typedef enum LlvmOutput { LLVM_OUTPUT_PTX, LLVM_OUTPUT_IR } LlvmOutput;
 typedef bool LlvmEmit(Text *out, const Kernel *kernel, LlvmOutput what, Diags *diags);
 

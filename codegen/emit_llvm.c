@@ -22,6 +22,8 @@
 #include <llvm-c/Target.h>
 #include <llvm-c/Transforms/PassBuilder.h>
 
+#include "codegen/llvm_abi.h"
+
 #define EXPORT __attribute__((visibility("default")))
 
 EXPORT extern const int sinter_llvm_abi;

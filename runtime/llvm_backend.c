@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "codegen/llvm_abi.h"
+
 static const char LLVM_BACKEND_FILE[] = "libsinter_llvm.so";
 
 static bool llvm_backend_try(LlvmBackend *llvm, const char *path) {

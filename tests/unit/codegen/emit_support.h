@@ -17,6 +17,7 @@
 
 #include "codegen/codegen.h"
 #include "codegen/kernel_build.h"
+#include "codegen/llvm_abi.h"
 
 /* ---- a kernel under test
  * ------------------------------------------------------------------------------------ */
