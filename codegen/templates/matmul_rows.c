@@ -13,7 +13,7 @@
 
 #include <math.h>
 
-#define LOG2_E 1.4426950408889634
+static const double rows_log2_e = 1.4426950408889634;
 
 /* Whether `value`, held in place of what the accumulators hold now, serves every later pass; earlier
  * statistics are known by then. */
@@ -252,6 +252,41 @@ static void rows_correct(Epilogue *e, OpKind op, const KVar *by) {
     rows_held_end(e);
 }
 
+static const KExpr *rows_power(Builder *b, const KExpr *x) {
+    const KVar *power = k_variable(b, "power", K_F32, NULL);
+    KOperand operands[] = {k_reg(power), k_operand(x)};
+    k_atom(b, ATOM_ex2_ftz, NULL, operands, 2);
+    return k_var(b, power);
+}
+
+/* Scales the parts of the row's sum, each counted from its block's largest element, to count from the row's,
+ * and gives the block's own scale; in powers of two of rounded exponents, or of e. */
+static void rows_scale_parts(Epilogue *e, const MatmulExchange *exchange, const KVar *own_top,
+                             const KVar *whole_top, const KVar *scale, bool in_powers) {
+    Builder *b = e->b;
+    int n_rows = e->fragment->blocks * e->fragment->halves;
+    const KExpr *log2_e = k_float(b, K_F32, rows_log2_e);
+    b->rounds_products = in_powers; /* as each block has rounded its own */
+    const KExpr *row = epilogue_loop(b, "row", n_rows), *whole = k_elem(b, whole_top, row);
+    if (in_powers)
+        whole = k_let_expr(b, "whole", k_mul(b, whole, log2_e));
+    const KExpr *turn = epilogue_loop(b, "turn", exchange->turns), *guard;
+    const KExpr *at = matmul_gang_at(e, exchange, row, turn, &guard), *top = k_elem(b, exchange->part[0], at);
+    const KExpr *far = k_sub(b, in_powers ? k_mul(b, top, log2_e) : top, whole);
+    if (guard)
+        k_if_begin(b, guard);
+    far = in_powers ? rows_power(b, far) : k_scalar(b, OP_exp, far, NULL, NULL);
+    k_set_elem(b, exchange->part[1], at, k_mul(b, k_elem(b, exchange->part[1], at), far));
+    if (guard)
+        k_end(b);
+    epilogue_loop_end(b, exchange->turns);
+    const KExpr *own = k_elem(b, own_top, row);
+    own = k_sub(b, in_powers ? k_mul(b, own, log2_e) : own, whole);
+    k_set_elem(b, scale, row, in_powers ? rows_power(b, own) : k_scalar(b, OP_exp, own, NULL, NULL));
+    epilogue_loop_end(b, n_rows);
+    b->rounds_products = false;
+}
+
 /* Both statistics of a softmax in one exchange: each block takes its own columns' largest element for the
  * row's, and what it has come to is scaled by exp(its max - the row's) afterwards (Milakov and Gimelshein,
  * "Online normalizer calculation for softmax", 2018). A block whose columns are all -inf counts from 0, so
@@ -277,20 +312,7 @@ static void rows_softmax(Epilogue *e, size_t i, MatmulInputs *inputs) {
     MatmulExchange exchange = matmul_gang_receive(e, own, 2);
     PartialVars whole_top = matmul_gang_whole(e, top, &exchange, 0);
     const KVar *scale = k_array(b, "scale", K_F32, n_rows, NULL);
-    row = epilogue_loop(b, "row", n_rows);
-    const KExpr *turn = epilogue_loop(b, "turn", exchange.turns), *guard;
-    const KExpr *at = matmul_gang_at(e, &exchange, row, turn, &guard);
-    const KExpr *far = k_sub(b, k_elem(b, exchange.part[0], at), k_elem(b, whole_top.x, row));
-    if (guard)
-        k_if_begin(b, guard);
-    k_set_elem(b, exchange.part[1], at,
-               k_mul(b, k_elem(b, exchange.part[1], at), k_scalar(b, OP_exp, far, NULL, NULL)));
-    if (guard)
-        k_end(b);
-    epilogue_loop_end(b, exchange.turns);
-    const KExpr *own_far = k_sub(b, k_elem(b, own_top.x, row), k_elem(b, whole_top.x, row));
-    k_set_elem(b, scale, row, k_scalar(b, OP_exp, own_far, NULL, NULL));
-    epilogue_loop_end(b, n_rows);
+    rows_scale_parts(e, &exchange, own_top.x, whole_top.x, scale, false);
     PartialVars whole_sum = matmul_gang_whole(e, sum, &exchange, 1);
     if (e->held == sum->in[0])
         rows_correct(e, OP_mul, scale);
@@ -322,13 +344,6 @@ static bool rows_is_shares(const Epilogue *e, size_t i) {
     return true;
 }
 
-static const KExpr *rows_power(Builder *b, const KExpr *x) {
-    const KVar *power = k_variable(b, "power", K_F32, NULL);
-    KOperand operands[] = {k_reg(power), k_operand(x)};
-    k_atom(b, ATOM_ex2_ftz, NULL, operands, 2);
-    return k_var(b, power);
-}
-
 /* The same where a softmax is all there is: e counts in powers of two from max(z) * log2(e), which all of a
  * row share however it was rounded, so that an element takes one multiplication and addition in one; and the
  * block's scale goes into the row's divisor instead of its elements. */
@@ -337,12 +352,12 @@ static void rows_shares(Epilogue *e, size_t i, MatmulInputs *inputs) {
     const MatmulFragment *f = e->fragment;
     int n_rows = f->blocks * f->halves;
     const Value *top = e->plan->statistics.at[i], *sum = e->plan->statistics.at[i + 1];
-    const KExpr *log2_e = k_float(b, K_F32, LOG2_E);
+    const KExpr *log2_e = k_float(b, K_F32, rows_log2_e);
     PartialVars own_top = rows_statistic(e, i, inputs, NULL);
     const KVar *from = k_array(b, "counted_from", K_F32, n_rows, NULL), *held = f->accumulator[0];
     const KExpr *row = epilogue_loop(b, "row", n_rows), *x = k_elem(b, own_top.x, row);
     x = k_select(b, k_eq(b, x, k_float(b, K_F32, -INFINITY)), k_float(b, K_F32, 0), x);
-    k_set_elem(b, from, row, k_mul(b, x, k_float(b, K_F32, -LOG2_E)));
+    k_set_elem(b, from, row, k_mul(b, x, k_float(b, K_F32, -rows_log2_e)));
     epilogue_loop_end(b, n_rows);
     RowsHeld each = rows_held_begin(e);
     k_set_elem(
@@ -357,22 +372,7 @@ static void rows_shares(Epilogue *e, size_t i, MatmulInputs *inputs) {
     matmul_gang_send(e, own, 2);
     MatmulExchange exchange = matmul_gang_receive(e, own, 2);
     PartialVars whole_top = matmul_gang_whole(e, top, &exchange, 0);
-    b->rounds_products = true; /* as each block has rounded its own */
-    row = epilogue_loop(b, "row", n_rows);
-    const KExpr *whole = k_let_expr(b, "whole", k_mul(b, k_elem(b, whole_top.x, row), log2_e));
-    const KExpr *turn = epilogue_loop(b, "turn", exchange.turns), *guard;
-    const KExpr *at = matmul_gang_at(e, &exchange, row, turn, &guard);
-    if (guard)
-        k_if_begin(b, guard);
-    const KExpr *far = k_sub(b, k_mul(b, k_elem(b, exchange.part[0], at), log2_e), whole);
-    k_set_elem(b, exchange.part[1], at, k_mul(b, k_elem(b, exchange.part[1], at), rows_power(b, far)));
-    if (guard)
-        k_end(b);
-    epilogue_loop_end(b, exchange.turns);
-    const KExpr *own_far = k_sub(b, k_mul(b, k_elem(b, own_top.x, row), log2_e), whole);
-    k_set_elem(b, from, row, rows_power(b, own_far)); /* the block's scale */
-    epilogue_loop_end(b, n_rows);
-    b->rounds_products = false;
+    rows_scale_parts(e, &exchange, own_top.x, whole_top.x, from, true);
     PartialVars whole_sum = matmul_gang_whole(e, sum, &exchange, 1);
     row = epilogue_loop(b, "row", n_rows);
     k_set_elem(b, whole_sum.x, row,
