@@ -24,6 +24,7 @@
  *     matmul_partials.c  parts of sums, held by warps or by the blocks of a cluster, to sums and the epilogue
  *     matmul_rounds.c    the largest of each row, as a loop of rounds
  *     matmul_gang.c      the exchange of those statistics where a row lies in several blocks
+ *     matmul_rows_gang.c  both of a softmax or a layer norm in one exchange
  *     matmul_blocks.c    statistics of a tile's part of rows and columns, which another kernel puts together
  *     matmul_tiles.c     the order in which tiles of the result are visited
  *     matmul_schedules.c the schedules to choose from, by cost_matmul.c's estimates
