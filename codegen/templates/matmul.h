@@ -20,7 +20,7 @@
  *     matmul_epilogue.c  accumulators to outputs, for all three
  *     matmul_inputs.c    inputs of the epilogue through the ring of stages
  *     matmul_row_inputs.c  those with one number a row, into registers
- *     matmul_rows.c      row statistics of the product (softmax, norms) within the epilogue
+ *     matmul_rows.c, matmul_rows_pass.c  row statistics of the product (softmax, norms) within the epilogue
  *     matmul_partials.c  parts of sums, held by warps or by the blocks of a cluster, to sums and the epilogue
  *     matmul_rounds.c    the largest of each row, as a loop of rounds
  *     matmul_gang.c      the exchange of those statistics where a row lies in several blocks
@@ -465,7 +465,7 @@ void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const Mat
 void matmul_epilogue_hold(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
                           const KExpr *const *batch, const MatmulVectors *vectors, const Value *value);
 
-/* What matmul_epilogue.c and matmul_rows.c share. */
+/* What matmul_epilogue.c and matmul_rows*.c share. */
 typedef struct MatmulRow {
     const Value *value; /* a statistic, or an input */
     const KVar *array;  /* one register for each of the thread's rows: blocks * halves */

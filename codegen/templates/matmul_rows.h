@@ -1,12 +1,16 @@
 /* Shared by the files of row statistics of a product; nobody else includes it.
  *
- *     matmul_rows.c        statistics, one pass over the registers each; of gangs, one exchange each
- *     matmul_rows_gang.c   two that a gang exchanges at once */
+ *     matmul_rows.c        all statistics of an epilogue, one after the other; of gangs, one exchange each
+ *     matmul_rows_gang.c   two that a gang exchanges at once
+ *     matmul_rows_pass.c   passes over the registers, and what these hold */
 #ifndef SINTER_CODEGEN_MATMUL_ROWS_H
 #define SINTER_CODEGEN_MATMUL_ROWS_H
 
 #include "codegen/templates/matmul.h"
 
+/* The accumulators hold what statistic i and all later ones are best computed from; `only`: that or nothing.
+ */
+void rows_hold_next(Epilogue *e, size_t i, MatmulInputs *inputs, const Value *only);
 /* Statistic i over the thread's columns and the lanes that share its rows, of what is held by then: the best
  * there is for it and all later ones; `only`: that or nothing else than what is. */
 PartialVars rows_statistic(Epilogue *e, size_t i, MatmulInputs *inputs, const Value *only);
