@@ -110,6 +110,8 @@ void lower_batch_streams_only(Lower *lower, bool streams_only);
  * run->split on: what belongs to the whole row. */
 void lower_row_values(Lower *lower, const Run *run, const LowerTarget *targets, int n);
 
+/* 2 to the power x, in one instruction (ATOM_ex2_ftz). */
+const KExpr *lower_power_of_two(Builder *b, const KExpr *x);
 /* One element, at coordinates of `value` itself (value->rank of them). */
 const KExpr *lower_at(Lower *lower, const Value *value, const KExpr *const *coords, const KExpr *guard);
 /* Writes the run's elements src[at + j] of an output (region->outputs) to memory, as one vector where strides

@@ -34,14 +34,17 @@ static bool scalar_is_below_max(const Value *value) {
     return most && most->op == OP_reduce_max && most->in[0] == value->in[0];
 }
 
+const KExpr *lower_power_of_two(Builder *b, const KExpr *x) {
+    const KVar *power = k_variable(b, "power", K_F32, NULL);
+    KOperand operands[] = {k_reg(power), k_operand(x)};
+    k_atom(b, ATOM_ex2_ftz, NULL, operands, 2);
+    return k_var(b, power);
+}
+
 /* e to the power x for x that is 0 for the largest of a row: rounding x * log2(e) costs a relative error of
  * |x| * 6e-8, which is less than 3e-8 of the largest, and what would be subnormal is 0. */
 static const KExpr *scalar_exp_below_max(Builder *b, const KExpr *x) {
-    static const double log2_e = 1.4426950408889634;
-    const KVar *power = k_variable(b, "power", K_F32, NULL);
-    KOperand operands[] = {k_reg(power), k_operand(k_mul(b, x, k_float(b, K_F32, log2_e)))};
-    k_atom(b, ATOM_ex2_ftz, NULL, operands, 2);
-    return k_var(b, power);
+    return lower_power_of_two(b, k_mul(b, x, k_float(b, K_F32, M_LOG2E)));
 }
 
 /* Whether a Value is a softmax's quotient, e / sum(e) of what the function above computes: the sum is at

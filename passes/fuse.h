@@ -49,6 +49,14 @@ static inline bool fuse_hint_tells_guest(const Hint *hint, bool *is_asked) {
     return false;
 }
 
+/* The path that a @schedule names; NULL: none. */
+static inline const char *fuse_hint_path(const Hint *hint) {
+    for (size_t i = 0; !strcmp(hint->name, "schedule") && i < hint->args.n; i++)
+        if (hint->args.at[i].name && !strcmp(hint->args.at[i].name, "path"))
+            return hint->args.at[i].word;
+    return NULL;
+}
+
 /* What fusion knows of one Value. */
 struct FuseNode {
     Value *value;

@@ -50,13 +50,11 @@ static bool chain_is_along_k(Fuse *fuse, const Group *group) {
 }
 
 bool chain_has_other_path(const Graph *graph) {
-    for (size_t i = 0; i < graph->hints.n; i++)
-        for (size_t k = 0; k < graph->hints.at[i].args.n; k++) {
-            const HintArg *arg = &graph->hints.at[i].args.at[k];
-            if (!strcmp(graph->hints.at[i].name, "schedule") && arg->name && !strcmp(arg->name, "path") &&
-                arg->word && strcmp(arg->word, "wgmma") != 0)
-                return true;
-        }
+    for (size_t i = 0; i < graph->hints.n; i++) {
+        const char *path = fuse_hint_path(&graph->hints.at[i]);
+        if (path && strcmp(path, "wgmma") != 0)
+            return true;
+    }
     return false;
 }
 

@@ -41,12 +41,12 @@ static bool weigh_is_head(const Value *core) {
 
 /* Whether a @schedule names what kernels of a product alone have: a tile, or a way to multiply. */
 static bool weigh_is_for_product(const Hint *hint) {
-    for (size_t i = 0; i < hint->args.n; i++) {
-        const HintArg *arg = &hint->args.at[i];
-        if (arg->name && (!strcmp(arg->name, "tile") ||
-                          (!strcmp(arg->name, "path") && arg->word && strcmp(arg->word, "loop") != 0)))
-            return !strcmp(hint->name, "schedule");
-    }
+    const char *path = fuse_hint_path(hint);
+    if (path && strcmp(path, "loop") != 0)
+        return true;
+    for (size_t i = 0; !strcmp(hint->name, "schedule") && i < hint->args.n; i++)
+        if (fuse_hint_says(&hint->args.at[i], "tile"))
+            return true;
     return false;
 }
 
@@ -57,8 +57,8 @@ static bool *weigh_mark_expected(const Fuse *fuse) {
     const Graph *graph = fuse->graph;
     bool *is_expected = ARENA_ARRAY(fuse->arena, bool, graph->values.n + 1);
     for (size_t i = 0; i < graph->hints.n; i++) {
-        const Value *value = fuse_hint_value(fuse, &graph->hints.at[i]);
         const Hint *hint = &graph->hints.at[i];
+        const Value *value = fuse_hint_value(fuse, hint);
         if (value && (!strcmp(hint->name, "expect") || weigh_is_for_product(hint)))
             is_expected[value->id] = true;
     }

@@ -4,8 +4,6 @@
 
 #include <math.h>
 
-static const double rows_log2_e = 1.4426950408889634;
-
 /* Whether statistics i and i + 1 are max(z) and the sum of exp(z - max(z)), all in f32. */
 static bool rows_is_softmax(const MatmulPlan *plan, size_t i) {
     if (i + 1 >= plan->statistics.n)
@@ -51,20 +49,13 @@ static void rows_correct(Epilogue *e, OpKind op, const KVar *by) {
     rows_held_end(e);
 }
 
-static const KExpr *rows_power(Builder *b, const KExpr *x) {
-    const KVar *power = k_variable(b, "power", K_F32, NULL);
-    KOperand operands[] = {k_reg(power), k_operand(x)};
-    k_atom(b, ATOM_ex2_ftz, NULL, operands, 2);
-    return k_var(b, power);
-}
-
 /* Scales the parts of the row's sum, each counted from its block's largest element, to count from the row's,
  * and gives the block's own scale; in powers of two of rounded exponents, or of e. */
 static void rows_scale_parts(Epilogue *e, const MatmulExchange *exchange, const KVar *own_top,
                              const KVar *whole_top, const KVar *scale, bool in_powers) {
     Builder *b = e->b;
     int n_rows = e->fragment->blocks * e->fragment->halves;
-    const KExpr *log2_e = k_float(b, K_F32, rows_log2_e);
+    const KExpr *log2_e = k_float(b, K_F32, M_LOG2E);
     b->rounds_products = in_powers; /* as each block has rounded its own */
     const KExpr *row = epilogue_loop(b, "row", n_rows), *whole = k_elem(b, whole_top, row);
     if (in_powers)
@@ -74,16 +65,21 @@ static void rows_scale_parts(Epilogue *e, const MatmulExchange *exchange, const 
     const KExpr *far = k_sub(b, in_powers ? k_mul(b, top, log2_e) : top, whole);
     if (guard)
         k_if_begin(b, guard);
-    far = in_powers ? rows_power(b, far) : k_scalar(b, OP_exp, far, NULL, NULL);
+    far = in_powers ? lower_power_of_two(b, far) : k_scalar(b, OP_exp, far, NULL, NULL);
     k_set_elem(b, exchange->part[1], at, k_mul(b, k_elem(b, exchange->part[1], at), far));
     if (guard)
         k_end(b);
     epilogue_loop_end(b, exchange->turns);
     const KExpr *own = k_elem(b, own_top, row);
     own = k_sub(b, in_powers ? k_mul(b, own, log2_e) : own, whole);
-    k_set_elem(b, scale, row, in_powers ? rows_power(b, own) : k_scalar(b, OP_exp, own, NULL, NULL));
+    k_set_elem(b, scale, row, in_powers ? lower_power_of_two(b, own) : k_scalar(b, OP_exp, own, NULL, NULL));
     epilogue_loop_end(b, n_rows);
     b->rounds_products = false;
+}
+
+/* What a block's elements count from: its largest, or 0 where they all are -inf. */
+static const KExpr *rows_count_from(Builder *b, const KExpr *top) {
+    return k_select(b, k_eq(b, top, k_float(b, K_F32, -INFINITY)), k_float(b, K_F32, 0), top);
 }
 
 /* Both statistics of a softmax in one exchange: each block takes its own columns' largest element for the
@@ -97,8 +93,8 @@ static void rows_softmax(Epilogue *e, size_t i, MatmulInputs *inputs) {
     const Value *top = e->plan->statistics.at[i], *sum = e->plan->statistics.at[i + 1];
     PartialVars own_top = rows_statistic(e, i, inputs, NULL);
     const KVar *from = k_array(b, "counted_from", K_F32, n_rows, NULL);
-    const KExpr *row = epilogue_loop(b, "row", n_rows), *x = k_elem(b, own_top.x, row);
-    k_set_elem(b, from, row, k_select(b, k_eq(b, x, k_float(b, K_F32, -INFINITY)), k_float(b, K_F32, 0), x));
+    const KExpr *row = epilogue_loop(b, "row", n_rows);
+    k_set_elem(b, from, row, rows_count_from(b, k_elem(b, own_top.x, row)));
     epilogue_loop_end(b, n_rows);
     size_t bound = e->rows.n;
     rows_bind(e, top, from);
@@ -151,17 +147,17 @@ static void rows_shares(Epilogue *e, size_t i, MatmulInputs *inputs) {
     const MatmulFragment *f = e->fragment;
     int n_rows = f->blocks * f->halves;
     const Value *top = e->plan->statistics.at[i], *sum = e->plan->statistics.at[i + 1];
-    const KExpr *log2_e = k_float(b, K_F32, rows_log2_e);
+    const KExpr *log2_e = k_float(b, K_F32, M_LOG2E);
     PartialVars own_top = rows_statistic(e, i, inputs, NULL);
     const KVar *from = k_array(b, "counted_from", K_F32, n_rows, NULL), *held = f->accumulator[0];
-    const KExpr *row = epilogue_loop(b, "row", n_rows), *x = k_elem(b, own_top.x, row);
-    x = k_select(b, k_eq(b, x, k_float(b, K_F32, -INFINITY)), k_float(b, K_F32, 0), x);
-    k_set_elem(b, from, row, k_mul(b, x, k_float(b, K_F32, -rows_log2_e)));
+    const KExpr *row = epilogue_loop(b, "row", n_rows);
+    k_set_elem(b, from, row,
+               k_mul(b, rows_count_from(b, k_elem(b, own_top.x, row)), k_float(b, K_F32, -M_LOG2E)));
     epilogue_loop_end(b, n_rows);
     RowsHeld each = rows_held_begin(e);
-    k_set_elem(
-        b, held, each.at,
-        rows_power(b, k_scalar(b, OP_fma, k_elem(b, held, each.at), log2_e, k_elem(b, from, each.row))));
+    k_set_elem(b, held, each.at,
+               lower_power_of_two(
+                   b, k_scalar(b, OP_fma, k_elem(b, held, each.at), log2_e, k_elem(b, from, each.row))));
     rows_held_end(e);
     rows_unbind(e);
     e->held = sum->in[0];
