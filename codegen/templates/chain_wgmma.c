@@ -417,10 +417,8 @@ static void chain_consume(Chain *c) {
     const KExpr *lane_row = k_let_expr(b, "lane_row", k_add(b, warp_row, k_div(b, lane, k_i32(b, 4))));
     const KExpr *lane_col = k_let_expr(b, "lane_col", k_mul(b, k_mod(b, lane, k_i32(b, 4)), k_i32(b, 2)));
     if (c->is_staged) {
-        c->staging.warp = warp;
-        c->staging.lane_row = k_let_expr(b, "matrix_row", k_mod(b, lane, k_i32(b, STAGING_ROWS)));
-        c->staging.lane_col =
-            k_let_expr(b, "matrix_col", k_mul(b, k_div(b, lane, k_i32(b, STAGING_ROWS)), k_i32(b, 8)));
+        c->staging.owner = warp;
+        matmul_boxes_begin(b, &c->staging);
     }
     MatmulTile tile = chain_tiles_begin(c);
     const KExpr *row = k_add(b, tile.row, lane_row);

@@ -43,6 +43,9 @@ static const double cost_outside = 2, cost_outside_across = 1;
  * of columns besides: a head's norm took 273 us where two warpgroups took 203. */
 static const double cost_epilogue_slots = 6.98, cost_ragged_slots = 6.09, cost_epilogue = 0.179e-6;
 static const double cost_alone = 1.31, cost_alone_blocks = 2.5;
+/* Seconds in which a warpgroup meets over a box of a transposed product's result: of 18 products with either
+ * tile, the transposed took 0.3 us longer in the middle. */
+static const double cost_box_meeting = 0.05e-6;
 
 /* A store: bytes a clock of an SM and of all, factors for boxes of 64 and of 32 bytes a row, bytes that a row
  * of a tile costs besides where it begins within a line, or a sector, and those that memory then writes
@@ -216,9 +219,10 @@ static double cost_feed(const Cost *c, const MatmulPlan *plan, const Schedule *s
     return fmax(clocks / cost_clock, cost_load / (s->stages > 1 ? s->stages - 1 : 1));
 }
 
-/* How much longer boxes of the result take that have fewer columns than a swizzle spans. */
+/* How much longer boxes of the result take that have fewer columns than a swizzle spans; those of a
+ * transposed product have 64. */
 static double cost_boxes(const Cost *c, const Schedule *s) {
-    int bytes = s->tile_n % 64 == 0 ? 128 : s->tile_n % 32 == 0 ? 64 : 32;
+    int bytes = s->swap_ab || s->tile_n % 64 == 0 ? 128 : s->tile_n % 32 == 0 ? 64 : 32;
     bytes *= c->has_wide_outputs && bytes < 128 ? 2 : 1;
     return bytes == 128 ? 1 : bytes == 64 ? cost_half_boxes : cost_quarter_boxes;
 }
@@ -246,6 +250,8 @@ static double cost_epilogue_seconds(const Cost *c, const MatmulPlan *plan, const
     double seconds = cost_passes(c, plan) * s->tile_m * s->tile_n * w->crowd * slots / 128 / cost_clock;
     if (cost_is_alone(s, w))
         seconds *= plan->block_cols ? cost_alone_blocks : cost_alone;
+    if (s->swap_ab)
+        seconds += cost_box_meeting * ceil(s->tile_n / 64.0) * s->tile_m / (64.0 * s->warps_m);
     return seconds + cost_epilogue;
 }
 

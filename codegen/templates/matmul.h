@@ -311,7 +311,8 @@ typedef struct MatmulFragment {
     const MatmulGang *gang; /* blocks that hold the rest of the rows; NULL: the tile holds whole rows */
 } MatmulFragment;
 
-/* Shared memory through which outputs leave: each warp its own ring of boxes of 16 rows. */
+/* Shared memory through which outputs leave: each warp its own ring of boxes of 16 rows. The rows of a tile
+ * of a transposed product lie along N: there a warpgroup has boxes of 64 columns, whole lines of memory. */
 enum { STAGING_OUTPUTS = 2, STAGING_ROWS = 16, STAGING_PARTS = 8 };
 /* matmul_stored.c: where the result's rows and columns lie in an output's memory, as the dims of a tensor
  * map, innermost first. An axis may lie in parts, as the rows of [B, S] heads first: then a box of rows and
@@ -332,8 +333,8 @@ bool matmul_stored(const MatmulPlan *plan, const Value *output, MatmulStored *st
 /* Where TMA cannot: how many elements of a row a lane stores at a time, so that a box of STAGING_ROWS by
  * `cols` leaves by rows; 0 where a row's elements are not side by side, or too few of them. */
 int matmul_stored_width(const MatmulPlan *plan, const Value *output, int cols);
-/* The map's number, for boxes of STAGING_ROWS by `cols`. */
-int matmul_stored_map(Builder *b, const Value *output, const MatmulStored *stored, int cols,
+/* The map's number, for boxes of `rows` by `cols`. */
+int matmul_stored_map(Builder *b, const Value *output, const MatmulStored *stored, int rows, int cols,
                       KSwizzle swizzle);
 /* Coordinates of a box at a row and a column of the result, those of its window. */
 int matmul_stored_coords(Builder *b, const MatmulPlan *plan, const MatmulStored *stored,
@@ -347,11 +348,14 @@ typedef struct MatmulPart {
     int map;
 } MatmulPart;
 typedef struct MatmulStaging {
-    Tile tile[STAGING_OUTPUTS];       /* of 16 rows, equally many columns; `in_turn` a warp */
-    int in_turn;                      /* boxes of a warp: one is read while it fills another, if it has two */
-    int cols;                         /* of a box */
-    const KExpr *warp;                /* number of the consumer warp */
-    const KExpr *row, *col;           /* of the warp's first box */
+    Tile tile[STAGING_OUTPUTS]; /* of 16 rows (or 64 columns), equally many columns (rows); `in_turn` an owner
+                                 */
+    bool is_swapped;            /* of a transposed product */
+    int groups;                 /* consumer warpgroups */
+    int in_turn;                /* boxes of a warp: one is read while it fills another, if it has two */
+    int cols;                   /* of the product's tile in a box */
+    const KExpr *owner;         /* number of the consumer warp, or of the warpgroup */
+    const KExpr *row, *col;     /* of its first box in the product's tile */
     const KExpr *lane_row, *lane_col; /* of the 8x8 matrix row that a lane addresses, within a box */
     int n_outputs;                    /* those that leave this way */
     int n_tma;                        /* the first of them, by TMA; the others by rows */
@@ -502,7 +506,14 @@ void matmul_keep_end(Epilogue *e);
 void epilogue_bind_rows(Epilogue *e, const KExpr *block, const KExpr *half);
 /* matmul_row_inputs.c: brings what is one number for each of the thread's rows, for the whole tile. */
 void matmul_row_inputs(Epilogue *e);
-/* matmul_boxes.c: first column of a warp's box. */
+/* matmul_boxes.c: ahead of all tiles: which row of four 8x8 matrices a lane addresses (`lane_row`,
+ * `lane_col`). */
+void matmul_boxes_begin(Builder *b, MatmulStaging *staging);
+/* The first row of an owner's boxes within the tile, of which `warp_row` is the warp's. */
+const KExpr *matmul_boxes_row(Builder *b, const MatmulStaging *staging, const KExpr *warp_row);
+/* The threads of a consumer warpgroup meet: number `group` of so many. */
+void matmul_meet_group(Builder *b, const KExpr *group, int groups);
+/* First column of a warp's box. */
 const KExpr *matmul_box_col(Builder *b, const MatmulStaging *staging, const KExpr *box);
 /* Boxes may be written again: those of all but the latest rounds, 0 or 1, have been read. */
 void matmul_boxes_wait(Builder *b, const MatmulStaging *staging, int rounds);

@@ -1,4 +1,5 @@
-/* Boxes of staging to memory: of 16 rows, each one warp's, two in turn for each output (or one).
+/* Boxes of staging to memory: of 16 rows, each one warp's, two in turn for each output (or one); of a
+ * transposed product of 64 columns, each one warpgroup's.
  *
  *     by TMA:   one lane sends a box off, which is read while the next one is computed
  *     by rows:  lanes read the box back and store it, where TMA cannot write the output, whose rows are no
@@ -13,33 +14,80 @@
 
 enum { BOX_WARP = 32 };
 
+void matmul_meet_group(Builder *b, const KExpr *group, int groups) {
+    enum { BARRIER = 4 /* and the next two */ };
+    for (int g = 0; g < groups; g++) {
+        if (g + 1 < groups)
+            k_if_begin(b, k_eq(b, group, k_i32(b, g)));
+        k_named_barrier(b, BARRIER + g, WARPGROUP);
+        if (g + 1 < groups)
+            k_else(b);
+    }
+    for (int g = 0; g + 1 < groups; g++)
+        k_end(b);
+}
+
+void matmul_boxes_begin(Builder *b, MatmulStaging *staging) {
+    enum { SIDE = 8 /* of a matrix */ };
+    const KExpr *lane = k_special(b, SPECIAL_LANE), *side = k_i32(b, SIDE), *two = k_i32(b, 2 * SIDE);
+    const KExpr *row = k_mod(b, lane, two), *col = k_mul(b, k_div(b, lane, two), side);
+    if (staging->is_swapped) { /* lanes 0-15 address the first group of columns, now rows of the box */
+        const KExpr *in_matrix = k_mod(b, lane, side), *lower = k_sub(b, row, in_matrix);
+        const KExpr *warp = k_mod(b, k_special(b, SPECIAL_WARP), k_i32(b, WARPGROUP / BOX_WARP));
+        row = k_add(b, col, in_matrix);
+        col = k_add(b, k_mul(b, warp, two), lower);
+    }
+    staging->lane_row = k_let_expr(b, "matrix_row", row);
+    staging->lane_col = k_let_expr(b, "matrix_col", col);
+}
+
+const KExpr *matmul_boxes_row(Builder *b, const MatmulStaging *staging, const KExpr *warp_row) {
+    const KExpr *block = k_i32(b, WGMMA_M);
+    return staging->is_swapped ? k_mul(b, k_div(b, warp_row, block), block) : warp_row;
+}
+
 const KExpr *matmul_box_col(Builder *b, const MatmulStaging *staging, const KExpr *box) {
     return k_add(b, staging->col, k_mul(b, box, k_i32(b, staging->cols)));
+}
+
+/* Whether the thread is the one that an owner's boxes leave by. */
+static const KExpr *boxes_lead(Builder *b, const MatmulStaging *staging) {
+    const KExpr *number = staging->is_swapped ? k_mod(b, k_special(b, SPECIAL_TID), k_i32(b, WARPGROUP))
+                                              : k_special(b, SPECIAL_LANE);
+    return k_eq(b, number, k_i32(b, 0));
+}
+
+static void boxes_meet(Builder *b, const MatmulStaging *staging) {
+    if (staging->is_swapped)
+        matmul_meet_group(b, staging->owner, staging->groups);
+    else
+        k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
 }
 
 void matmul_boxes_wait(Builder *b, const MatmulStaging *staging, int rounds) {
     if (staging->n_tma) {
         int but = rounds * staging->n_tma;
-        k_if_begin(b, k_eq(b, k_special(b, SPECIAL_LANE), k_i32(b, 0)));
+        k_if_begin(b, boxes_lead(b, staging));
         k_atom(b, ATOM_bulk_wait_read, &but, NULL, 0);
         k_end(b);
     }
     if (staging->n_tma || rounds == 0)
-        k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
+        boxes_meet(b, staging);
 }
 
 void matmul_boxes_end(Builder *b, const MatmulStaging *staging) {
     if (!staging->n_tma)
         return;
-    k_if_begin(b, k_eq(b, k_special(b, SPECIAL_LANE), k_i32(b, 0)));
+    k_if_begin(b, boxes_lead(b, staging));
     k_atom(b, ATOM_bulk_wait, (int[]){0}, NULL, 0);
     k_end(b);
 }
 
-static void box_send_tma(Epilogue *e, const MatmulStaging *staging, int output, const KExpr *row,
-                         const KExpr *col, const KExpr *stage) {
+static void box_send_tma(Epilogue *e, const MatmulStaging *staging, int output, const KExpr *box_row,
+                         const KExpr *box_col, const KExpr *stage) {
     Builder *b = e->b;
-    const KExpr *zero = k_i32(b, 0);
+    const KExpr *zero = k_i32(b, 0), *row = staging->is_swapped ? box_col : box_row,
+                *col = staging->is_swapped ? box_row : box_col;
     KOperand operands[2 + STORED_DIMS] = {
         k_operand(k_tensor_map_addr(b, staging->map[output])),
         k_operand(tile_address(b, &staging->tile[output], stage, zero, zero))};
@@ -116,9 +164,9 @@ void matmul_boxes_send(Epilogue *e, const MatmulStaging *staging, const KExpr *b
     const KExpr *col = k_sub(b, matmul_box_col(b, staging, box), k_i32(b, first));
     if (staging->n_tma)
         k_atom(b, ATOM_fence_async, NULL, NULL, 0);
-    k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
+    boxes_meet(b, staging);
     if (staging->n_tma) {
-        k_if_begin(b, k_eq(b, k_special(b, SPECIAL_LANE), k_i32(b, 0)));
+        k_if_begin(b, boxes_lead(b, staging));
         for (int o = 0; o < staging->n_tma; o++)
             box_send_tma(e, staging, o, row, col, boxes[o]);
         k_end(b);

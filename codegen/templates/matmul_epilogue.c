@@ -419,13 +419,16 @@ static void epilogue_store_batch(Epilogue *e, EpilogueStore *store, const KExpr 
         epilogue_pair_up(e, store, n_groups);
     for (int o = 0; staging && o < staging->n_outputs; o++)
         for (int pair = 0; pair < n_groups / 2 && epilogue_is_packed(staging->output[o]); pair++) {
-            /* four 8x8 matrices: lanes 0-15 address the 16 rows of the first group, lanes 16-31 those of the
-             * second */
-            const KExpr *col = k_add(b, k_add(b, box_col, k_i32(b, 16 * pair)), staging->lane_col);
-            KOperand operands[] = {
-                k_operand(tile_address(b, &staging->tile[o], boxes[o], staging->lane_row, col)),
-                k_regs(store->packed[o], 4 * pair, 4)};
-            k_atom(b, ATOM_stmatrix_x4, NULL, operands, 2);
+            /* four 8x8 matrices, of two groups of columns */
+            const KExpr *first = k_add(b, box_col, k_i32(b, 16 * pair));
+            const KExpr *row = staging->lane_row, *col = staging->lane_col;
+            if (staging->is_swapped)
+                row = k_add(b, first, row);
+            else
+                col = k_add(b, first, col);
+            KOperand operands[] = {k_operand(tile_address(b, &staging->tile[o], boxes[o], row, col)),
+                                   k_regs(store->packed[o], 4 * pair, 4)};
+            k_atom(b, staging->is_swapped ? ATOM_stmatrix_x4_trans : ATOM_stmatrix_x4, NULL, operands, 2);
         }
 }
 
@@ -563,7 +566,7 @@ static void epilogue_store_staged(Epilogue *e, EpilogueStore *store) {
         k_add(b, k_mul(b, part, k_i32(b, in_part)), k_add(b, k_mul(b, image, k_i32(b, n_chunks)), chunk));
     const KExpr *boxes[STAGING_OUTPUTS];
     for (int o = 0; o < staging->n_outputs; o++)
-        boxes[o] = k_add(b, k_mul(b, staging->warp, k_i32(b, staging->in_turn)),
+        boxes[o] = k_add(b, k_mul(b, staging->owner, k_i32(b, staging->in_turn)),
                          k_mod(b, round, k_i32(b, staging->in_turn)));
     if (staging->n_parts)
         epilogue_store_parts(e, store, block, box, boxes);

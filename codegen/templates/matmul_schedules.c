@@ -154,22 +154,30 @@ static bool schedules_has_rows(const Cost *c, const MatmulPlan *plan, const Sche
  * 45.2. */
 static bool schedules_has_turns(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
     bool is_large = plan->region->column_block && s->tile_n > 128; /* they spill */
-    return !is_large && s->tile_m == 128 && s->tile_n >= 96 && !s->swap_ab && plan->n_cores == 1 &&
+    return !is_large && s->tile_m == 128 && s->tile_n >= 96 && plan->n_cores == 1 &&
            (schedules_is_light(c, plan) || schedules_has_rows(c, plan, s)) && schedules_rounds(c, s) > 1;
 }
 
 /* Whether two warpgroups may take tiles of 64 rows in turn whose rows lie in a gang: one waits for the other
  * blocks' statistics while the other multiplies. Few blocks, and a K neither long, as tiles of half the rows
- * are loaded at more bytes a product, nor so short that there is little to wait behind (softmax and rmsnorm of
- * 8192 x 1024 x 1024 took 32.3 and 29.5 us for 35.3 and 31.1, of 8192 x 1024 x 4096 94 and 92 for 95 and 90.6,
- * softmax of 8192 x 2048 x 1024 73 for 65, of 96 heads' scores, 512 x 512 from K = 64, 55 for 53). Inputs of
- * the epilogue would not come through the ring then. */
+ * are loaded at more bytes a product, nor so short that there is little to wait behind (softmax and rmsnorm
+ * of 8192 x 1024 x 1024 took 32.3 and 29.5 us for 35.3 and 31.1, of 8192 x 1024 x 4096 94 and 92 for 95
+ * and 90.6, softmax of 8192 x 2048 x 1024 73 for 65, of 96 heads' scores, 512 x 512 from K = 64, 55 for 53).
+ * Inputs of the epilogue would not come through the ring then. */
 static bool schedules_has_gang_turns(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
     enum { GANG = 4, LEAST_DEPTH = 512, MOST_DEPTH = 2048 };
     int gang = matmul_gang(plan, s);
     return s->tile_m == 64 && s->warps_m == 1 && s->tile_n >= 128 && gang > 1 && gang <= GANG &&
            c->k >= LEAST_DEPTH && c->k <= MOST_DEPTH && plan->n_cores == 1 && !plan->columns.n &&
            !plan->region->column_block && !c->has_inputs && !c->is_ragged && !s->swap_ab;
+}
+
+/* Whether the transposed product may be as quick for a large M as for a small one: what its epilogue read of
+ * other memory would lie in strides, as would what TMA does not store. */
+static bool schedules_swaps(const Cost *c, const MatmulPlan *plan) {
+    Schedule s = {.tile_m = 64, .tile_n = 64, .warps_m = 1, .swap_ab = true, .tma_store = true};
+    return schedules_is_light(c, plan) && plan->n_cores == 1 && plan->region->outputs.n == 1 &&
+           !matmul_converters(plan, &s) && matmul_staging_bytes(plan, &s) > 0;
 }
 
 /* One tile by wgmma, all ways to run it. */
@@ -241,7 +249,7 @@ static int64_t schedules_whole_columns(const MatmulPlan *plan) {
 }
 
 static void schedules_wgmma(const Cost *c, SchedulesAccept *accepts, Candidates *found) {
-    enum { FEW_ROUNDS = 3 };
+    enum { FEW_ROUNDS = 3, SMALL_ROWS = 128 };
     static const int rows[][2] = {{128, 2}, {192, 3}, {256, 2}, {64, 1}}; /* tile_m, consumer warpgroups */
     const MatmulPlan *plan = matmul_wgmma_plan(c->plan);
     int line = 1024 / dtype_bits(plan->a.elem); /* elements of 128 bytes */
@@ -250,16 +258,19 @@ static void schedules_wgmma(const Cost *c, SchedulesAccept *accepts, Candidates 
     /* sums are f32's unless the graph allows less; those of one step of K have no more than the tensor cores
      */
     bool promote = plan->kind == MATMUL_FP8 && !plan->region->fast_sums && c->k > line;
-    /* the transposed product stores with strides: for a small M alone */
-    for (int swap = 0; swap < (c->m <= 128 ? 2 : 1); swap++)
+    bool is_small = c->m <= SMALL_ROWS;
+    for (int swap = 0; swap < (is_small || schedules_swaps(c, plan) ? 2 : 1); swap++)
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
             for (int tile_n = 16; tile_n <= 256; tile_n += 16) {
                 bool is_round = tile_n % 64 == 0 || tile_n == 16 || tile_n == 32 || tile_n == 96 ||
                                 tile_n == 160 || (whole > 0 && tile_n % whole == 0);
-                /* few tiles may share themselves out among the SMs more evenly with another number of columns
-                 */
+                /* few tiles may share themselves out among the SMs more evenly with another number of
+                 * columns, or with their finer side along M: 4800 x 1024 x 8192 took 114 us, with 160 rows of
+                 * the result a tile 105; in whole lines, without which 4608 x 1152 x 2048 took 37 for 35 */
                 Schedule tile = {.tile_m = rows[i][0], .tile_n = tile_n, .swap_ab = swap};
-                bool is_few = schedules_rounds(c, &tile) <= FEW_ROUNDS;
+                bool is_few = schedules_rounds(c, &tile) <= FEW_ROUNDS, is_finer = swap && !is_small;
+                if (is_finer && (!is_few || (plan->a.major == MAJOR_MN && tile_n % line != 0)))
+                    continue;
                 /* a short K leaves steps of whole lines half empty */
                 for (int tile_k = step;
                      (is_round || is_few) && tile_k >= line / 4 && (tile_k == step || c->k <= tile_k);
@@ -275,7 +286,7 @@ static void schedules_wgmma(const Cost *c, SchedulesAccept *accepts, Candidates 
                                                     .persistent = true,
                                                     .swap_ab = swap,
                                                     .promote = promote,
-                                                    .tma_store = !swap});
+                                                    .tma_store = true});
             }
 }
 

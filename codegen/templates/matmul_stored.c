@@ -138,14 +138,14 @@ bool matmul_stored(const MatmulPlan *plan, const Value *output, MatmulStored *st
            (stored->at[1].is_last || dim_divisor(graph->dims, stored->at[1].dim) % STAGING_ROWS == 0);
 }
 
-int matmul_stored_map(Builder *b, const Value *output, const MatmulStored *stored, int cols,
+int matmul_stored_map(Builder *b, const Value *output, const MatmulStored *stored, int rows, int cols,
                       KSwizzle swizzle) {
     KTensorMap map = {
         .buffer = k_global(b, output, true), .elem = output->dtype, .rank = stored->n, .swizzle = swizzle};
     for (int i = 0; i < stored->n; i++) {
         map.dims[i] = stored->at[i].dim;
         map.strides[i] = stored->at[i].stride;
-        map.box[i] = i == 0 ? cols : i == 1 ? STAGING_ROWS : 1;
+        map.box[i] = i == 0 ? cols : i == 1 ? rows : 1;
     }
     return k_tensor_map(b, text_format(b->arena, "%s_map", output->name ? output->name : "out"), map);
 }

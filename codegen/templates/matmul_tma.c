@@ -239,8 +239,7 @@ void matmul_tma_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, c
 enum { STAGING_COLS_LEAST = 16 /* columns of the narrowest box */ };
 
 static bool tma_has_staging(const Schedule *schedule) {
-    return schedule->tma_store && !schedule->swap_ab && schedule->tile_n % STAGING_COLS_LEAST == 0 &&
-           schedule->split_k <= 1;
+    return schedule->tma_store && schedule->tile_n % STAGING_COLS_LEAST == 0 && schedule->split_k <= 1;
 }
 
 /* Whether an output has all columns, or is no window of them. */
@@ -249,19 +248,41 @@ static bool tma_is_whole(const MatmulPlan *plan, const Value *output) {
     return !window || (!window->is_bundle && window->first == 0 && dim_is(plan->n, window->width));
 }
 
+/* Columns of a box, all of one matrix: a row of the widest output is one span of a swizzle, 128 bytes at
+ * most. */
+static int tma_staging_cols(const MatmulPlan *plan, const Schedule *schedule, const Value *const *staged,
+                            int n) {
+    int most = 64, cols = schedule->tile_n / matmul_members(plan, schedule).n;
+    for (int i = 0; i < n; i++)
+        most = dtype_bits(staged[i]->dtype) == 32 ? 32 : most;
+    return most == 64 && cols % 64 == 0 ? 64 : cols % 32 == 0 ? 32 : STAGING_COLS_LEAST;
+}
+
+/* Whether TMA can store an output: of a transposed product one that stmatrix transposes, where memory has all
+ * rows of a box in one piece. */
+static bool tma_takes(const MatmulPlan *plan, const Schedule *schedule, const Value *output) {
+    MatmulStored stored;
+    if (!matmul_stored(plan, output, &stored))
+        return false;
+    int rows = tma_staging_cols(plan, schedule, &output, 1);
+    return !schedule->swap_ab ||
+           (dtype_bits(output->dtype) == 16 &&
+            (stored.at[1].is_last || dim_divisor(plan->graph->dims, stored.at[1].dim) % rows == 0));
+}
+
 /* Outputs that leave through shared memory, those that TMA takes first; how many. */
 static int tma_staged(const MatmulPlan *plan, const Schedule *schedule, const Value **staged, int *n_tma) {
     const Value *by_rows[STAGING_OUTPUTS];
-    MatmulStored stored;
     int n = 0, n_rows = 0;
     for (size_t i = 0; i < plan->region->outputs.n && tma_has_staging(schedule); i++) {
         const Value *output = plan->region->outputs.at[i];
         if (!tma_is_whole(plan, output))
             continue;
-        if (matmul_stored(plan, output, &stored)) {
+        if (tma_takes(plan, schedule, output)) {
             if (n < STAGING_OUTPUTS)
                 staged[n++] = output;
-        } else if (n_rows < STAGING_OUTPUTS && matmul_stored_width(plan, output, STAGING_COLS_LEAST)) {
+        } else if (!schedule->swap_ab && n_rows < STAGING_OUTPUTS &&
+                   matmul_stored_width(plan, output, STAGING_COLS_LEAST)) {
             by_rows[n_rows++] = output;
         }
     }
@@ -289,25 +310,14 @@ static int tma_home(const MatmulPlan *plan, const Value *const *staged, int n_tm
     return output;
 }
 
-/* Columns of a box, all of one matrix: a row of the widest output is one span of a swizzle, 128 bytes at
- * most.
- */
-static int tma_staging_cols(const MatmulPlan *plan, const Schedule *schedule, const Value *const *staged,
-                            int n) {
-    int most = 64, cols = schedule->tile_n / matmul_members(plan, schedule).n;
-    for (int i = 0; i < n; i++)
-        most = dtype_bits(staged[i]->dtype) == 32 ? 32 : most;
-    return most == 64 && cols % 64 == 0 ? 64 : cols % 32 == 0 ? 32 : STAGING_COLS_LEAST;
-}
-
 /* Outputs that are windows of the columns, where these are whole boxes and leave no column out; how many, in
  * order. */
 static int tma_parts(const MatmulPlan *plan, const Schedule *schedule, MatmulPart *parts) {
     const Region *region = plan->region;
     int n = 0, cols = tma_staging_cols(plan, schedule, NULL, 0); /* all of 16 bits */
     int64_t at = 0;
-    if (!tma_has_staging(schedule) || plan->batch_rank > 0 || region->windows.n > STAGING_PARTS ||
-        region->windows.n != region->outputs.n ||
+    if (!tma_has_staging(schedule) || schedule->swap_ab || plan->batch_rank > 0 ||
+        region->windows.n > STAGING_PARTS || region->windows.n != region->outputs.n ||
         dim_divisor(plan->graph->dims, plan->n) % schedule->tile_n != 0)
         return 0;
     for (size_t found = 0; found < region->windows.n; found++) {
@@ -380,16 +390,21 @@ bool matmul_staging_serves(const MatmulPlan *plan, const MatmulPlan *other, cons
 static Tile tma_staging_tile(Builder *b, const MatmulStaging *staging, const Schedule *schedule, int output,
                              const MatmulStaging *over) {
     DType type = staging->output[output]->dtype;
-    int boxes = 4 * schedule->warps_m * staging->in_turn;
+    int boxes = (staging->is_swapped ? 1 : 4) * schedule->warps_m * staging->in_turn;
+    int rows = staging->is_swapped ? staging->cols : STAGING_ROWS,
+        cols = staging->is_swapped ? WGMMA_M : staging->cols;
     if (over)
-        return tile_over(over->tile[output].buffer, type, STAGING_ROWS, staging->cols, boxes,
-                         (int64_t)STAGING_ROWS * staging->cols);
-    return tile_shared(b, output ? "staging_1" : "staging", type, STAGING_ROWS, staging->cols, boxes);
+        return tile_over(over->tile[output].buffer, type, rows, cols, boxes, (int64_t)rows * cols);
+    return tile_shared(b, output ? "staging_1" : "staging", type, rows, cols, boxes);
+}
+
+static int tma_staging_map(Builder *b, const Value *output, const MatmulStored *stored, const Tile *tile) {
+    return matmul_stored_map(b, output, stored, tile->rows, tile->cols, tile->swizzle);
 }
 
 bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule, const MatmulStaging *over,
                     MatmulStaging *staging) {
-    *staging = (MatmulStaging){0};
+    *staging = (MatmulStaging){.is_swapped = schedule->swap_ab, .groups = schedule->warps_m};
     staging->n_parts = tma_parts(plan, schedule, staging->parts);
     staging->output[0] = staging->n_parts ? staging->parts[0].output : NULL;
     staging->n_outputs = staging->n_tma = 1;
@@ -404,16 +419,15 @@ bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule
         staging->tile[i] = home < i ? staging->tile[home] : tma_staging_tile(b, staging, schedule, i, over);
     }
     for (int i = 0; i < staging->n_parts; i++)
-        staging->parts[i].map = matmul_stored_map(b, staging->parts[i].output, &staging->parts[i].stored,
-                                                  staging->cols, staging->tile[0].swizzle);
+        staging->parts[i].map =
+            tma_staging_map(b, staging->parts[i].output, &staging->parts[i].stored, &staging->tile[0]);
     if (staging->n_parts)
         return true;
     for (int i = staging->n_tma; i < staging->n_outputs; i++)
         staging->row_width[i] = matmul_stored_width(plan, staging->output[i], staging->cols);
     for (int i = 0; i < staging->n_tma; i++) {
         matmul_stored(plan, staging->output[i], &staging->stored[i]);
-        staging->map[i] = matmul_stored_map(b, staging->output[i], &staging->stored[i], staging->cols,
-                                            staging->tile[i].swizzle);
+        staging->map[i] = tma_staging_map(b, staging->output[i], &staging->stored[i], &staging->tile[i]);
     }
     return true;
 }

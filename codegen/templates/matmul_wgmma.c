@@ -45,8 +45,8 @@
  * have nothing else to do (wgmma_guest.c), or sums of columns of what the product reads
  * (wgmma_guest_columns.c).
  *
- * swap_ab computes the transposed product: then "rows" of the tile lie along N of the result, and a small M
- * lies along wgmma's n. */
+ * swap_ab computes the transposed product: then "rows" of the tile lie along N of the result, and M lies
+ * along wgmma's n: a small one, or one that tiles of 80 or 160 divide better than those of 64. */
 #include "codegen/template.h"
 #include "codegen/templates/wgmma.h"
 
@@ -98,15 +98,7 @@ static void wgmma_finish_vectors(Wgmma *w, const KExpr *group) {
     if (!w->vectors.n)
         return;
     k_atom(b, ATOM_cp_async_wait, (int[]){0}, NULL, 0);
-    for (int g = 0; g < w->consumers; g++) {
-        if (g + 1 < w->consumers)
-            k_if_begin(b, k_eq(b, group, k_i32(b, g)));
-        k_named_barrier(b, VECTOR_BARRIER + g, WARPGROUP);
-        if (g + 1 < w->consumers)
-            k_else(b);
-    }
-    for (int g = 0; g + 1 < w->consumers; g++)
-        k_end(b);
+    matmul_meet_group(b, group, w->consumers);
 }
 
 /* The parts of the cluster's blocks meet; each finishes a share of the tile. */
@@ -167,7 +159,7 @@ static MatmulFragment wgmma_fragment(const Wgmma *w, const MatmulTile *tile, con
 typedef struct WgmmaStore {
     Lower *lower;
     MatmulStaging *staging; /* NULL: registers to memory */
-    const KExpr *warp, *warp_row, *lane_row, *lane_col;
+    const KExpr *warp, *group, *warp_row, *lane_row, *lane_col;
     const PipelineState *state;
 } WgmmaStore;
 
@@ -184,8 +176,8 @@ static void wgmma_store_tile(Wgmma *w, const MatmulTile *tile, const WgmmaStore 
     if (w->gang.blocks > 1)
         fragment.gang = &w->gang;
     if (staging) {
-        staging->warp = store->warp;
-        staging->row = k_add(b, tile->row, store->warp_row);
+        staging->owner = staging->is_swapped ? store->group : store->warp;
+        staging->row = k_add(b, tile->row, matmul_boxes_row(b, staging, store->warp_row));
         staging->col = tile->col;
     }
     w->inputs.pipeline = &w->pipeline;
@@ -256,12 +248,8 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     const KExpr *lane_row = k_let_expr(b, "lane_row", k_add(b, warp_row, k_div(b, lane, k_i32(b, 4))));
     const KExpr *lane_col = k_let_expr(b, "lane_col", k_mul(b, k_mod(b, lane, k_i32(b, 4)), k_i32(b, 2)));
 
-    if (staging) { /* four matrices: lanes 0-15 address the rows of the first group of columns, lanes 16-31
-                      those of the second */
-        staging->lane_row = k_let_expr(b, "matrix_row", k_mod(b, lane, k_i32(b, STAGING_ROWS)));
-        staging->lane_col =
-            k_let_expr(b, "matrix_col", k_mul(b, k_div(b, lane, k_i32(b, STAGING_ROWS)), k_i32(b, 8)));
-    }
+    if (staging)
+        matmul_boxes_begin(b, staging);
     if (w->gang.blocks > 1) {
         /* rows lane / 4 and lane / 4 + 8 of each warp's 16 are one packet */
         const KExpr *first = k_add(b, k_div(b, warp_row, k_i32(b, 2)), k_div(b, lane, k_i32(b, 4)));
@@ -290,7 +278,7 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
         fragment = wgmma_fragment(w, &tile, lane_row, lane_col);
     wgmma_tile_product(w, &tile, group, warp_row, first, steps, &state, previous, &fragment);
     wgmma_finish_vectors(w, group);
-    WgmmaStore store = {lower, staging, warp, warp_row, lane_row, lane_col, &state};
+    WgmmaStore store = {lower, staging, warp, group, warp_row, lane_row, lane_col, &state};
     if (w->split > 1) {
         wgmma_finish_split(w, lower, &fragment, &tile, lane_row, lane_col);
         return;

@@ -22,8 +22,7 @@ enum {
     WGMMA_K_BYTES = 32,
     TMA_BOX_MAX = 256,
     WGMMA_OPERANDS = 26, /* registers besides the sums that the assembler wants for an instruction (C7602) */
-    VECTOR_BARRIER = 4 /* and the next two: a warpgroup's own */,
-    TURN_BARRIER = 1 /* and the next: each warpgroup's turn */
+    TURN_BARRIER = 1     /* and the next: each warpgroup's turn */
 };
 
 /* An operand as this kernel sees it: which side of the (maybe transposed) product it is on. */

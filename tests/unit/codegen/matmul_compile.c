@@ -97,6 +97,13 @@ static bool rounds_has_three(const Schedule *choices, int n) {
     return false;
 }
 
+static bool rounds_has_transposed(const Schedule *choices, int n) {
+    for (int i = 0; i < n; i++)
+        if (choices[i].path == MATMUL_WGMMA && choices[i].swap_ab)
+            return true;
+    return false;
+}
+
 static bool rounds_has_large_cluster(const Schedule *choices, int n) {
     for (int i = 0; i < n; i++)
         if (choices[i].cluster_m * choices[i].cluster_n > 2)
@@ -104,20 +111,22 @@ static bool rounds_has_large_cluster(const Schedule *choices, int n) {
     return false;
 }
 
-/* 192 rows of three warpgroups, where their tiles fill a round that others leave half empty; not beside an
- * input of every element, which an operand of as many is not; no turns where a block has one tile, and no
- * clusters of four where there are many. */
+/* 192 by 128, of either operand 192, where such tiles fill a round that others leave half empty: those of
+ * three warpgroups, or of the transposed product; neither beside an input of every element; no turns where a
+ * block has one tile, and no clusters of four where there are many. */
 static void test_rounds(void **state) {
     (void)state;
     enum { ROOM = 256 };
     Schedule choices[ROOM];
     Case c;
-    rounds_choices(&c, 6144, 1024, false, choices, ROOM);
-    assert_int_equal(choices[0].warps_m, 3);
-    assert_int_equal(choices[0].tile_m, 192);
+    int n = rounds_choices(&c, 6144, 1024, false, choices, ROOM);
+    assert_int_equal(choices[0].tile_m * choices[0].tile_n, 192 * 128);
+    assert_true(rounds_has_three(choices, n));
+    assert_true(rounds_has_transposed(choices, n));
     case_close(&c);
-    int n = rounds_choices(&c, 6144, 1024, true, choices, ROOM);
+    n = rounds_choices(&c, 6144, 1024, true, choices, ROOM);
     assert_false(rounds_has_three(choices, n));
+    assert_false(rounds_has_transposed(choices, n));
     case_close(&c);
     n = rounds_choices(&c, 2048, 4096, false, choices, ROOM);
     assert_true(rounds_has_three(choices, n));
