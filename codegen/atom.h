@@ -1,12 +1,13 @@
 /* Machine instructions as data: one row of atoms.def each.
  *
- * A row gives an atom's operands, the text of its inline assembly, the least target and PTX version, and its meaning for the
- * simulator. Both emitters print the same assembly text through atom_text(); only the mark before an operand's number differs.
+ * A row gives an atom's operands, the text of its inline assembly, the least target and PTX version, and its
+ * meaning for the simulator. Both emitters print the same assembly text through atom_text(); only the mark
+ * before an operand's number differs.
  *
  * Operand signature: one letter pair an operand, in order, separated by spaces:
- *     "=r" output u32/i32   "+f" read and written f32   "r" u32/i32   "l" u64/i64   "f" f32   "d" f64   "n" constant
- *     a count behind it makes a register array: "+f*N/2" (N is shape[0]), "=r*4".
- * In the text, $0, $1, ... is an operand; an array prints as {%0, %1, ...}; @0..@3 is shape[0..3] as a number or the name that the
+ *     "=r" output u32/i32   "+f" read and written f32   "r" u32/i32   "l" u64/i64   "f" f32   "d" f64   "n"
+ * constant a count behind it makes a register array: "+f*N/2" (N is shape[0]), "=r*4". In the text, $0, $1,
+ * ... is an operand; an array prints as {%0, %1, ...}; @0..@3 is shape[0..3] as a number or the name that the
  * row's shape kinds give it; ${...} stays literal braces. */
 #ifndef SINTER_CODEGEN_ATOM_H
 #define SINTER_CODEGEN_ATOM_H
@@ -22,9 +23,9 @@ typedef enum AtomId {
 
 /* What an atom does besides its outputs: decides volatility and the memory clobber. */
 typedef enum AtomEffect {
-    EFFECT_PURE,    /* outputs from inputs alone */
-    EFFECT_WARP,    /* exchanges registers within the warp: convergent */
-    EFFECT_MEMORY,  /* reads or writes memory, or orders it */
+    EFFECT_PURE,   /* outputs from inputs alone */
+    EFFECT_WARP,   /* exchanges registers within the warp: convergent */
+    EFFECT_MEMORY, /* reads or writes memory, or orders it */
 } AtomEffect;
 
 typedef struct AtomInfo {
@@ -49,8 +50,9 @@ enum { ATOM_MAX_OPERANDS = 12 };
 const AtomInfo *atom_info(AtomId atom);
 /* The operands of an atom under these static parameters; how many. */
 int atom_operands(AtomId atom, const int shape[4], AtomOperand out[ATOM_MAX_OPERANDS]);
-/* The assembly text; `mark` is '%' (CUDA) or '$' (LLVM). Registers are numbered outputs first ("=" and "+"), then inputs, as both
- * inline-assembly dialects do; in LLVM's dialect a "+" operand's tied input follows and is not printed. */
+/* The assembly text; `mark` is '%' (CUDA) or '$' (LLVM). Registers are numbered outputs first ("=" and "+"),
+ * then inputs, as both inline-assembly dialects do; in LLVM's dialect a "+" operand's tied input follows and
+ * is not printed. */
 void atom_text(Text *out, AtomId atom, const int shape[4], char mark);
 /* A name for the atom under these parameters, a C identifier: wgmma_m64n256k16_bf16. */
 void atom_name(Text *out, AtomId atom, const int shape[4]);

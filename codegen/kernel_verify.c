@@ -10,7 +10,8 @@
  *  5. A loop marked UNROLL_FULL has constant bounds and step in that sense; a constant step is positive.
  *  6. Memory accesses are 1, 2, 4, 8 or 16 elements of together at most 128 bits, and at most what the
  *     buffer is aligned to.
- *  7. Registers of an access have the element's register type; u32 for raw accesses: whole words, or a part of one.
+ *  7. Registers of an access have the element's register type; u32 for raw accesses: whole words, or a part
+ * of one.
  *  8. Elements of less than a byte move at even widths, but for a load of one element.
  *  9. Nothing is stored to a buffer that promises not to be written.
  * 10. Conditions and guards are bool.

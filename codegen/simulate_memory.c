@@ -11,8 +11,8 @@ int64_t sim_global_address(const KBuffer *buffer, int64_t index) {
 }
 
 int64_t sim_shared_base(const Sim *sim, const SimCta *cta) {
-    /* Aligned to what is promised and to nothing more, so that a broken promise shows. In a cluster, addresses
-     * have the block's number in bits that a matrix descriptor has no room for. */
+    /* Aligned to what is promised and to nothing more, so that a broken promise shows. In a cluster,
+     * addresses have the block's number in bits that a matrix descriptor has no room for. */
     int align = sim->kernel->smem_align;
     int64_t block = sim->n_ctas > 1 ? (int64_t)(cta->rank + 1) << 24 : 0;
     return block + (align >= 1024 ? 1024 : 1024 + align);

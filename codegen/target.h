@@ -13,8 +13,8 @@ typedef struct Target {
     const char *ptx_version; /* the lowest that has everything used: "8.0" */
     const char *llvm_cpu;    /* NULL: LLVM 19 does not know it */
     const char *llvm_features;
-    int sm_count;            /* of the usual part; the runtime replaces it by the device's */
-    int smem_per_block;      /* bytes, opt-in maximum */
+    int sm_count;       /* of the usual part; the runtime replaces it by the device's */
+    int smem_per_block; /* bytes, opt-in maximum */
     int smem_per_sm;
     int registers_per_sm;
     int max_threads_per_sm;
@@ -25,10 +25,11 @@ typedef struct Target {
 
 const Target *target_find(const char *name); /* NULL where there is none */
 const Target *target_at(int i);              /* NULL past the end */
-/* The best row for a device of this compute capability: sm_90a for 9.0; for newer devices the newest row that runs there. */
+/* The best row for a device of this compute capability: sm_90a for 9.0; for newer devices the newest row that
+ * runs there. */
 const Target *target_for_device(int major, int minor);
-/* SMs that have a block where each takes one and blocks come in clusters of so many: a cluster lies within a GPC, whose SMs it need
- * not divide. An H100's 132 SMs hold 66 clusters of 2, 30 of 4 and 15 of 8. */
+/* SMs that have a block where each takes one and blocks come in clusters of so many: a cluster lies within a
+ * GPC, whose SMs it need not divide. An H100's 132 SMs hold 66 clusters of 2, 30 of 4 and 15 of 8. */
 int target_clustered_sms(const Target *target, int cluster);
 FuseLimits target_fuse_limits(const Target *target);
 

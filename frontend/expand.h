@@ -138,7 +138,8 @@ void call_suggest(Suggestion *suggestion);
 int call_axis(Expand *expand, Meaning meaning, int rank, const Dim *const *dims, Span span);
 
 /* ---- topk.c ---- */
-/* The k largest of `x` along an axis: two results, values (of `of` at the same places, where it is not NULL) and i64 places. */
+/* The k largest of `x` along an axis: two results, values (of `of` at the same places, where it is not NULL)
+ * and i64 places. */
 Meaning topk_call(Expand *expand, Value *x, int64_t k, int axis, Value *of, Span span);
 
 /* ---- queries.c: functions that answer when the graph is written ---- */

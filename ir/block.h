@@ -19,7 +19,8 @@ typedef struct BlockStatistic {
 
 /* Whether `value` is such a reduction (p above). */
 bool block_statistic(const Value *value, BlockStatistic *out);
-/* The statistic of blocks that an output is by reshapes and transposes, an order of storing it; NULL: none. */
+/* The statistic of blocks that an output is by reshapes and transposes, an order of storing it; NULL: none.
+ */
 const Value *block_stored(const Value *output);
 /* The statistic that `value` repeats (p for s above, and for the broadcast and the reshape in it); NULL where
  * it is none of these. */

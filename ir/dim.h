@@ -1,11 +1,12 @@
 /* Symbolic dims: integer expressions over named symbols, with what the graph's constraints say of them.
  *
- * A Dim is immutable, canonical and interned in its DimTable: two equal expressions are one pointer, so `==` decides equality.
- * Canonical form: a sum of products with constant coefficients (terms sorted), over atoms that are symbols or floor_div, mod, min,
- * max of canonical Dims. Constants fold; (k*x) floor_div k folds to x; x mod k folds where the constraints say that k divides x, and
- * there a product's quotient x/k is not an atom but the coefficient 1/k: D - D/2 is D/2, 2*(D/2) is D, and (M*D)/2 is one Dim whichever
- * factor is even. Such coefficients stand in the tree as c*(x/k).
- * Values are nonnegative in use, but expressions (slice starts, differences) may be negative in between. */
+ * A Dim is immutable, canonical and interned in its DimTable: two equal expressions are one pointer, so `==`
+ * decides equality. Canonical form: a sum of products with constant coefficients (terms sorted), over atoms
+ * that are symbols or floor_div, mod, min, max of canonical Dims. Constants fold; (k*x) floor_div k folds to
+ * x; x mod k folds where the constraints say that k divides x, and there a product's quotient x/k is not an
+ * atom but the coefficient 1/k: D - D/2 is D/2, 2*(D/2) is D, and (M*D)/2 is one Dim whichever factor is
+ * even. Such coefficients stand in the tree as c*(x/k). Values are nonnegative in use, but expressions (slice
+ * starts, differences) may be negative in between. */
 #ifndef SINTER_IR_DIM_H
 #define SINTER_IR_DIM_H
 
@@ -19,16 +20,17 @@ typedef enum DimRelation { DIM_EQ, DIM_NE, DIM_LT, DIM_LE, DIM_GT, DIM_GE } DimR
 /* A Dim as a tree, for printers and for lowering into kernel arithmetic. */
 struct Dim {
     DimKind kind;
-    uint32_t id;     /* order of creation: stable within a table */
-    int64_t value;   /* DIM_CONST */
-    int symbol;      /* DIM_SYMBOL: 0-based number in the table */
+    uint32_t id;      /* order of creation: stable within a table */
+    int64_t value;    /* DIM_CONST */
+    int symbol;       /* DIM_SYMBOL: 0-based number in the table */
     const Dim *a, *b; /* operands of the others; DIM_DIV is floor division */
 };
 
 DimTable *dim_table_new(Arena *arena);
-/* A constant below 2^62 in magnitude; arithmetic that leaves that range yields NULL, which every function below passes on. */
+/* A constant below 2^62 in magnitude; arithmetic that leaves that range yields NULL, which every function
+ * below passes on. */
 const Dim *dim_const(DimTable *table, int64_t value);
-const Dim *dim_symbol(DimTable *table, const char *name); /* the same symbol for the same name */
+const Dim *dim_symbol(DimTable *table, const char *name);      /* the same symbol for the same name */
 const Dim *dim_find_symbol(DimTable *table, const char *name); /* NULL where there is none */
 int dim_symbol_count(const DimTable *table);
 const char *dim_symbol_name(const DimTable *table, int symbol);
@@ -50,11 +52,14 @@ static inline bool dim_is(const Dim *d, int64_t value) {
     return d && d->kind == DIM_CONST && d->value == value;
 }
 
-/* Adds `a relation b` as something that the compiler may rely on and the runtime checks at launch. False, with a diagnostic,
- * where it can never hold. `M % 16 == 0`, bounds and equalities sharpen the answers below; others are only checked. */
-bool dim_constrain(DimTable *table, const Dim *a, DimRelation relation, const Dim *b, Span span, Diags *diags);
+/* Adds `a relation b` as something that the compiler may rely on and the runtime checks at launch. False,
+ * with a diagnostic, where it can never hold. `M % 16 == 0`, bounds and equalities sharpen the answers below;
+ * others are only checked. */
+bool dim_constrain(DimTable *table, const Dim *a, DimRelation relation, const Dim *b, Span span,
+                   Diags *diags);
 /* Adds `symbol in {values}`. */
-bool dim_constrain_set(DimTable *table, const Dim *symbol, const int64_t *values, int n, Span span, Diags *diags);
+bool dim_constrain_set(DimTable *table, const Dim *symbol, const int64_t *values, int n, Span span,
+                       Diags *diags);
 
 typedef struct DimConstraint {
     const Dim *a;
@@ -67,7 +72,8 @@ typedef struct DimConstraint {
 int dim_constraint_count(const DimTable *table);
 const DimConstraint *dim_constraint_at(const DimTable *table, int i);
 
-/* Largest g known to divide every value that d can take (0 divides only itself: gives 0 for the constant 0). */
+/* Largest g known to divide every value that d can take (0 divides only itself: gives 0 for the constant 0).
+ */
 int64_t dim_divisor(const DimTable *table, const Dim *d);
 /* Known bounds, INT64_MIN and INT64_MAX where there are none. A symbol is at least 0. */
 int64_t dim_lower(const DimTable *table, const Dim *d);
@@ -90,7 +96,8 @@ bool dim_eval(const Dim *d, const DimBindings *bindings, int64_t *out);
 bool dim_constraint_holds(const DimConstraint *constraint, const DimBindings *bindings);
 /* Checks every constraint; a diagnostic names the first that fails. */
 bool dim_check(const DimTable *table, const DimBindings *bindings, Diags *diags);
-/* A copy of d in another table, symbols by name; where `bindings` (of the old table) knows a symbol, its value. */
+/* A copy of d in another table, symbols by name; where `bindings` (of the old table) knows a symbol, its
+ * value. */
 const Dim *dim_copy(DimTable *to, const DimTable *from, const Dim *d, const DimBindings *bindings);
 /* In the language's syntax, e.g. "M/16", "2*K + 1", "min(M, 8)"; parses back to the same Dim. */
 void dim_print(Text *out, const DimTable *table, const Dim *d);

@@ -1,18 +1,21 @@
 /* The graph: the header to read first.
  *
- * A Graph is a list of Values in an order where operands stand before their users. A Value is one operation and its one result: a
- * tensor of an element type and of up to eight dims. Operations with several results do not exist; what has several (batch norm in
- * training) is a function of the language that expands into several Values.
+ * A Graph is a list of Values in an order where operands stand before their users. A Value is one operation
+ * and its one result: a tensor of an element type and of up to eight dims. Operations with several results do
+ * not exist; what has several (batch norm in training) is a function of the language that expands into
+ * several Values.
  *
- * Semantics. Every Value is a pure function of the graph's inputs, in exact real arithmetic except where an operation says that it
- * rounds (cast, and every integer type, which wraps). Arithmetic gives a compute type (dtype_compute), so a bf16 tensor plus a bf16
- * tensor is f32 until something casts it. Operands of scalars broadcast as in NumPy: aligned at the right, a dim of 1 repeats.
- * The reference (reference.h) evaluates this in float64; a kernel may round to f32 after any operation and may re-associate sums.
+ * Semantics. Every Value is a pure function of the graph's inputs, in exact real arithmetic except where an
+ * operation says that it rounds (cast, and every integer type, which wraps). Arithmetic gives a compute type
+ * (dtype_compute), so a bf16 tensor plus a bf16 tensor is f32 until something casts it. Operands of scalars
+ * broadcast as in NumPy: aligned at the right, a dim of 1 repeats. The reference (reference.h) evaluates this
+ * in float64; a kernel may round to f32 after any operation and may re-associate sums.
  *
- * Layout. Only inputs and outputs have one: `strides`, in elements, NULL for packed row-major. Everything between has none until a
- * region is chosen (region.h).
+ * Layout. Only inputs and outputs have one: `strides`, in elements, NULL for packed row-major. Everything
+ * between has none until a region is chosen (region.h).
  *
- * Lifetime: all of it lies in the graph's arena. Threads: a Graph belongs to one thread until nobody changes it any more. */
+ * Lifetime: all of it lies in the graph's arena. Threads: a Graph belongs to one thread until nobody changes
+ * it any more. */
 #ifndef SINTER_IR_GRAPH_H
 #define SINTER_IR_GRAPH_H
 
@@ -32,7 +35,7 @@ typedef union Attr {
     const Dim *dim;
     struct {
         const Dim **dims; /* ATTR_DIMS */
-        int n_dims;       /* must be set with dims: the rank of what index, uniform, broadcast and reshape make */
+        int n_dims; /* must be set with dims: the rank of what index, uniform, broadcast and reshape make */
     };
     struct {
         int *ints; /* ATTR_INTS */
@@ -52,11 +55,11 @@ struct Value {
     int n_in;
     Value **in;
     Attr attrs[OP_MAX_ATTRS];
-    uint32_t id;            /* position in graph->values after graph_renumber() */
-    const char *name;       /* from the source; NULL for a nameless intermediate */
-    Span span;              /* where the source says it */
-    const Dim **strides;    /* OP_input only: in elements; NULL: packed row-major */
-    void *scratch;          /* a pass's own; no meaning between passes */
+    uint32_t id;         /* position in graph->values after graph_renumber() */
+    const char *name;    /* from the source; NULL for a nameless intermediate */
+    Span span;           /* where the source says it */
+    const Dim **strides; /* OP_input only: in elements; NULL: packed row-major */
+    void *scratch;       /* a pass's own; no meaning between passes */
 };
 
 typedef struct Output {
@@ -103,36 +106,44 @@ struct Graph {
     VEC(Hint) hints;
     VEC(Check) checks;
     Span span;
-    const char *const *names; /* what graph_name_values() found, by id; NULL: nothing, or the graph has changed since */
+    const char *const
+        *names; /* what graph_name_values() found, by id; NULL: nothing, or the graph has changed since */
 };
 
 Graph *graph_new(Arena *arena, const char *name);
-/* Appends a Value whose op, in and attrs are set; infers and sets dtype, rank and dims. NULL, with a diagnostic at `span`, where
- * the operation's rules are broken. Operands must belong to the graph and stand before; a NULL among them is a failure already
- * reported and yields NULL. `in` and `attrs`, with the arrays they point to, are copied. `attrs` NULL: every attribute's default. */
-Value *graph_append(Graph *graph, OpKind op, Value **in, int n_in, const Attr *attrs, Span span, Diags *diags);
+/* Appends a Value whose op, in and attrs are set; infers and sets dtype, rank and dims. NULL, with a
+ * diagnostic at `span`, where the operation's rules are broken. Operands must belong to the graph and stand
+ * before; a NULL among them is a failure already reported and yields NULL. `in` and `attrs`, with the arrays
+ * they point to, are copied. `attrs` NULL: every attribute's default. */
+Value *graph_append(Graph *graph, OpKind op, Value **in, int n_in, const Attr *attrs, Span span,
+                    Diags *diags);
 /* The border. Strides in elements; NULL, or strides that are packed row-major, become NULL. */
-Value *graph_add_input(Graph *graph, const char *name, DType dtype, int rank, const Dim *const *dims, const Dim *const *strides, Span span);
+Value *graph_add_input(Graph *graph, const char *name, DType dtype, int rank, const Dim *const *dims,
+                       const Dim *const *strides, Span span);
 void graph_add_output(Graph *graph, const char *name, Value *value, const Dim *const *strides, Span span);
 
 /* Every use of `old` (operands, outputs, hints) becomes `fresh`. Order is restored by graph_sort(). */
 void graph_replace_uses(Graph *graph, Value *old, Value *fresh);
-/* Restores topological order, stably, drops what no output and no input needs, and renumbers. True where something was dropped. */
+/* Restores topological order, stably, drops what no output and no input needs, and renumbers. True where
+ * something was dropped. */
 bool graph_sort(Graph *graph);
 void graph_renumber(Graph *graph);
-/* Keeps the names that the canonical text gives to values (print.h), for a graph that will not change any more and of which many
- * single lines are printed: without it each of those lines costs a walk over the whole graph. */
+/* Keeps the names that the canonical text gives to values (print.h), for a graph that will not change any
+ * more and of which many single lines are printed: without it each of those lines costs a walk over the whole
+ * graph. */
 void graph_name_values(Graph *graph);
-/* How many operands in the graph refer to each value, plus one an output, indexed by id (after graph_renumber). */
+/* How many operands in the graph refer to each value, plus one an output, indexed by id (after
+ * graph_renumber). */
 int *graph_use_counts(Arena *arena, const Graph *graph);
-/* A deep copy into another arena; where `bindings` knows a symbol, its value takes the symbol's place. NULL, with a diagnostic,
- * where a bound value breaks a rule. */
+/* A deep copy into another arena; where `bindings` knows a symbol, its value takes the symbol's place. NULL,
+ * with a diagnostic, where a bound value breaks a rule. */
 Graph *graph_clone(Arena *arena, const Graph *graph, const DimBindings *bindings, Diags *diags);
 
 /* The default of attribute `index` of `op`; false where it has none. "auto" for a dtype is DTYPE_COUNT. */
 bool attr_fallback(OpKind op, int index, Attr *out);
 
-/* A scalar constant of a compute type; i32 or f32 unless the number lies outside its range. The value is rounded to that type. */
+/* A scalar constant of a compute type; i32 or f32 unless the number lies outside its range. The value is
+ * rounded to that type. */
 Value *graph_constant_float(Graph *graph, double value, Span span);
 Value *graph_constant_int(Graph *graph, int64_t value, Span span);
 

@@ -29,7 +29,14 @@ typedef enum OpClass {
     OPCLASS_COLLECTIVE,
 } OpClass;
 
-typedef enum ScalarRule { RULE_ARITH, RULE_FLOAT, RULE_COMPARE, RULE_LOGIC, RULE_SELECT, RULE_BITS } ScalarRule;
+typedef enum ScalarRule {
+    RULE_ARITH,
+    RULE_FLOAT,
+    RULE_COMPARE,
+    RULE_LOGIC,
+    RULE_SELECT,
+    RULE_BITS
+} ScalarRule;
 
 typedef enum AttrKind {
     ATTR_INT,    /* int64_t */
@@ -68,7 +75,8 @@ typedef struct OpInfo {
 
 const OpInfo *op_info(OpKind kind);
 OpKind op_find(const char *name); /* OP_COUNT where there is none */
-/* Whether it gives a multiple of its first operand, or mul of either, where the other does not depend on it. */
+/* Whether it gives a multiple of its first operand, or mul of either, where the other does not depend on it.
+ */
 static inline bool op_multiplies(OpKind kind) {
     return kind == OP_mul || kind == OP_div || kind == OP_neg;
 }

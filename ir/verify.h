@@ -1,4 +1,5 @@
-/* Whether a graph keeps its invariants; each that fails becomes one DIAG_INTERNAL diagnostic, `stage` naming the pass before. */
+/* Whether a graph keeps its invariants; each that fails becomes one DIAG_INTERNAL diagnostic, `stage` naming
+ * the pass before. */
 #ifndef SINTER_IR_VERIFY_H
 #define SINTER_IR_VERIFY_H
 

@@ -1,26 +1,27 @@
 /* Affine views: a Value that is its base's memory under other strides, with nothing computed.
  *
- * transpose, slice, broadcast, a reshape that splits or joins packed axes, and exact widening casts are views. Element
- * (c0, ..., cr-1) of the Value is element offset + sum(ci * stride[i]) of the base's buffer. Matmul and attention templates ask
- * for the view of an operand to see whether TMA can read it; pointwise code asks for vector width. */
+ * transpose, slice, broadcast, a reshape that splits or joins packed axes, and exact widening casts are
+ * views. Element (c0, ..., cr-1) of the Value is element offset + sum(ci * stride[i]) of the base's buffer.
+ * Matmul and attention templates ask for the view of an operand to see whether TMA can read it; pointwise
+ * code asks for vector width. */
 #ifndef SINTER_IR_VIEW_H
 #define SINTER_IR_VIEW_H
 
 #include "ir/graph.h"
 
 typedef struct View {
-    Value *base;         /* where the walk stopped: an input, or what some kernel computes */
-    const Dim *offset;   /* elements */
+    Value *base;                  /* where the walk stopped: an input, or what some kernel computes */
+    const Dim *offset;            /* elements */
     const Dim *strides[RANK_MAX]; /* elements; 0 along broadcast axes */
 } View;
 
-/* Follows views from `value` down to the first base for which is_base(context, v) holds or that is no view. Always succeeds: a
- * computed value is its own base, packed row-major. */
+/* Follows views from `value` down to the first base for which is_base(context, v) holds or that is no view.
+ * Always succeeds: a computed value is its own base, packed row-major. */
 View view_of(const Graph *graph, Value *value, bool (*is_base)(void *context, const Value *v), void *context);
 /* Strides of the memory of a base: its declared ones, or packed. */
 void view_base_strides(const Graph *graph, const Value *base, const Dim **strides);
-/* Where the axes of a Value lie in memory that has them in another order, or in parts. Axes in order, of each the outer factors first;
- * an axis of one element has none. */
+/* Where the axes of a Value lie in memory that has them in another order, or in parts. Axes in order, of each
+ * the outer factors first; an axis of one element has none. */
 enum { VIEW_FACTORS_MAX = 2 * RANK_MAX };
 typedef struct ViewFactor {
     int axis;
@@ -31,16 +32,19 @@ typedef struct ViewFactors {
     int n;
     const Dim *offset; /* of element 0, in elements */
 } ViewFactors;
-/* That of `root`, taken as a tensor of dims `as` with as many elements, in the memory of `stored`, which is `root` by reshapes and
- * transposes alone. False where strides cannot say. */
-bool view_stored(const Graph *graph, const Value *stored, const Value *root, int rank, const Dim *const *as, ViewFactors *factors);
-/* The other way: where the axes of `value` lie in memory in which `base` lies with these strides (0: it repeats there), from which it
- * comes by reshapes, transposes and slices alone. False where strides cannot say. */
-bool view_factors(const Graph *graph, const Value *value, const Value *base, const Dim *const *strides, ViewFactors *factors);
+/* That of `root`, taken as a tensor of dims `as` with as many elements, in the memory of `stored`, which is
+ * `root` by reshapes and transposes alone. False where strides cannot say. */
+bool view_stored(const Graph *graph, const Value *stored, const Value *root, int rank, const Dim *const *as,
+                 ViewFactors *factors);
+/* The other way: where the axes of `value` lie in memory in which `base` lies with these strides (0: it
+ * repeats there), from which it comes by reshapes, transposes and slices alone. False where strides cannot
+ * say. */
+bool view_factors(const Graph *graph, const Value *value, const Value *base, const Dim *const *strides,
+                  ViewFactors *factors);
 /* What a Value comes from by those alone, or the first base for which is_base(context, v) holds. */
 Value *view_below_movements(Value *value, bool (*is_base)(void *context, const Value *v), void *context);
-/* Largest power of two (in elements, at most `limit`) such that an access at any coordinate that is a multiple of it along `axis`
- * is contiguous and aligned to it; 1 if not contiguous there. */
+/* Largest power of two (in elements, at most `limit`) such that an access at any coordinate that is a
+ * multiple of it along `axis` is contiguous and aligned to it; 1 if not contiguous there. */
 int view_vector_width(const Graph *graph, const View *view, const Value *value, int axis, int limit);
 
 #endif

@@ -6,7 +6,8 @@
  *   5  a matmul stands in a matmul region, as one or two cores or what sums add up, or in a chain of 2 or 3
  *   6  reduced axes lie inside the space; outputs have the space's elements, or its rows', or a window of its
  *      columns, or are statistics of blocks of a product
- *   7  a guest is a region of rows or of columns, or a product that may have a product for a guest; its host is a product */
+ *   7  a guest is a region of rows or of columns, or a product that may have a product for a guest; its host
+ * is a product */
 #include "passes/fuse.h"
 
 typedef struct PartitionCheck {

@@ -102,8 +102,8 @@ static const Value *heads_below_views(const Value *value) {
     return value;
 }
 
-/* The elements of an operand where they lie: an input, or one that has a factor for each block of its elements
- * (block quantization); NULL where the operand is computed otherwise. */
+/* The elements of an operand where they lie: an input, or one that has a factor for each block of its
+ * elements (block quantization); NULL where the operand is computed otherwise. */
 static const Value *heads_elements(const Value *operand) {
     const Value *value = heads_below_views(operand);
     if (value->op == OP_mul && value->dtype == DTYPE_F32) {

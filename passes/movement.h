@@ -36,10 +36,10 @@ Value *movement_sink(Rewrite *rewrite,
                      Value *value); /* what is element by element above reshape, transpose */
 Value *movement_turn_operand(Rewrite *rewrite, Value *value); /* made of transposed matrices, for a product */
 Value *movement_turn_result(Rewrite *rewrite, Value *value);  /* a transposed product that is an output */
-Value *movement_reduce(Rewrite *rewrite, Value *value); /* reductions */
+Value *movement_reduce(Rewrite *rewrite, Value *value);       /* reductions */
 Value *movement_reduce_concat(Rewrite *rewrite, Value *value); /* reductions of single elements, joined */
 Value *movement_slice(Rewrite *rewrite, Value *value);
 Value *movement_cast_joined(Rewrite *rewrite, Value *value); /* a rounding behind a concat */
-Value *movement_below(Rewrite *rewrite, Value *value); /* slice, concat, reshape of what is moved */
+Value *movement_below(Rewrite *rewrite, Value *value);       /* slice, concat, reshape of what is moved */
 
 #endif

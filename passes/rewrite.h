@@ -35,8 +35,8 @@ int rewrite_users(const Rewrite *rewrite, const Value *value);
 /* Whether a reduction or a matmul is among what `value` is computed from. */
 bool rewrite_is_heavy(Rewrite *rewrite, const Value *value);
 
-/* By id, whether an output of more than 16 bits is computed of a value, rounded no more on the way: what would
- * show if factors were rounded elsewhere than the graph says. */
+/* By id, whether an output of more than 16 bits is computed of a value, rounded no more on the way: what
+ * would show if factors were rounded elsewhere than the graph says. */
 bool *rewrite_find_shown(Pass *pass, Graph *graph);
 
 /* Builders. The operations' rules must hold: a failure is a defect and leaves a diagnostic and NULL. */

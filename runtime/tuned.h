@@ -1,5 +1,5 @@
-/* What a tuner found: for a region on a device the schedule that measured best. Kept as the kernel cache keeps
- * code, in a directory beside it, one small text an entry:
+/* What a tuner found: for a region on a device the schedule that measured best. Kept as the kernel cache
+ * keeps code, in a directory beside it, one small text an entry:
  *
  *     schedule path=wgmma, tile=128x256x64, warps=2x1, stages=4, ...
  *     us 512.4

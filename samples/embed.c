@@ -1,5 +1,6 @@
-/* Sinter inside a host program: text to plan to result. This one needs no GPU, since it lets the simulator execute the kernels; with a
- * device, use_device is 1, pointers are device memory, and sinter_plan_execute() takes sinter_plan_simulate()'s place.
+/* Sinter inside a host program: text to plan to result. This one needs no GPU, since it lets the simulator
+ * execute the kernels; with a device, use_device is 1, pointers are device memory, and sinter_plan_execute()
+ * takes sinter_plan_simulate()'s place.
  *
  *     cc samples/embed.c $(pkg-config --cflags --libs sinter) -o embed && ./embed
  *     softmax of 1 2 3 4: 0.0321 0.0871 0.2369 0.6439 */
@@ -12,8 +13,9 @@ static int report(const char *what, const sinter_diagnostic *diagnostic) {
 }
 
 int main(void) {
-    static const char text[] = "sinter 1\n"
-                               "graph f (x: f32[M, 4]) -> (y: f32[M, 4]) { y = softmax(x, over=-1)   @expect(kernels=1) }\n";
+    static const char text[] =
+        "sinter 1\n"
+        "graph f (x: f32[M, 4]) -> (y: f32[M, 4]) { y = softmax(x, over=-1)   @expect(kernels=1) }\n";
     sinter_context *context;
     sinter_graph *graph;
     sinter_plan *plan;

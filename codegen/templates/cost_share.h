@@ -7,8 +7,8 @@
  * The constants are fitted, by an evolution strategy, to what the exhaustive tuner measured on an H200 for
  * 900 products, those of tests/gpu/sweep and others, a quarter of them with operands that lie along M or N:
  * 110000 schedules, with the choices that are near the best as the goal, and the times themselves as a lesser
- * one; those of launches, of blocks that start and of few rows further to 105 with a short K or few rows. They
- * serve as ratios for the other targets. */
+ * one; those of launches, of blocks that start and of few rows further to 105 with a short K or few rows.
+ * They serve as ratios for the other targets. */
 #ifndef SINTER_CODEGEN_COST_SHARE_H
 #define SINTER_CODEGEN_COST_SHARE_H
 

@@ -98,8 +98,8 @@ static int64_t inputs_stage_bytes(const MatmulPlan *plan, const Schedule *schedu
 void matmul_find_inputs(Builder *b, const MatmulPlan *plan, const Schedule *schedule, MatmulInputs *inputs) {
     *inputs = (MatmulInputs){0};
     if (schedule->swap_ab || schedule->tile_n % BOX_COLS != 0 || schedule->cluster_m > 1 ||
-        schedule->cluster_n > 1 || schedule->split_k > 1 || schedule->ping_pong || plan->region->column_block ||
-        matmul_members(plan, schedule).n > 1)
+        schedule->cluster_n > 1 || schedule->split_k > 1 || schedule->ping_pong ||
+        plan->region->column_block || matmul_members(plan, schedule).n > 1)
         return;
     bool is_rows;
     int64_t boxes =

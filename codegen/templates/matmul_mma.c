@@ -1,8 +1,9 @@
-/* Matrix products by mma.sync (sm_80 and later): cp.async into a ring of stages (matmul_ring.c), ldmatrix, mma.
+/* Matrix products by mma.sync (sm_80 and later): cp.async into a ring of stages (matmul_ring.c), ldmatrix,
+ * mma.
  *
  * A block computes one tile of the result. Every operand that is no plain memory is computed on the way
- * (matmul_prologue.c), so this path takes any prologue, any layout and any ragged shape. Warps divide the tile in warps_m x warps_n
- * parts; a warp's part is made of fragments of 16 x 8 (layout.h). */
+ * (matmul_prologue.c), so this path takes any prologue, any layout and any ragged shape. Warps divide the
+ * tile in warps_m x warps_n parts; a warp's part is made of fragments of 16 x 8 (layout.h). */
 #include "codegen/templates/matmul.h"
 
 enum { MMA_M = 16, MMA_N = 8, MMA_K_BYTES = 32, MMA_COLS = 8 /* fragments of B in registers at a time */ };
@@ -59,8 +60,8 @@ bool matmul_accepts_mma(const MatmulPlan *plan, const Schedule *schedule, const 
 }
 
 /* Fragments of 16 rows (A) or 16 columns (B): four matrices of 8 x 16 bytes. */
-static void mma_load_words(const Mma *m, const MatmulLoader *loader, bool is_a, const KExpr *stage, const KExpr *mn,
-                           const KExpr *k, const KVar *words, int at) {
+static void mma_load_words(const Mma *m, const MatmulLoader *loader, bool is_a, const KExpr *stage,
+                           const KExpr *mn, const KExpr *k, const KVar *words, int at) {
     Builder *b = m->b;
     /* A: (rows 0-7, k 0), (8-15, k 0), (0-7, k 8), (8-15, k 8). B: (columns 0-7, k 0), (0-7, k 8), (8-15, k
      * 0), (8-15, k 8) */
@@ -100,8 +101,8 @@ static void mma_multiply(void *path, const KExpr *stage) {
         for (int first = 0; first < m->cols; first += MMA_COLS) {
             int last = first + MMA_COLS < m->cols ? first + MMA_COLS : m->cols;
             for (int j = first; j < last; j += 2)
-                mma_load_words(m, &m->ring.b[core], false, stage, k_add(b, m->warp_col, k_i32(b, MMA_N * j)), k,
-                               m->b_words, 2 * (j - first));
+                mma_load_words(m, &m->ring.b[core], false, stage, k_add(b, m->warp_col, k_i32(b, MMA_N * j)),
+                               k, m->b_words, 2 * (j - first));
             for (int i = 0; i < m->rows; i++)
                 for (int j = first; j < last; j++)
                     mma_issue(m, core, i, j, j - first);
@@ -157,8 +158,9 @@ void matmul_build_mma(Builder *b, const MatmulPlan *plan) {
     for (int core = 0; core < plan->n_cores; core++)
         fragment.accumulator[core] = m.accumulator[core];
     matmul_epilogue(b, plan, lower, &fragment, tile.batch, NULL, NULL, NULL);
-    kernel->summary = text_format(
-        b->arena, "matmul by mma.sync: tile %dx%dx%d, %d stages, %dx%d warps%s%s", schedule->tile_m,
-        schedule->tile_n, schedule->tile_k, schedule->stages, schedule->warps_m, schedule->warps_n,
-        m.ring.a.is_copy ? "" : ", first operand computed", m.ring.b[0].is_copy ? "" : ", second operand computed");
+    kernel->summary =
+        text_format(b->arena, "matmul by mma.sync: tile %dx%dx%d, %d stages, %dx%d warps%s%s",
+                    schedule->tile_m, schedule->tile_n, schedule->tile_k, schedule->stages, schedule->warps_m,
+                    schedule->warps_n, m.ring.a.is_copy ? "" : ", first operand computed",
+                    m.ring.b[0].is_copy ? "" : ", second operand computed");
 }

@@ -5,8 +5,8 @@
  *     step k   used   here   coming load k + 3
  *
  * One barrier a step: behind it everybody's copies into stage k are visible, and everybody has left the stage
- * that is loaded next. Where an operand is computed on the way, nothing is loaded behind the last step; copies
- * of nothing are quicker than to ask. */
+ * that is loaded next. Where an operand is computed on the way, nothing is loaded behind the last step;
+ * copies of nothing are quicker than to ask. */
 #include "codegen/templates/matmul.h"
 
 MatmulRing matmul_ring(Builder *b, const MatmulPlan *plan, const Schedule *schedule, int threads,
@@ -28,7 +28,8 @@ static bool ring_is_computed(const MatmulRing *ring) {
     return is_computed;
 }
 
-/* Loads a step where `valid` (NULL: it is); what is computed is stored behind the products of stage `used`. */
+/* Loads a step where `valid` (NULL: it is); what is computed is stored behind the products of stage `used`.
+ */
 static void ring_load(Builder *b, MatmulRing *ring, const MatmulTile *tile, const KExpr *step,
                       const KExpr *valid, const MatmulMultiply *multiply, const KExpr *used) {
     const KExpr *stage = k_let_expr(b, "fill", k_mod(b, step, k_i32(b, ring->schedule->stages)));
@@ -74,8 +75,7 @@ void matmul_ring_product(Builder *b, MatmulRing *ring, const MatmulTile *tile,
     k_atom(b, ATOM_cp_async_wait, (int[]){ahead - 1}, NULL, 0);
     k_barrier(b);
     const KExpr *next = k_let_expr(b, "next", k_add(b, step, k_i32(b, ahead)));
-    ring_step(b, ring, tile, next, steps, multiply,
-              k_let_expr(b, "stage", k_mod(b, step, k_i32(b, stages))));
+    ring_step(b, ring, tile, next, steps, multiply, k_let_expr(b, "stage", k_mod(b, step, k_i32(b, stages))));
     k_end(b);
     k_atom(b, ATOM_cp_async_wait, (int[]){0}, NULL, 0); /* copies of zeros may still be under way */
 }

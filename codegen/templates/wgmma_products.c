@@ -1,13 +1,13 @@
-/* Products that wait for nothing of one another in one launch: q, k and v of one input, where each has an epilogue
- * of its own (a norm of its heads) and no one product can be made of them.
+/* Products that wait for nothing of one another in one launch: q, k and v of one input, where each has an
+ * epilogue of its own (a norm of its heads) and no one product can be made of them.
  *
  *     tile of a block   0 .. t_q - 1 | t_q .. t_q + t_k - 1 | ...
  *     producer            q's maps   | k's maps             | v's
  *     consumers           products, alike for all | q's epilogue | k's | v's
  *
- * They have one K and operands of one kind, so that stages, instructions and registers serve any of them; what
- * differs is asked once a tile. A launch of each would fill its last round of tiles by itself, and read the
- * input anew. */
+ * They have one K and operands of one kind, so that stages, instructions and registers serve any of them;
+ * what differs is asked once a tile. A launch of each would fill its last round of tiles by itself, and read
+ * the input anew. */
 #include "codegen/templates/wgmma.h"
 
 /* Whether two operands on one side come alike. */
@@ -33,8 +33,7 @@ bool wgmma_accepts_products(const MatmulPlan *plan, const Schedule *schedule, co
         return false;
     *why = "products in one launch have one K and operands of one kind";
     if (guest->kind != plan->kind || guest->k != plan->k || guest->n_cores > 1 ||
-        !products_operands_agree(&guest->a, &plan->a) ||
-        !products_operands_agree(&guest->b[0], &plan->b[0]))
+        !products_operands_agree(&guest->a, &plan->a) || !products_operands_agree(&guest->b[0], &plan->b[0]))
         return false;
     *why = "the outputs of a guest leave through the shared memory of the host's, in boxes alike";
     if (!matmul_staging_serves(plan, guest, schedule))
@@ -81,8 +80,7 @@ void wgmma_add_products(Wgmma *w, const MatmulStaging *staging) {
     w->count = dim_const(dims, 0);
     for (const MatmulPlan *plan = w->plan; plan; plan = plan->guest) {
         WgmmaProduct *product = &w->products[w->n_products];
-        *product = (WgmmaProduct){
-            .plan = plan, .tiles = matmul_tiles(plan, w->schedule), .before = w->count};
+        *product = (WgmmaProduct){.plan = plan, .tiles = matmul_tiles(plan, w->schedule), .before = w->count};
         if (w->n_products++) {
             product->operands[0] = products_operand(w, product, &plan->a, &w->operands[0]);
             product->operands[1] = products_operand(w, product, &plan->b[0], &w->operands[1]);

@@ -134,8 +134,8 @@ bool device_run_launch_kernel(DeviceRun *run, const Problem *problem, const sint
                                   .stream = run->stream,
                                   .message = run->why,
                                   .message_room = sizeof run->why};
-    sinter_status status = kernel < 0 ? sinter_plan_execute(plan, &execution)
-                                      : plan_execute_kernel(plan, kernel, &execution);
+    sinter_status status =
+        kernel < 0 ? sinter_plan_execute(plan, &execution) : plan_execute_kernel(plan, kernel, &execution);
     arena_release(run->arena, mark);
     if (status == SINTER_OK)
         return true;

@@ -68,7 +68,8 @@ static inline Value *make_input(Harness *h, const char *name, DType dtype, int r
     return graph_add_input(h->graph, name, dtype, rank, d, NULL, (Span){0});
 }
 
-static inline Value *make_named(Harness *h, const char *name, OpKind op, Value **in, int n, const Attr *attrs) {
+static inline Value *make_named(Harness *h, const char *name, OpKind op, Value **in, int n,
+                                const Attr *attrs) {
     Value *value = graph_append(h->graph, op, in, n, attrs, (Span){0}, &h->diags);
     if (!value)
         harness_fail(h, op_info(op)->name);
@@ -255,8 +256,8 @@ static inline double harness_tolerance(const Harness *h, DType dtype, double exp
            1e-30;
 }
 
-static inline void harness_compare(Harness *h, const Value *value, const SimBuffer *buffer, const int64_t *offsets,
-                            const Tensor *expected, double terms) {
+static inline void harness_compare(Harness *h, const Value *value, const SimBuffer *buffer,
+                                   const int64_t *offsets, const Tensor *expected, double terms) {
     for (int64_t k = 0; k < expected->count; k++) {
         Number got = dtype_load(value->dtype, buffer->at, offsets[k]), want = expected->at[k];
         bool same;

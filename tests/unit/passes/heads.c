@@ -42,7 +42,8 @@ static void test_joined(void **state) {
     expect_graph("graph g (x: bf16[M, 8], w: bf16[1024, 8]) -> (y: bf16[M, 16, 64]) {\n"
                  "  y = rmsnorm(reshape(x @ w.T, [M, 16, 64])) }",
                  "matmul/rows", sizes);
-    expect_graph("graph g (x: e4m3[M, 256], w: e4m3[1024, 256], a: f32[M, 2], b: f32[8, 2]) -> (y: bf16[M, 8, 128]) {\n"
+    expect_graph("graph g (x: e4m3[M, 256], w: e4m3[1024, 256], a: f32[M, 2], b: f32[8, 2]) -> (y: bf16[M, "
+                 "8, 128]) {\n"
                  "  p = dequantize(x, a, block=[1, 128]) @ dequantize(w, b, block=[128, 128]).T\n"
                  "  y = rmsnorm(reshape(p, [M, 8, 128])) }",
                  "matmul/rows", sizes);

@@ -35,14 +35,14 @@ static const double fp8 = 1e-3;
 
 static void test_products_of_fp8(void **state) {
     (void)state;
-    Tolerances t = tolerances(
-        "sinter 1\n"
-        "graph g (x: e4m3[M, 64], w: e4m3[N, 64], s: f32[M, 1]) -> (y: f32[M, N], z: bf16[M, N], r: f32[M, 1])\n"
-        "{\n"
-        "    y = (x @ w.T) * s\n"
-        "    z = cast(y, bf16)\n"
-        "    r = sum(y, over=1)\n"
-        "}\n");
+    Tolerances t = tolerances("sinter 1\n"
+                              "graph g (x: e4m3[M, 64], w: e4m3[N, 64], s: f32[M, 1]) -> (y: f32[M, N], z: "
+                              "bf16[M, N], r: f32[M, 1])\n"
+                              "{\n"
+                              "    y = (x @ w.T) * s\n"
+                              "    z = cast(y, bf16)\n"
+                              "    r = sum(y, over=1)\n"
+                              "}\n");
     assert_true(t.own[0] == fp8);
     assert_true(t.own[1] == compare_default_rtol(DTYPE_BF16)); /* which is more already */
     assert_true(t.own[2] == fp8);
