@@ -203,6 +203,31 @@ static void rows_in_shared_memory(void **state) {
         }
 }
 
+/* What does not fit into a block's shared memory is shared by the blocks of a cluster, where there are
+ * clusters and the row fits into theirs, or is read again. */
+static void rows_that_blocks_share(void **state) {
+    (void)state;
+    static const struct {
+        const char *target;
+        int64_t length;
+        int blocks;
+        bool in_smem;
+    } cases[] = {{"sm_90a", 60000, 0, true},
+                 {"sm_90a", 128256, 8, true},
+                 {"sm_80", 128256, 0, false},
+                 {"sm_90a", 4 << 20, 0, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Harness h = harness_new();
+        Value *x = make_input(&h, "x", DTYPE_BF16, 2, (int64_t[]){300, cases[i].length});
+        harness_output(&h, "y", make_cast(&h, make_softmax(&h, x), DTYPE_BF16));
+        harness_region(&h, TEMPLATE_ROWS, x, 1);
+        assert_true(codegen_schedule(h.graph, h.region, target_find(cases[i].target), &h.bindings, &h.diags));
+        assert_int_equal(h.region->schedule.cluster_n, cases[i].blocks);
+        assert_int_equal(h.region->schedule.row_in_smem, cases[i].in_smem);
+        arena_free(h.arena);
+    }
+}
+
 static void symbolic_length(void **state) {
     (void)state;
     static const int64_t values[] = {0, 1, 5, 300};
@@ -245,7 +270,8 @@ int main(void) {
         cmocka_unit_test(outputs_of_other_shapes),  cmocka_unit_test(several_reduced_axes),
         cmocka_unit_test(everything_reduced),       cmocka_unit_test(schedules_that_are_asked_for),
         cmocka_unit_test(rows_that_are_read_again), cmocka_unit_test(rows_in_shared_memory),
-        cmocka_unit_test(symbolic_length),          cmocka_unit_test(other_reductions_inside),
+        cmocka_unit_test(rows_that_blocks_share),   cmocka_unit_test(symbolic_length),
+        cmocka_unit_test(other_reductions_inside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
