@@ -662,8 +662,8 @@ static bool rows_accepts_blocks(const Graph *graph, const Region *region, const 
     int blocks = rows_blocks(s);
     if (s->cluster_m > 1 || !is_power_of_two(blocks) || blocks > ROWS_BLOCKS_MAX ||
         (blocks > 1 && (!target->has_cluster || s->rows_per_block != 1))) {
-        *why =
-            "a row is shared by 2, 4 or 8 blocks, a cluster of 1 by so many, where the device has clusters";
+        *why = "a row may be shared by a cluster of 1x2, 1x4 or 1x8 blocks, one row a block, on a target "
+               "with clusters";
         return false;
     }
     const Dim *extent = rows_product(graph, region, region->rank - region->n_reduced, region->rank);
