@@ -1,0 +1,31 @@
+/* Shared by the files of the rows template; nobody else includes it.
+ *
+ *     rows.c            the kernel: its passes, what is kept between them, how results meet
+ *     rows_schedules.c  sizes of a row and its parts; which schedules there are */
+#ifndef SINTER_CODEGEN_TEMPLATES_ROWS_PLAN_H
+#define SINTER_CODEGEN_TEMPLATES_ROWS_PLAN_H
+
+#include "codegen/template.h"
+
+enum {
+    ROWS_REGISTERS = 96, /* of all values that a thread keeps of a row */
+    ROWS_KEPT_MAX = 16,  /* inputs whose rows stay in shared memory */
+};
+
+/* The product of the region's dims from `begin` to `end`. */
+const Dim *rows_product(const Graph *graph, const Region *region, int begin, int end);
+/* Blocks of a cluster that share a row; 1: it is one block's. */
+int rows_blocks(const Schedule *schedule);
+/* Elements of a row in a block's shared memory, in whole rounds of its threads; INT32_MAX where a row has no
+ * known bound. */
+int64_t rows_kept_length(const Graph *graph, const Region *region, const Schedule *schedule);
+/* Whether an input has elements of its own along the row. */
+bool rows_varies(const Value *input);
+
+/* The template's `accepts` and `schedules`. */
+bool rows_accepts(const Graph *graph, const Region *region, const Schedule *schedule, const Target *target,
+                  const char **why);
+int rows_schedules(const Graph *graph, const Region *region, const Target *target, const DimBindings *hint,
+                   Schedule *out, int room);
+
+#endif

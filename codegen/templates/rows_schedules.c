@@ -1,0 +1,265 @@
+/* Which schedules the rows template takes, and which it would take: where a row stays between passes, and how
+ * many threads and blocks share it. */
+#include "codegen/cost.h"
+#include "codegen/lower.h"
+#include "codegen/template.h"
+#include "codegen/templates/rows.h"
+#include "codegen/templates/rows_plan.h"
+#include "ir/base/checked.h"
+
+enum {
+    ROWS_THREADS = 128, /* a block, where rows are short */
+    ROWS_RUNS_MAX = 64, /* elements of a row that one thread keeps, of each value */
+    ROWS_KEPT_OF_1024 = 32,
+    ROWS_TARGET = 32,       /* elements of a row for each thread, where there are rows enough */
+    ROWS_STREAM_UNROLL = 8, /* runs in flight, where the row is read again */
+    ROWS_MEETING = 32,      /* bytes of a result that blocks read of each other */
+    ROWS_BLOCKS_MAX = 8,    /* that share a row: as many as every device has in a cluster */
+};
+
+const Dim *rows_product(const Graph *graph, const Region *region, int begin, int end) {
+    const Dim *product = dim_const(graph->dims, 1);
+    for (int i = begin; i < end; i++)
+        product = dim_mul(graph->dims, product, region->dims[i]);
+    return product;
+}
+
+int rows_blocks(const Schedule *s) {
+    return s->cluster_n > 1 ? s->cluster_n : 1;
+}
+
+int64_t rows_kept_length(const Graph *graph, const Region *region, const Schedule *s) {
+    int64_t step = (int64_t)s->threads_per_row * rows_blocks(s) * s->vector * s->unroll;
+    int64_t longest =
+        dim_upper(graph->dims, rows_product(graph, region, region->rank - region->n_reduced, region->rank));
+    return longest > INT32_MAX ? INT32_MAX : round_up(longest, step) / rows_blocks(s);
+}
+
+/* Bytes of shared memory for rows of inputs and for what warps exchange; more than there is where a row has
+ * no known bound. */
+static int64_t rows_smem(const Graph *graph, const Region *region, const Schedule *s) {
+    const Value *moved[ROWS_KEPT_MAX];
+    int n = lower_moved_inputs(region, moved, ROWS_KEPT_MAX);
+    int64_t bytes = 0;
+    for (int i = 0; s->row_in_smem && i < n; i++)
+        bytes +=
+            rows_kept_length(graph, region, s) * s->rows_per_block * dtype_bits(moved[i]->dtype) / 8 + 16;
+    for (size_t i = 0; i < region->values.n; i++)
+        if (lower_is_space_reduction(region, region->values.at[i]))
+            bytes += (int64_t)(s->threads / 32) * 16 + 32 + (rows_blocks(s) > 1 ? ROWS_MEETING : 0);
+    return bytes;
+}
+
+bool rows_varies(const Value *input) {
+    return input->rank > 0 && !dim_is(input->dims[input->rank - 1], 1);
+}
+
+/* ---- schedules */
+
+/* Whether the blocks of a cluster may share a row: results are words then. */
+static bool rows_accepts_blocks(const Graph *graph, const Region *region, const Schedule *s,
+                                const Target *target, const char **why) {
+    int blocks = rows_blocks(s);
+    if (s->cluster_m > 1 || !is_power_of_two(blocks) || blocks > ROWS_BLOCKS_MAX ||
+        (blocks > 1 && (!target->has_cluster || s->rows_per_block != 1))) {
+        *why = "a row may be shared by a cluster of 1x2, 1x4 or 1x8 blocks, one row a block, on a target "
+               "with clusters";
+        return false;
+    }
+    const Dim *extent = rows_product(graph, region, region->rank - region->n_reduced, region->rank);
+    if (blocks > 1 && dim_upper(graph->dims, extent) > INT32_MAX) {
+        *why = "blocks that share a row number its elements by 32 bits";
+        return false;
+    }
+    for (size_t i = 0; i < region->values.n && blocks > 1; i++) {
+        const Value *value = region->values.at[i];
+        if (lower_is_space_reduction(region, value) && ktype_bits(reduce_type(value)) != 32) {
+            *why = "blocks that share a row exchange results of 32 bits";
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool rows_accepts_shape(const Graph *graph, const Region *region, const Schedule *s,
+                               const char **why) {
+    if (region->n_reduced < 1 || region->n_reduced > region->rank) {
+        *why = "nothing is reduced along rows";
+        return false;
+    }
+    return template_takes_rows(s, why) && template_takes_vector(graph, region, s, why);
+}
+
+/* Whether anything along the row needs the result of a reduction of it. */
+static bool rows_have_passes(const Graph *graph, const Region *region) {
+    bool reduces = false, whole = false;
+    for (size_t i = 0; i < region->values.n; i++)
+        reduces = reduces || lower_is_space_reduction(region, region->values.at[i]);
+    for (size_t i = 0; i < region->outputs.n; i++)
+        whole = whole || lower_output_is_whole(graph, region, region->outputs.at[i]);
+    return reduces && whole;
+}
+
+bool rows_accepts(const Graph *graph, const Region *region, const Schedule *schedule, const Target *target,
+                  const char **why) {
+    if (!rows_accepts_shape(graph, region, schedule, why) ||
+        !rows_accepts_blocks(graph, region, schedule, target, why))
+        return false;
+    const Dim *extent = rows_product(graph, region, region->rank - region->n_reduced, region->rank);
+    int64_t a_run = (int64_t)schedule->threads_per_row * rows_blocks(schedule) * schedule->vector;
+    if (schedule->resident && dim_upper(graph->dims, extent) > a_run * (ROWS_RUNS_MAX / schedule->vector)) {
+        *why = "a row that is kept in registers may have 64 elements a thread, and a known upper bound";
+        return false;
+    }
+    if (!schedule->resident && (schedule->unroll < 1 || schedule->unroll > 16)) {
+        *why = "unroll must lie between 1 and 16";
+        return false;
+    }
+    if (schedule->row_in_smem && (schedule->resident || !rows_have_passes(graph, region))) {
+        *why = "a row is kept in shared memory where it is not kept in registers and is needed in several "
+               "passes";
+        return false;
+    }
+    if (rows_smem(graph, region, schedule) > target->smem_per_block) {
+        *why = "the row does not fit into shared memory, or has no known upper bound";
+        return false;
+    }
+    for (size_t i = 0; i < region->outputs.n; i++) {
+        const Value *output = region->outputs.at[i];
+        bool whole = lower_output_is_whole(graph, region, output);
+        if (!lower_can_store(graph, region, output, region->rank - 1, whole ? schedule->vector : 1)) {
+            *why = "an output does not fit the rows, or has 4-bit elements and rows of odd length";
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Threads a row so that each has about `share` elements: more of them where a warp can be full of whole runs,
+ * and no second warp, which costs a barrier, where one will do. */
+static int rows_lanes(int64_t extent, int vector, int64_t share) {
+    int lanes = 1;
+    int64_t warp = 32 * share * 2 <= 32 * (int64_t)ROWS_RUNS_MAX ? 32 * share * 2 : 32 * share;
+    while (lanes < 32 && lanes * (int64_t)vector < extent)
+        lanes *= 2;
+    while (lanes < 1024 && extent > warp && lanes * share < extent)
+        lanes *= 2;
+    return lanes;
+}
+
+/* The same row in the shared memory of the blocks of a cluster, small ones, of which an SM has several: some
+ * load while others store. Softmax of 4096 rows of 131072 took 997 us where each pass read the row again, 810
+ * with two blocks of 1024 threads, 591 with four of 512, 583 with eight of 256. */
+static Schedule rows_shared(const Graph *graph, const Region *region, Schedule in_smem) {
+    in_smem.cluster_m = 1;
+    in_smem.cluster_n = ROWS_BLOCKS_MAX;
+    in_smem.threads = in_smem.threads_per_row = 256;
+    Schedule few = in_smem; /* fewer runs at a time, where that leaves less of the last round empty */
+    few.unroll /= 2;
+    return 10 * rows_kept_length(graph, region, &few) < 9 * rows_kept_length(graph, region, &in_smem)
+               ? few
+               : in_smem;
+}
+
+/* How a row is taken that a block's registers do not hold and several passes need: by one block from its
+ * shared memory, two blocks an SM, so that one computes while the other loads; by a cluster from that of its
+ * blocks; or read again. */
+static Schedule rows_needed_again(const Graph *graph, const Region *region, const Target *target,
+                                  Schedule s) {
+    const char *why;
+    Schedule one = s;
+    one.row_in_smem = true;
+    one.threads = one.threads_per_row = s.threads;
+    one.rows_per_block = 1;
+    if (rows_smem(graph, region, &one) <= target->smem_per_block)
+        return one;
+    Schedule shared = rows_shared(graph, region, one);
+    if (rows_accepts_blocks(graph, region, &shared, target, &why) &&
+        rows_smem(graph, region, &shared) <= target->smem_per_block)
+        return shared;
+    if (s.threads_per_row == 1024 && region->rank > 2)
+        s.threads = s.threads_per_row =
+            512; /* 64 registers a thread do not hold the coordinates of a longer space */
+    return s;
+}
+
+static Schedule rows_schedule(const Graph *graph, const Region *region, const Target *target,
+                              const DimBindings *hint, int vector, int64_t share) {
+    int split = region->rank - region->n_reduced;
+    const Dim *extent_dim = rows_product(graph, region, split, region->rank);
+    int64_t extent = cost_extent(graph, extent_dim, hint), longest = dim_upper(graph->dims, extent_dim);
+    Schedule s = {.vector = vector, .unroll = ROWS_STREAM_UNROLL};
+    s.threads_per_row = rows_lanes(extent, vector, share);
+    int streams = cost_streams(graph, region), kept = ROWS_REGISTERS / (streams > 0 ? streams : 1);
+    kept = kept > ROWS_RUNS_MAX ? ROWS_RUNS_MAX : kept;
+    if (s.threads_per_row == 1024 && kept > ROWS_KEPT_OF_1024)
+        kept = ROWS_KEPT_OF_1024; /* 64 registers a thread are all there are */
+    s.resident = longest <= (int64_t)s.threads_per_row * kept;
+    if (!s.resident && s.threads_per_row < 256)
+        s.threads_per_row = 256;
+    s.threads = s.threads_per_row > ROWS_THREADS ? s.threads_per_row : ROWS_THREADS;
+    s.rows_per_block = s.threads / s.threads_per_row;
+    if (!s.resident && rows_have_passes(graph, region))
+        s = rows_needed_again(graph, region, target, s);
+    return s;
+}
+
+/* Runs in flight of a warp that reads its row again: with few registers half as many, and half of these where
+ * passes read or compute more than a norm without a mean does. */
+static int rows_warp_unroll(const Region *region, int registers, int ease) {
+    enum { MANY_REGISTERS = 128, FEW_INPUTS = 2 };
+    int unroll = ROWS_STREAM_UNROLL, reductions = 0, inputs = 0;
+    for (size_t i = 0; i < region->values.n; i++)
+        reductions += lower_is_space_reduction(region, region->values.at[i]);
+    for (size_t i = 0; i < region->inputs.n; i++)
+        inputs += rows_varies(region->inputs.at[i]);
+    if (registers < MANY_REGISTERS)
+        unroll /= reductions > 1 || inputs > FEW_INPUTS ? 4 : 2;
+    return unroll >> ease > 1 ? unroll >> ease : 1;
+}
+
+Schedule rows_warp_schedule(const Graph *graph, const Region *region, int registers, int ease) {
+    enum { AROUND = 48 /* registers for addresses, sums and what is computed */ };
+    int streams = cost_streams(graph, region),
+        kept = (registers - AROUND) / (2 * (streams > 0 ? streams : 1));
+    kept = kept > ROWS_RUNS_MAX ? ROWS_RUNS_MAX : kept;
+    Schedule s = {.threads = 32, .threads_per_row = 32, .rows_per_block = 1};
+    s.vector = lower_vector_width(graph, region, region->rank - 1);
+    s.unroll = rows_warp_unroll(region, registers, ease);
+    const Dim *extent = rows_product(graph, region, region->rank - region->n_reduced, region->rank);
+    s.resident = dim_upper(graph->dims, extent) <= 32 * (int64_t)kept;
+    return s;
+}
+
+int rows_schedules(const Graph *graph, const Region *region, const Target *target, const DimBindings *hint,
+                   Schedule *out, int room) {
+    int split = region->rank - region->n_reduced;
+    int vector = lower_vector_width(graph, region, region->rank - 1);
+    int64_t rows = cost_space(graph, region, 0, split, hint),
+            extent = cost_space(graph, region, split, region->rank, hint);
+    int streams = cost_streams(graph, region);
+    int64_t share = ROWS_TARGET / (streams > 1 ? streams : 1);
+    /* Few rows: more threads for each, so that the machine is full. */
+    while (share > vector && rows * rows_lanes(extent, vector, share) < (int64_t)target->sm_count * 512)
+        share /= 2;
+    share = share < vector ? vector : share;
+    int n = 0;
+    out[n++] = rows_schedule(graph, region, target, hint, vector, share);
+    if (n < room && 2 * share <= ROWS_RUNS_MAX)
+        out[n++] = rows_schedule(graph, region, target, hint, vector, 2 * share);
+    if (n < room && share / 2 >= vector)
+        out[n++] = rows_schedule(graph, region, target, hint, vector, share / 2);
+    if (n < room && vector > 1)
+        out[n++] = rows_schedule(graph, region, target, hint, vector / 2, share);
+    if (n < room) { /* what needs the fewest registers: a row that is read again, one run at a time */
+        Schedule *s = &out[n++];
+        *s = out[0];
+        s->resident = s->row_in_smem = false;
+        s->cluster_m = s->cluster_n = 0;
+        s->unroll = 1;
+        s->threads = s->threads_per_row = s->threads_per_row < 256 ? s->threads_per_row : 256;
+        s->threads = s->threads < ROWS_THREADS ? ROWS_THREADS : s->threads;
+        s->rows_per_block = s->threads / s->threads_per_row;
+    }
+    return n;
+}
