@@ -57,8 +57,6 @@ typedef struct Rows {
     VEC(const Value *) bundles;        /* a few a row */
 } Rows;
 
-/* ---- levels */
-
 /* ---- what is kept between passes */
 
 /* Marks what lies between `value` and what is read, reduced or kept. */
