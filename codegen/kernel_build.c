@@ -478,6 +478,11 @@ void k_barrier(Builder *b) {
     k_named_barrier(b, 0, b->kernel->threads);
 }
 
+void k_cluster_barrier(Builder *b) {
+    k_atom(b, ATOM_cluster_arrive, NULL, NULL, 0);
+    k_atom(b, ATOM_cluster_wait, NULL, NULL, 0);
+}
+
 void k_named_barrier(Builder *b, int id, int threads) {
     KOperand operands[] = {k_operand(k_i32(b, id)), k_operand(k_i32(b, threads))};
     k_atom(b, ATOM_bar_sync, NULL, operands, 2);

@@ -125,6 +125,7 @@ KOperand k_reg(const KVar *var);                       /* a whole scalar or arra
 KOperand k_regs(const KVar *array, int at, int count); /* a slice */
 KOperand k_operand(const KExpr *expr);
 void k_barrier(Builder *b); /* bar.sync 0: all threads of the block; kernel->threads must be set before */
+void k_cluster_barrier(Builder *b); /* all threads of the cluster's blocks, which see what the others wrote */
 void k_named_barrier(Builder *b, int id, int threads); /* id 1..15, threads a multiple of 32 */
 /* Value of lane ^ mask, within the warp; all 32 lanes take part. */
 const KExpr *k_shuffle_xor(Builder *b, const KExpr *value, int mask);

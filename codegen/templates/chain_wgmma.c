@@ -453,8 +453,7 @@ static void chain_consume(Chain *c) {
 
 static void chain_meet(Chain *c) {
     if (c->cluster > 1) {
-        k_atom(c->b, ATOM_cluster_arrive, NULL, NULL, 0);
-        k_atom(c->b, ATOM_cluster_wait, NULL, NULL, 0);
+        k_cluster_barrier(c->b);
     } else {
         k_barrier(c->b);
     }

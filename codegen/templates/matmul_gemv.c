@@ -552,8 +552,7 @@ static void gemv_meet(const Gemv *g) {
         k_barrier(g->b);
         return;
     }
-    k_atom(g->b, ATOM_cluster_arrive, NULL, NULL, 0);
-    k_atom(g->b, ATOM_cluster_wait, NULL, NULL, 0);
+    k_cluster_barrier(g->b);
 }
 
 static void gemv_product(Gemv *g) {

@@ -315,8 +315,7 @@ static void wgmma_init(Wgmma *w) {
     k_end(b);
     wgmma_signals_clear(w);
     if (w->cluster > 1) {
-        k_atom(b, ATOM_cluster_arrive, NULL, NULL, 0);
-        k_atom(b, ATOM_cluster_wait, NULL, NULL, 0);
+        k_cluster_barrier(b);
     } else {
         k_barrier(b);
     }

@@ -296,8 +296,7 @@ static void rows_combine_blocks(Rows *rows, const RowsPass *pass) {
         k_store(b, slot[i], zero, words, NULL, WORDS, NULL, CACHE_DEFAULT);
     }
     k_end(b);
-    k_atom(b, ATOM_cluster_arrive, NULL, NULL, 0);
-    k_atom(b, ATOM_cluster_wait, NULL, NULL, 0);
+    k_cluster_barrier(b);
     const KExpr *from = k_mod(b, k_special(b, SPECIAL_LANE), k_i32(b, rows->blocks));
     from = k_let_expr(b, "of_block", k_convert(b, from, K_U32));
     for (size_t i = 0; i < n; i++) {
@@ -597,8 +596,7 @@ static void rows_build(Builder *b, const Region *region) {
         rows.row_inside = k_lt(b, rows.row, k_dim(b, rows.rows, rows.index));
     rows_build_row(&rows);
     if (rows.blocks > 1) { /* no block leaves while another may still read what it found */
-        k_atom(b, ATOM_cluster_arrive, NULL, NULL, 0);
-        k_atom(b, ATOM_cluster_wait, NULL, NULL, 0);
+        k_cluster_barrier(b);
     }
 }
 

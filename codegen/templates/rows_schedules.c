@@ -24,14 +24,18 @@ const Dim *rows_product(const Graph *graph, const Region *region, int begin, int
     return product;
 }
 
+/* The length of a row. */
+static const Dim *rows_extent(const Graph *graph, const Region *region) {
+    return rows_product(graph, region, region->rank - region->n_reduced, region->rank);
+}
+
 int rows_blocks(const Schedule *s) {
     return s->cluster_n > 1 ? s->cluster_n : 1;
 }
 
 int64_t rows_kept_length(const Graph *graph, const Region *region, const Schedule *s) {
     int64_t step = (int64_t)s->threads_per_row * rows_blocks(s) * s->vector * s->unroll;
-    int64_t longest =
-        dim_upper(graph->dims, rows_product(graph, region, region->rank - region->n_reduced, region->rank));
+    int64_t longest = dim_upper(graph->dims, rows_extent(graph, region));
     return longest > INT32_MAX ? INT32_MAX : round_up(longest, step) / rows_blocks(s);
 }
 
@@ -66,7 +70,7 @@ static bool rows_accepts_blocks(const Graph *graph, const Region *region, const 
                "with clusters";
         return false;
     }
-    const Dim *extent = rows_product(graph, region, region->rank - region->n_reduced, region->rank);
+    const Dim *extent = rows_extent(graph, region);
     if (blocks > 1 && dim_upper(graph->dims, extent) > INT32_MAX) {
         *why = "blocks that share a row number its elements by 32 bits";
         return false;
@@ -105,7 +109,7 @@ bool rows_accepts(const Graph *graph, const Region *region, const Schedule *sche
     if (!rows_accepts_shape(graph, region, schedule, why) ||
         !rows_accepts_blocks(graph, region, schedule, target, why))
         return false;
-    const Dim *extent = rows_product(graph, region, region->rank - region->n_reduced, region->rank);
+    const Dim *extent = rows_extent(graph, region);
     int64_t a_run = (int64_t)schedule->threads_per_row * rows_blocks(schedule) * schedule->vector;
     if (schedule->resident && dim_upper(graph->dims, extent) > a_run * (ROWS_RUNS_MAX / schedule->vector)) {
         *why = "a row that is kept in registers may have 64 elements a thread, and a known upper bound";
@@ -169,8 +173,6 @@ static Schedule rows_needed_again(const Graph *graph, const Region *region, cons
     const char *why;
     Schedule one = s;
     one.row_in_smem = true;
-    one.threads = one.threads_per_row = s.threads;
-    one.rows_per_block = 1;
     if (rows_smem(graph, region, &one) <= target->smem_per_block)
         return one;
     Schedule shared = rows_shared(graph, region, one);
@@ -185,8 +187,7 @@ static Schedule rows_needed_again(const Graph *graph, const Region *region, cons
 
 static Schedule rows_schedule(const Graph *graph, const Region *region, const Target *target,
                               const DimBindings *hint, int vector, int64_t share) {
-    int split = region->rank - region->n_reduced;
-    const Dim *extent_dim = rows_product(graph, region, split, region->rank);
+    const Dim *extent_dim = rows_extent(graph, region);
     int64_t extent = cost_extent(graph, extent_dim, hint), longest = dim_upper(graph->dims, extent_dim);
     Schedule s = {.vector = vector, .unroll = ROWS_STREAM_UNROLL};
     s.threads_per_row = rows_lanes(extent, vector, share);
@@ -226,7 +227,7 @@ Schedule rows_warp_schedule(const Graph *graph, const Region *region, int regist
     Schedule s = {.threads = 32, .threads_per_row = 32, .rows_per_block = 1};
     s.vector = lower_vector_width(graph, region, region->rank - 1);
     s.unroll = rows_warp_unroll(region, registers, ease);
-    const Dim *extent = rows_product(graph, region, region->rank - region->n_reduced, region->rank);
+    const Dim *extent = rows_extent(graph, region);
     s.resident = dim_upper(graph->dims, extent) <= 32 * (int64_t)kept;
     return s;
 }

@@ -113,8 +113,7 @@ const KExpr *wgmma_steps(Wgmma *w, const KExpr **first) {
 }
 
 void wgmma_meet(Builder *b) {
-    k_atom(b, ATOM_cluster_arrive, NULL, NULL, 0);
-    k_atom(b, ATOM_cluster_wait, NULL, NULL, 0);
+    k_cluster_barrier(b);
 }
 
 /* The next raw tile, from which the converter makes its operand: number `unit` along K. */

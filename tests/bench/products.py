@@ -2,8 +2,6 @@
 cases.py describes. What is drawn depends on the seed alone."""
 import random
 
-import torch
-
 from cases import rand
 from layers import LAYERS
 
