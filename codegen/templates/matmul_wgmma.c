@@ -109,7 +109,7 @@ static void wgmma_finish_split(Wgmma *w, Lower *lower, MatmulFragment *fragment,
     fragment->row = lane_row;
     fragment->col = lane_col;
     matmul_partials_put(b, w->plan, &w->parts, fragment);
-    wgmma_meet(b);
+    k_cluster_barrier(b);
     int threads = WARPGROUP * w->consumers;
     const KExpr *thread = k_let_expr(b, "thread", k_sub(b, k_special(b, SPECIAL_TID), k_i32(b, WARPGROUP)));
     matmul_partials_finish(b, w->plan, lower, &w->parts, thread, threads, is_swapped ? tile->col : tile->row,
@@ -411,7 +411,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     wgmma_guest_rows(&w, schedule->producer_registers);
     wgmma_guest_columns(&w);
     if (w.split > 1)
-        wgmma_meet(b);
+        k_cluster_barrier(b);
     k_else(b);
     if (w.converters) {
         k_role_begin(b, "converter", k_lt(b, k_special(b, SPECIAL_WARP), k_i32(b, 4 + 4 * w.converters)));
@@ -431,7 +431,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     k_end(b);
     if (w.cluster * w.split > 1) /* no block leaves while another may still use its memory or arrive at its
                                     barriers */
-        wgmma_meet(b);
+        k_cluster_barrier(b);
     kernel->summary = text_format(
         b->arena,
         "matmul by wgmma: tile %dx%dx%d, %d stages, cluster %dx%d, "

@@ -225,7 +225,6 @@ const KExpr *wgmma_steps(Wgmma *w, const KExpr **first);
 /* The operand's tile of a stage: declared as `name`, or, where `over` is not NULL, in the place of that one.
  */
 Tile wgmma_tile(const Wgmma *w, const WgmmaOperand *o, const char *name, const Tile *over);
-void wgmma_meet(Builder *b); /* all blocks of the cluster */
 void wgmma_produce(Wgmma *w);
 void wgmma_convert(Wgmma *w);
 

@@ -112,10 +112,6 @@ const KExpr *wgmma_steps(Wgmma *w, const KExpr **first) {
     return k_let_expr(b, "steps", k_sub(b, end, *first));
 }
 
-void wgmma_meet(Builder *b) {
-    k_cluster_barrier(b);
-}
-
 /* The next raw tile, from which the converter makes its operand: number `unit` along K. */
 static void wgmma_load_raw(Wgmma *w, const PipelineState *raw, const MatmulTile *tile, const KExpr *unit) {
     Builder *b = w->b;
