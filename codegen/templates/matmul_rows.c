@@ -18,7 +18,7 @@ void matmul_row_statistics(Epilogue *e, MatmulInputs *inputs) {
     const MatmulPlan *plan = e->plan;
     for (size_t i = 0; i < plan->statistics.n; i++) {
         MatmulInputs *own = i == 0 ? inputs : NULL;
-        if (e->fragment->gang && rows_take_pair(e, i, own)) {
+        if (rows_take_pair(e, i, own)) {
             i++;
             continue;
         }

@@ -14,6 +14,8 @@ void rows_hold_next(Epilogue *e, size_t i, MatmulInputs *inputs, const Value *on
 /* Statistic i over the thread's columns and the lanes that share its rows, of what is held by then: the best
  * there is for it and all later ones; `only`: that or nothing else than what is. */
 PartialVars rows_statistic(Epilogue *e, size_t i, MatmulInputs *inputs, const Value *only);
+/* The same reduction of another value than the statistic's, of what is held. */
+PartialVars rows_statistic_of(Epilogue *e, size_t i, const Value *of);
 /* Later passes find the statistic in an array with an element for each row. */
 void rows_bind(Epilogue *e, const Value *statistic, const KVar *array);
 /* What the accumulators hold is about to be something else. */

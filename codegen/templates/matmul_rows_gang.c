@@ -115,66 +115,97 @@ static void rows_softmax(Epilogue *e, size_t i, MatmulInputs *inputs) {
     rows_bind(e, sum, whole_sum.x);
 }
 
-/* Whether all that is wanted of max(z) and of e = exp(z - max(z)) is e / sum(e), and the accumulators have z:
- * a softmax alone. */
+/* What the accumulators have, of which z is a positive multiple: `by` times; or z itself, once. */
+static const Value *rows_multiple(const Epilogue *e, const Value *z, double *by) {
+    const Value *held = e->held ? e->held : e->plan->n_cores == 1 ? e->plan->core[0] : NULL;
+    *by = 1;
+    if (held == z || z->op != OP_mul || z->in[0] != held || ktype_of(held->dtype) != K_F32 ||
+        !value_is_constant(z->in[1], by))
+        return held == z ? z : NULL;
+    return *by > 0 && isfinite(*by * M_LOG2E) ? held : NULL;
+}
+
+static bool rows_is_output(const Region *region, const Value *value) {
+    for (size_t k = 0; k < region->outputs.n; k++)
+        if (region->outputs.at[k] == value)
+            return true;
+    return false;
+}
+
+/* Whether all that is wanted of max(z) and of e = exp(z - max(z)) is e / sum(e), and the accumulators have z
+ * or a part of it: a softmax alone. */
 static bool rows_is_shares(const Epilogue *e, size_t i) {
     const Region *region = e->plan->region;
     const Value *top = e->plan->statistics.at[i], *sum = e->plan->statistics.at[i + 1];
     const Value *power = sum->in[0], *distance = power->in[0], *z = top->in[0];
-    if (e->held ? e->held != z : e->plan->n_cores > 1 || e->plan->core[0] != z)
+    double by;
+    const Value *held = rows_multiple(e, z, &by);
+    if (!held)
         return false;
     for (size_t k = 0; k < region->values.n; k++) {
         const Value *user = region->values.at[k];
         bool is_share = user->op == OP_div && user->in[0] == power && user->in[1] == sum;
         for (int j = 0; j < user->n_in; j++)
             if ((user->in[j] == sum && !is_share) || (user->in[j] == power && !is_share && user != sum) ||
-                (user->in[j] == top && user != distance) || (user->in[j] == distance && user != power))
+                (user->in[j] == top && user != distance) || (user->in[j] == distance && user != power) ||
+                (user->in[j] == z && user != top && user != distance) ||
+                (held != z && user->in[j] == held && user != z))
                 return false;
     }
-    for (size_t k = 0; k < region->outputs.n; k++) {
-        const Value *output = region->outputs.at[k];
-        if (output == top || output == distance || output == power || output == sum)
-            return false;
-    }
-    return true;
+    return !rows_is_output(region, top) && !rows_is_output(region, distance) &&
+           !rows_is_output(region, power) && !rows_is_output(region, sum) && !rows_is_output(region, z) &&
+           !rows_is_output(region, held);
+}
+
+/* The exchange of a softmax whose elements count from the block's own top: its scale goes into the row's
+ * divisor instead of the elements. */
+static void rows_meet_shares(Epilogue *e, size_t i, PartialVars *top, PartialVars *sum, const KVar *scale) {
+    Builder *b = e->b;
+    int n_rows = e->fragment->blocks * e->fragment->halves;
+    const KVar *own[] = {top->x, sum->x};
+    matmul_gang_send(e, own, 2);
+    MatmulExchange exchange = matmul_gang_receive(e, own, 2);
+    PartialVars whole_top = matmul_gang_whole(e, e->plan->statistics.at[i], &exchange, 0);
+    rows_scale_parts(e, &exchange, top->x, whole_top.x, scale, true);
+    PartialVars whole_sum = matmul_gang_whole(e, e->plan->statistics.at[i + 1], &exchange, 1);
+    const KExpr *row = epilogue_loop(b, "row", n_rows);
+    k_set_elem(b, whole_sum.x, row,
+               k_scalar(b, OP_div, k_elem(b, whole_sum.x, row), k_elem(b, scale, row), NULL));
+    epilogue_loop_end(b, n_rows);
+    *top = whole_top;
+    *sum = whole_sum;
 }
 
 /* The same where a softmax is all there is: e counts in powers of two from max(z) * log2(e), which all of a
- * row share however it was rounded, so that an element takes one multiplication and addition in one; and the
- * block's scale goes into the row's divisor instead of its elements. */
-static void rows_shares(Epilogue *e, size_t i, MatmulInputs *inputs) {
+ * row share however it was rounded, so that an element takes one multiplication and addition in one; z need
+ * not be known, where it is a multiple of what is. */
+static void rows_shares(Epilogue *e, size_t i) {
     Builder *b = e->b;
     const MatmulFragment *f = e->fragment;
     int n_rows = f->blocks * f->halves;
     const Value *top = e->plan->statistics.at[i], *sum = e->plan->statistics.at[i + 1];
-    const KExpr *log2_e = k_float(b, K_F32, M_LOG2E);
-    PartialVars own_top = rows_statistic(e, i, inputs, NULL);
+    double by;
+    const Value *of = rows_multiple(e, top->in[0], &by);
+    PartialVars own_top = rows_statistic_of(e, i, of);
     const KVar *from = k_array(b, "counted_from", K_F32, n_rows, NULL), *held = f->accumulator[0];
     const KExpr *row = epilogue_loop(b, "row", n_rows);
     k_set_elem(b, from, row,
-               k_mul(b, rows_count_from(b, k_elem(b, own_top.x, row)), k_float(b, K_F32, -M_LOG2E)));
+               k_mul(b, rows_count_from(b, k_elem(b, own_top.x, row)), k_float(b, K_F32, -by * M_LOG2E)));
+    if (by != 1)
+        k_set_elem(b, own_top.x, row, k_mul(b, k_elem(b, own_top.x, row), k_float(b, K_F32, by)));
     epilogue_loop_end(b, n_rows);
     RowsHeld each = rows_held_begin(e);
-    k_set_elem(b, held, each.at,
-               lower_power_of_two(
-                   b, k_scalar(b, OP_fma, k_elem(b, held, each.at), log2_e, k_elem(b, from, each.row))));
+    const KExpr *powers = k_scalar(b, OP_fma, k_elem(b, held, each.at), k_float(b, K_F32, by * M_LOG2E),
+                                   k_elem(b, from, each.row));
+    k_set_elem(b, held, each.at, lower_power_of_two(b, powers));
     rows_held_end(e);
     rows_unbind(e);
     e->held = sum->in[0];
     PartialVars own_sum = rows_statistic(e, i + 1, NULL, sum->in[0]);
-
-    const KVar *own[] = {own_top.x, own_sum.x};
-    matmul_gang_send(e, own, 2);
-    MatmulExchange exchange = matmul_gang_receive(e, own, 2);
-    PartialVars whole_top = matmul_gang_whole(e, top, &exchange, 0);
-    rows_scale_parts(e, &exchange, own_top.x, whole_top.x, from, true);
-    PartialVars whole_sum = matmul_gang_whole(e, sum, &exchange, 1);
-    row = epilogue_loop(b, "row", n_rows);
-    k_set_elem(b, whole_sum.x, row,
-               k_scalar(b, OP_div, k_elem(b, whole_sum.x, row), k_elem(b, from, row), NULL));
-    epilogue_loop_end(b, n_rows);
-    rows_bind(e, top, whole_top.x);
-    rows_bind(e, sum, whole_sum.x);
+    if (f->gang)
+        rows_meet_shares(e, i, &own_top, &own_sum, from);
+    rows_bind(e, top, own_top.x);
+    rows_bind(e, sum, own_sum.x);
 }
 
 /* z - mean, where statistics i and i + 1 are sum(z) and sum((z - mean) * (z - mean)) in f32, and mean is that
@@ -261,9 +292,16 @@ static void rows_moments(Epilogue *e, size_t i, const Value *centered, MatmulInp
 bool rows_take_pair(Epilogue *e, size_t i, MatmulInputs *inputs) {
     const Value *centered = rows_centered(e->plan, i);
     bool is_softmax = rows_is_softmax(e->plan, i);
-    if (is_softmax && rows_is_shares(e, i))
-        rows_shares(e, i, inputs);
-    else if (is_softmax)
+    double by;
+    bool is_multiple = is_softmax && !inputs && rows_multiple(e, e->plan->statistics.at[i]->in[0], &by);
+    if (is_softmax && !is_multiple)
+        rows_hold_next(e, i, inputs, NULL);
+    bool is_shares = is_softmax && rows_is_shares(e, i);
+    if (is_shares)
+        rows_shares(e, i);
+    if (is_shares || !e->fragment->gang)
+        return is_shares;
+    if (is_softmax)
         rows_softmax(e, i, inputs);
     else if (centered)
         rows_moments(e, i, centered, inputs);

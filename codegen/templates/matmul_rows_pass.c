@@ -164,22 +164,26 @@ void rows_hold_next(Epilogue *e, size_t i, MatmulInputs *inputs, const Value *on
     e->held = cut;
 }
 
-PartialVars rows_statistic(Epilogue *e, size_t i, MatmulInputs *inputs, const Value *only) {
+PartialVars rows_statistic_of(Epilogue *e, size_t i, const Value *of) {
     Builder *b = e->b;
     const MatmulFragment *f = e->fragment;
     int n_rows = f->blocks * f->halves;
     const Value *statistic = e->plan->statistics.at[i];
-    rows_hold_next(e, i, inputs, only);
     const char *name = statistic->name ? statistic->name : op_info(statistic->op)->name;
     RowPass pass = {statistic,
                     reduce_declare(b, statistic, text_format(b->arena, "row_%s", name), n_rows, K_I32)};
-    rows_pass(e, matmul_reduced(statistic), rows_reduce, &pass);
+    rows_pass(e, of, rows_reduce, &pass);
     if (pass.partial.number)
         rows_number(e, pass.partial.number, n_rows);
     const KExpr *row = epilogue_loop(b, "row", n_rows);
     reduce_lanes(b, statistic, pass.partial, row, f->row_lanes);
     epilogue_loop_end(b, n_rows);
     return pass.partial;
+}
+
+PartialVars rows_statistic(Epilogue *e, size_t i, MatmulInputs *inputs, const Value *only) {
+    rows_hold_next(e, i, inputs, only);
+    return rows_statistic_of(e, i, matmul_reduced(e->plan->statistics.at[i]));
 }
 
 void rows_bind(Epilogue *e, const Value *statistic, const KVar *array) {
