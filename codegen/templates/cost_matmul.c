@@ -2,7 +2,7 @@
  * that of tiles by mma.sync and FMA, and of a thread for each element.
  *
  *     time = launch + blocks' starts + work + bytes / memory rate     what blocks store, others do not hide
- *     work = rounds * (steps of K * step + epilogue + what is left of waiting beside other blocks)
+ *     work = rounds * (steps of K * step + epilogue + what is left of waiting beside other blocks' work)
  *     step = max(product / tensor rate, tile bytes / L2 rate)     where that is short, it waits for loads */
 #include "codegen/templates/cost_matmul.h"
 
@@ -13,11 +13,11 @@
 #include "ir/base/checked.h"
 
 /* Seconds of a kernel. */
-static const double cost_launch = 4.7e-6, cost_loop_launch = 4.42e-6;
+static const double cost_launch = 4.72e-6, cost_loop_launch = 4.47e-6;
 
 static const double cost_latency = 0.0837e-6; /* of a load, in seconds */
 static const double cost_start = 0.16;        /* latencies that the first step of a ring waits */
-static const double cost_hidden = 0.473;      /* the power of an SM's blocks by which they wait less */
+static const double cost_hidden = 0.6;  /* the share of other blocks' work that hides a block's waiting */
 static const double cost_again = 0.149; /* share of a second reading by other SMs that L2 does not serve */
 
 /* L2's bytes a clock for an SM, and as factors its time for a row of 128 bytes that lies in two lines, in
@@ -25,9 +25,10 @@ static const double cost_again = 0.149; /* share of a second reading by other SM
 static const double cost_l2_per_clock = 81.2, cost_two_lines = 1.29, cost_five_sectors = 1.84;
 
 /* Instructions an element of the result: alone, and more for an input of its own, an operation, a function,
- * and where rows of the output start anywhere; warps of an SM that wait in them as long as they work. */
+ * and a store of one where rows of the output start anywhere; warps of an SM that wait in them as long as
+ * they work. */
 static const double cost_epilogue_slots = 14.5, cost_stream_slots = 3.53, cost_op_slots = 0.843;
-static const double cost_function_slots = 7.22, cost_ragged_slots = 13.4, cost_waiting_warps = 1.63;
+static const double cost_function_slots = 7.22, cost_ragged_slots = 30, cost_waiting_warps = 1.63;
 
 /* Statistics that cost a pass over the elements each, and the share of one that more of them cost: the rounds
  * of a top-k. */
@@ -35,7 +36,7 @@ enum { COST_STATISTICS = 3 };
 static const double cost_further_statistics = 0.1;
 
 /* Bytes written twice, or read for it, where rows of two tiles meet in the middle of a line, or a sector. */
-static const double cost_edge_line = 15.5, cost_edge_sector = 151;
+static const double cost_edge_line = 15.5, cost_edge_sector = 40;
 
 /* mma.sync: its share of wgmma's rate, and of that in fp8; elements of a warp's tile, m n / (m + n), and
  * warps of an SM, that are enough for it; seconds of a step's barriers; the share of an unfilled last round
@@ -46,9 +47,11 @@ static const double cost_mma_step = 0.136e-6, cost_mma_round = 0.635;
 
 /* Seconds of a block, and of each row that it reads, that all others wait for where rows of the few columns
  * are as short as a sector: every block reads the same few lines. Not fitted: 13096 x 8 x 72 took 819
- * blocks 13.6 us, 410 9.3, 205 7.4 and 103 6.4, and 4610 x 8 x 424 took 289 of them 13.2 and 73 8.2; with 16
- * bytes of K a row, 5320 x 104 x 8 took 333 8.2, 167 6.8 and 84 6.05. */
+ * blocks 13.6 us, 410 9.3, 205 7.4 and 103 6.4, and 4610 x 8 x 424 took 289 of them 13.2 and 73 8.2. */
 static const double cost_same_block = 6.5e-9, cost_same_row = 0.039e-9;
+/* The same with 16 bytes of K a row, which pass L1 by, unlike 8 of them: 5320 x 104 x 8 took 333 blocks 8.2,
+ * 167 6.8 and 84 6.05, 24 x 5104 x 8 took 638 6.0, 160 5.25 and 80 4.75, and 4 x 12544 x 4 784 4.5. */
+static const double cost_short_block = 0.8e-9, cost_short_row = 0.04e-9;
 
 /* Operands that threads compute: instructions an access, accesses of a thread in flight, their latency, and
  * instructions to convert an element. */
@@ -63,7 +66,7 @@ static const double cost_loop_base = 43.2, cost_loop_slots = 10.4, cost_loop_lat
 /* Seconds to start a block, and a warp of it. 2 x 1868 x 61 by gemv took 1868 blocks of four warps 5.2 us,
  * 934 of eight 4.85 and of four 4.65; fitted, as are the figures of a launch, to 105 products of a short K or
  * of few rows or columns. */
-static const double cost_block = 0.69e-9, cost_warp = 0.0537e-9;
+static const double cost_block = 0.4e-9, cost_warp = 0.0752e-9;
 
 double cost_rate(const MatmulPlan *plan) {
     double tensor = plan->target->tensor_flops;
@@ -151,6 +154,7 @@ CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
     w.steps = fmax(1, cost_steps(c, s, w.split));
     w.crowd = tiles < all ? fmax(1, ceil(tiles / target->sm_count)) : occupancy;
     w.all = fmin(s->stream_k ? target->sm_count : tiles, all);
+    w.abreast = s->stream_k ? w.all : fmin(w.all, tiles / fmax(1, ceil(tiles / slots)));
     return w;
 }
 
@@ -190,7 +194,7 @@ static double cost_step(const Cost *c, const MatmulPlan *plan, const Schedule *s
 }
 
 static double cost_epilogue(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
-    double slots = cost_epilogue_slots + c->slots + (c->is_ragged ? cost_ragged_slots : 0);
+    double slots = cost_epilogue_slots + c->slots + cost_ragged_slots * c->ragged;
     double waiting = cost_waiting_warps / (s->threads / 32 * w->crowd);
     double passes = cost_statistics((double)(plan->statistics.n + plan->columns.n));
     double elements = fmin(s->tile_m, w->rows) * fmin(s->tile_n, w->cols); /* none beyond the result's end */
@@ -206,8 +210,8 @@ static double cost_same(const Cost *c, const MatmulPlan *plan, const CostShare *
     if (b->major == MAJOR_MN && (double)c->n * bits <= 8 * SECTOR)
         return w->tiles_m * w->tiles_n * batch * (cost_same_block + cost_same_row * (double)c->k);
     double few = fmin(w->rows, w->cols), across = w->rows > w->cols ? w->tiles_m : w->tiles_n;
-    bool is_short = b->major == MAJOR_K && (double)c->k * bits <= 4 * SECTOR && few <= MOST_ROWS;
-    return is_short ? across * batch * (cost_same_block + cost_same_row * few) : 0;
+    bool is_short = b->major == MAJOR_K && (double)c->k * bits == 4 * SECTOR && few <= MOST_ROWS;
+    return is_short ? across * batch * (cost_short_block + cost_short_row * few) : 0;
 }
 
 static double cost_tiles_seconds(const Cost *c, const Schedule *s) {
@@ -215,7 +219,9 @@ static double cost_tiles_seconds(const Cost *c, const Schedule *s) {
     CostShare w = cost_share(c, plan, s);
     double waits, busy = cost_step(c, plan, s, &w, &waits) * w.steps + cost_epilogue(c, plan, s, &w);
     waits = waits * w.steps + cost_start * cost_latency;
-    double work = w.rounds * (busy + waits / pow(w.crowd, cost_hidden));
+    double others = busy * (1 - 1 / w.crowd);
+    double left = waits > 0 ? waits * waits / (waits + cost_hidden * others) : 0;
+    double work = w.rounds * (busy + left);
     double edge = cost_of_rows(c->rows_out, 0, cost_edge_line, cost_edge_sector);
     double bytes = (double)c->bytes + edge * w.rows * w.tiles_n * (double)c->batch;
     if (c->from_memory)
@@ -247,6 +253,13 @@ static double cost_loop_seconds(const Cost *c) {
     double memory = (double)c->bytes / target->memory_bytes_per_second;
     double latency = ceil(threads / all) * (double)c->k * cost_loop_latency;
     return cost_loop_launch + cost_starting(fmin(threads, all) / 256, 256) + fmax(work, latency) + memory;
+}
+
+/* Stores for an element where TMA cannot write rows of `pitch` bytes: each has what lies within so many bytes
+ * as the pitch is a multiple of. */
+static double cost_ragged(int64_t pitch, bool is_wide) {
+    int bytes = pitch % 8 == 0 ? 8 : pitch % 4 == 0 ? 4 : 2;
+    return fmin(1, (is_wide ? 4.0 : 2.0) / bytes);
 }
 
 /* How rows of `pitch` bytes begin. */
@@ -361,6 +374,7 @@ void cost_begin(Cost *c, const MatmulPlan *plan, const DimBindings *hint) {
         c->has_wide_outputs |= dtype_bits(plan->region->outputs.at[i]->dtype) == 32;
     int64_t pitch = cost_pitch(c, hint);
     c->is_ragged = pitch % 16 != 0;
+    c->ragged = c->is_ragged ? cost_ragged(pitch, c->has_wide_outputs) : 0;
     c->rows_out = cost_rows(pitch);
     cost_guests(c, hint);
     double cols = (double)c->n * (double)c->batch;

@@ -26,6 +26,7 @@ typedef struct Cost {
     bool has_inputs;                   /* that every element of the result has one of its own of */
     bool has_wide_outputs;             /* 32 bits an element */
     bool is_ragged;                    /* rows of the output start anywhere, and TMA cannot write them */
+    double ragged;                     /* stores for an element, there; 0 elsewhere */
     CostRows rows_a, rows_b, rows_out; /* of the operands and the result in memory */
 } Cost;
 

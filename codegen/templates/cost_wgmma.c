@@ -16,7 +16,7 @@
 
 /* How much longer than the longest: the power whose mean joins times that go on side by side, for the parts
  * of a tile, and for work and memory; the share of the smaller of these that adds to the larger. */
-static const double cost_tile_power = 4.76, cost_memory_power = 4.68, cost_overlap = 0.366;
+static const double cost_tile_power = 4.76, cost_memory_power = 4.68, cost_overlap = 0.3;
 
 /* Seconds of a kernel, of one in clusters. */
 static const double cost_launch = 5.17e-6, cost_cluster_launch = 0.827e-6;
@@ -37,23 +37,32 @@ static const double cost_half_lines = 1.63, cost_quarter_lines = 4;
 /* L2's time for a row of a tile that lies beyond the operand's end, of one along K and of others: 132 blocks
  * whose tiles had 1 row of 128 took 72 us where they took 45 with all 128. */
 static const double cost_outside = 2, cost_outside_across = 1;
+/* The same, in lines, for a row of a tile that K ends within, in the middle of a sector: 8904 x 1648 x 40
+ * took 17.4 us by 128 x 256, 15.2 where blocks read the columns' rows for each other, 9384 x 6216 x 216 91.9
+ * and 69.4 by 128 x 192. */
+static const double cost_end_sector = 8.4;
+/* Bytes: what memory could bring while it turns from the rows of an operand to others and back, as a ring
+ * holds few steps. 10472 x 16 x 6320 took 40.2 us with 1536 bytes of each row on their way, 44.7 with
+ * 1024, 48.3 with 768 and 50.9 with 512. */
+static const double cost_ahead = 200;
 
-/* An epilogue: instructions an element, and more where rows of the output start anywhere; seconds of each
- * tile; factors where one warpgroup alone does not fill the schedulers, and where it has statistics of blocks
- * of columns besides: a head's norm took 273 us where two warpgroups took 203. */
-static const double cost_epilogue_slots = 6.98, cost_ragged_slots = 6.09, cost_epilogue = 0.179e-6;
+/* An epilogue: instructions an element, and more for each store of an element where rows of the output start
+ * anywhere; seconds of each tile; factors where one warpgroup alone does not fill the schedulers, and where
+ * it has statistics of blocks of columns besides: a head's norm took 273 us where two warpgroups took 203. */
+static const double cost_epilogue_slots = 5.93, cost_ragged_slots = 10, cost_epilogue = 0.179e-6;
 static const double cost_alone = 1.31, cost_alone_blocks = 2.5;
 /* Seconds in which a warpgroup meets over a box of a transposed product's result: of 18 products with either
  * tile, the transposed took 0.3 us longer in the middle. */
 static const double cost_box_meeting = 0.05e-6;
+/* The share of an epilogue and a store that what lies beyond the result's end does not cost. */
+static const double cost_empty = 0.5;
 
 /* A store: bytes a clock of an SM and of all, factors for boxes of 64 and of 32 bytes a row, bytes that a row
- * of a tile costs besides where it begins within a line, or a sector, and those that memory then writes
- * twice, or reads; the share of the result that memory has taken when the kernel ends, of as much as L2
- * holds. */
+ * of a box costs besides where it begins within a line, or a sector, and those that memory then writes twice,
+ * or reads, for a row of a tile; the share of the result that memory has taken when the kernel ends, of as
+ * much as L2 holds. */
 static const double cost_store = 486, cost_store_all = 5630, cost_half_boxes = 1.2, cost_quarter_boxes = 1.64;
-static const double cost_row_line = 60.5, cost_row_sector = 244, cost_edge_line = 142,
-                    cost_edge_sector = 75.7;
+static const double cost_row_line = 15, cost_row_sector = 200, cost_edge_line = 142, cost_edge_sector = 75.7;
 static const double cost_written = 0.116;
 /* The share of L2 that a result fills before its lines leave half written, and the bytes that a seam costs of
  * what is beyond: 7896 x 3832 x 24 took 36.8 us, in clusters of two along N 32.1, 5262 x 14800 x 19 56.2
@@ -175,6 +184,15 @@ static double cost_row(CostRows rows) {
     return cost_of_rows(rows, 1, cost_two_lines, cost_five_sectors);
 }
 
+/* The same on average over the steps of K, of which the last may end within a row of the tile. */
+static double cost_row_of_steps(const Cost *c, const Schedule *s, const CostShare *w, bool is_b) {
+    const MatmulOperand *operand = is_b ? &c->plan->b[0] : &c->plan->a;
+    CostRows rows = is_b ? c->rows_b : c->rows_a;
+    bool ends_within = operand->major == MAJOR_K && c->k % s->tile_k != 0;
+    double last = ends_within ? cost_of_rows(rows, 0, 0, cost_end_sector) : 0;
+    return cost_row(rows) + last / (w->steps * w->split);
+}
+
 /* A step of K: multiplying. */
 static double cost_matrix(const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
     double flops = 2.0 * s->tile_m * s->tile_n * s->tile_k * plan->n_cores;
@@ -202,6 +220,11 @@ static double cost_beyond(const MatmulOperand *operand, double tiles, double til
     return (tiles * tile - extent) / tiles * (operand->major == MAJOR_K ? cost_outside : cost_outside_across);
 }
 
+/* Rows of a tile that a box brings: no more than there are, where one tile has all. */
+static double cost_box_rows(const MatmulOperand *operand, double tiles, double tile, double extent) {
+    return tiles <= 1 && dim_is_const(operand->mn) ? fmin(tile, extent) : tile;
+}
+
 /* A step of K: its operands on their way. */
 static double cost_feed(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
     bool swaps = s->swap_ab;
@@ -210,12 +233,14 @@ static double cost_feed(const Cost *c, const MatmulPlan *plan, const Schedule *s
     double row_bits = matmul_stage_bits(plan, s, true) * (swaps ? n : 1) / (double)w->cluster_n;
     double col_bits = matmul_stage_bits(plan, s, false) * (swaps ? 1 : n) / (double)w->cluster_m;
     col_bits *= cost_runs(of_cols, s);
-    double bits = s->tile_m * cost_row(swaps ? c->rows_b : c->rows_a) * row_bits +
-                  s->tile_n * cost_row(swaps ? c->rows_a : c->rows_b) * col_bits;
+    double bits = cost_box_rows(of_rows, w->tiles_m, s->tile_m, w->rows) * row_bits *
+                      cost_row_of_steps(c, s, w, swaps) +
+                  cost_box_rows(of_cols, w->tiles_n, s->tile_n, w->cols) * col_bits *
+                      cost_row_of_steps(c, s, w, !swaps);
     double beyond = cost_beyond(of_rows, w->tiles_m, s->tile_m, w->rows) * row_bits +
                     cost_beyond(of_cols, w->tiles_n, s->tile_n, w->cols) * col_bits;
     double clocks =
-        fmax(bits * w->crowd / cost_l2_per_clock, (bits + beyond) * w->all / cost_l2_all) * s->tile_k / 8;
+        fmax(bits * w->crowd / cost_l2_per_clock, (bits + beyond) * w->abreast / cost_l2_all) * s->tile_k / 8;
     return fmax(clocks / cost_clock, cost_load / (s->stages > 1 ? s->stages - 1 : 1));
 }
 
@@ -242,12 +267,18 @@ static double cost_passes(const Cost *c, const MatmulPlan *plan) {
     return cost_statistics((double)(of_rows + plan->columns.n));
 }
 
+/* The share of a tile's work on its result that is done for an average tile, which lies within it in part. */
+static double cost_filled(const Schedule *s, const CostShare *w) {
+    double inside = w->rows * w->cols / (w->tiles_m * s->tile_m * w->tiles_n * s->tile_n);
+    return 1 - cost_empty * (1 - fmin(1, inside));
+}
+
 static double cost_epilogue_seconds(const Cost *c, const MatmulPlan *plan, const Schedule *s,
                                     const CostShare *w) {
     double share = cost_has_rows(c, plan) ? cost_rows_slots : 1;
-    double slots =
-        cost_epilogue_slots * cost_boxes(c, s) + share * c->slots + (c->is_ragged ? cost_ragged_slots : 0);
-    double seconds = cost_passes(c, plan) * s->tile_m * s->tile_n * w->crowd * slots / 128 / cost_clock;
+    double slots = cost_epilogue_slots * cost_boxes(c, s) + share * c->slots + cost_ragged_slots * c->ragged;
+    double elements = cost_filled(s, w) * s->tile_m * s->tile_n * w->crowd;
+    double seconds = cost_passes(c, plan) * elements * slots / 128 / cost_clock;
     if (cost_is_alone(s, w))
         seconds *= plan->block_cols ? cost_alone_blocks : cost_alone;
     if (s->swap_ab)
@@ -268,9 +299,11 @@ static double cost_gang_seconds(const Cost *c, const MatmulPlan *plan, const Sch
 }
 
 static double cost_store_seconds(const Cost *c, const Schedule *s, const CostShare *w) {
-    double edge = cost_of_rows(c->rows_out, 0, cost_row_line, cost_row_sector);
-    double bytes = (s->tile_n * c->bytes_out * cost_boxes(c, s) + edge) * s->tile_m;
-    return bytes * fmax(w->crowd / cost_store, w->all / cost_store_all) / cost_clock;
+    enum { BOX_COLS = 64 };
+    double edges =
+        ceil(s->tile_n / (double)BOX_COLS) * cost_of_rows(c->rows_out, 0, cost_row_line, cost_row_sector);
+    double bytes = cost_filled(s, w) * (s->tile_n * c->bytes_out * cost_boxes(c, s) + edges) * s->tile_m;
+    return bytes * fmax(w->crowd / cost_store, w->abreast / cost_store_all) / cost_clock;
 }
 
 /* Bytes of memory for a row of a tile that begins within a line: by the seam to its neighbour, which is none
@@ -281,10 +314,21 @@ static double cost_seam(const Cost *c, double result) {
     return cost_of_rows(c->rows_out, 0, cost_edge_line + lost, cost_edge_sector + lost);
 }
 
-static double cost_memory(const Cost *c, const CostShare *w) {
+/* Bytes that memory could bring in the time that it takes longer, where it has to open its rows again and
+ * again: those of the larger operand, of which a ring asks for a few steps. */
+static double cost_reopened(const Cost *c, const Schedule *s) {
+    const MatmulOperand *larger = c->m > c->n ? &c->plan->a : &c->plan->b[0];
+    double run = fmax(1, (double)c->k), ahead = fmin(run, (double)s->stages * s->tile_k);
+    if (larger->major != MAJOR_K)
+        return 0;
+    return cost_ahead * (run / ahead - 1) * fmax((double)c->m, (double)c->n) * (double)c->batch;
+}
+
+static double cost_memory(const Cost *c, const Schedule *s, const CostShare *w) {
     double result = c->bytes_out * (double)c->m * (double)c->n * (double)c->batch;
     double bytes = (double)c->bytes - (1 - cost_written) * fmin(result, (double)c->plan->target->l2_bytes) +
-                   cost_seam(c, result) * w->rows * w->tiles_n / w->cluster_n * (double)c->batch;
+                   cost_seam(c, result) * w->rows * w->tiles_n / w->cluster_n * (double)c->batch +
+                   cost_reopened(c, s);
     if (c->from_memory)
         bytes += cost_again * cost_bytes_again(c, w);
     return bytes / c->plan->target->memory_bytes_per_second;
@@ -344,7 +388,7 @@ double cost_wgmma_seconds(const Cost *c, const Schedule *s) {
                      .store = cost_store_seconds(c, s, &w)};
     tile.load = tile.feed * w.steps;
     tile.epilogue += cost_gang_seconds(c, plan, s, &w, &tile) * (s->ping_pong ? cost_gang_turns : 1);
-    double work = cost_work(plan, s, &w, &tile), memory = cost_memory(c, &w);
+    double work = cost_work(plan, s, &w, &tile), memory = cost_memory(c, s, &w);
     return cost_launch + (w.cluster_m * w.cluster_n > 1 ? cost_cluster_launch : 0) -
            (w.gang > 1 ? cost_gang_cleared : 0) + cost_beside(work, memory, cost_memory_power) +
            cost_overlap * fmin(work, memory);
