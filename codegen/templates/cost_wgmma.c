@@ -169,13 +169,15 @@ static double cost_converted(const MatmulPlan *plan, const Schedule *s) {
     return elements / 4096 * (240e-9 + 180e-9 / converters);
 }
 
-/* L2's time for a tile's columns where the operand that gives them is contiguous along them, since TMA brings
- * these in runs that divide them: a batch of 592 x 1256 x 8192 took 279 us with 224 columns a tile, 173 with
- * 256. */
-static double cost_runs(const MatmulOperand *operand, const Schedule *s) {
+/* L2's time for a tile's columns where the operand that gives them is contiguous along them, and they are no
+ * whole lines: a batch of 592 x 1256 x 8192 took 279 us with 224 columns a tile in runs of 32 of them, 173
+ * with 256. */
+static double cost_runs(const MatmulPlan *plan, const MatmulOperand *operand, const Schedule *s) {
     int bytes = s->tile_n * dtype_bits(operand->elem) / 8;
     if (operand->major != MAJOR_MN || bytes % 128 == 0)
         return 1;
+    if (matmul_held(plan, s, false) > s->tile_n)
+        return matmul_lines(bytes) * 128 / bytes;
     return bytes % 64 == 0 ? cost_half_lines : cost_quarter_lines;
 }
 
@@ -232,7 +234,7 @@ static double cost_feed(const Cost *c, const MatmulPlan *plan, const Schedule *s
     int n = plan->n_cores; /* two products: two tiles of their second operand */
     double row_bits = matmul_stage_bits(plan, s, true) * (swaps ? n : 1) / (double)w->cluster_n;
     double col_bits = matmul_stage_bits(plan, s, false) * (swaps ? 1 : n) / (double)w->cluster_m;
-    col_bits *= cost_runs(of_cols, s);
+    col_bits *= cost_runs(plan, of_cols, s);
     double bits = cost_box_rows(of_rows, w->tiles_m, s->tile_m, w->rows) * row_bits *
                       cost_row_of_steps(c, s, w, swaps) +
                   cost_box_rows(of_cols, w->tiles_n, s->tile_n, w->cols) * col_bits *

@@ -740,6 +740,14 @@ int matmul_fragment_registers(const MatmulPlan *plan, const Schedule *schedule);
 bool matmul_fragments_are_packed(const MatmulPlan *plan, const Schedule *schedule);
 /* Bits that an element of the operand which gives the tile's rows, or its columns, takes in a stage. */
 int matmul_stage_bits(const MatmulPlan *plan, const Schedule *schedule, bool is_rows);
+/* Lines of 128 bytes that a row of `bytes` asks L2 for, on average over a matrix's tiles: twice for those
+ * that a tile begins within. */
+double matmul_lines(int bytes);
+/* Elements along M or N of an operand that a stage of the wgmma path has, of the tile's rows or columns.
+ * Where the operand is contiguous along them these are whole lines, if TMA asks for fewer so than for the
+ * runs that divide the tile, which the matrix unit reads slower, too; the last line may reach into the next
+ * tile, or beyond the operand's end. */
+int matmul_held(const MatmulPlan *plan, const Schedule *schedule, bool is_rows);
 
 /* Bytes of shared memory of a block. */
 /* wgmma in two levels: each step's products into registers of their own, whose sum goes into the f32

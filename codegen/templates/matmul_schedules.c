@@ -277,10 +277,10 @@ static void schedules_wgmma(const Cost *c, SchedulesAccept *accepts, Candidates 
                                 tile_n == 160 || (whole > 0 && tile_n % whole == 0);
                 /* few tiles may share themselves out among the SMs more evenly with another number of
                  * columns, or with their finer side along M: 4800 x 1024 x 8192 took 114 us, with 160 rows of
-                 * the result a tile 105; in whole lines, without which 4608 x 1152 x 2048 took 37 for 35 */
+                 * the result a tile 105 */
                 Schedule tile = {.tile_m = rows[i][0], .tile_n = tile_n, .swap_ab = swap};
-                bool is_few = schedules_rounds(c, &tile) <= FEW_ROUNDS, is_finer = swap && !is_small;
-                if (is_finer && (!is_few || (plan->a.major == MAJOR_MN && tile_n % line != 0)))
+                bool is_few = schedules_rounds(c, &tile) <= FEW_ROUNDS;
+                if (swap && !is_small && !is_few)
                     continue;
                 /* a short K leaves steps of whole lines half empty */
                 for (int tile_k = step;

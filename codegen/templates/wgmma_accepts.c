@@ -33,11 +33,38 @@ int wgmma_result_cols(const Schedule *schedule) {
     return schedule->swap_ab ? schedule->tile_m : schedule->tile_n;
 }
 
+/* What L2 is asked for, for a row of a tile, of an operand that is contiguous along M or N: a line of 128
+ * bytes is asked for in two parts where the tile begins within one, every second tile or three of four;
+ * instead, runs that divide the row. */
+enum { LINE = 128 };
+
+double matmul_lines(int bytes) {
+    return (double)ceil_div(bytes, LINE) * (bytes % LINE == 0 ? 1 : bytes % (LINE / 2) == 0 ? 1.5 : 1.75);
+}
+
+static int wgmma_runs(int bytes) {
+    return bytes % LINE == 0         ? bytes / LINE
+           : bytes % (LINE / 2) == 0 ? bytes / (LINE / 2)
+                                     : bytes / (LINE / 4);
+}
+
+int matmul_held(const MatmulPlan *plan, const Schedule *schedule, bool is_rows) {
+    const MatmulOperand *operand = is_rows != schedule->swap_ab ? &plan->a : &plan->b[0];
+    int tile_mn = is_rows ? schedule->tile_m : schedule->tile_n, bits = dtype_bits(operand->elem);
+    bool is_copied = !matmul_is_converted(plan, operand) && !matmul_has_fragments(plan, schedule, operand);
+    if (operand->major != MAJOR_MN || !is_copied ||
+        matmul_lines(tile_mn * bits / 8) >= wgmma_runs(tile_mn * bits / 8))
+        return tile_mn;
+    return (int)round_up(tile_mn, 8 * LINE / bits);
+}
+
 int64_t matmul_smem_wgmma(const MatmulPlan *plan, const Schedule *schedule) {
     int n_rows = schedule->swap_ab ? plan->n_cores : 1, n_cols = schedule->swap_ab ? 1 : plan->n_cores;
     int64_t row_bits = (int64_t)schedule->tile_k * matmul_stage_bits(plan, schedule, true),
             col_bits = (int64_t)schedule->tile_k * matmul_stage_bits(plan, schedule, false);
-    int64_t stage = (n_rows * schedule->tile_m * row_bits + n_cols * schedule->tile_n * col_bits) / 8;
+    int64_t stage = (n_rows * matmul_held(plan, schedule, true) * row_bits +
+                     n_cols * matmul_held(plan, schedule, false) * col_bits) /
+                    8;
     int64_t factors = wgmma_fragments_bytes(plan, schedule) * schedule->stages; /* in front of the tiles */
     int64_t parts = wgmma_split(schedule) == 1 ? 0
                                                : matmul_partials_bytes(plan, wgmma_result_rows(schedule),

@@ -8,7 +8,8 @@
 Tile wgmma_tile(const Wgmma *w, const WgmmaOperand *o, const char *name, const Tile *over) {
     const Schedule *schedule = w->schedule;
     bool is_k = o->operand->major == MAJOR_K;
-    int rows = is_k ? o->tile_mn : schedule->tile_k, cols = is_k ? schedule->tile_k : o->tile_mn;
+    int held = matmul_held(w->plan, schedule, o->is_rows);
+    int rows = is_k ? held : schedule->tile_k, cols = is_k ? schedule->tile_k : held;
     DType elem = o->operand->elem;
     return over ? tile_over(over->buffer, elem, rows, cols, schedule->stages, over->pitch)
                 : tile_shared(w->b, name, elem, rows, cols, schedule->stages);
