@@ -4,9 +4,12 @@ static int tile_chunk(DType elem) {
     return 128 / dtype_bits(elem); /* elements of 16 bytes */
 }
 
+int tile_span_bytes(int row_bytes) {
+    return row_bytes % 128 == 0 ? 128 : row_bytes % 64 == 0 ? 64 : row_bytes % 32 == 0 ? 32 : 16;
+}
+
 Tile tile_over(const KBuffer *buffer, DType elem, int rows, int cols, int stages, int64_t pitch) {
-    int row_bytes = cols * dtype_bits(elem) / 8;
-    int span_bytes = row_bytes % 128 == 0 ? 128 : row_bytes % 64 == 0 ? 64 : row_bytes % 32 == 0 ? 32 : 16;
+    int span_bytes = tile_span_bytes(cols * dtype_bits(elem) / 8);
     return (Tile){
         .buffer = buffer,
         .elem = elem,

@@ -18,6 +18,8 @@ typedef struct Tile {
     int64_t pitch; /* elements from one stage to the next */
 } Tile;
 
+/* Bytes of the widest span that divides a row of so many, which are a multiple of 16. */
+int tile_span_bytes(int row_bytes);
 /* In shared memory, with the widest swizzle whose span divides a row. cols * bits must be a multiple of 16
  * bytes. */
 Tile tile_shared(Builder *b, const char *name, DType elem, int rows, int cols, int stages);

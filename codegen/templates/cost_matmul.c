@@ -256,8 +256,10 @@ static double cost_loop_seconds(const Cost *c) {
 }
 
 /* Stores for an element where TMA cannot write rows of `pitch` bytes: each has what lies within so many bytes
- * as the pitch is a multiple of. */
+ * as the pitch is a multiple of. 0: it can. */
 static double cost_ragged(int64_t pitch, bool is_wide) {
+    if (pitch % 16 == 0)
+        return 0;
     int bytes = pitch % 8 == 0 ? 8 : pitch % 4 == 0 ? 4 : 2;
     return fmin(1, (is_wide ? 4.0 : 2.0) / bytes);
 }
@@ -373,8 +375,7 @@ void cost_begin(Cost *c, const MatmulPlan *plan, const DimBindings *hint) {
     for (size_t i = 0; i < plan->region->outputs.n; i++)
         c->has_wide_outputs |= dtype_bits(plan->region->outputs.at[i]->dtype) == 32;
     int64_t pitch = cost_pitch(c, hint);
-    c->is_ragged = pitch % 16 != 0;
-    c->ragged = c->is_ragged ? cost_ragged(pitch, c->has_wide_outputs) : 0;
+    c->ragged = cost_ragged(pitch, c->has_wide_outputs);
     c->rows_out = cost_rows(pitch);
     cost_guests(c, hint);
     double cols = (double)c->n * (double)c->batch;

@@ -214,17 +214,21 @@ static double cost_matrix(const MatmulPlan *plan, const Schedule *s, const CostS
     return step + sums;
 }
 
-/* L2's time, in rows, for what an average tile has beyond an operand's end; boxes of a tile alone end there.
- */
+/* Whether one tile has all of an operand's rows or columns: its boxes end with them. */
+static bool cost_is_clipped(const MatmulOperand *operand, double tiles) {
+    return tiles <= 1 && dim_is_const(operand->mn);
+}
+
+/* L2's time, in rows, for what an average tile has beyond an operand's end. */
 static double cost_beyond(const MatmulOperand *operand, double tiles, double tile, double extent) {
-    if (tiles <= 1 && dim_is_const(operand->mn))
+    if (cost_is_clipped(operand, tiles))
         return 0;
     return (tiles * tile - extent) / tiles * (operand->major == MAJOR_K ? cost_outside : cost_outside_across);
 }
 
-/* Rows of a tile that a box brings: no more than there are, where one tile has all. */
+/* Rows of a tile that a box brings. */
 static double cost_box_rows(const MatmulOperand *operand, double tiles, double tile, double extent) {
-    return tiles <= 1 && dim_is_const(operand->mn) ? fmin(tile, extent) : tile;
+    return cost_is_clipped(operand, tiles) ? fmin(tile, extent) : tile;
 }
 
 /* A step of K: its operands on their way. */

@@ -125,13 +125,6 @@ static const Value *rows_multiple(const Epilogue *e, const Value *z, double *by)
     return *by > 0 && isfinite(*by * M_LOG2E) ? held : NULL;
 }
 
-static bool rows_is_output(const Region *region, const Value *value) {
-    for (size_t k = 0; k < region->outputs.n; k++)
-        if (region->outputs.at[k] == value)
-            return true;
-    return false;
-}
-
 /* Whether all that is wanted of max(z) and of e = exp(z - max(z)) is e / sum(e), and the accumulators have z
  * or a part of it: a softmax alone. */
 static bool rows_is_shares(const Epilogue *e, size_t i) {
@@ -152,9 +145,8 @@ static bool rows_is_shares(const Epilogue *e, size_t i) {
                 (held != z && user->in[j] == held && user != z))
                 return false;
     }
-    return !rows_is_output(region, top) && !rows_is_output(region, distance) &&
-           !rows_is_output(region, power) && !rows_is_output(region, sum) && !rows_is_output(region, z) &&
-           !rows_is_output(region, held);
+    return !region_writes(region, top) && !region_writes(region, distance) && !region_writes(region, power) &&
+           !region_writes(region, sum) && !region_writes(region, z) && !region_writes(region, held);
 }
 
 /* The exchange of a softmax whose elements count from the block's own top: its scale goes into the row's
@@ -290,17 +282,20 @@ static void rows_moments(Epilogue *e, size_t i, const Value *centered, MatmulInp
 }
 
 bool rows_take_pair(Epilogue *e, size_t i, MatmulInputs *inputs) {
-    const Value *centered = rows_centered(e->plan, i);
-    bool is_softmax = rows_is_softmax(e->plan, i);
-    double by;
-    bool is_multiple = is_softmax && !inputs && rows_multiple(e, e->plan->statistics.at[i]->in[0], &by);
-    if (is_softmax && !is_multiple)
-        rows_hold_next(e, i, inputs, NULL);
-    bool is_shares = is_softmax && rows_is_shares(e, i);
-    if (is_shares)
-        rows_shares(e, i);
-    if (is_shares || !e->fragment->gang)
-        return is_shares;
+    const MatmulPlan *plan = e->plan;
+    bool is_softmax = rows_is_softmax(plan, i);
+    if (is_softmax) {
+        double by;
+        if (inputs || !rows_multiple(e, plan->statistics.at[i]->in[0], &by))
+            rows_hold_next(e, i, inputs, NULL);
+        if (rows_is_shares(e, i)) {
+            rows_shares(e, i);
+            return true;
+        }
+    }
+    if (!e->fragment->gang)
+        return false;
+    const Value *centered = is_softmax ? NULL : rows_centered(plan, i);
     if (is_softmax)
         rows_softmax(e, i, inputs);
     else if (centered)

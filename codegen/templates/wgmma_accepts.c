@@ -33,27 +33,19 @@ int wgmma_result_cols(const Schedule *schedule) {
     return schedule->swap_ab ? schedule->tile_m : schedule->tile_n;
 }
 
-/* What L2 is asked for, for a row of a tile, of an operand that is contiguous along M or N: a line of 128
- * bytes is asked for in two parts where the tile begins within one, every second tile or three of four;
- * instead, runs that divide the row. */
 enum { LINE = 128 };
 
+/* Of tiles side by side, one of LINE / span begins where a line does. */
 double matmul_lines(int bytes) {
-    return (double)ceil_div(bytes, LINE) * (bytes % LINE == 0 ? 1 : bytes % (LINE / 2) == 0 ? 1.5 : 1.75);
-}
-
-static int wgmma_runs(int bytes) {
-    return bytes % LINE == 0         ? bytes / LINE
-           : bytes % (LINE / 2) == 0 ? bytes / (LINE / 2)
-                                     : bytes / (LINE / 4);
+    return (double)ceil_div(bytes, LINE) * (2 - tile_span_bytes(bytes) / (double)LINE);
 }
 
 int matmul_held(const MatmulPlan *plan, const Schedule *schedule, bool is_rows) {
     const MatmulOperand *operand = is_rows != schedule->swap_ab ? &plan->a : &plan->b[0];
     int tile_mn = is_rows ? schedule->tile_m : schedule->tile_n, bits = dtype_bits(operand->elem);
+    int bytes = tile_mn * bits / 8, runs = bytes / tile_span_bytes(bytes);
     bool is_copied = !matmul_is_converted(plan, operand) && !matmul_has_fragments(plan, schedule, operand);
-    if (operand->major != MAJOR_MN || !is_copied ||
-        matmul_lines(tile_mn * bits / 8) >= wgmma_runs(tile_mn * bits / 8))
+    if (operand->major != MAJOR_MN || !is_copied || matmul_lines(bytes) >= runs)
         return tile_mn;
     return (int)round_up(tile_mn, 8 * LINE / bits);
 }

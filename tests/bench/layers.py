@@ -1,4 +1,20 @@
-"""The linear layers of language, vision and diffusion models, whose products of matrices are measured alone."""
+"""The linear layers of language, vision and diffusion models, whose products of matrices are measured alone; and such a product's graph."""
+
+# which operands are stored transposed, as BLAS calls it
+LAYOUTS = {"nt": ("x", "w.T"), "nn": ("x", "w"), "tn": ("x.T", "w"), "tt": ("x.T", "w.T")}
+
+
+def stored(layout, m, n, k):
+    """The shapes in memory of an M x K and a K x N operand."""
+    return (k, m) if layout[0] == "t" else (m, k), (n, k) if layout[1] == "t" else (k, n)
+
+
+def graph(name, dtype, result, layout, m, n, k):
+    """The text of a graph that is one product."""
+    (left, right), (x, w) = LAYOUTS[layout], (f"{dtype}[{rows}, {columns}]" for rows, columns in stored(layout, m, n, k))
+    return f"graph {name} (x: {x}, w: {w}) -> (y: {result}[{m}, {n}])\n{{   y = {left} @ {right}   }}\n"
+
+
 
 # N and K of linear layers
 LAYERS = ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336), (10240, 8192), (8192, 8192), (8192, 28672), (4608, 3584), (3584, 3584),

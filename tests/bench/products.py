@@ -3,23 +3,21 @@ cases.py describes. What is drawn depends on the seed alone."""
 import random
 
 from cases import rand
-from layers import LAYERS
+from layers import LAYERS, graph, stored
 
 ROWS = (256, 384, 512, 640, 768, 1000, 1024, 2048, 3000, 4096, 4800, 6304, 8192, 12608, 16384, 32768)
 LEAST_FLOPS, MOST_FLOPS, MOST_ELEMENTS = 1e8, 6e11, 1.5e8
 
 # M, N and K of a layer of n columns from k, and how its operands lie: the layer, the gradient of its input, that of its weight
 USES = {"nt": lambda rows, n, k: (rows, n, k), "nn": lambda rows, n, k: (rows, k, n), "tn": lambda rows, n, k: (n, k, rows)}
-OPERANDS = {"nt": ("x", "w.T", lambda x, w: x @ w.T), "nn": ("x", "w", lambda x, w: x @ w), "tn": ("x.T", "w", lambda x, w: x.T @ w)}
+PEERS = {"nt": lambda x, w: x @ w.T, "nn": lambda x, w: x @ w, "tn": lambda x, w: x.T @ w}
 
 
 def case(layout, m, n, k):
     """(the graph's text, its case) of one product."""
-    left, right, peer = OPERANDS[layout]
-    shapes = [(k, m) if layout[0] == "t" else (m, k), (n, k) if layout[1] == "t" else (k, n)]
-    x, w = (f"bf16[{rows}, {columns}]" for rows, columns in shapes)
-    text = f"graph {name(layout, m, n, k)} (x: {x}, w: {w}) -> (y: bf16[{m}, {n}])\n{{   y = {left} @ {right}   }}\n"
-    return text, (lambda: [rand(*s) for s in shapes], peer, 2.0 * m * n * k, 2.0 * (m * k + n * k + m * n))
+    shapes = stored(layout, m, n, k)
+    return (graph(name(layout, m, n, k), "bf16", "bf16", layout, m, n, k),
+            (lambda: [rand(*s) for s in shapes], PEERS[layout], 2.0 * m * n * k, 2.0 * (m * k + n * k + m * n)))
 
 
 def name(layout, m, n, k):
