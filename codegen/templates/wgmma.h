@@ -64,9 +64,11 @@ typedef struct WgmmaStream {
     int rounds;                    /* whole ones */
     int tiles;                     /* that are shared, the last ones */
     int group_tiles, group_blocks; /* so many blocks share so many of them */
+    int groups;
     int steps;                     /* of a tile */
     KBuffer *parts[MATMUL_CORES], *flags;
     const KExpr *head, *tail, *tails; /* steps of the two parts of a tile; of all second ones of the group */
+    const KExpr *group;            /* the block's */
     const KExpr *helper, *helpers; /* number of the block among those that share these; how many they are */
     const KExpr *in_group;         /* number of the present tile */
     const KExpr *first, *end, *count; /* what this block has of the present tile's steps */

@@ -11,7 +11,8 @@
  *
  * So all owners are at the same place of K, and L2 brings a row of tiles for all that want it. With equal
  * pieces of one line of all steps each block of a group was at another place: 3072 x 768 x 16384 took 129 us
- * so, and 114 in this order.
+ * so, and 114 in this order. Blocks are numbered by their place of K first, and by the group then: neighbours,
+ * which share a GPC and what L2 brings to it, have the same steps of neighbouring tiles.
  *
  * The owner adds what helpers have of its tile, in their order, so that two runs give the same bits, and goes
  * on to the epilogue. Whole rounds come before, in which each block has tiles of its own; the shared ones
@@ -75,10 +76,10 @@ WgmmaStream wgmma_stream(const MatmulPlan *plan, const Schedule *schedule) {
     stream.steps = (int)steps->value;
     if (stream.tiles)
         stream_find_group(&stream, stream.tiles, blocks);
-    if (stream.group_blocks)
-        stream.blocks = stream.rounds ? blocks
-                                      : (stream.tiles + stream.group_tiles - 1) / stream.group_tiles *
-                                            stream.group_blocks;
+    if (stream.group_blocks) {
+        stream.groups = (stream.tiles + stream.group_tiles - 1) / stream.group_tiles;
+        stream.blocks = stream.rounds ? blocks : stream.groups * stream.group_blocks;
+    }
     return stream;
 }
 
@@ -123,14 +124,16 @@ void wgmma_stream_buffers(Wgmma *w) {
     w->stream.flags = wgmma_signals(w, "flags", DTYPE_I32, dim_const(dims, warps));
 }
 
-/* Which blocks of the group own tiles, and what is whose. */
-static void stream_group(Wgmma *w, const KExpr *own, const KExpr *base) {
+/* Which blocks of the group own tiles, and what is whose. Every groups-th tile is the group's. */
+static void stream_group(Wgmma *w, const KExpr *own) {
     Builder *b = w->b;
     WgmmaStream *s = &w->stream;
     const KExpr *blocks = k_i32(b, s->group_blocks), *steps = k_i32(b, s->steps);
-    /* the last group may have fewer tiles, those behind it none */
-    const KExpr *tiles = k_min(b, k_sub(b, k_i32(b, s->tiles), base), k_i32(b, s->group_tiles));
-    tiles = k_let_expr(b, "group_tiles", k_max(b, tiles, k_i32(b, 0)));
+    const KExpr *tiles = k_sub(b, k_i32(b, s->tiles + s->groups - 1), s->group);
+    tiles = k_div(b, tiles, k_i32(b, s->groups));
+    if (s->blocks > s->groups * s->group_blocks) /* blocks behind those of groups have whole rounds alone */
+        tiles = k_select(b, k_lt(b, own, blocks), tiles, k_i32(b, 0));
+    tiles = k_let_expr(b, "group_tiles", tiles);
     const KExpr *even = k_add(b, k_mul(b, tiles, steps), k_i32(b, s->group_blocks - 1));
     s->head = k_let_expr(b, "head", k_div(b, even, blocks));
     s->tail = k_let_expr(b, "tail", k_sub(b, steps, s->head));
@@ -143,12 +146,11 @@ static void stream_group(Wgmma *w, const KExpr *own, const KExpr *base) {
 const KExpr *wgmma_stream_begin(Wgmma *w) {
     Builder *b = w->b;
     WgmmaStream *s = &w->stream;
-    const KExpr *cta = k_special(b, SPECIAL_CTA_X), *blocks = k_i32(b, s->group_blocks);
+    const KExpr *cta = k_special(b, SPECIAL_CTA_X), *groups = k_i32(b, s->groups);
     const KExpr *zero = k_i32(b, 0), *one = k_i32(b, 1), *rounds = k_i32(b, s->rounds);
-    const KExpr *own = k_let_expr(b, "group_block", k_mod(b, cta, blocks));
-    const KExpr *base = k_mul(b, k_div(b, cta, blocks), k_i32(b, s->group_tiles));
-    base = k_let_expr(b, "group_tile", base);
-    stream_group(w, own, base);
+    const KExpr *own = k_let_expr(b, "group_block", k_div(b, cta, groups));
+    s->group = k_let_expr(b, "group", k_mod(b, cta, groups));
+    stream_group(w, own);
     const KExpr *is_owner = k_let_expr(b, "is_owner", k_lt(b, s->helper, zero));
     const KExpr *from = k_let_expr(b, "piece", k_div(b, k_mul(b, s->helper, s->tails), s->helpers));
     const KExpr *to = k_div(b, k_mul(b, k_add(b, s->helper, one), s->tails), s->helpers);
@@ -161,7 +163,8 @@ const KExpr *wgmma_stream_begin(Wgmma *w) {
     const KExpr *item = k_for_begin(b, "item", zero, k_add(b, shared, rounds), 1, UNROLL_NONE);
     const KExpr *is_whole = s->rounds ? k_let_expr(b, "is_whole", k_lt(b, item, rounds)) : NULL;
     s->in_group = k_let_expr(b, "tile_of_group", k_add(b, tile, k_sub(b, item, rounds)));
-    const KExpr *number = k_add(b, base, s->in_group), *before = k_mul(b, s->in_group, s->tail);
+    const KExpr *number = k_add(b, k_mul(b, s->in_group, groups), s->group);
+    const KExpr *before = k_mul(b, s->in_group, s->tail);
     const KExpr *begin = k_add(b, s->head, k_max(b, k_sub(b, from, before), zero));
     const KExpr *end = k_add(b, s->head, k_min(b, k_sub(b, to, before), s->tail));
     begin = k_select(b, is_owner, zero, begin);
@@ -195,8 +198,7 @@ static const KExpr *stream_word(Builder *b, const KExpr *at, const KExpr *word) 
  * fewer than blocks. */
 static const KExpr *stream_warp(Wgmma *w, const KExpr *helper, const KExpr *tile, const KExpr *warp) {
     Builder *b = w->b;
-    const KExpr *cta = k_special(b, SPECIAL_CTA_X);
-    const KExpr *group = k_sub(b, cta, k_mod(b, cta, k_i32(b, w->stream.group_blocks)));
+    const KExpr *group = k_mul(b, w->stream.group, k_i32(b, w->stream.group_blocks));
     const KExpr *part = k_add(b, group, k_add(b, helper, tile));
     return k_let_expr(b, "part", k_add(b, k_mul(b, part, k_i32(b, 4 * w->consumers)), warp));
 }
