@@ -207,3 +207,16 @@ int lower_vector_width(const Graph *graph, const Region *region, int axis) {
     WidthCase asked = {NULL, axis, width};
     return width_ask(graph, region, width_widest, &asked) ? asked.width : 1;
 }
+
+int lower_stored_width(const Graph *graph, const Region *region, int axis) {
+    enum { STORE_BITS = 128 };
+    int width = lower_vector_width(graph, region, axis);
+    for (size_t i = 0; i < region->outputs.n; i++) {
+        const Value *output = region->outputs.at[i];
+        bool is_reduced =
+            lower_output_is_kept(graph, region, output) && !lower_output_is_whole(graph, region, output);
+        while (width > 1 && !is_reduced && width * dtype_bits(output->dtype) > STORE_BITS)
+            width /= 2;
+    }
+    return width;
+}

@@ -72,18 +72,16 @@ static bool pointwise_is_copy(const Graph *graph, const Region *region, const Va
     return region_reads(region, root) || lower_read_axis(graph, region, root) == region->rank - 1;
 }
 
-/* Elements of a run: as many as every input and output can move at once; but stores of more than 16 bytes a
- * thread leave gaps between them, and where inputs begin anywhere (rows that are copied to aligned ones), the
- * stores at least go four at a time (H200, 4097x1025: 10.5 us for 16.6; 11008x4096 of i4 to bf16: 33 for 44).
+/* Elements of a run: as many as every input and output can move at once; but where inputs begin anywhere
+ * (rows that are copied to aligned ones), the stores at least go four at a time (H200, 4097x1025: 10.5 us
+ * for 16.6).
  */
 static int pointwise_vector(const Graph *graph, const Region *region) {
     enum { STORE_BITS = 128 };
-    int last = region->rank - 1, vector = lower_vector_width(graph, region, last);
+    int last = region->rank - 1, vector = lower_stored_width(graph, region, last);
     bool is_line = vector < POINTWISE_STORES && region->rank > 0;
     for (size_t i = 0; i < region->outputs.n; i++) {
         const Value *output = region->outputs.at[i];
-        while (vector > 1 && vector * dtype_bits(output->dtype) > STORE_BITS)
-            vector /= 2;
         is_line = is_line && pointwise_is_copy(graph, region, output) &&
                   lower_write_axis(graph, region, output) == last &&
                   POINTWISE_STORES * dtype_bits(output->dtype) <= STORE_BITS;
@@ -99,7 +97,7 @@ static int pointwise_schedules(const Graph *graph, const Region *region, const T
     schedule.vector = pointwise_vector(graph, region);
     int64_t runs = cost_space(graph, region, 0, region->rank, hint) / schedule.vector;
     int limit =
-        schedule.vector > lower_vector_width(graph, region, region->rank - 1) ? 2 : POINTWISE_UNROLL_MAX;
+        schedule.vector > lower_stored_width(graph, region, region->rank - 1) ? 2 : POINTWISE_UNROLL_MAX;
     while (limit > 1 && pointwise_words(graph, region, &schedule, limit) > POINTWISE_WORDS)
         limit /= 2;
     int64_t enough = (int64_t)target->sm_count * POINTWISE_BLOCKS_PER_SM;
