@@ -86,7 +86,8 @@ static const char *atom_target_fault(AtomId atom, const Target *target) {
     case ATOM_cluster_arrive:
     case ATOM_cluster_wait:
     case ATOM_cluster_load:
-    case ATOM_mbar_arrive_remote: return target->has_cluster ? NULL : "the target has no clusters";
+    case ATOM_mbar_arrive_remote:
+    case ATOM_mbar_arrive_remote_early: return target->has_cluster ? NULL : "the target has no clusters";
     case ATOM_tma_load_2d:
     case ATOM_tma_load_3d:
     case ATOM_tma_load_4d:

@@ -108,6 +108,19 @@ void pipeline_release(Builder *b, const Pipeline *pipeline, const KExpr *stage, 
     k_end(b);
 }
 
+void pipeline_release_early(Builder *b, const Pipeline *pipeline, const KExpr *stage,
+                            const PipelinePeers *peers) {
+    bool is_alone = !peers || peers->count == 1;
+    KOperand operands[] = {k_operand(pipeline_address(b, pipeline->empty, stage)),
+                           k_operand(k_convert(b, k_special(b, SPECIAL_LANE), K_U32)),
+                           k_operand(k_int(b, K_U32, is_alone ? 1 : peers->count)),
+                           {0}};
+    if (!is_alone)
+        operands[3] = k_operand(k_convert(b, peers->rank, K_U32));
+    k_atom(b, is_alone ? ATOM_mbar_arrive_early : ATOM_mbar_arrive_remote_early, NULL, operands,
+           is_alone ? 3 : 4);
+}
+
 void pipeline_release_behind(Builder *b, const Pipeline *pipeline, const PipelineState *state,
                              const KVar *previous, const KExpr *step, const PipelinePeers *peers) {
     if (step)

@@ -49,6 +49,10 @@ int pipeline_peer_count(int m, int n);
 PipelinePeers pipeline_peers(Builder *b, int m, int n);
 /* One arrival of each calling warp at empty[stage], in every block of `peers`; NULL: in this block alone. */
 void pipeline_release(Builder *b, const Pipeline *pipeline, const KExpr *stage, const PipelinePeers *peers);
+/* The same by all lanes together, where long work that does not need the stage follows: the stage is free
+ * before that. */
+void pipeline_release_early(Builder *b, const Pipeline *pipeline, const KExpr *stage,
+                            const PipelinePeers *peers);
 /* The end of a consumer's step number `step`, whose reads are still under way while those of the step before
  * have ended: releases that step's stage, `previous`, if there is one, and goes on to the next. step NULL:
  * there is one. */

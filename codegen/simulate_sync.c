@@ -242,28 +242,46 @@ static void sync_wait_mbarrier(Sim *sim, SimWarp *warp, const SimStmt *stmt, Lan
         warp->wait = (SimWait){.kind = WAIT_MBARRIER, .mbarrier = mbarrier, .parity = (uint32_t)parity};
 }
 
+/* Those of the lanes that arrive: all, or whose number, the second operand, is below the third. */
+static LaneMask sync_arriving(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+    AtomId atom = stmt->source->atom;
+    if (atom != ATOM_mbar_arrive_early && atom != ATOM_mbar_arrive_remote_early)
+        return mask;
+    const Lanes *number = sim_operand(sim, warp, &stmt->operands[1], mask),
+                *end = sim_operand(sim, warp, &stmt->operands[2], mask);
+    LaneMask arriving = 0;
+    FOR_LANES(lane, mask) {
+        if (number->at[lane].i < end->at[lane].i)
+            arriving |= (LaneMask)1 << lane;
+    }
+    return arriving;
+}
+
 void sim_mbarrier_atom(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
-    if (stmt->source->atom == ATOM_mbar_wait) {
+    AtomId atom = stmt->source->atom;
+    if (atom == ATOM_mbar_wait) {
         sync_wait_mbarrier(sim, warp, stmt, mask);
         return;
     }
+    mask = sync_arriving(sim, warp, stmt, mask);
     const Lanes *address = sim_operand(sim, warp, &stmt->operands[0], mask);
-    const Lanes *second =
-        stmt->source->n_operands > 1 ? sim_operand(sim, warp, &stmt->operands[1], mask) : NULL;
+    int n = stmt->source->n_operands;
+    const Lanes *second = n > 1 ? sim_operand(sim, warp, &stmt->operands[n - 1], mask) : NULL;
     FOR_LANES(lane, mask) {
         int64_t at = address->at[lane].i, value = second ? second->at[lane].i : 0;
         if (sim->failed)
             return;
-        switch (stmt->source->atom) {
+        switch (atom) {
         case ATOM_mbar_init: sync_init_mbarrier(sim, warp, (int)lane, at, value); break;
         case ATOM_mbar_arrive:
+        case ATOM_mbar_arrive_early:
             sync_arrive(sim, warp, (int)lane, sim_mbarrier(sim, warp, (int)lane, warp->cta, at, false), 0);
             break;
         case ATOM_mbar_expect_tx:
             sync_arrive(sim, warp, (int)lane, sim_mbarrier(sim, warp, (int)lane, warp->cta, at, false),
                         value);
             break;
-        default: { /* ATOM_mbar_arrive_remote */
+        default: { /* ATOM_mbar_arrive_remote, ATOM_mbar_arrive_remote_early */
             if (value < 0 || value >= sim->n_ctas || sim->ctas[value].running == 0) {
                 sim_fail(sim, warp, (int)lane, "an arrival at block %lld of the cluster, which %s",
                          (long long)value,

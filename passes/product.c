@@ -136,16 +136,21 @@ static bool product_sums_twice(const Product *p, const Value *core) {
  * where the last one is not full, since the guards of its columns take the registers that wide tiles leave,
  * where sums in two levels leave wide tiles none, and where several functions of each element want some: the
  * loss of logits behind a tanh took 529 us in wide ones and 460 in narrow ones, the logarithms of the sums of
- * rows and columns 67.8 and 50. With the exponential alone wide ones are better, 703 us for 720. */
+ * rows and columns 67.8 and 50. And they are where two warpgroups take tiles of them in turn, which wide
+ * tiles leave no registers for: the loss of 4096 x 32000 logits along K = 2048 took 876 us in wide ones and
+ * 795 in narrow ones, of 16384 x 1024 along 512 50 and 42. Along 128 that hides little, nor does it along
+ * 8192. */
 static int64_t product_block(const Product *p, const Value *core, ProductPart part) {
-    enum { SEVERAL = 2 };
+    enum { SEVERAL = 2, SHORT = 256, LONG = 4096 };
     const FuseLimits *limits = p->pass->options->limits;
     if (part == PRODUCT_COLUMNS)
         return product_block_fits(p->graph, limits, core, false, PRODUCT_BLOCK_ROWS) ? PRODUCT_BLOCK_ROWS : 0;
     int64_t widest = limits->matmul_row_max,
             columns = dim_divisor(p->graph->dims, core->dims[core->rank - 1]);
-    if (columns % widest == 0 && !product_sums_twice(p, core) && p->functions[core->id] < SEVERAL &&
-        product_block_fits(p->graph, limits, core, true, widest))
+    int64_t k = product_extent(p->graph, core->in[0]->dims[core->in[0]->rank - 1]);
+    bool is_wide = k <= SHORT || k > LONG;
+    if (is_wide && columns % widest == 0 && !product_sums_twice(p, core) &&
+        p->functions[core->id] < SEVERAL && product_block_fits(p->graph, limits, core, true, widest))
         return widest;
     return product_block_fits(p->graph, limits, core, true, widest / 2) ? widest / 2 : 0;
 }

@@ -46,12 +46,14 @@ static bool row_inputs_is_row(const void *epilogue, const Value *value) {
     return dtype_bits(value->dtype) >= 8 && dtype_bits(value->dtype) <= 32;
 }
 
-/* Whether what the products go into uses it as it is. */
+/* Whether what the products go into uses it as it is, or what is computed for every element: the column of a
+ * label, compared with each column. */
 static bool row_inputs_is_used(const Epilogue *e, const ValueMap *dependents, const Value *value) {
     const Region *region = e->plan->region;
     for (size_t i = 0; i < region->values.n; i++) {
         const Value *user = region->values.at[i];
-        for (int k = 0; k < user->n_in && value_map_get(dependents, user); k++)
+        bool is_whole = value_map_get(dependents, user) || value_same_dims(user, e->plan->core[0]);
+        for (int k = 0; k < user->n_in && is_whole; k++)
             if (user->in[k] == value && user->op != OP_matmul)
                 return true;
     }

@@ -162,11 +162,13 @@ static bool schedules_has_rows(const Cost *c, const MatmulPlan *plan, const Sche
  * columns 1818 us where a shared tile took 1552, a gate 668 for 607, rows of 1023 columns 25.1 for 21.3; and
  * two products, whose tiles are narrow then, 1245 for 1201. Not so whole rows, of which all the work comes
  * behind the product: softmax of 32768 rows of 128 along 512 took 17.4 us for 19.4, of 96 along 2048 42.3 for
- * 45.2. */
+ * 45.2; nor parts of rows: the loss of 4096 x 32000 logits along 2048 795 us for 876. */
 static bool schedules_has_turns(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
-    bool is_large = plan->region->column_block && s->tile_n > 128; /* they spill */
+    bool is_large = (plan->region->column_block || plan->block_cols) && s->tile_n > 128; /* they spill */
+    bool has_parts = plan->block_cols && !plan->columns.n && !c->has_inputs && c->ragged == 0;
     return !is_large && s->tile_m == 128 && s->tile_n >= 96 && plan->n_cores == 1 &&
-           (schedules_is_light(c, plan) || schedules_has_rows(c, plan, s)) && schedules_rounds(c, s) > 1;
+           (schedules_is_light(c, plan) || schedules_has_rows(c, plan, s) || has_parts) &&
+           schedules_rounds(c, s) > 1;
 }
 
 /* Whether two warpgroups may take tiles of 64 rows in turn whose rows lie in a gang: one waits for the other

@@ -438,6 +438,29 @@ static void test_deadlock(void **state) {
     bench_close(&bench);
 }
 
+/* Of all lanes, those below a number arrive. */
+static void test_early_arrivals(void **state) {
+    (void)state;
+    for (int lanes = 1; lanes <= 2; lanes++) {
+        Bench bench;
+        bench_open(&bench, 32);
+        KBuffer *bar = k_shared(B, "empty", DTYPE_I64, 1, 16);
+        const KExpr *address = k_smem_addr(B, bar, NULL);
+        k_if_begin(B, k_eq(B, TID, I(0)));
+        ATOM(mbar_init, NULL, k_operand(address), k_operand(U(2)));
+        k_end(B);
+        ATOM0(warp_sync, NULL);
+        ATOM(mbar_arrive_early, NULL, k_operand(address), k_operand(k_convert(B, LANE, K_U32)),
+             k_operand(U(lanes)));
+        ATOM(mbar_wait, NULL, k_operand(address), k_operand(U(0)));
+        if (lanes == 2)
+            bench_runs(&bench, 1);
+        else
+            bench_fails(&bench, 1, "in phase 0 with 1 of 2 arrivals");
+        bench_close(&bench);
+    }
+}
+
 static void test_divergent_barrier(void **state) {
     (void)state;
     Bench bench;
@@ -502,7 +525,8 @@ static void test_unbound(void **state) {
  * mbarrier may not be there. */
 static void test_cluster(void **state) {
     (void)state;
-    for (int synced = 0; synced < 2; synced++) {
+    enum { UNSYNCED, SYNCED, EARLY, WAYS };
+    for (int way = 0; way < WAYS; way++) {
         int32_t out[64] = {0};
         Bench bench;
         bench_open(&bench, 32);
@@ -514,17 +538,21 @@ static void test_cluster(void **state) {
         ATOM(mbar_init, NULL, k_operand(address), k_operand(U(32)));
         ATOM0(fence_mbar_init, NULL);
         k_end(B);
-        if (synced) {
+        if (way != UNSYNCED) {
             ATOM0(cluster_arrive, NULL);
             ATOM0(cluster_wait, NULL);
         }
-        ATOM(mbar_arrive_remote, NULL, k_operand(address),
-             k_operand(k_convert(B, k_sub(B, I(1), rank), K_U32)));
+        const KExpr *other = k_convert(B, k_sub(B, I(1), rank), K_U32);
+        if (way == EARLY)
+            ATOM(mbar_arrive_remote_early, NULL, k_operand(address), k_operand(k_convert(B, LANE, K_U32)),
+                 k_operand(U(32)), k_operand(other));
+        else
+            ATOM(mbar_arrive_remote, NULL, k_operand(address), k_operand(other));
         ATOM(mbar_wait, NULL, k_operand(address), k_operand(U(0)));
         k_store_scalar(B, bo, k_add(B, k_mul(B, rank, I(32)), LANE), rank, NULL);
         ATOM0(cluster_arrive, NULL);
         ATOM0(cluster_wait, NULL);
-        if (synced) {
+        if (way != UNSYNCED) {
             bench_runs(&bench, 2);
             for (int i = 0; i < 64; i++)
                 assert_int_equal(out[i], i / 32);
@@ -603,6 +631,7 @@ int main(void) {
         cmocka_unit_test(test_misaligned),
         cmocka_unit_test(test_uninitialized),
         cmocka_unit_test(test_deadlock),
+        cmocka_unit_test(test_early_arrivals),
         cmocka_unit_test(test_divergent_barrier),
         cmocka_unit_test(test_cp_async_not_waited),
         cmocka_unit_test(test_step_limit),
