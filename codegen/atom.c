@@ -137,6 +137,7 @@ static const char *atom_matrix_stem(AtomId atom) {
     case ATOM_wgmma_16bit: return "wgmma_m64n%dk16";
     case ATOM_wgmma_16bit_rs: return "wgmma_rs_m64n%dk16";
     case ATOM_wgmma_tf32: return "wgmma_m64n%dk8_tf32";
+    case ATOM_wgmma_tf32_rs: return "wgmma_rs_m64n%dk8_tf32";
     case ATOM_wgmma_fp8:
     case ATOM_wgmma_int8: return "wgmma_m64n%dk32";
     case ATOM_mma_16bit: return "mma_m16n8k16";

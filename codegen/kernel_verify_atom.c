@@ -30,6 +30,7 @@ static const char *atom_shape_fault(AtomId atom, const int shape[4]) {
             return "a transposition is 0 or 1";
         return atom_wgmma_n_is_valid(atom, shape[0]) ? NULL : "n is not a multiple of 8 from 8 to 256";
     case ATOM_wgmma_tf32:
+    case ATOM_wgmma_tf32_rs:
         return atom_wgmma_n_is_valid(atom, shape[0]) ? NULL : "n is not a multiple of 8 from 8 to 256";
     case ATOM_wgmma_fp8:
         if (!atom_type_is(shape[1], DTYPE_E4M3, DTYPE_E5M2) ||
@@ -78,6 +79,7 @@ static const char *atom_target_fault(AtomId atom, const Target *target) {
     case ATOM_wgmma_16bit:
     case ATOM_wgmma_16bit_rs:
     case ATOM_wgmma_tf32:
+    case ATOM_wgmma_tf32_rs:
     case ATOM_wgmma_fp8:
     case ATOM_wgmma_int8:
     case ATOM_wgmma_fence:

@@ -125,6 +125,7 @@ static SimAtom *const atom_functions[ATOM_COUNT] = {
     [ATOM_wgmma_16bit] = sim_wgmma,
     [ATOM_wgmma_16bit_rs] = sim_wgmma,
     [ATOM_wgmma_tf32] = sim_wgmma,
+    [ATOM_wgmma_tf32_rs] = sim_wgmma,
     [ATOM_wgmma_fp8] = sim_wgmma,
     [ATOM_wgmma_int8] = sim_wgmma,
     [ATOM_wgmma_fence] = sim_wgmma_order,

@@ -17,8 +17,8 @@
  *     MN-major, swizzled: mn * size % W + mn * size / W * L + k % 8 * W + k / 8 * S
  *     MN-major, W = 16:   mn * size % 16 + mn * size / 16 * S + k % 8 * 16 + k / 8 * L
  *
- * A in registers: word 2 j + h of a lane has row 16 w + g + 8 h, columns 8 j + 2 t and the next: the layout
- * of the accumulators of 16 columns, packed in pairs. */
+ * A in registers: of 16 bits, word 2 j + h of a lane has row 16 w + g + 8 h, columns 8 j + 2 t and the next:
+ * the layout of the accumulators of 16 columns, packed in pairs. Of 32 bits it has column 4 j + t. */
 #include "codegen/simulate_internal.h"
 
 enum { WGMMA_ROWS = 16 /* a warp's */, WGMMA_N_MAX = 256, WGMMA_K_MAX = 32 };
@@ -55,7 +55,13 @@ static WgmmaShape wgmma_shape(const KStmt *stmt) {
                             .b = (DType)shape[1],
                             .b_mn_major = shape[2] != 0,
                             .a_in_registers = true};
-    case ATOM_wgmma_tf32: return (WgmmaShape){.n = shape[0], .k = 8, .a = DTYPE_TF32, .b = DTYPE_TF32};
+    case ATOM_wgmma_tf32:
+    case ATOM_wgmma_tf32_rs:
+        return (WgmmaShape){.n = shape[0],
+                            .k = 8,
+                            .a = DTYPE_TF32,
+                            .b = DTYPE_TF32,
+                            .a_in_registers = stmt->atom == ATOM_wgmma_tf32_rs};
     default:
         return (WgmmaShape){.n = shape[0],
                             .k = 32,
@@ -223,12 +229,14 @@ static void wgmma_accumulate(const WgmmaShape *shape, Lanes *c, const double *a,
 
 /* A's elements from four registers of each lane. */
 static void wgmma_read_registers(const SimWarp *warp, const SimOperand *operand, DType type, double *to) {
+    int each = 32 / dtype_bits(type); /* elements of a word */
     for (int lane = 0; lane < SIM_LANES; lane++)
         for (int word = 0; word < operand->count; word++) {
             uint32_t bits = (uint32_t)warp->registers[operand->reg + word].at[lane].i;
-            double *row = to + (lane / 4 + 8 * (word % 2)) * WGMMA_K_MAX + word / 2 * 8 + 2 * (lane % 4);
-            for (int i = 0; i < 2; i++)
-                row[i] = dtype_load(type, &bits, i).f;
+            int column = each * (word / 2 * 4 + lane % 4);
+            double *row = to + (lane / 4 + 8 * (word % 2)) * WGMMA_K_MAX + column;
+            for (int i = 0; i < each; i++)
+                row[i] = sim_matrix_element(type, &bits, i);
         }
 }
 

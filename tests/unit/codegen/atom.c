@@ -14,7 +14,8 @@ static void example_shape(AtomId atom, int shape[4]) {
     switch (atom) {
     case ATOM_wgmma_16bit:
     case ATOM_wgmma_16bit_rs:
-    case ATOM_wgmma_tf32: shape[0] = 64; break;
+    case ATOM_wgmma_tf32:
+    case ATOM_wgmma_tf32_rs: shape[0] = 64; break;
     case ATOM_wgmma_fp8:
         shape[0] = 64;
         shape[1] = DTYPE_E4M3;

@@ -11,6 +11,7 @@ static void atoms_shape(AtomId atom, int shape[4]) {
         {ATOM_wgmma_16bit, {64, DTYPE_BF16, 0, 1}},
         {ATOM_wgmma_16bit_rs, {64, DTYPE_F16, 1}},
         {ATOM_wgmma_tf32, {32}},
+        {ATOM_wgmma_tf32_rs, {32}},
         {ATOM_wgmma_fp8, {64, DTYPE_E4M3, DTYPE_E5M2}},
         {ATOM_wgmma_int8, {32, DTYPE_U8, DTYPE_U8}},
         {ATOM_settle_f32, {64}},

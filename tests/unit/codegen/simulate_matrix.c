@@ -275,17 +275,21 @@ static const KExpr *operand_descriptor(Bench *bench_, const Operand *o, const KE
     return result;
 }
 
-/* A's elements from k on, for 16 of k, packed into words 4 i and so on of `fragment` as m64k16 wants them. */
+/* A's elements from k on, for 32 bytes of k, into words 4 i and so on of `fragment` as m64k16 wants them,
+ * packed in pairs, or m64k8. */
 static void fragment_load(Bench *bench_, const KVar *fragment, const KBuffer *memory, DType type,
                           int row_length, const KExpr *k, int i) {
     Bench bench = *bench_;
     for (int word = 0; word < 4; word++) {
         const KExpr *row = k_add(B, k_add(B, k_mul(B, WARP, I(16)), k_div(B, LANE, I(4))), I(word % 2 * 8));
-        const KExpr *at = k_add(B, k_mul(B, row, I(row_length)), k_mul(B, k_mod(B, LANE, I(4)), I(2)));
-        at = k_add(B, k_add(B, at, k), I(16 * i + word / 2 * 8));
-        const KExpr *pair[] = {k_load_scalar(B, "low", memory, at, NULL),
-                               k_load_scalar(B, "high", memory, k_add(B, at, I(1)), NULL)};
-        k_set_elem(B, fragment, I(4 * i + word), k_pack(B, type, pair));
+        int each = 32 / dtype_bits(type);
+        const KExpr *at = k_add(B, k_mul(B, row, I(row_length)), k_mul(B, k_mod(B, LANE, I(4)), I(each)));
+        at = k_add(B, k_add(B, at, k), I(each * (8 * i + word / 2 * 4)));
+        const KExpr *pair[2];
+        for (int e = 0; e < each; e++)
+            pair[e] = k_load_scalar(B, e ? "high" : "low", memory, k_add(B, at, I(e)), NULL);
+        k_set_elem(B, fragment, I(4 * i + word),
+                   each == 1 ? k_bitcast(B, pair[0], K_U32) : k_pack(B, type, pair));
     }
     *bench_ = bench;
 }
@@ -304,7 +308,7 @@ static void build_product(Bench *bench_, const Product *p, void *a, void *b, voi
         depth = 64 / size;
     Operand oa = operand_new(&bench, "a", p->a, a, M, p->k, depth, p->a_mn_major, p->swizzle);
     Operand ob = operand_new(&bench, "b", p->b, b, p->n, p->k, depth, p->b_mn_major, p->swizzle);
-    bool in_registers = p->atom == ATOM_wgmma_16bit_rs;
+    bool in_registers = p->atom == ATOM_wgmma_16bit_rs || p->atom == ATOM_wgmma_tf32_rs;
     const KBuffer *rows =
         in_registers ? bench_buffer(&bench, "rows", p->a, a, (int64_t)M * p->k, false) : NULL;
     KBuffer *bc = bench_buffer(&bench, "c", is_integer ? DTYPE_I32 : DTYPE_F32, c, (int64_t)M * p->n, true);
@@ -359,7 +363,7 @@ static void build_product(Bench *bench_, const Product *p, void *a, void *b, voi
         shape[2] = p->a_mn_major;
         shape[3] = p->b_mn_major;
     }
-    if (in_registers)
+    if (p->atom == ATOM_wgmma_16bit_rs)
         shape[2] = p->b_mn_major;
     for (int k = 0; k < depth; k += k_step) {
         const KExpr *keeps = k ? U(1) : k_convert(B, k_lt(B, I(0), t), K_U32);
@@ -457,13 +461,11 @@ static void test_wgmma(void **state) {
     p.a = p.b = DTYPE_F16;
     p.b_mn_major = true;
     check_product(p, NULL);
-    check_product((Product){.atom = ATOM_wgmma_tf32,
-                            .a = DTYPE_TF32,
-                            .b = DTYPE_TF32,
-                            .n = 72,
-                            .k = 96,
-                            .swizzle = SWIZZLE_128},
-                  NULL);
+    p = (Product){
+        .atom = ATOM_wgmma_tf32, .a = DTYPE_TF32, .b = DTYPE_TF32, .n = 72, .k = 96, .swizzle = SWIZZLE_128};
+    check_product(p, NULL);
+    p.atom = ATOM_wgmma_tf32_rs;
+    check_product(p, NULL);
     check_product((Product){.atom = ATOM_wgmma_fp8,
                             .a = DTYPE_E4M3,
                             .b = DTYPE_E5M2,
