@@ -287,8 +287,10 @@ static double cost_epilogue_seconds(const Cost *c, const MatmulPlan *plan, const
     double seconds = cost_passes(c, plan) * elements * slots / 128 / cost_clock;
     if (cost_is_alone(s, w))
         seconds *= plan->block_cols ? cost_alone_blocks : cost_alone;
-    if (s->swap_ab)
-        seconds += cost_box_meeting * ceil(s->tile_n / 64.0) * s->tile_m / (64.0 * s->warps_m);
+    if (s->swap_ab) {
+        double box_cols = c->has_wide_outputs ? 32 : 64;
+        seconds += cost_box_meeting * ceil(s->tile_n / box_cols) * s->tile_m / (64.0 * s->warps_m);
+    }
     return seconds + cost_epilogue;
 }
 

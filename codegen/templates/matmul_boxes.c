@@ -83,16 +83,21 @@ void matmul_boxes_end(Builder *b, const MatmulStaging *staging) {
     k_end(b);
 }
 
+/* A box of lines: of 64 columns of 32 bits there are two, side by side. */
 static void box_send_tma(Epilogue *e, const MatmulStaging *staging, int output, const KExpr *box_row,
                          const KExpr *box_col, const KExpr *stage) {
     Builder *b = e->b;
-    const KExpr *zero = k_i32(b, 0), *row = staging->is_swapped ? box_col : box_row,
+    const Tile *tile = &staging->tile[output];
+    const KExpr *row = staging->is_swapped ? box_col : box_row,
                 *col = staging->is_swapped ? box_row : box_col;
-    KOperand operands[2 + STORED_DIMS] = {
-        k_operand(k_tensor_map_addr(b, staging->map[output])),
-        k_operand(tile_address(b, &staging->tile[output], stage, zero, zero))};
-    int n = matmul_stored_coords(b, e->plan, &staging->stored[output], e->batch, row, col, operands + 2);
-    k_atom(b, (AtomId)(ATOM_tma_store_2d + n - 2), NULL, operands, 2 + n); /* ORDER TMA_STORE */
+    for (int first = 0; first < tile->cols; first += tile->span) {
+        const KExpr *from = tile_block_address(b, tile, stage, 0, first / tile->span);
+        KOperand operands[2 + STORED_DIMS] = {k_operand(k_tensor_map_addr(b, staging->map[output])),
+                                              k_operand(from)};
+        int n = matmul_stored_coords(b, e->plan, &staging->stored[output], e->batch, row,
+                                     k_add(b, col, k_i32(b, first)), operands + 2);
+        k_atom(b, (AtomId)(ATOM_tma_store_2d + n - 2), NULL, operands, 2 + n); /* ORDER TMA_STORE */
+    }
     k_atom(b, ATOM_bulk_commit, NULL, NULL, 0);
 }
 

@@ -315,17 +315,24 @@ static const KExpr *epilogue_word(Epilogue *e, const EpilogueSlot *slot) {
     return k_add(b, k_mul(b, slot->local, k_i32(b, e->fragment->halves)), slot->half);
 }
 
-/* Where the run lies in the box of an output of 8 or 32 bits, which stmatrix has no form for: stores of two
- * elements a lane meet no bank twice under the swizzle. */
+/* Where an element of the run lies in the box of an output of 8 or 32 bits, which stmatrix has no form for:
+ * stores of two elements a lane meet no bank twice under the swizzle, nor do those of one of a transposed
+ * product. */
 static const KExpr *epilogue_in_box(Epilogue *e, const EpilogueStore *store, const EpilogueSlot *slot,
-                                    int staged) {
+                                    int staged, int element) {
     Builder *b = e->b;
     const KExpr *lane = k_special(b, SPECIAL_LANE);
     const KExpr *row = k_mul(b, slot->half, k_i32(b, e->fragment->half_rows));
     const KExpr *col = k_mul(b, slot->local, k_i32(b, e->fragment->group_cols));
     row = k_add(b, row, k_div(b, lane, k_i32(b, 4)));
     col = k_add(b, k_add(b, store->box_col, col), k_mul(b, k_mod(b, lane, k_i32(b, 4)), k_i32(b, 2)));
-    return tile_index(b, &store->staging->tile[staged], store->boxes[staged], row, col);
+    col = k_add(b, col, k_i32(b, element));
+    const MatmulStaging *staging = store->staging;
+    if (!staging->is_swapped)
+        return tile_index(b, &staging->tile[staged], store->boxes[staged], row, col);
+    const KExpr *warps = k_i32(b, STAGING_ROWS); /* the box has those of all warps of the warpgroup */
+    row = k_add(b, row, k_mul(b, k_div(b, staging->lane_col, warps), warps));
+    return tile_index(b, &staging->tile[staged], store->boxes[staged], col, row);
 }
 
 static int epilogue_staged(const EpilogueStore *store, const Value *output) {
@@ -342,8 +349,11 @@ static void epilogue_stage_pair(Epilogue *e, const EpilogueStore *store, const E
     Builder *b = e->b;
     const Value *output = store->staging->output[staged];
     if (!epilogue_is_packed(output)) {
-        k_store(b, store->staging->tile[staged].buffer, epilogue_in_box(e, store, slot, staged), src, at,
-                e->fragment->width, NULL, CACHE_DEFAULT);
+        const KBuffer *box = store->staging->tile[staged].buffer;
+        int width = store->staging->is_swapped ? 1 : e->fragment->width; /* neighbours in memory */
+        for (int i = 0; i < e->fragment->width; i += width)
+            k_store(b, box, epilogue_in_box(e, store, slot, staged, i), src, k_add(b, at, k_i32(b, i)), width,
+                    NULL, CACHE_DEFAULT);
         return;
     }
     const KExpr *pair[] = {k_elem(b, src, at), k_elem(b, src, k_add(b, at, k_i32(b, 1)))};

@@ -186,11 +186,12 @@ static bool schedules_has_gang_turns(const Cost *c, const MatmulPlan *plan, cons
 }
 
 /* Whether the transposed product may be as quick for a large M as for a small one: what its epilogue read of
- * other memory would lie in strides, as would what TMA does not store. */
+ * other memory would lie in strides, as would what TMA does not store; elements of 32 bits, in boxes half as
+ * wide, are not measured. */
 static bool schedules_swaps(const Cost *c, const MatmulPlan *plan) {
     Schedule s = {.tile_m = 64, .tile_n = 64, .warps_m = 1, .swap_ab = true, .tma_store = true};
     return schedules_is_light(c, plan) && plan->n_cores == 1 && plan->region->outputs.n == 1 &&
-           !matmul_converters(plan, &s) && matmul_staging_bytes(plan, &s) > 0;
+           !c->has_wide_outputs && !matmul_converters(plan, &s) && matmul_staging_bytes(plan, &s) > 0;
 }
 
 /* One tile by wgmma, all ways to run it. */

@@ -258,15 +258,15 @@ static int tma_staging_cols(const MatmulPlan *plan, const Schedule *schedule, co
     return most == 64 && cols % 64 == 0 ? 64 : cols % 32 == 0 ? 32 : STAGING_COLS_LEAST;
 }
 
-/* Whether TMA can store an output: of a transposed product one that stmatrix transposes, where memory has all
- * rows of a box in one piece. */
+/* Whether TMA can store an output: of a transposed product one of 16 bits, which stmatrix transposes, or of
+ * 32, where memory has all rows of a box in one piece. */
 static bool tma_takes(const MatmulPlan *plan, const Schedule *schedule, const Value *output) {
     MatmulStored stored;
     if (!matmul_stored(plan, output, &stored))
         return false;
-    int rows = tma_staging_cols(plan, schedule, &output, 1);
+    int rows = tma_staging_cols(plan, schedule, &output, 1), bits = dtype_bits(output->dtype);
     return !schedule->swap_ab ||
-           (dtype_bits(output->dtype) == 16 &&
+           ((bits == 16 || bits == 32) &&
             (stored.at[1].is_last || dim_divisor(plan->graph->dims, stored.at[1].dim) % rows == 0));
 }
 
@@ -399,7 +399,7 @@ static Tile tma_staging_tile(Builder *b, const MatmulStaging *staging, const Sch
 }
 
 static int tma_staging_map(Builder *b, const Value *output, const MatmulStored *stored, const Tile *tile) {
-    return matmul_stored_map(b, output, stored, tile->rows, tile->cols, tile->swizzle);
+    return matmul_stored_map(b, output, stored, tile->rows, tile->span, tile->swizzle);
 }
 
 bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule, const MatmulStaging *over,
