@@ -45,8 +45,8 @@ typedef struct KBuffer {
         *value; /* global: what it holds, for names, launch and the simulator's bounds; NULL for shared */
     const Dim *scratch; /* global without a value: elements of workspace that is this launch's alone; NULL: a
                            value's memory */
-    bool is_partial; /* shared: TMA and wgmma may read what nobody wrote, of which nothing comes; simulated as
-                        NaN */
+    bool is_partial; /* shared: TMA, wgmma and raw loads may read what nobody wrote, of which nothing comes;
+                        simulated as NaN */
     bool is_signal;  /* scratch for packets, flags and counters (atoms.def), by which blocks wait for each
                         other: races with nobody */
     int id;

@@ -116,7 +116,7 @@ enum {
     BYTE_WRITTEN = 1,  /* by somebody */
     BYTE_GENERIC = 2,  /* by ordinary stores or cp.async: TMA and wgmma see it only behind a proxy fence */
     BYTE_MBARRIER = 4, /* part of an mbarrier */
-    BYTE_PARTIAL = 8,  /* of a buffer that TMA and wgmma may read where nobody wrote */
+    BYTE_PARTIAL = 8,  /* of a buffer whose bits may be read where nobody wrote */
 };
 
 /* Global buffers that the kernel writes remember, for each element, the last write and the last read. */

@@ -83,6 +83,8 @@ static uint8_t *memory_access(Sim *sim, SimWarp *warp, int lane, const KStmt *st
     if (global)
         return shadow_global(sim, warp, lane, global, index, width, is_write) ? global->at + first : NULL;
     first += buffer->offset;
+    if (stmt->raw && !is_write && warp->cta->shadow[first].flags == BYTE_PARTIAL)
+        return warp->cta->shared + first; /* NaNs, of which nothing comes */
     bool ordered = is_write ? shadow_write(sim, warp, lane, warp->cta, first, bytes, shadow_writer(warp))
                             : shadow_read(sim, warp, lane, first, bytes);
     return ordered ? warp->cta->shared + first : NULL;

@@ -117,6 +117,10 @@ static const double cost_fragment_slots = 12, cost_fragment_op_slots = 4, cost_f
 /* The same of fragments that stay packed, and more for each reduction of their rows. */
 static const double cost_packed_slots = 1, cost_packed_row_slots = 0.7;
 
+/* Clocks for a load of 32 elements of an operand that goes to registers as it lies, of which two lanes share
+ * a bank; the share of them that the products do not hide. Not fitted. */
+static const double cost_turned_clocks = 2, cost_turned_overlap = 0.3;
+
 /* What goes on side by side for a tile, in seconds. */
 typedef struct CostTile {
     double matrix, load, epilogue, store;
@@ -156,6 +160,14 @@ static double cost_fragments(const MatmulPlan *plan, const Schedule *s) {
             slots += cost_fragment_op_slots / plan->n_cores;
     double words = (double)s->tile_m * s->tile_k / 2 * (s->swap_ab ? plan->n_cores : 1);
     return words / 128 * slots / cost_clock;
+}
+
+/* Time in which they load a stage's fragments of an operand that lies along M or N. */
+static double cost_turned(const MatmulPlan *plan, const Schedule *s) {
+    if (!matmul_is_turned(plan, s->swap_ab ? &plan->b[0] : &plan->a))
+        return 0;
+    double elements = (double)s->tile_m * s->tile_k * (s->swap_ab ? plan->n_cores : 1);
+    return elements / 32 * cost_turned_clocks / cost_clock;
 }
 
 /* Time of a stage of an operand that warpgroups convert: 64 x 64 elements of 8 bits took 417, 331 and 300 ns
@@ -202,6 +214,7 @@ static double cost_matrix(const MatmulPlan *plan, const Schedule *s, const CostS
     double product = fmax(flops / rate, cost_converted(plan, s)) * w->crowd;
     double fragments = cost_fragments(plan, s) * w->crowd;
     product = fmax(product, fragments) + cost_fragment_overlap * fmin(product, fragments);
+    product += cost_turned_overlap * cost_turned(plan, s) * w->crowd;
     double promote = cost_is_alone(s, w) ? cost_promote_alone : cost_promote;
     if (matmul_scale_is_by_column(s, &plan->b[0], false))
         promote *= cost_promote_columns;

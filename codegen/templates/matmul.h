@@ -738,6 +738,10 @@ bool matmul_has_fragments(const MatmulPlan *plan, const Schedule *schedule, cons
 int matmul_fragment_registers(const MatmulPlan *plan, const Schedule *schedule);
 /* Whether its words go from memory to the products without being taken apart. */
 bool matmul_fragments_are_packed(const MatmulPlan *plan, const Schedule *schedule);
+/* wgmma_turned.c: whether wgmma takes an operand from registers alone, as rows, since it is contiguous along
+ * M or N; registers of a thread for it. */
+bool matmul_is_turned(const MatmulPlan *plan, const MatmulOperand *operand);
+int matmul_turned_registers(const MatmulPlan *plan, const Schedule *schedule);
 /* Bits that an element of the operand which gives the tile's rows, or its columns, takes in a stage. */
 int matmul_stage_bits(const MatmulPlan *plan, const Schedule *schedule, bool is_rows);
 /* Lines of 128 bytes that a row of `bytes` asks L2 for, on average over a matrix's tiles: twice for those

@@ -118,12 +118,18 @@ static int schedules_stages(const Cost *c, const Schedule *s) {
     return is_short ? SHORT_STAGES : WGMMA_STAGES;
 }
 
+/* Whether wgmma takes the transposed product alone. */
+static bool schedules_is_turned(const MatmulPlan *plan) {
+    return matmul_is_turned(plan, &plan->b[0]);
+}
+
 /* The deepest ring, alone and with neighbours that read the same rows or columns of an operand together. Four
  * of them leave a tenth of the SMs without work: for tiles that are few. (2801 x 10064 x 5480: 430 us, by two
  * 419.) */
 static void schedules_add_clusters(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s) {
     static const int clusters[][2] = {{0, 0}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}};
-    bool is_large = s.tile_m * s.tile_n >= 64 * 64 && !s.swap_ab;
+    bool may_share = !s.swap_ab || schedules_is_turned(matmul_wgmma_plan(c->plan));
+    bool is_large = s.tile_m * s.tile_n >= 64 * 64 && may_share;
     for (size_t i = 0; i < (is_large ? sizeof clusters / sizeof *clusters : 1); i++) {
         s.cluster_m = clusters[i][0];
         s.cluster_n = clusters[i][1];
@@ -215,7 +221,7 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
         return;
     }
     schedules_add_split(c, accepts, found, s);
-    if (s.warps_m >= 2) {
+    if (s.warps_m >= 2 && (!s.swap_ab || schedules_is_turned(plan))) {
         Schedule shared = s;
         shared.stream_k = true;
         schedules_add_deepest(c, accepts, found, shared, WGMMA_STAGES, 1);
@@ -272,8 +278,9 @@ static void schedules_wgmma(const Cost *c, SchedulesAccept *accepts, Candidates 
     /* sums are f32's unless the graph allows less; those of one step of K have no more than the tensor cores
      */
     bool promote = plan->kind == MATMUL_FP8 && !plan->region->fast_sums && c->k > line;
-    bool is_small = c->m <= SMALL_ROWS;
-    for (int swap = 0; swap < (is_small || schedules_swaps(c, plan) ? 2 : 1); swap++)
+    bool is_small = c->m <= SMALL_ROWS, is_turned = schedules_is_turned(plan);
+    int swaps = is_small || is_turned || schedules_swaps(c, plan) ? 2 : 1;
+    for (int swap = is_turned; swap < swaps; swap++)
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
             for (int tile_n = 16; tile_n <= 256; tile_n += 16) {
                 bool is_round = tile_n % 64 == 0 || tile_n == 16 || tile_n == 32 || tile_n == 96 ||
@@ -283,7 +290,7 @@ static void schedules_wgmma(const Cost *c, SchedulesAccept *accepts, Candidates 
                  * the result a tile 105 */
                 Schedule tile = {.tile_m = rows[i][0], .tile_n = tile_n, .swap_ab = swap};
                 bool is_few = schedules_rounds(c, &tile) <= FEW_ROUNDS;
-                if (swap && !is_small && !is_few)
+                if (swap && !is_small && !is_turned && !is_few)
                     continue;
                 /* a short K leaves steps of whole lines half empty */
                 for (int tile_k = step;

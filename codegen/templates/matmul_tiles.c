@@ -162,6 +162,8 @@ int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
     int registers = around + schedule->tile_m * schedule->tile_n * plan->n_cores * words / own;
     if (schedule->path == MATMUL_WGMMA && schedule->fragments)
         registers += matmul_fragment_registers(plan, schedule);
+    if (schedule->path == MATMUL_WGMMA)
+        registers += matmul_turned_registers(plan, schedule);
     if (plan->statistics.n)
         registers += STATISTICS;
     if (plan->columns.n)

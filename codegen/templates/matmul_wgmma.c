@@ -221,7 +221,7 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     wgmma_factors(w);
     for (int i = 0; i < w->n_operands; i++) {
         WgmmaOperand *o = &w->operands[i];
-        if (o->fragments)
+        if (o->fragments || matmul_is_turned(w->plan, o->operand))
             continue;
         o->descriptor = wgmma_operand_descriptor(w, o, group);
     }
@@ -248,6 +248,7 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     const KExpr *lane_row = k_let_expr(b, "lane_row", k_add(b, warp_row, k_div(b, lane, k_i32(b, 4))));
     const KExpr *lane_col = k_let_expr(b, "lane_col", k_mul(b, k_mod(b, lane, k_i32(b, 4)), k_i32(b, 2)));
 
+    wgmma_turned_begin(w, warp_row);
     if (staging)
         matmul_boxes_begin(b, staging);
     if (w->gang.blocks > 1) {

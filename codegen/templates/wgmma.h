@@ -5,7 +5,8 @@
  *     wgmma_accepts.c   sizes of a tile and its parts; which schedules the path takes
  *     wgmma_load.c      operands, the loop over tiles, the producer and what computes operands on their way
  *     wgmma_product.c   instructions of one stage and of a tile, in one level of sums or two
- *     wgmma_fragments.c an operand that goes to the products in registers
+ *     wgmma_fragments.c an operand that is computed in the registers that the products take it from
+ *     wgmma_turned.c    an operand of 32 bits along M or N, which goes there as it is
  *     wgmma_sum.c       products that are added up, one behind the other
  *     wgmma_stream.c    tiles that do not fill a round, whose steps of K several blocks share
  *     wgmma_signals.c   words by which blocks wait for each other: cleared, before the first is used
@@ -27,10 +28,12 @@ enum {
 
 /* An operand as this kernel sees it: which side of the (maybe transposed) product it is on. */
 typedef struct WgmmaFragments WgmmaFragments;
+typedef struct WgmmaTurned WgmmaTurned;
 typedef struct WgmmaOperand {
     const MatmulOperand *operand;
     const MatmulConvert *convert; /* NULL: TMA brings it, or what fragments are made from */
-    WgmmaFragments *fragments;    /* NULL: the products take it from shared memory */
+    WgmmaFragments *fragments;    /* NULL: it is not computed where it is multiplied */
+    WgmmaTurned *turned;          /* NULL: it does not lie along M or N, or may */
     Tile tile;
     bool is_rows; /* gives rows of the tile, else columns */
     int tile_mn;
@@ -65,10 +68,10 @@ typedef struct WgmmaStream {
     int tiles;                     /* that are shared, the last ones */
     int group_tiles, group_blocks; /* so many blocks share so many of them */
     int groups;
-    int steps;                     /* of a tile */
+    int steps; /* of a tile */
     KBuffer *parts[MATMUL_CORES], *flags;
     const KExpr *head, *tail, *tails; /* steps of the two parts of a tile; of all second ones of the group */
-    const KExpr *group;            /* the block's */
+    const KExpr *group;               /* the block's */
     const KExpr *helper, *helpers; /* number of the block among those that share these; how many they are */
     const KExpr *in_group;         /* number of the present tile */
     const KExpr *first, *end, *count; /* what this block has of the present tile's steps */
@@ -249,7 +252,18 @@ void wgmma_fragments_product(Wgmma *w, const MatmulTile *tile, const KExpr *warp
                              const KExpr *steps, const PipelineState *state, const KVar *previous,
                              bool is_cleared);
 
+/* wgmma_turned.c */
+/* Declares a consumer's registers for operands that are turned (matmul_is_turned), also of products that are
+ * added up; the warp's rows begin at `warp_row`. Nothing is done where there are none. */
+void wgmma_turned_begin(Wgmma *w, const KExpr *warp_row);
+/* The products of a stage, in two groups of which the second is on its way then; those of the stage before
+ * have ended. */
+void wgmma_turned_stage(Wgmma *w, const KExpr *stage, const KExpr *keep);
+
 /* wgmma_product.c */
+/* K steps of 32 bytes that a stage has. Of a short product beside a long one, those that are not all zeros.
+ */
+int wgmma_instructions(const Wgmma *w);
 /* One instruction: `a` an address or fragments. */
 void wgmma_issue(Wgmma *w, int core, KOperand sums, KOperand a, const KExpr *bb, const KExpr *keep);
 /* Descriptors of a stage's tiles. */

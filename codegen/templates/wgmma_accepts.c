@@ -88,8 +88,10 @@ bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedule, con
             return false;
         return matmul_accepts_convert(plan, schedule, operand, why);
     }
-    *why = "wgmma reads operands of 8 and 32 bits only where K is contiguous";
-    if (operand->major == MAJOR_MN && plan->kind != MATMUL_16BIT)
+    *why =
+        "wgmma takes operands of 8 bits only where K is contiguous, and of 32 bits those that give columns";
+    if (operand->major == MAJOR_MN && plan->kind != MATMUL_16BIT &&
+        !(matmul_is_turned(plan, operand) && is_rows))
         return false;
     *why = "wgmma reads an operand that is contiguous along N in tiles of a multiple of 16";
     return operand->major == MAJOR_K || tile_mn % 16 == 0;
@@ -198,7 +200,8 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
         return false;
     if (matmul_partial_cols(plan, schedule)) {
         *why = "two-level sums are for floats and all of K, and need warpgroups that multiply side by side";
-        if (plan->kind == MATMUL_INT8 || schedule->ping_pong || wgmma_split(schedule) > 1)
+        if (plan->kind == MATMUL_INT8 || matmul_turned_registers(plan, schedule) || schedule->ping_pong ||
+            wgmma_split(schedule) > 1)
             return false;
         *why = "a step of K lies within one block of factors, and an instruction's columns share one factor";
         if (!matmul_scales_fit(plan, schedule))

@@ -18,7 +18,9 @@ void wgmma_issue(Wgmma *w, int core, KOperand sums, KOperand a, const KExpr *bb,
                (int[]){n, (int)x, rows->operand->major == MAJOR_MN, cols->operand->major == MAJOR_MN},
                operands, 4);
         return;
-    case MATMUL_TF32: k_atom(b, ATOM_wgmma_tf32, (int[]){n}, operands, 4); return;
+    case MATMUL_TF32:
+        k_atom(b, rows->turned ? ATOM_wgmma_tf32_rs : ATOM_wgmma_tf32, (int[]){n}, operands, 4);
+        return;
     case MATMUL_FP8: k_atom(b, ATOM_wgmma_fp8, (int[]){n, (int)x, (int)y}, operands, 4); return;
     case MATMUL_INT8: k_atom(b, ATOM_wgmma_int8, (int[]){n, (int)x, (int)y}, operands, 4); return;
     case MATMUL_FMA: return;
@@ -47,7 +49,7 @@ void wgmma_stage_at(Wgmma *w, const KExpr *stage, const KExpr **at) {
     Builder *b = w->b;
     for (int i = 0; i < w->n_operands; i++) {
         const WgmmaOperand *o = &w->operands[i];
-        if (o->fragments)
+        if (o->fragments || o->turned)
             continue;
         const KExpr *offset =
             k_mul(b, k_convert(b, stage, K_U64), k_int(b, K_U64, tile_bytes(&o->tile) / 16));
@@ -56,9 +58,7 @@ void wgmma_stage_at(Wgmma *w, const KExpr *stage, const KExpr **at) {
     }
 }
 
-/* K steps of 32 bytes that a stage has. Of a short product beside a long one, those that are not all zeros.
- */
-static int wgmma_instructions(const Wgmma *w) {
+int wgmma_instructions(const Wgmma *w) {
     int all = wgmma_k_bytes(w->plan, w->schedule) / WGMMA_K_BYTES;
     int64_t each = WGMMA_K_BYTES * 8 / dtype_bits(w->plan->a.elem);
     bool is_short = w->n_terms && dim_is_const(w->plan->k) && w->plan->k->value < all * each;
@@ -292,10 +292,15 @@ void wgmma_product_steps(Wgmma *w, const KExpr *steps, const PipelineState *stat
     Builder *b = w->b;
     const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
     pipeline_wait_full(b, &w->pipeline, state);
-    k_atom(b, ATOM_wgmma_fence, NULL, NULL, 0);
-    wgmma_multiply(w, k_var(b, state->stage), step, is_cleared);
-    k_atom(b, ATOM_wgmma_commit, NULL, NULL, 0);
-    k_atom(b, ATOM_wgmma_wait, (int[]){1}, NULL, 0);
+    if (w->operands[w->schedule->swap_ab ? 1 : 0].turned) {
+        wgmma_turned_stage(w, k_var(b, state->stage),
+                           is_cleared ? k_int(b, K_U32, 1) : k_convert(b, step, K_U32));
+    } else {
+        k_atom(b, ATOM_wgmma_fence, NULL, NULL, 0);
+        wgmma_multiply(w, k_var(b, state->stage), step, is_cleared);
+        k_atom(b, ATOM_wgmma_commit, NULL, NULL, 0);
+        k_atom(b, ATOM_wgmma_wait, (int[]){1}, NULL, 0);
+    }
     pipeline_release_behind(b, &w->pipeline, state, previous, goes_on ? NULL : step, &w->peers);
     wgmma_guest_step(w, step, steps);
     k_end(b);

@@ -93,10 +93,9 @@ bool matmul_stream(const MatmulPlan *plan, const Schedule *schedule, MatmulShare
 }
 
 bool wgmma_accepts_stream(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
-    *why = "stream_k takes whole tiles of blocks that multiply side by side: no cluster, split_k, ping_pong, "
-           "swap_ab";
+    *why = "stream_k takes whole tiles of blocks that multiply side by side: no cluster, split_k, ping_pong";
     if (schedule->cluster_m > 1 || schedule->cluster_n > 1 || schedule->split_k > 1 || schedule->ping_pong ||
-        schedule->swap_ab || !schedule->persistent)
+        !schedule->persistent)
         return false;
     *why = "stream_k takes operands as they are, and one product";
     if (matmul_converters(plan, schedule) || schedule->fragments || matmul_has_scale(plan) || plan->before)

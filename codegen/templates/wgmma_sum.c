@@ -86,7 +86,8 @@ void wgmma_terms_descriptors(Wgmma *w, const KExpr *group) {
             WgmmaOperand *o = &w->terms[i].operands[k];
             const WgmmaOperand *like = &w->operands[k];
             bool is_alike = o->operand->major == like->operand->major;
-            o->descriptor = is_alike ? like->descriptor : wgmma_operand_descriptor(w, o, group);
+            if (!matmul_is_turned(w->plan, o->operand))
+                o->descriptor = is_alike ? like->descriptor : wgmma_operand_descriptor(w, o, group);
         }
 }
 
