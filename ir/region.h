@@ -133,11 +133,12 @@ typedef struct FuseLimits {
     bool adds_products;      /* products that are added up take one another's accumulators, in one kernel */
     bool computes_fragments; /* products take a first operand of 16 bits from registers, where they compute it
                               */
-    bool hosts_rows;         /* idle warps of a product's kernel take the rows that are reduced next */
-    bool hosts_products;     /* one kernel computes several products, one behind the other */
-    bool scales_blocks;      /* fp8 products take factors, one a block of an operand, on the way into their
-                                accumulators */
-    int64_t matmul_row_max;  /* longest N whose row statistics a matmul epilogue can take in one kernel */
+    bool turns_words;    /* products take one operand of 32 bits from registers, where it lies along M or N */
+    bool hosts_rows;     /* idle warps of a product's kernel take the rows that are reduced next */
+    bool hosts_products; /* one kernel computes several products, one behind the other */
+    bool scales_blocks;  /* fp8 products take factors, one a block of an operand, on the way into their
+                            accumulators */
+    int64_t matmul_row_max;    /* longest N whose row statistics a matmul epilogue can take in one kernel */
     int64_t chain_columns_max; /* longest rows that a chain of products hands on in registers; 0: no chains */
     int64_t matmul_gang_row_max; /* the same where blocks that run together share the rows; N must be known */
     int sm_count;

@@ -5,8 +5,9 @@
  * ->  p = pad(x, 0, high=[0, 23])  bf16[1000, 1024], a kernel of its own
  *     y = p[:, 0:1001] @ w         a view
  *
- * So is one whose innermost axis in memory is neither K nor M nor N but a batch, as channels behind two axes
- * of positions: its copy has it in the order of the product.
+ * So is one of 8 or 32 bits that lies along M or N, which matrix instructions take along K, unless they can
+ * have it from registers (realign_words.c); and one whose innermost axis in memory is neither K nor M nor N
+ * but a batch, as channels behind two axes of positions: its copy has it in the order of the product.
  *
  * The product's arithmetic stays the same. Long rows are made whole lines of 128 bytes: a tile's row that
  * lies in two of them takes L2 twice the requests, and a product that L2 feeds ran at two thirds of its rate.
@@ -172,14 +173,15 @@ bool value_is_realigned(const Value *value) {
     return value->op == OP_slice && value->in[0]->op == OP_pad && value_same_dims(value, value->in[0]->in[0]);
 }
 
-/* Seconds that the product loses where an operand of it cannot be copied 16 bytes at a time. */
-static double realign_gain(const Value *product, const Dim *k) {
+/* Seconds that the product loses where an operand of it, other than `taken`, cannot be copied 16 bytes at a
+ * time. */
+static double realign_gain(const Value *product, const Dim *k, int taken) {
     const Dim *m = product->dims[product->rank - 2], *n = product->dims[product->rank - 1];
     if (!dim_is_const(k) || !dim_is_const(m) || !dim_is_const(n))
         return 0;
     double operations = 2 * realign_count(product) * (double)k->value;
     for (int i = 0; i < 2; i++)
-        if (realign_is_turned(product->in[i], i))
+        if (i != taken && realign_is_turned(product->in[i], i))
             return operations * (realign_turning - 1) /
                    (dtype_bits(product->in[i]->dtype) == 8 ? realign_fast_bytes : realign_fast_words);
     bool is_few = m->value <= REALIGN_FEW || n->value <= REALIGN_FEW;
@@ -195,8 +197,11 @@ static Value *realign_rule(Rewrite *rewrite, Value *value) {
     if (scaled)
         return scaled;
     const Value *a = value->in[0];
-    double copies[] = {realign_copy(value->in[0], false), realign_copy(value->in[1], true)};
-    if (copies[0] + copies[1] == 0 || realign_gain(value, a->dims[a->rank - 1]) < copies[0] + copies[1])
+    int taken = realign_taken(rewrite, value);
+    double copies[] = {taken == 0 ? 0 : realign_copy(value->in[0], false),
+                       taken == 1 ? 0 : realign_copy(value->in[1], true)};
+    if (copies[0] + copies[1] == 0 ||
+        realign_gain(value, a->dims[a->rank - 1], taken) < copies[0] + copies[1])
         return value;
     Value *in[2];
     for (int i = 0; i < 2; i++)
@@ -207,5 +212,7 @@ static Value *realign_rule(Rewrite *rewrite, Value *value) {
 bool pass_realign(Pass *pass, Graph *graph) {
     if (pass->options->no_fusion || !pass->options->limits || !pass->options->limits->has_tensor_cores)
         return false;
+    graph_renumber(graph);
+    pass->state = realign_find_reduced(pass, graph);
     return rewrite_graph(pass, graph, realign_rule);
 }

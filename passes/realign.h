@@ -14,6 +14,13 @@ bool realign_is_turned(const Value *operand, bool is_second);
 /* The operand copied with K innermost. */
 Value *realign_turned(Rewrite *rewrite, Value *operand, bool is_second);
 
+/* realign_words.c: which operand of a product its kernel takes as it lies, though it lies along M or N; -1:
+ * none. The other one is copied, if it does too. */
+int realign_taken(const Rewrite *rewrite, const Value *product);
+/* By id, whether a value is reduced, as it is or after what is computed of it element by element: the pass's
+ * state. */
+bool *realign_find_reduced(Pass *pass, const Graph *graph);
+
 /* realign_scaled.c: a product of fp8 elements times factors, with those copied that lie along M or N; NULL
  * where there are none, or it does not pay. */
 Value *realign_scaled(Rewrite *rewrite, Value *product);

@@ -1,0 +1,60 @@
+/* Operands that a product cannot read as they lie: which are copied, and which its kernel takes all the same.
+ */
+#include "support.h"
+
+/* `takes`: the target's products have an operand of 32 bits along M or N from registers. */
+static void expect_kernels(const char *text, bool takes, const char *kernels) {
+    Support support = {.text = text, .limits = support_limits()};
+    support.limits.turns_words = takes;
+    support_run(&support);
+    assert_string_equal(support.kernels, kernels);
+    support_end(&support);
+}
+
+#define GRAPH(X, W, BODY) "graph g (x: tf32[" X "], w: tf32[" W "]) -> (y: f32[1024, 1024]) { y = " BODY " }"
+
+static void test_words(void **state) {
+    (void)state;
+    for (int takes = 0; takes < 2; takes++) {
+        const char *copied = takes ? "matmul" : "transpose matmul";
+        expect_kernels(GRAPH("1024, 512", "1024, 512", "x @ w.T"), takes, "matmul");
+        expect_kernels(GRAPH("1024, 512", "512, 1024", "x @ w"), takes, copied);
+        expect_kernels(GRAPH("512, 1024", "1024, 512", "relu(x.T @ w.T)"), takes, copied);
+    }
+    expect_kernels(GRAPH("2048, 1024", "2048, 1024", "x.T @ w"), false, "transpose transpose matmul");
+    expect_kernels(GRAPH("2048, 1024", "2048, 1024", "x.T @ w"), true, "transpose matmul");
+}
+
+/* The smaller of two is copied, whichever it is. */
+static void test_smaller(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        "graph g (x: tf32[1024, 256], w: tf32[1024, 2048]) -> (y: f32[256, 2048]) { y = x.T @ w }",
+        "graph g (x: tf32[1024, 2048], w: tf32[1024, 256]) -> (y: f32[2048, 256]) { y = x.T @ w }"};
+    for (int smaller = 0; smaller < 2; smaller++) {
+        Support support = {.text = texts[smaller]};
+        support_run(&support);
+        assert_string_equal(support.kernels, "transpose matmul");
+        const Region *copy = support.partition->regions.at[0];
+        assert_string_equal(copy->inputs.at[0]->name, smaller ? "w" : "x");
+        support_end(&support);
+    }
+}
+
+/* Rows that are reduced, of a result whose columns the second operand gives; rows in memory that TMA does not
+ * read; elements of 8 bits, which wgmma's registers have along K as well. */
+static void test_copied(void **state) {
+    (void)state;
+    expect_kernels(GRAPH("1024, 512", "512, 1024", "softmax(x @ w)"), true, "transpose matmul/rows");
+    expect_kernels(GRAPH("512, 1024", "1024, 512", "softmax(x.T @ w.T)"), true, "matmul/rows");
+    expect_kernels("graph g (x: tf32[1024, 512], w: tf32[512, 1023]) -> (y: f32[1024, 1023]) { y = x @ w }",
+                   true, "transpose matmul");
+    expect_kernels("graph g (x: e4m3[2048, 1024], w: e4m3[1024, 2048]) -> (y: f32[2048, 2048]) { y = x @ w }",
+                   true, "transpose matmul");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_words), cmocka_unit_test(test_smaller),
+                                       cmocka_unit_test(test_copied)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
