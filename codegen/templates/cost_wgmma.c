@@ -117,9 +117,9 @@ static const double cost_fragment_slots = 12, cost_fragment_op_slots = 4, cost_f
 /* The same of fragments that stay packed, and more for each reduction of their rows. */
 static const double cost_packed_slots = 1, cost_packed_row_slots = 0.7;
 
-/* Clocks for a load of 32 elements of an operand that goes to registers as it lies, of which two lanes share
- * a bank; the share of them that the products do not hide. Not fitted. */
-static const double cost_turned_clocks = 2, cost_turned_overlap = 0.3;
+/* Clocks for a load of 32 elements of an operand that goes to registers as it lies; the share of them that
+ * the products do not hide. Not fitted. */
+static const double cost_turned_clocks = 1, cost_turned_overlap = 0.3;
 
 /* What goes on side by side for a tile, in seconds. */
 typedef struct CostTile {
