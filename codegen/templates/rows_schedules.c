@@ -225,7 +225,7 @@ Schedule rows_warp_schedule(const Graph *graph, const Region *region, int regist
         kept = (registers - AROUND) / (2 * (streams > 0 ? streams : 1));
     kept = kept > ROWS_RUNS_MAX ? ROWS_RUNS_MAX : kept;
     Schedule s = {.threads = 32, .threads_per_row = 32, .rows_per_block = 1};
-    s.vector = lower_stored_width(graph, region, region->rank - 1);
+    s.vector = lower_moved_width(graph, region, region->rank - 1);
     s.unroll = rows_warp_unroll(region, registers, ease);
     const Dim *extent = rows_extent(graph, region);
     s.resident = dim_upper(graph->dims, extent) <= 32 * (int64_t)kept;
@@ -235,7 +235,7 @@ Schedule rows_warp_schedule(const Graph *graph, const Region *region, int regist
 int rows_schedules(const Graph *graph, const Region *region, const Target *target, const DimBindings *hint,
                    Schedule *out, int room) {
     int split = region->rank - region->n_reduced;
-    int vector = lower_stored_width(graph, region, region->rank - 1);
+    int vector = lower_moved_width(graph, region, region->rank - 1);
     int64_t rows = cost_space(graph, region, 0, split, hint),
             extent = cost_space(graph, region, split, region->rank, hint);
     int streams = cost_streams(graph, region);
