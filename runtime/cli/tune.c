@@ -4,7 +4,8 @@
  * A region's kernel runs alone, in its place in the plan: what runs before it has run, so that it reads what
  * it would. Every candidate starts from poisoned outputs and must come to what the cost model's choice comes
  * to, within the type's rounding; those that do not, that fail or spill are dropped. Then medians, the L2
- * cache flushed; the few best and the model's choice once more, in turns, and the least of each counts.
+ * cache flushed; the few best and the model's choice once more, in turns; and the best of these beside the
+ * model's choice for the last time, which counts.
  * Tuners that keep what they find in one directory compile side by side and take turns at the device.
  *
  *     candidates   the template's list, best prediction first
@@ -301,27 +302,35 @@ static int tune_order(const void *a, const void *b) {
     return (p > q) - (p < q);
 }
 
-/* The first few and `model` several times more, in turns; answers the quickest of them. The median of the new
- * times takes the place of the first: among a hundred schedules, the least first time is one that luck made
- * small. */
-static const TuneTry *tune_final(Tune *tune, TuneTry *model) {
-    TuneTry *finalists[TUNE_FINALISTS + 1] = {model};
+/* Several times more, in turns: the median of the new times takes the place of the first. */
+static void tune_again(Tune *tune, TuneTry *const *tries, int n) {
     float us[TUNE_FINALISTS + 1][TUNE_FINALS];
+    for (int round = 0; round < TUNE_FINALS; round++)
+        for (int i = 0; i < n; i++)
+            us[i][round] = (float)tune_time(tune, tries[i], TUNE_REPETITIONS);
+    for (int i = 0; i < n; i++) {
+        double median = device_median(us[i], TUNE_FINALS);
+        tries[i]->us = median > 0 ? median : tries[i]->us;
+    }
+}
+
+/* The quickest of the first few and `model`, which are measured again: among a hundred schedules, the least
+ * first time is one that luck made small. So, a little, is the least of these; it and `model` are measured
+ * once more, by which they are judged. */
+static const TuneTry *tune_final(Tune *tune, TuneTry *model) {
+    TuneTry *finalists[TUNE_FINALISTS + 1] = {model}, *best = model;
     int n = 1;
     for (int i = 0; i < TUNE_FINALISTS && i < tune->n_tries; i++)
         if (tune->tries[i].us > 0 && &tune->tries[i] != model)
             finalists[n++] = &tune->tries[i];
-    for (int round = 0; round < TUNE_FINALS; round++)
-        for (int i = 0; i < n; i++)
-            us[i][round] = (float)tune_time(tune, finalists[i], TUNE_REPETITIONS);
-    const TuneTry *best = model;
-    for (int i = 0; i < n; i++) {
-        double median = device_median(us[i], TUNE_FINALS);
-        finalists[i]->us = median > 0 ? median : finalists[i]->us;
+    tune_again(tune, finalists, n);
+    for (int i = 0; i < n; i++)
         if (finalists[i]->us < best->us)
             best = finalists[i];
-    }
-    return best;
+    if (best == model)
+        return model;
+    tune_again(tune, (TuneTry *[]){model, best}, 2);
+    return best->us < model->us ? best : model;
 }
 
 /* ---- candidates */

@@ -94,11 +94,7 @@ class Plan:
         handle = c.c_void_p()
         source = Source(text=text.encode(), graph=graph.encode())
         library.check(lib.sinter_graph_parse(library.context, c.byref(source), c.byref(handle)), "graph", handle)
-        self.outputs = []
-        for i in range(lib.sinter_graph_output_count(handle)):
-            t = Tensor()
-            lib.sinter_graph_output(handle, i, c.byref(t))
-            self.outputs.append((t.dtype.decode(), tuple(int(t.dims[k]) for k in range(t.rank))))
+        self.inputs, self.outputs = self._tensors(handle, "input"), self._tensors(handle, "output")
         self.handle = c.c_void_p()
         options = PlanOptions(backend=BACKENDS[backend], no_fusion=int(no_fusion), no_cache=int(no_cache))
         status = lib.sinter_plan_create(library.context, handle, c.byref(options), c.byref(self.handle))
@@ -107,6 +103,14 @@ class Plan:
         need = c.c_size_t()
         library.check(lib.sinter_plan_workspace(self.handle, None, 0, c.byref(need)), "plan", self.handle)
         self.workspace_bytes = need.value
+
+    def _tensors(self, graph, side):
+        """Types and shapes of the graph's inputs, or of its outputs."""
+        found, t = [], Tensor()
+        for i in range(getattr(self.lib, f"sinter_graph_{side}_count")(graph)):
+            getattr(self.lib, f"sinter_graph_{side}")(graph, i, c.byref(t))
+            found.append((t.dtype.decode(), tuple(int(t.dims[k]) for k in range(t.rank))))
+        return found
 
     def bind(self, inputs, outputs, workspace, stream):
         """A call without arguments that launches on these device pointers."""
