@@ -161,11 +161,10 @@ bool lower_can_store(const Graph *graph, const Region *region, const Value *outp
  * whole vectors of at most 16 bytes, and the axis' extent is a multiple of it; at least 1. Templates and the
  * cost model agree through this. */
 int lower_vector_width(const Graph *graph, const Region *region, int axis);
-/* The same where all of it goes to and comes from memory: stores of more than 16 bytes a thread leave gaps
- * between them, and sectors are written in twice (H200, log-softmax of 8192 x 8192 from bf16 to f32: 148 us
- * with runs of 8, 106 with runs of 4; 11008 x 4096 of i4 to bf16: 44 and 33); loads of more that are 32 bits
- * an element take longer as well (layer norm of 8192 x 4096 from f32 to bf16: 60.9 and 57.7). */
-int lower_moved_width(const Graph *graph, const Region *region, int axis);
+/* The same where the outputs go to memory: stores of more than 16 bytes a thread leave gaps between them, and
+ * sectors are written in twice (H200, log-softmax of 8192 x 8192 from bf16 to f32: 148 us with runs of 8, 106
+ * with runs of 4; 11008 x 4096 of i4 to bf16: 44 and 33). */
+int lower_stored_width(const Graph *graph, const Region *region, int axis);
 /* The axis of the space along which neighbouring elements of what `value` reads (for an output: of where it
  * is written) are neighbours in memory; -1 where there is none, or where it reads
  * several inputs. */

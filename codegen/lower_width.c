@@ -208,24 +208,14 @@ int lower_vector_width(const Graph *graph, const Region *region, int axis) {
     return width_ask(graph, region, width_widest, &asked) ? asked.width : 1;
 }
 
-/* Whether a thread has 16 bytes of it a run at most: results, and inputs of long elements; not what is one a
- * row, nor what is the same for all rows, which caches have. */
-static bool width_is_one_vector(const Graph *graph, const Region *region, const Value *value,
-                                bool is_output) {
-    enum { LONG_BITS = 32 };
-    if (is_output)
-        return lower_output_is_whole(graph, region, value) || !lower_output_is_kept(graph, region, value);
-    return dtype_bits(value->dtype) >= LONG_BITS && lower_output_is_whole(graph, region, value);
-}
-
-int lower_moved_width(const Graph *graph, const Region *region, int axis) {
-    enum { VECTOR_BITS = 128 };
+int lower_stored_width(const Graph *graph, const Region *region, int axis) {
+    enum { STORE_BITS = 128 };
     int width = lower_vector_width(graph, region, axis);
-    for (size_t i = 0; i < region->inputs.n + region->outputs.n; i++) {
-        bool is_output = i >= region->inputs.n;
-        const Value *value = is_output ? region->outputs.at[i - region->inputs.n] : region->inputs.at[i];
-        while (width > 1 && width * dtype_bits(value->dtype) > VECTOR_BITS &&
-               width_is_one_vector(graph, region, value, is_output))
+    for (size_t i = 0; i < region->outputs.n; i++) {
+        const Value *output = region->outputs.at[i];
+        bool is_reduced =
+            lower_output_is_kept(graph, region, output) && !lower_output_is_whole(graph, region, output);
+        while (width > 1 && !is_reduced && width * dtype_bits(output->dtype) > STORE_BITS)
             width /= 2;
     }
     return width;

@@ -370,7 +370,7 @@ static void schedules_simt(const Cost *c, SchedulesAccept *accepts, Candidates *
                 /* longer steps, where registers are left for what is on its way to shared memory */
                 bool is_large = s.tile_m * s.tile_n == 128 * 128 || dtype_bits(c->plan->a.elem) == 64;
                 if (tile_k == 16 || !is_large)
-                    schedules_add_deepest(c, accepts, found, s, is_large ? 2 : 3, 1);
+                    schedules_add_deepest(c, accepts, found, s, 3, 1);
             }
     for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++)
         for (int side = 0; side < 2; side++)

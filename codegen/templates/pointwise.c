@@ -78,7 +78,7 @@ static bool pointwise_is_copy(const Graph *graph, const Region *region, const Va
  */
 static int pointwise_vector(const Graph *graph, const Region *region) {
     enum { STORE_BITS = 128 };
-    int last = region->rank - 1, vector = lower_moved_width(graph, region, last);
+    int last = region->rank - 1, vector = lower_stored_width(graph, region, last);
     bool is_line = vector < POINTWISE_STORES && region->rank > 0;
     for (size_t i = 0; i < region->outputs.n; i++) {
         const Value *output = region->outputs.at[i];
@@ -97,7 +97,7 @@ static int pointwise_schedules(const Graph *graph, const Region *region, const T
     schedule.vector = pointwise_vector(graph, region);
     int64_t runs = cost_space(graph, region, 0, region->rank, hint) / schedule.vector;
     int limit =
-        schedule.vector > lower_moved_width(graph, region, region->rank - 1) ? 2 : POINTWISE_UNROLL_MAX;
+        schedule.vector > lower_stored_width(graph, region, region->rank - 1) ? 2 : POINTWISE_UNROLL_MAX;
     while (limit > 1 && pointwise_words(graph, region, &schedule, limit) > POINTWISE_WORDS)
         limit /= 2;
     int64_t enough = (int64_t)target->sm_count * POINTWISE_BLOCKS_PER_SM;

@@ -205,6 +205,21 @@ static Schedule rows_schedule(const Graph *graph, const Region *region, const Ta
     return s;
 }
 
+/* Elements of a run. Of rows in 32 bits a thread loads 16 bytes at a time as well as it stores no more: layer
+ * norm of 8192 x 4096 from f32 to bf16 takes 57.6 us, with runs of 8 elements 59.6. */
+static int rows_vector(const Graph *graph, const Region *region) {
+    enum { LONG_BITS = 32, LOAD_BITS = 128 };
+    int vector = lower_stored_width(graph, region, region->rank - 1);
+    for (size_t i = 0; i < region->inputs.n; i++) {
+        const Value *input = region->inputs.at[i];
+        int bits = dtype_bits(input->dtype);
+        bool is_long = bits >= LONG_BITS && lower_output_is_whole(graph, region, input);
+        while (vector > 1 && is_long && vector * bits > LOAD_BITS)
+            vector /= 2;
+    }
+    return vector;
+}
+
 /* Runs in flight of a warp that reads its row again: with few registers half as many, and half of these where
  * passes read or compute more than a norm without a mean does. */
 static int rows_warp_unroll(const Region *region, int registers, int ease) {
@@ -225,7 +240,7 @@ Schedule rows_warp_schedule(const Graph *graph, const Region *region, int regist
         kept = (registers - AROUND) / (2 * (streams > 0 ? streams : 1));
     kept = kept > ROWS_RUNS_MAX ? ROWS_RUNS_MAX : kept;
     Schedule s = {.threads = 32, .threads_per_row = 32, .rows_per_block = 1};
-    s.vector = lower_moved_width(graph, region, region->rank - 1);
+    s.vector = rows_vector(graph, region);
     s.unroll = rows_warp_unroll(region, registers, ease);
     const Dim *extent = rows_extent(graph, region);
     s.resident = dim_upper(graph->dims, extent) <= 32 * (int64_t)kept;
@@ -235,7 +250,7 @@ Schedule rows_warp_schedule(const Graph *graph, const Region *region, int regist
 int rows_schedules(const Graph *graph, const Region *region, const Target *target, const DimBindings *hint,
                    Schedule *out, int room) {
     int split = region->rank - region->n_reduced;
-    int vector = lower_moved_width(graph, region, region->rank - 1);
+    int vector = rows_vector(graph, region);
     int64_t rows = cost_space(graph, region, 0, split, hint),
             extent = cost_space(graph, region, split, region->rank, hint);
     int streams = cost_streams(graph, region);
