@@ -441,9 +441,10 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         w.tiles.cluster_n, w.consumers, schedule->ping_pong ? " in turn" : "",
         w.tiles.members.n > 1 ? text_format(b->arena, ", %d matrices a tile", w.tiles.members.n) : "",
         w.gang.blocks > 1 ? text_format(b->arena, ", rows over gangs of %d blocks", w.gang.blocks) : "",
-        schedule->fragments ? ", an operand in registers"
-        : w.converters      ? text_format(b->arena, ", %d that convert", w.converters)
-                            : "",
+        schedule->fragments || matmul_is_turned(plan, w.operands[schedule->swap_ab ? 1 : 0].operand)
+            ? ", an operand in registers"
+        : w.converters ? text_format(b->arena, ", %d that convert", w.converters)
+                       : "",
         w.n_terms ? text_format(b->arena, ", %d products added up", w.n_terms + 1) : "",
         w.partial_cols ? ", sums in two levels" : "", schedule->swap_ab ? ", transposed product" : "",
         is_staged ? matmul_staging_name(&staging) : "",
