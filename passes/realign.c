@@ -76,7 +76,7 @@ Value *realign_copied(Rewrite *rewrite, Value *base, int64_t missing) {
     return padded ? build_slice(rewrite, padded, zero, limit, step, base) : NULL;
 }
 
-static Value *realign_base(Value *operand) {
+Value *realign_base(Value *operand) {
     return operand->op == OP_transpose ? operand->in[0] : operand;
 }
 

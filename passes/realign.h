@@ -11,6 +11,8 @@ double realign_count(const Value *value);
 double realign_copy_seconds(const Value *value);
 /* Whether an operand, the first or the second, lies along M or N, of elements that are only taken along K. */
 bool realign_is_turned(const Value *operand, bool is_second);
+/* What lies in memory: the operand, or what it is a transpose of. */
+Value *realign_base(Value *operand);
 /* The operand copied with K innermost. */
 Value *realign_turned(Rewrite *rewrite, Value *operand, bool is_second);
 

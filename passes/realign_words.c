@@ -29,7 +29,7 @@ bool *realign_find_reduced(Pass *pass, const Graph *graph) {
 
 /* Whether the product's kernel can take an operand that is turned as it lies. */
 static bool words_are_taken(const Rewrite *rewrite, const Value *product, int which) {
-    const Value *operand = product->in[which], *base = operand->op == OP_transpose ? operand->in[0] : operand;
+    Value *operand = product->in[which], *base = realign_base(operand);
     const bool *reduced = rewrite->pass->state;
     bool is_reduced = product->id >= rewrite->n_before || reduced[product->id];
     return rewrite->pass->options->limits->turns_words && operand->dtype == DTYPE_TF32 &&

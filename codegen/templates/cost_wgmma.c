@@ -150,7 +150,7 @@ static bool cost_is_alone(const Schedule *s, const CostShare *w) {
 static double cost_fragments(const MatmulPlan *plan, const Schedule *s) {
     if (!s->fragments)
         return 0;
-    const MatmulOperand *operand = s->swap_ab ? &plan->b[0] : &plan->a;
+    const MatmulOperand *operand = matmul_side(plan, s, true);
     bool is_packed = matmul_fragments_are_packed(plan, s);
     double slots = is_packed ? cost_packed_slots + cost_packed_row_slots * (double)plan->operand_rows.n
                              : cost_fragment_slots;
@@ -164,7 +164,7 @@ static double cost_fragments(const MatmulPlan *plan, const Schedule *s) {
 
 /* Time in which they load a stage's fragments of an operand that lies along M or N. */
 static double cost_turned(const MatmulPlan *plan, const Schedule *s) {
-    if (!matmul_is_turned(plan, s->swap_ab ? &plan->b[0] : &plan->a))
+    if (!matmul_is_turned(plan, matmul_side(plan, s, true)))
         return 0;
     double elements = (double)s->tile_m * s->tile_k * (s->swap_ab ? plan->n_cores : 1);
     return elements / 32 * cost_turned_clocks / cost_clock;

@@ -742,6 +742,8 @@ bool matmul_fragments_are_packed(const MatmulPlan *plan, const Schedule *schedul
  * M or N; registers of a thread for it. */
 bool matmul_is_turned(const MatmulPlan *plan, const MatmulOperand *operand);
 int matmul_turned_registers(const MatmulPlan *plan, const Schedule *schedule);
+/* wgmma_accepts.c: the operand that gives the tile's rows, or its columns; of several, the first. */
+const MatmulOperand *matmul_side(const MatmulPlan *plan, const Schedule *schedule, bool is_rows);
 /* Bits that an element of the operand which gives the tile's rows, or its columns, takes in a stage. */
 int matmul_stage_bits(const MatmulPlan *plan, const Schedule *schedule, bool is_rows);
 /* Lines of 128 bytes that a row of `bytes` asks L2 for, on average over a matrix's tiles: twice for those

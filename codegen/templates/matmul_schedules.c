@@ -159,9 +159,11 @@ static bool schedules_is_tight(const Cost *c, const MatmulPlan *plan, const Sche
     return (is_large && schedules_rounds(c, s) > MANY_ROUNDS) || ((is_large || s->warps_m == 3) && !is_light);
 }
 
-/* Whether each tile has whole rows, of which statistics are taken. */
+/* Whether each tile has whole rows, or parts of them beside nothing that is read, of which statistics are
+ * taken. */
 static bool schedules_has_rows(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
-    return plan->statistics.n && !plan->columns.n && c->ragged == 0 && c->n <= s->tile_n;
+    bool has_parts = plan->block_cols && !c->has_inputs;
+    return plan->statistics.n && !plan->columns.n && c->ragged == 0 && (has_parts || c->n <= s->tile_n);
 }
 
 /* Whether two warpgroups may take turns. With other epilogues than light ones that took longer: sums of
@@ -171,10 +173,8 @@ static bool schedules_has_rows(const Cost *c, const MatmulPlan *plan, const Sche
  * 45.2; nor parts of rows: the loss of 4096 x 32000 logits along 2048 795 us for 876. */
 static bool schedules_has_turns(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
     bool is_large = (plan->region->column_block || plan->block_cols) && s->tile_n > 128; /* they spill */
-    bool has_parts = plan->block_cols && !plan->columns.n && !c->has_inputs && c->ragged == 0;
     return !is_large && s->tile_m == 128 && s->tile_n >= 96 && plan->n_cores == 1 &&
-           (schedules_is_light(c, plan) || schedules_has_rows(c, plan, s) || has_parts) &&
-           schedules_rounds(c, s) > 1;
+           (schedules_is_light(c, plan) || schedules_has_rows(c, plan, s)) && schedules_rounds(c, s) > 1;
 }
 
 /* Whether two warpgroups may take tiles of 64 rows in turn whose rows lie in a gang: one waits for the other

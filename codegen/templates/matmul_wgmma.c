@@ -441,7 +441,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         w.tiles.cluster_n, w.consumers, schedule->ping_pong ? " in turn" : "",
         w.tiles.members.n > 1 ? text_format(b->arena, ", %d matrices a tile", w.tiles.members.n) : "",
         w.gang.blocks > 1 ? text_format(b->arena, ", rows over gangs of %d blocks", w.gang.blocks) : "",
-        schedule->fragments || matmul_is_turned(plan, w.operands[schedule->swap_ab ? 1 : 0].operand)
+        schedule->fragments || matmul_is_turned(plan, matmul_side(plan, schedule, true))
             ? ", an operand in registers"
         : w.converters ? text_format(b->arena, ", %d that convert", w.converters)
                        : "",

@@ -74,8 +74,7 @@ static bool pointwise_is_copy(const Graph *graph, const Region *region, const Va
 
 /* Elements of a run: as many as every input and output can move at once; but where inputs begin anywhere
  * (rows that are copied to aligned ones), the stores at least go four at a time (H200, 4097x1025: 10.5 us
- * for 16.6).
- */
+ * for 16.6). */
 static int pointwise_vector(const Graph *graph, const Region *region) {
     enum { STORE_BITS = 128 };
     int last = region->rank - 1, vector = lower_stored_width(graph, region, last);

@@ -40,8 +40,12 @@ double matmul_lines(int bytes) {
     return (double)ceil_div(bytes, LINE) * (2 - tile_span_bytes(bytes) / (double)LINE);
 }
 
+const MatmulOperand *matmul_side(const MatmulPlan *plan, const Schedule *schedule, bool is_rows) {
+    return is_rows != schedule->swap_ab ? &plan->a : &plan->b[0];
+}
+
 int matmul_held(const MatmulPlan *plan, const Schedule *schedule, bool is_rows) {
-    const MatmulOperand *operand = is_rows != schedule->swap_ab ? &plan->a : &plan->b[0];
+    const MatmulOperand *operand = matmul_side(plan, schedule, is_rows);
     int tile_mn = is_rows ? schedule->tile_m : schedule->tile_n, bits = dtype_bits(operand->elem);
     int bytes = tile_mn * bits / 8, runs = bytes / tile_span_bytes(bytes);
     bool is_copied = !matmul_is_converted(plan, operand) && !matmul_has_fragments(plan, schedule, operand);
@@ -147,7 +151,7 @@ static bool wgmma_accepts_statistics(const MatmulPlan *plan, const Schedule *sch
 bool wgmma_accepts_shared(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
     *why = "multicast copies at most three dims, and whole blocks of 8 rows, or of 64 along M or N";
     for (int is_rows = 0; is_rows < 2; is_rows++) {
-        const MatmulOperand *shared = is_rows != schedule->swap_ab ? &plan->a : &plan->b[0];
+        const MatmulOperand *shared = matmul_side(plan, schedule, is_rows);
         int share = is_rows ? schedule->cluster_n : schedule->cluster_m;
         int piece = shared->major == MAJOR_MN ? 64 : 8;
         if (share > 1 && (shared->is_parted || shared->n_batch > 1 ||
@@ -192,8 +196,7 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
         !(schedule->fragments && (k_bytes == 256 || k_bytes == 512)))
         return false;
     *why = "fragments are of an operand that is computed, or whose rows are reduced";
-    if (schedule->fragments &&
-        !matmul_has_fragments(plan, schedule, schedule->swap_ab ? &plan->b[0] : &plan->a))
+    if (schedule->fragments && !matmul_has_fragments(plan, schedule, matmul_side(plan, schedule, true)))
         return false;
     *why = "rows of the first operand are reduced in whole, where its fragments are";
     if (plan->operand_rows.n && (!schedule->fragments || schedule->swap_ab || wgmma_split(schedule) > 1))

@@ -23,14 +23,10 @@
  */
 #include "codegen/templates/wgmma_fragments.h"
 
-static const MatmulOperand *fragments_operand(const MatmulPlan *plan, const Schedule *schedule, int core) {
-    return schedule->swap_ab ? &plan->b[core] : &plan->a;
-}
-
 int matmul_stage_bits(const MatmulPlan *plan, const Schedule *schedule, bool is_rows) {
     MatmulOperand source;
     if (schedule->fragments && is_rows &&
-        matmul_convert_source(plan, fragments_operand(plan, schedule, 0), &source))
+        matmul_convert_source(plan, matmul_side(plan, schedule, true), &source))
         return dtype_bits(source.elem);
     return dtype_bits(plan->a.elem);
 }

@@ -76,7 +76,7 @@ static FragmentsPacked fragments_packed_of(const MatmulPlan *plan, const Schedul
 }
 
 bool matmul_fragments_are_packed(const MatmulPlan *plan, const Schedule *schedule) {
-    return fragments_packed_of(plan, schedule, schedule->swap_ab ? &plan->b[0] : &plan->a).is_packed;
+    return fragments_packed_of(plan, schedule, matmul_side(plan, schedule, true)).is_packed;
 }
 
 void fragments_add_factor(Wgmma *w, WgmmaFragments *f) {

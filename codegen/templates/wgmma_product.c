@@ -275,22 +275,25 @@ static void wgmma_turn(Wgmma *w, const KExpr *group, bool is_mine) {
     k_end(b);
 }
 
+/* All products have ended: the sums are not read before this place. */
+static void wgmma_settle(Wgmma *w) {
+    for (int core = 0; core < w->plan->n_cores; core++)
+        matmul_settle(w->b, w->accumulator[core]);
+}
+
 void wgmma_tile_end(Wgmma *w, const KExpr *steps, const KVar *previous, bool is_cleared) {
     Builder *b = w->b;
     bool is_early = w->schedule->ping_pong; /* the other warpgroup wants the stage during the epilogue */
     k_atom(b, ATOM_wgmma_wait, (int[]){0}, NULL, 0);
-    for (int core = 0; core < w->plan->n_cores && !is_early; core++)
-        matmul_settle(b, w->accumulator[core]); /* all products have ended */
+    if (!is_early)
+        wgmma_settle(w);
     if (is_cleared)
         k_if_begin(b, k_ge(b, steps, k_i32(b, 1)));
-    if (is_early)
-        pipeline_release_early(b, &w->pipeline, k_var(b, previous), &w->peers);
-    else
-        pipeline_release(b, &w->pipeline, k_var(b, previous), &w->peers);
+    (is_early ? pipeline_release_early : pipeline_release)(b, &w->pipeline, k_var(b, previous), &w->peers);
     if (is_cleared)
         k_end(b);
-    for (int core = 0; core < w->plan->n_cores && is_early; core++)
-        matmul_settle(b, w->accumulator[core]);
+    if (is_early)
+        wgmma_settle(w);
 }
 
 void wgmma_product_steps(Wgmma *w, const KExpr *steps, const PipelineState *state, const KVar *previous,

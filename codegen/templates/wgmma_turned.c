@@ -47,7 +47,7 @@ int matmul_turned_registers(const MatmulPlan *plan, const Schedule *schedule) {
     enum { ADDRESSES = 8, SETS = 3 /* as they come, and in order for either half */ };
     int n = 0;
     for (const MatmulPlan *term = plan; term && !n; term = term->before)
-        if (matmul_is_turned(term, schedule->swap_ab ? &term->b[0] : &term->a))
+        if (matmul_is_turned(term, matmul_side(term, schedule, true)))
             n = schedule->swap_ab ? term->n_cores : 1;
     return n ? n * SETS * turned_words(schedule) + ADDRESSES : 0;
 }
