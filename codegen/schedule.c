@@ -32,6 +32,7 @@ static const HintField schedule_fields[] = {
     {"split_k", 1, {FIELD(split_k)}, false},
     {"stream_k", 1, {FIELD(stream_k)}, true},
     {"group_m", 1, {FIELD(group_m)}, false},
+    {"group_n", 1, {FIELD(group_n)}, false},
     {"persistent", 1, {FIELD(persistent)}, true},
     {"swap_ab", 1, {FIELD(swap_ab)}, true},
     {"tma_store", 1, {FIELD(tma_store)}, true},

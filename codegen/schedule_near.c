@@ -49,8 +49,10 @@ static void near_wgmma(Near *near) {
 static void near_matmul(Near *near) {
     const Schedule *from = near->from;
     NEAR(stages, from->stages - 1, from->stages + 1, from->stages + 2);
-    if (from->path != MATMUL_GEMV) /* whose blocks share nothing */
+    if (from->path != MATMUL_GEMV) { /* whose blocks share nothing */
         NEAR(group_m, 1, from->group_m / 2, 2 * from->group_m, 4 * from->group_m);
+        NEAR(group_n, from->group_n / 2, 2 * from->group_n);
+    }
     NEAR(tile_n, from->tile_n - 32, from->tile_n - 16, from->tile_n + 16, from->tile_n + 32);
     NEAR(tile_k, from->tile_k / 2, 2 * from->tile_k);
     for (int ease = 0; ease <= 2; ease++) { /* 0 is a value of it too */

@@ -42,6 +42,7 @@ typedef struct Schedule {
     int split_k;
     bool stream_k; /* wgmma: several blocks share the steps of K of a tile that does not fill a round */
     int group_m;   /* rasterization: tiles of m visited before n advances */
+    int group_n;   /* not 0: the other way round, tiles of n visited before m advances */
     bool persistent;
     bool swap_ab;   /* computes the transposed product, so that a small M lies along wgmma's n, or a small N
                        along gemv's rows */

@@ -82,6 +82,9 @@ bool device_open(const Driver *driver, int ordinal, Device *device, char why[DRI
     };
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted && !error; i++)
         error = driver->device_attribute(wanted[i].to, wanted[i].attribute, device->device);
+    /* which not every device tells: they stay 0 then */
+    (void)driver->device_attribute(&device->memory_khz, DRIVER_ATTRIBUTE_MEMORY_KHZ, device->device);
+    (void)driver->device_attribute(&device->bus_bits, DRIVER_ATTRIBUTE_BUS_BITS, device->device);
     if (!error)
         error = driver->device_name(device->name, (int)sizeof device->name, device->device);
     if (!error)

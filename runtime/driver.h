@@ -60,6 +60,8 @@ typedef struct CUlaunchConfig_st {
     DRIVER_CONSTANT(DRIVER_ATTRIBUTE_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75)                \
     DRIVER_CONSTANT(DRIVER_ATTRIBUTE_MINOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)                \
     DRIVER_CONSTANT(DRIVER_ATTRIBUTE_CLOCK_KHZ, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 13)                          \
+    DRIVER_CONSTANT(DRIVER_ATTRIBUTE_MEMORY_KHZ, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 36)                  \
+    DRIVER_CONSTANT(DRIVER_ATTRIBUTE_BUS_BITS, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 37)              \
     DRIVER_CONSTANT(DRIVER_ATTRIBUTE_SHARED_OPTIN, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,    \
                     97)                                                                                      \
     DRIVER_CONSTANT(DRIVER_FUNCTION_REGISTERS, CU_FUNC_ATTRIBUTE_NUM_REGS, 4)                                \
@@ -112,6 +114,7 @@ typedef struct Device {
     CUdevice device;
     CUcontext context;
     int ordinal, major, minor, sm_count, l2_bytes, shared_optin, clock_khz;
+    int memory_khz, bus_bits; /* two transfers a cycle */
     size_t memory_bytes;
     char name[128];
 } Device;

@@ -15,6 +15,27 @@ typedef struct Candidates {
     int n;
 } Candidates;
 
+/* The power of two nearest to `x`. */
+static int schedules_power(double x) {
+    int power = 1;
+    while (power * 1.42 < x)
+        power *= 2;
+    return power;
+}
+
+static double schedules_operand_bytes(const MatmulOperand *operand, int64_t mn, int64_t k) {
+    return (double)mn * (double)k * dtype_bits(operand->elem) / 8;
+}
+
+/* Whether L2 holds neither operand and the result is not stored, as of a loss: a launch of so many rounds
+ * that blocks drift apart, and what they read of the larger operand comes from memory again and again. */
+static bool schedules_only_reads(const Cost *c) {
+    const MatmulPlan *plan = c->plan;
+    double larger = schedules_operand_bytes(&plan->b[0], c->n, c->k);
+    return c->bytes_out * 16 < dtype_bits(plan->a.elem) && c->m <= c->n && plan->n_cores == 1 &&
+           c->batch == 1 && larger > (double)plan->target->l2_bytes;
+}
+
 /* Tiles that a round of blocks works on together should span equal bytes of both operands. With wgmma half as
  * many rows did as well or better: 4 took up to 4 % less than 8, 16 up to 2 % more. A round that has whole
  * rows of tiles goes along them, as does one that soon ends: 2 took 2 to 4 % less than 8. */
@@ -27,10 +48,7 @@ static int schedules_group_m(const Cost *c, const Schedule *s) {
     bool is_along = cols <= FEW_COLUMNS * s->tile_n * cluster_n || (double)c->k * bits / 8 <= SHORT_BYTES;
     if (s->path == MATMUL_WGMMA)
         group = is_along ? fmin(group / 2, 2) : group / 2;
-    int power = 1;
-    while (power * 1.42 < group)
-        power *= 2;
-    return power;
+    return schedules_power(group);
 }
 
 /* Rounds that the tiles of a schedule are, a tile a SM. */
@@ -40,11 +58,26 @@ static double schedules_rounds(const Cost *c, const Schedule *s) {
     return ceil(rows / s->tile_m) * ceil(cols / s->tile_n) * (double)of.batch / c->plan->target->sm_count;
 }
 
+/* The order of tiles. Where L2 holds nothing of what a group of rows has read when the next begins, the
+ * larger operand, the columns', comes once: a few columns of tiles with all rows, then the next ones;
+ * neighbouring blocks read as much together as in the other order. H100, the losses of 8192 x 50257 logits
+ * along 768: 1216 us, so 1114; of 2048 x 256000 along 2304: 4006 and 3467; by tiles of 256 x 128 of 16384 x
+ * 32000 along 4096: 6631 and 6336. Where the result is stored as well, that took 2 % longer. */
+static void schedules_set_order(const Cost *c, Schedule *s) {
+    enum { TOGETHER = 32 };
+    s->group_m = schedules_group_m(c, s);
+    if (s->path != MATMUL_WGMMA || s->swap_ab || !schedules_only_reads(c) ||
+        c->m <= (int64_t)s->group_m * s->tile_m)
+        return;
+    s->group_m = 0;
+    s->group_n = schedules_power(sqrt((double)TOGETHER * s->tile_m / s->tile_n));
+}
+
 typedef bool SchedulesAccept(const MatmulPlan *plan, const Schedule *schedule, const char **why);
 
 static void schedules_add(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s) {
     const char *why;
-    s.group_m = schedules_group_m(c, &s);
+    schedules_set_order(c, &s);
     bool is_known = found->n && schedule_equals(&found->at[found->n - 1], &s); /* more blocks took no less */
     if (is_known || found->n == SCHEDULES_MOST - 1 || !accepts(c->plan, &s, &why))
         return;
@@ -159,10 +192,19 @@ static bool schedules_is_tight(const Cost *c, const MatmulPlan *plan, const Sche
     return (is_large && schedules_rounds(c, s) > MANY_ROUNDS) || ((is_large || s->warps_m == 3) && !is_light);
 }
 
+/* Whether such rows would come from memory again and again, since L2 does not keep them: two warpgroups in
+ * turn load a third more than one tile of both has, and blocks that wait for memory drift apart. H100, 4096 x
+ * 128256 logits along 4096: 6394 to 7460 us in turn, 6335 side by side, 16384 x 32000: 7532 and 6336. */
+static bool schedules_drifts(const Cost *c) {
+    enum { LESS_THAN_L2 = 3 };
+    return schedules_only_reads(c) && LESS_THAN_L2 * schedules_operand_bytes(&c->plan->a, c->m, c->k) >
+                                          (double)c->plan->target->l2_bytes;
+}
+
 /* Whether each tile has whole rows, or parts of them beside nothing that is read, of which statistics are
  * taken. */
 static bool schedules_has_rows(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
-    bool has_parts = plan->block_cols && !c->has_inputs;
+    bool has_parts = plan->block_cols && !c->has_inputs && !schedules_drifts(c);
     return plan->statistics.n && !plan->columns.n && c->ragged == 0 && (has_parts || c->n <= s->tile_n);
 }
 

@@ -95,6 +95,7 @@ MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule) {
         .cluster_m = schedule->cluster_m > 1 ? schedule->cluster_m : 1,
         .cluster_n = schedule->cluster_n > 1 ? schedule->cluster_n : 1,
         .group_m = schedule->group_m > 1 ? schedule->group_m : 1,
+        .group_n = schedule->group_n,
         .gang = matmul_gang(plan, schedule),
     };
     tiles.span_m = tiles.tile_m * tiles.cluster_m;
@@ -251,10 +252,28 @@ static const KExpr *tiles_matrix(Builder *b, const MatmulPlan *plan, const Matmu
     return within;
 }
 
+/* Where a number lies in the order in which `group` tiles along one axis come before the other advances. */
+static void tiles_grouped(Builder *b, DimTable *dims, const KExpr *number, const Dim *along, const Dim *other,
+                          int group, const KExpr **at, const KExpr **at_other) {
+    const KExpr *others = k_dim(b, other, K_I32), *in_group = k_i32(b, group);
+    if (group == 1) {
+        *at = k_div(b, number, others);
+        *at_other = k_mod(b, number, others);
+        return;
+    }
+    const KExpr *per_group = k_let_expr(b, "tiles_per_group", k_mul(b, others, in_group));
+    const KExpr *first = k_let_expr(b, "group_first", k_mul(b, k_div(b, number, per_group), in_group));
+    const KExpr *rest = k_let_expr(b, "tile_of_group", k_mod(b, number, per_group));
+    bool is_whole = dim_divisor(dims, along) % group == 0;
+    const KExpr *left = k_sub(b, k_dim(b, along, K_I32), first);
+    const KExpr *there = is_whole ? in_group : k_let_expr(b, "group_tiles", k_min(b, in_group, left));
+    *at = k_add(b, first, k_mod(b, rest, there));
+    *at_other = k_div(b, rest, there);
+}
+
 MatmulTile matmul_tile_at(Builder *b, const MatmulPlan *plan, const MatmulTiles *tiles, const KExpr *number) {
     DimTable *dims = plan->graph->dims;
     MatmulTile tile = {0};
-    const KExpr *tiles_m = k_dim(b, tiles->tiles_m, K_I32), *across = k_dim(b, tiles->across, K_I32);
     const KExpr *within = tiles_matrix(b, plan, tiles, number, dim_mul(dims, tiles->tiles_m, tiles->across),
                                        0, tiles->beside, &tile);
     const KExpr *m, *n;
@@ -264,19 +283,10 @@ MatmulTile matmul_tile_at(Builder *b, const MatmulPlan *plan, const MatmulTiles 
     } else if (dim_is(tiles->tiles_m, 1)) {
         m = k_i32(b, 0);
         n = within;
-    } else if (tiles->group_m == 1) {
-        m = k_div(b, within, across);
-        n = k_mod(b, within, across);
+    } else if (tiles->group_n) {
+        tiles_grouped(b, dims, within, tiles->across, tiles->tiles_m, tiles->group_n, &n, &m);
     } else {
-        const KExpr *group = k_i32(b, tiles->group_m);
-        const KExpr *per_group = k_let_expr(b, "tiles_per_group", k_mul(b, across, group));
-        const KExpr *first = k_let_expr(b, "group_first", k_mul(b, k_div(b, within, per_group), group));
-        const KExpr *rest = k_let_expr(b, "tile_of_group", k_mod(b, within, per_group));
-        bool is_whole = dim_divisor(dims, tiles->tiles_m) % tiles->group_m == 0;
-        const KExpr *rows =
-            is_whole ? group : k_let_expr(b, "group_rows", k_min(b, group, k_sub(b, tiles_m, first)));
-        m = k_add(b, first, k_mod(b, rest, rows));
-        n = k_div(b, rest, rows);
+        tiles_grouped(b, dims, within, tiles->tiles_m, tiles->across, tiles->group_m, &m, &n);
     }
     n = tiles_matrix(b, plan, tiles, n, tiles->tiles_n, tiles->beside, plan->batch_rank, &tile);
     if (tiles->members.n > 1) {

@@ -24,12 +24,14 @@ static void doctor_device(Cli *cli) {
         return;
     }
     const Device *d = &context->device;
+    const Target *target = &context->device_target;
     doctor_line(cli, "driver", true,
                 text_format(cli->arena, "CUDA %d.%d", context->driver.version / 1000,
                             context->driver.version % 1000 / 10));
     doctor_line(cli, "device", true,
-                text_format(cli->arena, "%s, sm_%d%d, %d SMs, %zu MiB, target %s", d->name, d->major,
-                            d->minor, d->sm_count, d->memory_bytes >> 20, context->device_target.name));
+                text_format(cli->arena, "%s, sm_%d%d, %d SMs, %zu MiB at %.1f TB/s, target %s", d->name,
+                            d->major, d->minor, d->sm_count, d->memory_bytes >> 20,
+                            target->memory_bytes_per_second * 1e-12, target->name));
 }
 
 static void doctor_tools(Cli *cli) {
