@@ -7,6 +7,7 @@
  * Attention over few keys is such a chain: softmax(q @ k.T) @ v. The kernel takes operands from memory only
  * by TMA, and no slower kernel could take its place, so all that it needs is asked for here
  * (codegen/templates/chain.c asks again). */
+#include "ir/softmax.h"
 #include "ir/view.h"
 #include "passes/fuse.h"
 
@@ -20,7 +21,10 @@ enum {
     CHAIN_TMA_ELEMENTS = 8, /* 16 bytes */
     CHAIN_TMA_BATCH = 2,
     CHAIN_INSTRUCTION = 256, /* columns of one matrix instruction */
-    CHAIN_REGISTERS = 164 /* of a thread, for accumulators and what a link is handed, with row statistics */
+    CHAIN_REGISTERS = 164, /* of a thread, for accumulators and what a link is handed, with row statistics */
+    CHAIN_STREAM_DEPTH =
+        256,               /* of either product around a softmax that comes in parts: their other extents */
+    CHAIN_STREAM_ROWS = 64 /* fewer leave matrix instructions without rows, where memory is all that counts */
 };
 
 static bool chain_is_base(void *context, const Value *value) {
@@ -98,6 +102,19 @@ static bool chain_saves_little(const Fuse *fuse, const Value *first, const Value
     return out > CHAIN_SMALL && PART * 2 * between < in + out;
 }
 
+/* Whether what lies between is a softmax of rows longer than the registers hold, which may come in parts: the
+ * sum and the second product so far are scaled where a part has a larger element than all before. */
+static bool chain_streams(const Fuse *fuse, const Group *group, const Value *matmul) {
+    const DimTable *dims = fuse->graph->dims;
+    const Value *held = matmul->in[0], *first = group->cores.at[0];
+    Softmax softmax;
+    return group->cores.n == 1 && softmax_of(held, &softmax) &&
+           dim_upper(dims, held->dims[held->rank - 1]) > fuse->limits->chain_columns_max &&
+           fuse_extent(fuse, held->dims[held->rank - 2]) >= CHAIN_STREAM_ROWS &&
+           dim_upper(dims, first->in[0]->dims[first->rank - 1]) <= CHAIN_STREAM_DEPTH &&
+           dim_upper(dims, matmul->dims[matmul->rank - 1]) <= CHAIN_STREAM_DEPTH;
+}
+
 /* Why the two do not become one kernel, and what would have to change; NULL: they do. `is_ahead`: what lies
  * between them is not in the group yet, and has been looked at. */
 static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_ahead, const char **change) {
@@ -112,11 +129,12 @@ static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_
         return "the kernel before it takes statistics of its tiles";
     *change = text_format(fuse->graph->arena, "at most %lld columns, known from the dims or a 'where'",
                           (long long)fuse->limits->chain_columns_max);
-    if (dim_upper(dims, held->dims[held->rank - 1]) > fuse->limits->chain_columns_max)
+    bool streams = chain_streams(fuse, group, matmul);
+    if (!streams && dim_upper(dims, held->dims[held->rank - 1]) > fuse->limits->chain_columns_max)
         return "a block cannot keep the rows of its first operand";
     *change = "fewer columns, or a first product whose second operand is contiguous along the sum";
-    if (!chain_fits_registers(fuse, group) ||
-        (chain_columns(fuse, held) > CHAIN_INSTRUCTION && !chain_is_along_k(fuse, group)))
+    if ((!streams && !chain_fits_registers(fuse, group)) ||
+        (!streams && chain_columns(fuse, held) > CHAIN_INSTRUCTION && !chain_is_along_k(fuse, group)))
         return "its first operand does not fit the registers";
     *change = "an operand that only this product reads";
     if (!is_ahead && (group_is_needed_elsewhere(fuse, group, matmul) || matmul->in[0] == matmul->in[1]))
@@ -233,8 +251,13 @@ int64_t chain_row_max(Fuse *fuse, Group *group) {
     if (!group->is_chain) {
         bool may_chain = group->cores.n == 1 && fuse->limits->chain_columns_max > most;
         Value *user = may_chain ? chain_only_user(fuse, group->cores.at[0]) : NULL;
-        return user && !chain_fault(fuse, group, user, true, &change) ? fuse->limits->chain_columns_max
-                                                                      : most;
+        const char *fault = user ? chain_fault(fuse, group, user, true, &change) : NULL;
+        bool streams = user && chain_streams(fuse, group, user);
+        if (fault && streams)
+            pass_decide(fuse->pass, "chain", false, user, group->cores.at[0], change, "%s", fault);
+        if (!user || fault)
+            return most;
+        return streams ? INT64_MAX : fuse->limits->chain_columns_max;
     }
     const Value *last = group->cores.at[group->cores.n - 1];
 

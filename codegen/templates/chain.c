@@ -23,8 +23,10 @@ static bool chain_link(ChainPlan *plan, int i, Value *core, const char **why) {
     bool is_last = i == plan->n_links - 1;
     const Value *before = i ? plan->held[i - 1] : NULL;
     Value *held = is_last ? NULL : whole->cores.at[i + 1]->in[0];
+    bool streams = plan->streams && !is_last;
     plan->held[i] = held;
-    Region *part = region_part(plan->graph->arena, whole, is_last ? whole->outputs.at : &held,
+    Value *made = streams ? plan->softmax.x : held;
+    Region *part = region_part(plan->graph->arena, whole, is_last ? whole->outputs.at : &made,
                                is_last ? whole->outputs.n : 1, before, core);
     vec_push(plan->graph->arena, &part->cores, core);
     *why = "a link of the chain is one product, which only the next link needs";
@@ -46,9 +48,9 @@ static bool chain_link(ChainPlan *plan, int i, Value *core, const char **why) {
         return false;
     *why = "the columns between chained products are known, and no more than the registers hold";
     int64_t most = dim_upper(plan->graph->dims, link->n);
-    if (most < 1 || most > (is_last ? 1 << 20 : CHAIN_COLUMNS))
+    if (!streams && (most < 1 || most > (is_last ? 1 << 20 : CHAIN_COLUMNS)))
         return false;
-    plan->columns[i] = (int)((most + 15) / 16 * 16);
+    plan->columns[i] = streams ? 0 : (int)((most + 15) / 16 * 16);
     *why = "more than 256 columns are read by two instructions, which takes an operand that is contiguous "
            "along K";
     if (!is_last && chain_parts(plan->columns[i]) > 1 && link->b[0].major != MAJOR_K)
@@ -63,9 +65,15 @@ bool chain_plan(const Graph *graph, const Region *region, const Target *target, 
     *why = "a chain has two or three products";
     if (region->kind != TEMPLATE_CHAIN || plan->n_links < 2 || plan->n_links > CHAIN_LINKS)
         return false;
+    const Value *between = region->cores.at[1]->in[0];
+    plan->streams = plan->n_links == 2 && softmax_of(between, &plan->softmax) &&
+                    dim_upper(graph->dims, between->dims[between->rank - 1]) > CHAIN_COLUMNS;
     for (int i = 0; i < plan->n_links; i++)
         if (!chain_link(plan, i, region->cores.at[i], why))
             return false;
+    *why = "of products around a softmax in parts, neither is reduced";
+    if (plan->streams && (plan->link[0].statistics.n || plan->link[1].statistics.n))
+        return false;
     *why = NULL;
     return true;
 }
@@ -159,6 +167,8 @@ MatmulTiles chain_tiles(const ChainPlan *plan, const Schedule *schedule) {
 static bool chain_accepts_planned(const ChainPlan *plan, const Schedule *schedule, const char **why) {
     const Target *target = plan->target;
     const MatmulPlan *last = &plan->link[plan->n_links - 1];
+    if (plan->streams)
+        return chain_stream_accepts(plan, schedule, why);
     *why = "the target has no wgmma";
     if (!target->has_wgmma || !target->has_tma)
         return false;
@@ -320,9 +330,9 @@ static int chain_schedules(const Graph *graph, const Region *region, const Targe
     ChainPlan plan;
     Schedule candidates[CANDIDATES];
     const char *why;
-    int n = 0, n_candidates = chain_plan(graph, region, target, &plan, &why)
-                                  ? chain_candidates(&plan, hint, candidates)
-                                  : 0;
+    bool is_planned = chain_plan(graph, region, target, &plan, &why), streams = is_planned && plan.streams;
+    int n = streams ? chain_stream_schedules(&plan, hint, out, room - 1) : 0,
+        n_candidates = is_planned && !streams ? chain_candidates(&plan, hint, candidates) : 0;
     for (int i = 0; i < n_candidates && n < room - 1; i++)
         n += chain_with_stages(&plan, candidates[i], &out[n]);
     if (!n && template_any.schedules(graph, region, target, hint, &out[n], 1) == 1)
@@ -341,7 +351,7 @@ static void chain_build_region(Builder *b, const Region *region) {
         diag_error(b->diags, DIAG_INTERNAL, (Span){0}, "kernel '%s': %s", region->name, why);
         return;
     }
-    chain_build(b, &plan);
+    (plan.streams ? chain_stream_build : chain_build)(b, &plan);
 }
 
 const Template template_chain = {

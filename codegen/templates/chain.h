@@ -8,6 +8,7 @@
  *
  *     chain.c         what the links are (ChainPlan), which schedules it can take, the Template row
  *     chain_wgmma.c   the kernel
+ *     chain_stream.c  the kernel where a softmax of long rows lies between two links
  *
  * A link is a matrix product with its epilogue, so each has a MatmulPlan, of a region of its own; everything
  * that is known of products, epilogues and row statistics serves links as well. */
@@ -15,6 +16,7 @@
 #define SINTER_CODEGEN_TEMPLATES_CHAIN_H
 
 #include "codegen/templates/matmul.h"
+#include "ir/softmax.h"
 
 enum {
     CHAIN_LINKS = 3,
@@ -30,6 +32,10 @@ typedef struct ChainPlan {
     MatmulPlan link[CHAIN_LINKS];
     const Value *held[CHAIN_LINKS]; /* what link i hands on in registers; NULL for the last */
     int columns[CHAIN_LINKS];       /* of the result, rounded up to what wgmma takes; of the last: all */
+    /* Two links with a softmax of any length between them, of which tile_k columns are computed at a time:
+     * link 0 hands on what the softmax is of. */
+    bool streams;
+    Softmax softmax;
 } ChainPlan;
 
 /* False, with a person's words in *why, where the region is no chain that the kernel takes. */
@@ -54,5 +60,10 @@ int chain_blocks_per_sm(const ChainPlan *plan, const Schedule *schedule);
 MatmulTiles chain_tiles(const ChainPlan *plan, const Schedule *schedule);
 
 void chain_build(Builder *b, const ChainPlan *plan);
+
+/* chain_stream.c */
+bool chain_stream_accepts(const ChainPlan *plan, const Schedule *schedule, const char **why);
+int chain_stream_schedules(const ChainPlan *plan, const DimBindings *hint, Schedule *out, int room);
+void chain_stream_build(Builder *b, const ChainPlan *plan);
 
 #endif

@@ -2,6 +2,7 @@
 graph's parameters, `peer` is what a PyTorch user writes for it, `flops` and `bytes` are the least that any kernel must do and move."""
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 BF, F32, E4 = torch.bfloat16, torch.float32, torch.float8_e4m3fn
 
@@ -91,12 +92,23 @@ def two_layers(x, w1, b1, w2, b2):
     return F.relu(F.linear(F.relu(F.linear(x, w1, b1)), w2, b2))
 
 
-def attention(batch, heads, queries, keys, depth, bias=False):
-    shapes = [(batch, heads, queries, depth)] + 2 * [(batch, heads, keys, depth)] + bias * [(heads, queries, keys)]
-    return (lambda: [rand(*s) for s in shapes],
-            lambda q, k, v, b=None: F.scaled_dot_product_attention(q, k, v, attn_mask=b),
-            4.0 * batch * heads * queries * keys * depth,
-            2 * (2 * batch * heads * (queries + keys) * depth + bias * heads * queries * keys))
+def attention(batch, heads, queries, keys, depth, bias=False, key_heads=None, causal=False):
+    key_heads = key_heads or heads
+    shapes = [(batch, heads, queries, depth)] + 2 * [(batch, key_heads, keys, depth)] + bias * [(heads, queries, keys)]
+
+    def peer(q, k, v, b=None):
+        """cuDNN's where it takes the case, else flash attention; head by head in float64, whose scores would fill memory."""
+        options = {"is_causal": causal, "enable_gqa": key_heads != heads}
+        if q.dtype == torch.float64:
+            k, v = (t.repeat_interleave(heads // key_heads, 1) for t in (k, v))
+            return torch.stack([torch.stack([F.scaled_dot_product_attention(q[i, j], k[i, j], v[i, j], None if b is None else b[j], is_causal=causal)
+                                             for j in range(heads)]) for i in range(batch)])
+        with sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH],
+                         set_priority=True):
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=b, **options)
+
+    return (lambda: [rand(*s) for s in shapes], peer, 4.0 * batch * heads * queries * keys * depth * (0.5 if causal else 1),
+            2 * (2 * batch * (heads * queries + key_heads * keys) * depth + bias * heads * queries * keys))
 
 
 def batch_norm_relu(x, g, b):
@@ -230,6 +242,10 @@ CASES = {
                       2 * (2 * 128 * 4096 + 3 * 14336 * 4096)),
     "vit_l_attn": attention(32, 16, 257, 257, 64),
     "sdxl_cross": attention(8, 10, 4096, 77, 64),
+    "sdpa_fwd_d128_full_4k": attention(4, 32, 4096, 4096, 128),
+    "sdpa_fwd_d128_causal_8k": attention(2, 32, 8192, 8192, 128, causal=True),
+    "sdpa_fwd_d64_causal_4k": attention(4, 32, 4096, 4096, 64, causal=True),
+    "sdpa_fwd_gqa_d128_causal_4k": attention(4, 32, 4096, 4096, 128, key_heads=8, causal=True),
     "swin_windows": attention(4096, 3, 49, 49, 32, bias=True),
     "qkv_rope_8b": (lambda: [rand(4096, 4096), rand(6144, 4096), *tables(4096, 64)], qkv_rope, 2.0 * 4096 * 6144 * 4096,
                     2 * (4096 * 4096 + 6144 * 4096 + 4096 * 6144) + 8 * 4096 * 64),

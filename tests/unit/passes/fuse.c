@@ -186,11 +186,25 @@ static void test_chains(void **state) {
         "graph g (q: bf16[8, M, 64], k: bf16[8, 257, 64], v: bf16[8, 257, 64]) -> (y: bf16[8, M, 64]) {\n"
         "  y = softmax(q @ k.T) @ v }",
         "chain2", dims);
-    /* longer rows, and rows of that length that no chain ends: in blocks that run together */
+    /* longer rows of a softmax come in parts; others, and rows that no chain ends, are in blocks that run
+     * together */
     expect_graph(
-        "graph g (q: bf16[8, M, 64], k: bf16[8, 336, 64], v: bf16[8, 336, 64]) -> (y: bf16[8, M, 64]) {\n"
-        "  y = softmax(q @ k.T) @ v }",
+        "graph g (q: bf16[8, 64, 64], k: bf16[8, 336, 64], v: bf16[8, 336, 64]) -> (y: bf16[8, 64, 64]) {\n"
+        "  y = attention(q, k, v, causal=true) }",
+        "chain2", dims);
+    expect_graph(
+        "graph g (q: bf16[8, 64, 64], k: bf16[8, 336, 64], v: bf16[8, 336, 64]) -> (y: bf16[8, 64, 64],\n"
+        "  p: bf16[8, 64, 336]) { p = softmax(q @ k.T)\n  y = p @ v }",
         "matmul/rows matmul", dims);
+    expect_graph(
+        "graph g (q: bf16[8, 64, 64], k: bf16[8, 336, 64], v: bf16[8, 336, 64]) -> (y: bf16[8, 64, 64]) {\n"
+        "  y = rmsnorm(q @ k.T) @ v }",
+        "matmul/rows matmul", dims);
+    expect_graph(/* few rows */
+                 "graph g (q: bf16[8, M, 64], k: bf16[8, 336, 64], v: bf16[8, 336, 64]) -> (y: bf16[8, M, "
+                 "64]) where M <= 8 {\n"
+                 "  y = softmax(q @ k.T) @ v }",
+                 "matmul/rows matmul", dims);
     expect_graph(
         "graph g (q: bf16[8, M, 64], k: bf16[8, 257, 64]) -> (y: bf16[8, M, 257]) { y = softmax(q @ k.T) }",
         "matmul/rows", dims);
@@ -569,7 +583,7 @@ static void test_rows_are_weighed(void **state) {
                    "matmul/rows", 0, 0);
     expect_weighed(seconds_by_rows,
                    "graph g (x: bf16[1600, 64], w: bf16[1024, 64], v: bf16[1024, 64]) -> (y: bf16[1600, 64]) "
-                   "{\n  y = cast(softmax(x @ w.T), bf16) @ v   @expect(kernels=2) }",
+                   "{\n  y = cast(rmsnorm(x @ w.T), bf16) @ v   @expect(kernels=2) }",
                    "matmul/rows matmul", 0, 0);
     /* so is what has a product's schedule, and what has one of rows is not */
     expect_weighed(seconds_by_rows,
