@@ -34,7 +34,8 @@ typedef struct Stream {
     const Schedule *schedule;
     MatmulTiles tiles;
     MatmulTma query, key, value;
-    const KExpr *query_at, *key_at, *value_at; /* descriptors of the first stage */
+    const KExpr *query_first, *key_at, *value_at; /* descriptors of the first stage */
+    const KExpr *query_at;                        /* of the tile's */
     Pipeline queries, keys, values;
     Lower *lower[2]; /* of each link */
     MatmulStaging staging;
@@ -56,11 +57,17 @@ static int stream_depth(const ChainPlan *plan) {
     return (int)((dim_upper(plan->graph->dims, plan->link[0].k) + STREAM_K - 1) / STREAM_K * STREAM_K);
 }
 
-static int64_t stream_smem(const ChainPlan *plan, const Schedule *s) {
+static int64_t stream_smem_with(const ChainPlan *plan, const Schedule *s, int queries) {
     Schedule store = chain_store_schedule(s);
     int64_t depth = stream_depth(plan), part = (depth + s->tile_n) * s->tile_k;
-    return 2 * (s->tile_m * depth + s->stages * part) + matmul_staging_bytes(&plan->link[1], &store) +
-           BARRIER_BYTES;
+    return 2 * (queries * s->tile_m * depth + s->stages * part) +
+           matmul_staging_bytes(&plan->link[1], &store) + BARRIER_BYTES;
+}
+
+/* Tiles of queries in memory: two where they fit, so that the next tile's parts are on their way while this
+ * one's last are multiplied. */
+static int stream_queries(const ChainPlan *plan, const Schedule *s) {
+    return stream_smem_with(plan, s, 2) <= plan->target->smem_per_block ? 2 : 1;
 }
 
 /* What 160 registers hold without spilling: 64 columns of sums and parts of 128. */
@@ -94,7 +101,7 @@ bool chain_stream_accepts(const ChainPlan *plan, const Schedule *s, const char *
                                                      : at_launch))
         return false;
     *why = "the stages do not fit shared memory";
-    if (stream_smem(plan, s) > target->smem_per_block)
+    if (stream_smem_with(plan, s, 1) > target->smem_per_block)
         return false;
     *why = "setmaxnreg takes multiples of 8 from 24 to 256 that fit the SM";
     int p = s->producer_registers, c = s->consumer_registers;
@@ -517,6 +524,7 @@ static void stream_parts_of_tile(Stream *s, const MatmulTile *tile, StreamAt *at
     MatmulFragment scores = stream_fragment(s, s->scores, s->schedule->tile_k, at->lane_row);
     stream_find_parts(s, tile);
     pipeline_wait_full(b, &s->queries, query);
+    s->query_at = stream_stage(s, &s->query, s->query_first, k_var(b, query->stage));
     pipeline_wait_full(b, &s->keys, key);
     stream_first(s, k_var(b, key->stage));
     stream_wait(s, 0, s->scores);
@@ -558,8 +566,9 @@ static void stream_consume(Stream *s) {
     int rows = s->query.operand->major == MAJOR_K ? WGMMA_M : 0;
     int64_t own = tile_descriptor_offset(&s->query.tile, rows, WGMMA_M - rows); /* of a warpgroup's rows */
     const KExpr *own_rows = k_mul(b, k_convert(b, group, K_U64), k_int(b, K_U64, own));
-    s->query_at = k_let_expr(b, "query_descriptor",
-                             k_add(b, tile_descriptor(b, &s->query.tile, s->query.operand->major), own_rows));
+    s->query_first =
+        k_let_expr(b, "query_descriptor",
+                   k_add(b, tile_descriptor(b, &s->query.tile, s->query.operand->major), own_rows));
     s->key_at = k_let_expr(b, "key_descriptor", tile_descriptor(b, &s->key.tile, s->key.operand->major));
     s->value_at =
         k_let_expr(b, "value_descriptor", tile_descriptor(b, &s->value.tile, s->value.operand->major));
@@ -605,13 +614,14 @@ void chain_stream_build(Builder *b, const ChainPlan *plan) {
     kernel->min_blocks = 1;
     kernel->grid[0] = stream_grid(&s);
     int depth = stream_depth(plan);
-    s.query = stream_operand(&s, &plan->link[0].a, "query_tile", schedule->tile_m, depth, 1);
+    s.query = stream_operand(&s, &plan->link[0].a, "query_tile", schedule->tile_m, depth,
+                             stream_queries(plan, schedule));
     s.key = stream_operand(&s, &plan->link[0].b[0], "key_tile", schedule->tile_k, depth, schedule->stages);
     s.value = stream_operand(&s, &plan->link[1].b[0], "value_tile", schedule->tile_n, schedule->tile_k,
                              schedule->stages);
     Schedule store = chain_store_schedule(schedule);
     s.is_staged = matmul_staging(b, &plan->link[1], &store, NULL, &s.staging);
-    s.queries = pipeline_new(b, "query", 1);
+    s.queries = pipeline_new(b, "query", stream_queries(plan, schedule));
     s.keys = pipeline_new(b, "key", schedule->stages);
     s.values = pipeline_new(b, "value", schedule->stages);
     for (int i = 0; i < 2; i++)
