@@ -265,7 +265,8 @@ bool fuse_operand_refuse(Fuse *fuse, const Region *region);
 bool fuse_chain(Fuse *fuse, Value *matmul);
 /* Whether the graph asks for another path of some product than wgmma, and would not get it. */
 bool chain_has_other_path(const Graph *graph);
-/* Longest rows whose statistics the epilogue of a group's last product can take. */
+/* Longest rows whose statistics the epilogue of a group's last product can take; INT64_MAX: those of a softmax
+ * come in parts, whatever their length. */
 int64_t chain_row_max(Fuse *fuse, Group *group);
 
 /* fuse_columns.c: columns of a product that trade places, or that are cut apart */

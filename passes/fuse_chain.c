@@ -193,6 +193,7 @@ bool fuse_chain(Fuse *fuse, Value *matmul) {
         (group->cores.n > 1 && !group->is_chain))
         return false;
     const char *fault = chain_fault(fuse, group, matmul, false, &change);
+    bool streams = chain_streams(fuse, group, matmul);
     if (fuse->known->refused[matmul->id] & REFUSED_PRODUCT) {
         fault = "no schedule does both products";
         change = "fewer columns between the two, or fewer operands";
@@ -213,7 +214,8 @@ bool fuse_chain(Fuse *fuse, Value *matmul) {
     for (int i = 0; i < matmul->rank; i++)
         group->dims[i] = matmul->dims[i];
     pass_decide(fuse->pass, "chain", true, matmul, before, NULL,
-                "its first operand stays in the registers of the kernel that computes it");
+                streams ? "its first operand comes in parts, in the registers of the kernel that computes it"
+                        : "its first operand stays in the registers of the kernel that computes it");
     return true;
 }
 

@@ -200,7 +200,9 @@ static bool rows_join_matmul(Fuse *fuse, Value *value, ReductionLayout layout, i
     group_join(fuse, group, value);
     const char *where =
         is_long ? "a row of the product is in blocks that run together and exchange their statistics"
-                : "a row of the product is in one block";
+        : most == INT64_MAX
+            ? "a row of the product comes in parts, of which a block keeps the statistics so far"
+            : "a row of the product is in one block";
     if (estimate->joined > 0)
         pass_decide(fuse->pass, "matmul_rows", true, value, core, NULL,
                     "%s; by the estimate that takes %.1f us, and a kernel of its own %.1f us in all", where,

@@ -70,6 +70,14 @@ static int choose_spill(const PlanKernel *entry) {
     return f->spill_store_bytes + f->spill_load_bytes + f->stack_bytes + (f->serialized ? 1 << 20 : 0);
 }
 
+/* The same in words. */
+static const char *choose_fault(sinter_plan *plan, const PlanKernel *entry) {
+    if (entry->machine.image.figures.serialized)
+        return "has its wgmma serialized";
+    int spill = choose_spill(entry);
+    return spill ? text_format(plan->arena, "spills %d bytes a thread", spill) : "spills nothing";
+}
+
 /* One more of the choices. Its failure is nobody's: the kernel at hand works. */
 static bool choose_try(sinter_plan *plan, const PlanKernel *first, const Schedule *schedule,
                        const MachineOptions *options, PlanKernel *out) {
@@ -92,7 +100,7 @@ static void choose_backend(sinter_plan *plan, PlanKernel *entry, const MachineOp
     if (options->backend != SINTER_BACKEND_AUTO || is_packed)
         return;
     size_t said = plan->diags.list.n;
-    int errors = plan->diags.errors, spill = choose_spill(entry);
+    int errors = plan->diags.errors;
     ImageBackend backend = entry->machine.image.backend;
     PlanKernel other = *entry;
     MachineOptions asked = *options;
@@ -102,10 +110,11 @@ static void choose_backend(sinter_plan *plan, PlanKernel *entry, const MachineOp
     plan->diags.errors = errors;
     if (!is_built || choose_spill(&other))
         return;
+    const char *fault = choose_fault(plan, entry);
     *entry = other;
     entry->remark =
-        text_format(plan->arena, "compiled by %s, which spills nothing, where %s spills %d bytes a thread",
-                    image_backend_name(entry->machine.image.backend), image_backend_name(backend), spill);
+        text_format(plan->arena, "compiled by %s, which spills nothing, where by %s it %s",
+                    image_backend_name(entry->machine.image.backend), image_backend_name(backend), fault);
 }
 
 /* Whether the model expects a choice to take at most so many times the first one's time. One thread an
@@ -132,14 +141,10 @@ static bool choose_is_hopeless(const PlanKernel *tried, const Schedule *choice) 
 static const char *choose_remark(sinter_plan *plan, const PlanKernel *taken, const PlanKernel *first,
                                  int tried) {
     Text text = text_new(plan->arena);
-    int spill = choose_spill(taken);
     text_add(&text, "the first choice (");
     schedule_print(&text, &first->schedule);
-    text_add(&text, ") %s; of %d schedules tried after it this one %s",
-             first->machine.image.figures.serialized
-                 ? "had its wgmma serialized"
-                 : text_format(plan->arena, "spilled %d bytes a thread", choose_spill(first)),
-             tried, spill ? text_format(plan->arena, "spills least, %d bytes", spill) : "spills nothing");
+    text_add(&text, ") %s; of %d schedules tried after it this one %s%s", choose_fault(plan, first), tried,
+             choose_fault(plan, taken), choose_spill(taken) ? ", the least" : "");
     return text.at;
 }
 
@@ -176,10 +181,9 @@ bool plan_choose(sinter_plan *plan, PlanKernel *entry, const MachineOptions *opt
     *entry = *best;
     entry->passed_over = first;
     entry->region->schedule = entry->schedule;
-    entry->remark = best != first ? choose_remark(plan, best, first, tried)
-                                  : text_format(plan->arena,
-                                                "%d bytes a thread are spilled; none of %d schedules tried "
-                                                "after it does without",
-                                                choose_spill(first), tried);
+    entry->remark = best != first
+                        ? choose_remark(plan, best, first, tried)
+                        : text_format(plan->arena, "it %s; none of %d schedules tried after it is better",
+                                      choose_fault(plan, first), tried);
     return true;
 }

@@ -8,7 +8,7 @@
  *
  *     chain.c         what the links are (ChainPlan), which schedules it can take, the Template row
  *     chain_wgmma.c   the kernel
- *     chain_stream.c  the kernel where a softmax of long rows lies between two links
+ *     chain_stream.c  the kernel where a softmax of long rows lies between two links, with chain_softmax.c
  *
  * A link is a matrix product with its epilogue, so each has a MatmulPlan, of a region of its own; everything
  * that is known of products, epilogues and row statistics serves links as well. */
@@ -58,6 +58,13 @@ int64_t chain_smem(const ChainPlan *plan, const Schedule *schedule);
 int chain_blocks_per_sm(const ChainPlan *plan, const Schedule *schedule);
 /* Tiles of 64 rows and more; no tile beside another along the columns. */
 MatmulTiles chain_tiles(const ChainPlan *plan, const Schedule *schedule);
+
+/* Where a thread of a consumer warp stands in a tile: first rows of the warp and of the lane, first column of
+ * the lane within eight. */
+typedef struct ChainLane {
+    const KExpr *warp_row, *row, *col;
+} ChainLane;
+ChainLane chain_lane(Builder *b, const KExpr *warp, const KExpr *group);
 
 void chain_build(Builder *b, const ChainPlan *plan);
 

@@ -16,40 +16,9 @@
  *
  * Where x is -inf beyond a band along the diagonal (Band), parts of which a tile's rows see nothing are
  * neither loaded nor multiplied, and the elements of those that lie within the band whole are not asked. */
-#include "codegen/reduce.h"
-#include "codegen/templates/chain.h"
+#include "codegen/templates/chain_stream.h"
 
 #include "codegen/cost.h"
-
-#include <math.h>
-
-enum {
-    STREAM_K = 16,    /* elements of a matrix instruction */
-    STREAM_HALVES = 2 /* rows of a thread, 8 apart */
-};
-
-typedef struct Stream {
-    Builder *b;
-    const ChainPlan *plan;
-    const Schedule *schedule;
-    MatmulTiles tiles;
-    MatmulTma query, key, value;
-    const KExpr *query_first, *key_at, *value_at; /* descriptors of the first stage */
-    const KExpr *query_at;                        /* of the tile's */
-    Pipeline queries, keys, values;
-    Lower *lower[2]; /* of each link */
-    MatmulStaging staging;
-    bool is_staged;
-    Band band;
-    bool is_banded,
-        masks;   /* parts beyond the band are left out; elements beyond it are what x masks, no others */
-    Value *held; /* what the accumulators have of a part: x, or without its band, or q @ k.T itself */
-    double by;   /* x is as many times that */
-    const KExpr *first, *end;           /* parts of the tile */
-    const KVar *scores, *packed, *sums; /* x and p of a part, p in 16 bits, o */
-    const KVar *top, *total,
-        *scale; /* of each row: largest, the lane's part of the sum, what the sums take */
-} Stream;
 
 /* ---- sizes */
 
@@ -159,21 +128,6 @@ static MatmulTma stream_operand(Stream *s, const MatmulOperand *operand, const c
     tma.tile = tile_shared(s->b, name, operand->elem, is_k ? mn : depth, is_k ? depth : mn, stages);
     tma.maps = matmul_tma_maps(s->b, s->plan->graph->dims, &tma);
     return tma;
-}
-
-/* What is kept of q @ k.T for the exponentials. */
-static void stream_find_scores(Stream *s) {
-    const MatmulPlan *plan = &s->plan->link[0];
-    Value *x = s->plan->softmax.x;
-    s->is_banded = softmax_band(plan->graph->dims, x, &s->band, &s->held);
-    s->masks = s->held != x;
-    s->by = 1;
-    double by;
-    if (s->held->op == OP_mul && s->held->in[0] == plan->core[0] && value_is_constant(s->held->in[1], &by) &&
-        by > 0 && isfinite((float)(by * M_LOG2E))) {
-        s->held = s->held->in[0];
-        s->by = by;
-    }
 }
 
 /* The parts that a tile's rows see anything of: one at least, of which all may be masked. */
@@ -292,24 +246,24 @@ static const KExpr *stream_from(Stream *s, const MatmulTma *tma, const KExpr *at
 }
 
 /* Issues q @ k.T of a part. */
-static void stream_first(Stream *s, const KExpr *stage) {
+static void stream_issue_scores(Stream *s, const KExpr *stage) {
     Builder *b = s->b;
-    const MatmulOperand *a = s->query.operand, *k_operand_ = s->key.operand;
+    const MatmulOperand *query = s->query.operand, *key = s->key.operand;
     const KExpr *at = stream_stage(s, &s->key, s->key_at, stage);
     k_atom(b, ATOM_wgmma_fence, NULL, NULL, 0);
     for (int k = 0; k < stream_depth(s->plan); k += STREAM_K) {
         KOperand operands[] = {k_regs(s->scores, 0, s->scores->count),
                                k_operand(stream_from(s, &s->query, s->query_at, k)),
                                k_operand(stream_from(s, &s->key, at, k)), k_operand(k_int(b, K_U32, k > 0))};
-        int shape[] = {s->schedule->tile_k, (int)a->elem, a->major == MAJOR_MN,
-                       k_operand_->major == MAJOR_MN};
+        int shape[] = {s->schedule->tile_k, (int)query->elem, query->major == MAJOR_MN,
+                       key->major == MAJOR_MN};
         k_atom(b, ATOM_wgmma_16bit, shape, operands, 4);
     }
     k_atom(b, ATOM_wgmma_commit, NULL, NULL, 0);
 }
 
 /* Issues o += p @ v of a part. */
-static void stream_second(Stream *s, const KExpr *stage) {
+static void stream_issue_sums(Stream *s, const KExpr *stage) {
     Builder *b = s->b;
     const MatmulOperand *operand = s->value.operand;
     const KExpr *at = stream_stage(s, &s->value, s->value_at, stage);
@@ -328,178 +282,7 @@ static void stream_wait(Stream *s, int groups, const KVar *settled) {
     matmul_settle(s->b, settled);
 }
 
-/* ---- the consumers: a part of the softmax */
-
-/* Each element that the thread has of 8 columns times `groups`, with its row and place in the registers. */
-typedef struct StreamEach {
-    const KExpr *group, *half, *j, *at;
-} StreamEach;
-
-static StreamEach stream_each_begin(Stream *s, int columns) {
-    Builder *b = s->b;
-    StreamEach each;
-    each.group = k_for_begin(b, "g", k_i32(b, 0), k_i32(b, columns / 8), 1, UNROLL_FULL);
-    each.half = k_for_begin(b, "h", k_i32(b, 0), k_i32(b, STREAM_HALVES), 1, UNROLL_FULL);
-    each.j = k_for_begin(b, "j", k_i32(b, 0), k_i32(b, 2), 1, UNROLL_FULL);
-    const KExpr *row = k_add(b, k_mul(b, each.group, k_i32(b, STREAM_HALVES)), each.half);
-    each.at = k_add(b, k_mul(b, row, k_i32(b, 2)), each.j);
-    return each;
-}
-
-static void stream_each_end(Stream *s) {
-    for (int i = 0; i < 3; i++)
-        k_end(s->b);
-}
-
-static void stream_scale_sums(Stream *s, const KVar *by) {
-    Builder *b = s->b;
-    StreamEach each = stream_each_begin(s, s->schedule->tile_n);
-    k_set_elem(b, s->sums, each.at, k_mul(b, k_elem(b, s->sums, each.at), k_elem(b, by, each.half)));
-    stream_each_end(s);
-}
-
-/* Where a lane's elements of a part lie. */
-typedef struct StreamAt {
-    const KExpr *col;                 /* of the part */
-    const KExpr *warp_row;            /* of the warp */
-    const KExpr *lane_row, *lane_col; /* of the lane, this one within the part */
-} StreamAt;
-
-/* Where `some` of the warp's elements in the part lie beyond, those whose column less what `limit` adds to
- * their row is above or below it become -inf. */
-static void stream_mask(Stream *s, const StreamAt *at, const KExpr *some, const KExpr *limit, bool by_row,
-                        bool is_above) {
-    Builder *b = s->b;
-    k_if_begin(b, some);
-    /* of a column less the part's first: what is constant for an unrolled element stands on one side */
-    const KExpr *own = k_sub(b, limit, k_add(b, at->col, at->lane_col));
-    own = k_let_expr(b, "mask_limit", by_row ? k_add(b, own, at->lane_row) : own);
-    StreamEach each = stream_each_begin(s, s->schedule->tile_k);
-    const KExpr *col = k_add(b, k_mul(b, each.group, k_i32(b, 8)), each.j);
-    if (by_row)
-        col = k_sub(b, col, k_mul(b, each.half, k_i32(b, 8)));
-    const KExpr *inside = is_above ? k_ge(b, own, col) : k_ge(b, col, own);
-    k_set_elem(b, s->scores, each.at,
-               k_select(b, inside, k_elem(b, s->scores, each.at), k_float(b, K_F32, -INFINITY)));
-    stream_each_end(s);
-    k_end(b);
-}
-
-/* Elements beyond the band, and beyond the last column. */
-static void stream_mask_part(Stream *s, const StreamAt *at) {
-    enum { WARP_ROWS = 16 };
-    Builder *b = s->b;
-    const Dim *n = s->plan->link[0].n;
-    const KExpr *last = k_add(b, at->col, k_i32(b, s->schedule->tile_k - 1));
-    if (s->masks && s->band.high) {
-        const KExpr *limit = k_dim(b, s->band.high, K_I32);
-        stream_mask(s, at, k_lt(b, k_add(b, at->warp_row, limit), last), limit, true, true);
-    }
-    if (s->masks && s->band.low) {
-        const KExpr *limit = k_dim(b, s->band.low, K_I32);
-        const KExpr *lowest = k_add(b, k_add(b, at->warp_row, limit), k_i32(b, WARP_ROWS - 1));
-        stream_mask(s, at, k_lt(b, at->col, lowest), limit, true, false);
-    }
-    if (dim_divisor(s->plan->graph->dims, n) % s->schedule->tile_k != 0) {
-        const KExpr *limit = k_sub(b, k_dim(b, n, K_I32), k_i32(b, 1));
-        stream_mask(s, at, k_lt(b, limit, last), limit, false, true);
-    }
-}
-
-/* The rows' largest elements with those of this part, and what the sums so far are scaled by. Rows of which
- * all is -inf so far count from 0. */
-static void stream_find_top(Stream *s, const KVar *base) {
-    Builder *b = s->b;
-    const Value *max = s->plan->softmax.max;
-    PartialVars tops = reduce_declare(b, max, "part_top", 2 * STREAM_HALVES, K_I32);
-    StreamEach each = stream_each_begin(s, s->schedule->tile_k);
-    const KExpr *column = k_add(b, k_mul(b, each.half, k_i32(b, 2)), each.j);
-    reduce_take(b, max, tops, column, k_elem(b, s->scores, each.at), NULL, NULL);
-    stream_each_end(s);
-    for (int half = 0; half < STREAM_HALVES; half++) {
-        const KExpr *row = k_i32(b, half), *own = k_i32(b, 2 * half);
-        reduce_into(b, max, tops, own, reduce_get(b, tops, k_i32(b, 2 * half + 1)));
-        reduce_lanes(b, max, tops, own, 4);
-        reduce_into(b, max, tops, own, (Partial){k_elem(b, s->top, row), NULL});
-        const KExpr *top = k_elem(b, tops.x, own), *low = k_float(b, K_F32, -INFINITY);
-        const KExpr *counted = k_select(b, k_eq(b, top, low), k_float(b, K_F32, 0), top);
-        const KExpr *log2_e = k_float(b, K_F32, s->by * M_LOG2E);
-        k_set_elem(b, base, row, k_mul(b, counted, log2_e));
-        const KExpr *below = k_sub(b, k_mul(b, k_elem(b, s->top, row), log2_e), k_elem(b, base, row));
-        k_set_elem(b, s->scale, row, lower_power_of_two(b, below));
-        k_set_elem(b, s->top, row, top);
-    }
-}
-
-/* p in the place of x, and the sum of a row with it. */
-static void stream_exponentials(Stream *s, const KVar *base) {
-    Builder *b = s->b;
-    const KVar *part = k_array(b, "part_sum", K_F32, 2 * STREAM_HALVES, k_float(b, K_F32, 0));
-    StreamEach each = stream_each_begin(s, s->schedule->tile_k);
-    const KExpr *x = k_elem(b, s->scores, each.at), *log2_e = k_float(b, K_F32, s->by * M_LOG2E);
-    const KExpr *below = k_sub(b, k_mul(b, x, log2_e), k_elem(b, base, each.half));
-    const KExpr *column = k_add(b, k_mul(b, each.half, k_i32(b, 2)), each.j);
-    k_set_elem(b, s->scores, each.at, lower_power_of_two(b, below));
-    k_set_elem(b, part, column, k_add(b, k_elem(b, part, column), k_elem(b, s->scores, each.at)));
-    stream_each_end(s);
-    for (int half = 0; half < STREAM_HALVES; half++) {
-        const KExpr *row = k_i32(b, half);
-        const KExpr *sum = k_add(b, k_elem_at(b, part, 2 * half), k_elem_at(b, part, 2 * half + 1));
-        k_set_elem(b, s->total, row,
-                   k_add(b, k_mul(b, k_elem(b, s->total, row), k_elem(b, s->scale, row)), sum));
-    }
-}
-
-/* x of a part, whose products have ended, becomes p; what the sums are scaled by then is known. */
-static void stream_softmax(Stream *s, const MatmulFragment *scores, const MatmulTile *tile,
-                           const StreamAt *at) {
-    Builder *b = s->b;
-    const KVar *base = k_array(b, "base", K_F32, STREAM_HALVES, NULL);
-    MatmulFragment fragment = *scores;
-    fragment.col = k_add(b, at->col, at->lane_col);
-    if (s->held != s->plan->link[0].core[0])
-        matmul_epilogue_hold(b, &s->plan->link[0], s->lower[0], &fragment, tile->batch, NULL, s->held);
-    stream_mask_part(s, at);
-    stream_find_top(s, base);
-    stream_exponentials(s, base);
-}
-
-/* p in 16 bits, for the products: two neighbours a register. */
-static void stream_pack(Stream *s) {
-    Builder *b = s->b;
-    const KExpr *word = k_for_begin(b, "word", k_i32(b, 0), k_i32(b, s->packed->count), 1, UNROLL_FULL);
-    const KExpr *at = k_mul(b, word, k_i32(b, 2));
-    const KExpr *pair[] = {k_elem(b, s->scores, at), k_elem(b, s->scores, k_add(b, at, k_i32(b, 1)))};
-    k_set_elem(b, s->packed, word, k_pack(b, s->value.operand->elem, pair));
-    k_end(b);
-    matmul_settle(b, s->packed);
-}
-
-/* The rows divided by their sums. */
-static void stream_divide(Stream *s) {
-    Builder *b = s->b;
-    const Value *sum = s->plan->softmax.sum;
-    PartialVars totals = {.x = s->total};
-    for (int half = 0; half < STREAM_HALVES; half++) {
-        const KExpr *row = k_i32(b, half);
-        reduce_lanes(b, sum, totals, row, 4);
-        k_set_elem(b, s->scale, row, k_div(b, k_float(b, K_F32, 1), k_elem(b, s->total, row)));
-    }
-    stream_scale_sums(s, s->scale);
-}
-
 /* ---- the consumers: a tile */
-
-static void stream_declare_tile(Stream *s) {
-    Builder *b = s->b;
-    const KExpr *zero = k_float(b, K_F32, 0);
-    s->scores = k_array(b, "scores", K_F32, s->schedule->tile_k / 2, NULL);
-    s->packed = k_array(b, "packed", K_U32, s->schedule->tile_k / 4, NULL);
-    s->sums = k_array(b, "sums", K_F32, s->schedule->tile_n / 2, zero);
-    s->top = k_array(b, "top", K_F32, STREAM_HALVES, k_float(b, K_F32, -INFINITY));
-    s->total = k_array(b, "total", K_F32, STREAM_HALVES, zero);
-    s->scale = k_array(b, "scale", K_F32, STREAM_HALVES, zero);
-}
 
 static MatmulFragment stream_fragment(const Stream *s, const KVar *accumulator, int columns,
                                       const KExpr *row) {
@@ -526,7 +309,7 @@ static void stream_parts_of_tile(Stream *s, const MatmulTile *tile, StreamAt *at
     pipeline_wait_full(b, &s->queries, query);
     s->query_at = stream_stage(s, &s->query, s->query_first, k_var(b, query->stage));
     pipeline_wait_full(b, &s->keys, key);
-    stream_first(s, k_var(b, key->stage));
+    stream_issue_scores(s, k_var(b, key->stage));
     stream_wait(s, 0, s->scores);
     pipeline_release(b, &s->keys, k_var(b, key->stage), NULL);
     pipeline_advance(b, &s->keys, key);
@@ -535,9 +318,9 @@ static void stream_parts_of_tile(Stream *s, const MatmulTile *tile, StreamAt *at
     stream_pack(s);
     const KExpr *part = k_for_begin(b, "part", k_add(b, s->first, one), s->end, 1, UNROLL_NONE);
     pipeline_wait_full(b, &s->keys, key);
-    stream_first(s, k_var(b, key->stage));
+    stream_issue_scores(s, k_var(b, key->stage));
     pipeline_wait_full(b, &s->values, value);
-    stream_second(s, k_var(b, value->stage));
+    stream_issue_sums(s, k_var(b, value->stage));
     stream_wait(s, 1, s->scores);
     pipeline_release(b, &s->keys, k_var(b, key->stage), NULL);
     pipeline_advance(b, &s->keys, key);
@@ -546,13 +329,13 @@ static void stream_parts_of_tile(Stream *s, const MatmulTile *tile, StreamAt *at
     stream_wait(s, 0, s->sums);
     pipeline_release(b, &s->values, k_var(b, value->stage), NULL);
     pipeline_advance(b, &s->values, value);
-    stream_scale_sums(s, s->scale);
+    stream_scale_sums(s);
     stream_pack(s);
     k_end(b);
     pipeline_release(b, &s->queries, k_var(b, query->stage), NULL);
     pipeline_advance(b, &s->queries, query);
     pipeline_wait_full(b, &s->values, value);
-    stream_second(s, k_var(b, value->stage));
+    stream_issue_sums(s, k_var(b, value->stage));
     stream_wait(s, 0, s->sums);
     pipeline_release(b, &s->values, k_var(b, value->stage), NULL);
     pipeline_advance(b, &s->values, value);
@@ -561,8 +344,7 @@ static void stream_parts_of_tile(Stream *s, const MatmulTile *tile, StreamAt *at
 static void stream_consume(Stream *s) {
     Builder *b = s->b;
     const KExpr *warp = k_let_expr(b, "warp", k_sub(b, k_special(b, SPECIAL_WARP), k_i32(b, 4)));
-    const KExpr *group = k_let_expr(b, "warpgroup", k_div(b, warp, k_i32(b, 4))),
-                *lane = k_special(b, SPECIAL_LANE);
+    const KExpr *group = k_let_expr(b, "warpgroup", k_div(b, warp, k_i32(b, 4)));
     int rows = s->query.operand->major == MAJOR_K ? WGMMA_M : 0;
     int64_t own = tile_descriptor_offset(&s->query.tile, rows, WGMMA_M - rows); /* of a warpgroup's rows */
     const KExpr *own_rows = k_mul(b, k_convert(b, group, K_U64), k_int(b, K_U64, own));
@@ -574,26 +356,22 @@ static void stream_consume(Stream *s) {
         k_let_expr(b, "value_descriptor", tile_descriptor(b, &s->value.tile, s->value.operand->major));
     PipelineState query = pipeline_start(b, &s->queries), key = pipeline_start(b, &s->keys),
                   value = pipeline_start(b, &s->values);
-    const KExpr *warp_row =
-        k_add(b, k_mul(b, group, k_i32(b, WGMMA_M)), k_mul(b, k_mod(b, warp, k_i32(b, 4)), k_i32(b, 16)));
-    warp_row = k_let_expr(b, "warp_row", warp_row);
-    const KExpr *lane_row = k_let_expr(b, "lane_row", k_add(b, warp_row, k_div(b, lane, k_i32(b, 4))));
-    const KExpr *lane_col = k_let_expr(b, "lane_col", k_mul(b, k_mod(b, lane, k_i32(b, 4)), k_i32(b, 2)));
+    ChainLane place = chain_lane(b, warp, group);
     if (s->is_staged) {
         s->staging.owner = warp;
         matmul_boxes_begin(b, &s->staging);
     }
     MatmulTile tile = stream_tiles_begin(s);
-    StreamAt at = {.warp_row = k_let_expr(b, "first_row", k_add(b, tile.row, warp_row)),
-                   .lane_row = k_let_expr(b, "own_row", k_add(b, tile.row, lane_row)),
-                   .lane_col = lane_col};
+    StreamAt at = {.warp_row = k_let_expr(b, "first_row", k_add(b, tile.row, place.warp_row)),
+                   .lane_row = k_let_expr(b, "own_row", k_add(b, tile.row, place.row)),
+                   .lane_col = place.col};
     stream_declare_tile(s);
     stream_parts_of_tile(s, &tile, &at, &query, &key, &value);
     stream_divide(s);
     MatmulFragment fragment = stream_fragment(s, s->sums, s->schedule->tile_n, at.lane_row);
-    fragment.col = lane_col;
+    fragment.col = place.col;
     fragment.is_whole = true;
-    s->staging.row = k_add(b, tile.row, warp_row);
+    s->staging.row = k_add(b, tile.row, place.warp_row);
     s->staging.col = k_i32(b, 0);
     matmul_epilogue(b, &s->plan->link[1], s->lower[1], &fragment, tile.batch,
                     s->is_staged ? &s->staging : NULL, NULL, NULL);

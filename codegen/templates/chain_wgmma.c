@@ -391,11 +391,20 @@ static void chain_hand_on(Chain *c, int i, const MatmulFragment *fragment, const
     matmul_settle(b, link->packed); /* before the fence of the products that read it */
 }
 
+ChainLane chain_lane(Builder *b, const KExpr *warp, const KExpr *group) {
+    const KExpr *lane = k_special(b, SPECIAL_LANE);
+    const KExpr *row =
+        k_add(b, k_mul(b, group, k_i32(b, WGMMA_M)), k_mul(b, k_mod(b, warp, k_i32(b, 4)), k_i32(b, 16)));
+    ChainLane own = {.warp_row = k_let_expr(b, "warp_row", row)};
+    own.row = k_let_expr(b, "lane_row", k_add(b, own.warp_row, k_div(b, lane, k_i32(b, 4))));
+    own.col = k_let_expr(b, "lane_col", k_mul(b, k_mod(b, lane, k_i32(b, 4)), k_i32(b, 2)));
+    return own;
+}
+
 static void chain_consume(Chain *c) {
     Builder *b = c->b;
     const KExpr *warp = k_let_expr(b, "warp", k_sub(b, k_special(b, SPECIAL_WARP), k_i32(b, 4)));
     const KExpr *group = k_let_expr(b, "warpgroup", k_div(b, warp, k_i32(b, 4)));
-    const KExpr *lane = k_special(b, SPECIAL_LANE);
     int a_rows = c->a.operand->major == MAJOR_K ? WGMMA_M : 0;
     int64_t own = tile_descriptor_offset(&c->a.tile, a_rows, WGMMA_M - a_rows); /* of a warpgroup's rows */
     const KExpr *own_rows = k_mul(b, k_convert(b, group, K_U64), k_int(b, K_U64, own));
@@ -411,34 +420,30 @@ static void chain_consume(Chain *c) {
     if (!c->resident)
         later = pipeline_start(b, &c->later);
     const KVar *previous = k_variable(b, "previous", K_I32, k_i32(b, 0));
-    const KExpr *warp_row =
-        k_add(b, k_mul(b, group, k_i32(b, WGMMA_M)), k_mul(b, k_mod(b, warp, k_i32(b, 4)), k_i32(b, 16)));
-    warp_row = k_let_expr(b, "warp_row", warp_row);
-    const KExpr *lane_row = k_let_expr(b, "lane_row", k_add(b, warp_row, k_div(b, lane, k_i32(b, 4))));
-    const KExpr *lane_col = k_let_expr(b, "lane_col", k_mul(b, k_mod(b, lane, k_i32(b, 4)), k_i32(b, 2)));
+    ChainLane place = chain_lane(b, warp, group);
     if (c->is_staged) {
         c->staging.owner = warp;
         matmul_boxes_begin(b, &c->staging);
     }
     MatmulTile tile = chain_tiles_begin(c);
-    const KExpr *row = k_add(b, tile.row, lane_row);
+    const KExpr *row = k_add(b, tile.row, place.row);
     for (int i = 0; i < c->n; i++) {
         ChainLink *link = &c->link[i];
         bool is_last = i == c->n - 1;
         const KExpr *col = is_last ? chain_pass_begin(c) : k_i32(b, 0);
         link->vectors.base = col;
-        link->vectors.lane_col = lane_col;
+        link->vectors.lane_col = place.col;
         chain_registers(c, i);
         if (i == 0)
             chain_first_product(c, &state, previous);
         else
             chain_later_product(c, i, &later, col);
-        MatmulFragment fragment = chain_fragment(c, i, row, k_add(b, col, lane_col));
+        MatmulFragment fragment = chain_fragment(c, i, row, k_add(b, col, place.col));
         if (!is_last) {
             chain_hand_on(c, i, &fragment, &tile);
             continue;
         }
-        c->staging.row = k_add(b, tile.row, warp_row);
+        c->staging.row = k_add(b, tile.row, place.warp_row);
         c->staging.col = col;
         matmul_epilogue(b, link->plan, link->lower, &fragment, tile.batch, c->is_staged ? &c->staging : NULL,
                         link->vectors.n ? &link->vectors : NULL, NULL);
