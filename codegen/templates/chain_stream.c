@@ -152,14 +152,35 @@ static void stream_find_parts(Stream *s, const MatmulTile *tile) {
     }
 }
 
-/* Matrices whose keys and values L2 holds together with what else goes through it. */
+/* Places in a group of so many tiles that a block's tiles have, one after the other. */
+static int64_t stream_places(int64_t tiles, int64_t blocks) {
+    int64_t a = tiles, b = blocks;
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return tiles / a;
+}
+
+/* Matrices whose keys and values L2 holds together with what else goes through it; fewer, where a block would
+ * have only tiles of a few lengths else: of 9 matrices of 44 rows of tiles, 132 blocks have 3 places each. */
 static int stream_matrices(const Stream *s) {
-    enum { MOST = 64, PARTS_OF_L2 = 2 };
+    enum { MOST = 64, PARTS_OF_L2 = 2, PLACES = 16 };
     const MatmulPlan *first = &s->plan->link[0];
     const DimTable *dims = s->plan->graph->dims;
     double bytes = (double)dim_upper(dims, first->n) * (stream_depth(s->plan) + s->schedule->tile_n) * 2;
     double fit = (double)s->plan->target->l2_bytes / PARTS_OF_L2 / bytes;
-    return fit < 1 ? 1 : fit > MOST ? MOST : (int)fit;
+    int most = fit < 1 ? 1 : fit > MOST ? MOST : (int)fit, best = most;
+    const Dim *rows = s->tiles.tiles_m;
+    int64_t blocks = s->plan->target->sm_count;
+    for (int n = most; dim_is_const(rows) && rows->value > 0 && 2 * n > most; n--) {
+        if (stream_places(rows->value * best, blocks) >= PLACES)
+            break;
+        if (stream_places(rows->value * n, blocks) > stream_places(rows->value * best, blocks))
+            best = n;
+    }
+    return best;
 }
 
 /* Tiles of a band have parts of their row in different numbers. Those with the most come first, each of some
