@@ -80,6 +80,8 @@ int64_t dim_lower(const DimTable *table, const Dim *d);
 int64_t dim_upper(const DimTable *table, const Dim *d);
 /* Whether a <= b is known to hold. */
 bool dim_known_le(DimTable *table, const Dim *a, const Dim *b);
+/* Whether a >= 1 is known to hold wherever b >= 1 does. */
+bool dim_known_some(DimTable *table, const Dim *a, const Dim *b);
 /* Whether b (> 0) is known to divide a. */
 bool dim_known_multiple(const DimTable *table, const Dim *a, const Dim *b);
 

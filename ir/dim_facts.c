@@ -284,6 +284,10 @@ bool dim_known_le(DimTable *table, const Dim *a, const Dim *b) {
     return a == b || facts_nonpositive(table, dim_sub(table, a, b), FACTS_DEPTH);
 }
 
+bool dim_known_some(DimTable *table, const Dim *a, const Dim *b) {
+    return dim_lower(table, a) >= 1 || dim_known_le(table, b, a);
+}
+
 /* ---- constraints ------------------------------------------------------------------------------------- */
 
 static const char *const facts_relation_text[] = {

@@ -148,7 +148,7 @@ static bool fuse_find_refused(Fuse *fuse) {
         const Region *region = fuse->pass->partition->regions.at[i];
         bool is_product = region->kind == TEMPLATE_CHAIN || region->kind == TEMPLATE_MATMUL, is_asked = false;
         const char *why = NULL;
-        if (fuse_operand_refuse(fuse, region)) {
+        if (fuse_operand_refuse(fuse, region) || fuse_rows_refuse(fuse, region)) {
             found = true;
             continue;
         }

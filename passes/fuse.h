@@ -187,6 +187,8 @@ void group_merge(Fuse *fuse, Group *into, Group *from);
 void group_float(Fuse *fuse, Value *value);
 
 /* fuse_cost.c */
+/* Whether a region's product is known to have no elements, or none but zeros: there is nothing to share. */
+bool fuse_is_idle(const Region *region);
 int64_t fuse_extent(const Fuse *fuse, const Dim *dim);
 int64_t fuse_count(const Fuse *fuse, int rank, const Dim *const *dims);
 int64_t fuse_bytes(const Fuse *fuse, const Value *value);
@@ -215,6 +217,9 @@ bool op_is_view(OpKind op); /* reshape, transpose, slice, broadcast */
 /* fuse_matmul.c, fuse_rows.c, fuse_pointwise.c: what starts a group, and who joins it */
 void fuse_matmul(Fuse *fuse, Value *value);
 void fuse_reduction(Fuse *fuse, Value *value);
+/* Marks the statistics of a product's rows where there may be rows without columns, for which no block would
+ * store what has an element a row; whether there are any. */
+bool fuse_rows_refuse(Fuse *fuse, const Region *region);
 /* fuse_blocks.c: statistics of a tile, and what repeats them over it. */
 bool fuse_block_statistic(Fuse *fuse, Value *value);
 bool fuse_block_repeated(Fuse *fuse, Value *value);
@@ -265,8 +270,8 @@ bool fuse_operand_refuse(Fuse *fuse, const Region *region);
 bool fuse_chain(Fuse *fuse, Value *matmul);
 /* Whether the graph asks for another path of some product than wgmma, and would not get it. */
 bool chain_has_other_path(const Graph *graph);
-/* Longest rows whose statistics the epilogue of a group's last product can take; INT64_MAX: those of a softmax
- * come in parts, whatever their length. */
+/* Longest rows whose statistics the epilogue of a group's last product can take; INT64_MAX: those of a
+ * softmax come in parts, whatever their length. */
 int64_t chain_row_max(Fuse *fuse, Group *group);
 
 /* fuse_columns.c: columns of a product that trade places, or that are cut apart */

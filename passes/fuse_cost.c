@@ -3,6 +3,14 @@
 #include "passes/fuse.h"
 #include "ir/base/checked.h"
 
+bool fuse_is_idle(const Region *region) {
+    const Value *a = region->cores.at[0]->in[0];
+    bool is_idle = dim_is(a->dims[a->rank - 1], 0);
+    for (int i = 0; i < region->rank; i++)
+        is_idle |= dim_is(region->dims[i], 0);
+    return is_idle;
+}
+
 int64_t fuse_extent(const Fuse *fuse, const Dim *dim) {
     return product_extent(fuse->graph, dim);
 }

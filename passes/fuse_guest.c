@@ -103,7 +103,7 @@ static bool guest_fits(const Fuse *fuse, const Region *host, const Region *rows)
         if (rows->dims[i] != host->dims[i])
             return false;
     return host->inputs.n + rows->inputs.n <= (size_t)fuse->limits->max_inputs &&
-           host->outputs.n + rows->outputs.n <= (size_t)fuse->limits->max_outputs &&
+           host->outputs.n + rows->outputs.n <= (size_t)fuse->limits->max_outputs && !fuse_is_idle(host) &&
            guest_is_by_row(fuse, host, rows);
 }
 
@@ -254,6 +254,14 @@ static bool guest_is_granted(Fuse *fuse, const Region *host) {
     return true;
 }
 
+/* Whether the host has blocks, for columns that may have results when it has none. */
+static bool guest_has_blocks(const Fuse *fuse, const Region *host) {
+    for (int i = 0; i < host->rank; i++)
+        if (dim_lower(fuse->graph->dims, host->dims[i]) < 1)
+            return false;
+    return !fuse_is_idle(host);
+}
+
 static bool guest_is_known(const Region *host) {
     for (int i = 0; i < host->rank; i++)
         if (!dim_is_const(host->dims[i]))
@@ -271,6 +279,12 @@ static bool guest_join(Fuse *fuse, Region *host, Region *guest) {
             fuse->pass, "guest", false, guest->outputs.at[0], host->cores.at[0],
             "dims that are known when it is compiled",
             "the blocks of a kernel that wait for each other run together: their number must be known");
+        return false;
+    }
+    if (guest->kind == TEMPLATE_COLUMNS && !guest_has_blocks(fuse, host)) {
+        pass_decide(fuse->pass, "guest", false, guest->outputs.at[0], host->cores.at[0],
+                    "a product of at least one element, known from the dims or a 'where'",
+                    "the product may have no elements, and then no block to take columns");
         return false;
     }
     host->guest = guest;

@@ -24,11 +24,11 @@ static bool products_is_single(const Region *region) {
            (!region->guest || region->guest->kind == TEMPLATE_MATMUL);
 }
 
-/* Whether both multiply one input, along all of its K. */
+/* Whether both multiply one input, along all of its K, and there is something to multiply. */
 static bool products_are_alike(const Region *x, const Region *y) {
     const Value *a = x->cores.at[0]->in[0], *b = y->cores.at[0]->in[0];
     return products_base(a) == products_base(b) && a->dims[a->rank - 1] == b->dims[b->rank - 1] &&
-           a->dtype == b->dtype;
+           a->dtype == b->dtype && !fuse_is_idle(x) && !fuse_is_idle(y);
 }
 
 /* Whether what a region reads is there when region `first` of the partition begins. */

@@ -141,6 +141,29 @@ static bool rows_may_share(const Fuse *fuse, const Group *group, const Dim *row,
            row->value <= limits->matmul_gang_row_max;
 }
 
+/* Whether a product of these dims may have rows that have no columns. */
+static bool rows_may_be_bare(const Fuse *fuse, int rank, const Dim *const *dims) {
+    return !dim_known_some(fuse->graph->dims, dims[rank - 1], dims[rank - 2]);
+}
+
+bool fuse_rows_refuse(Fuse *fuse, const Region *region) {
+    const Graph *graph = fuse->graph;
+    bool is_bare = false, found = false;
+    if (region->kind != TEMPLATE_MATMUL || region->n_reduced == 0 ||
+        !rows_may_be_bare(fuse, region->rank, region->dims))
+        return false;
+    for (size_t i = 0; i < region->outputs.n; i++)
+        is_bare |= value_count(graph, region->outputs.at[i]) != value_count(graph, region->cores.at[0]);
+    for (size_t i = 0; i < region->values.n && is_bare; i++) {
+        const Value *value = region->values.at[i];
+        if (value_class(value) != OPCLASS_REDUCTION || fuse->known->refused[value->id] & REFUSED_ROWS)
+            continue;
+        fuse->known->refused[value->id] |= REFUSED_ROWS;
+        found = true;
+    }
+    return found;
+}
+
 /* Row statistics inside a product's epilogue. */
 static bool rows_join_matmul(Fuse *fuse, Value *value, ReductionLayout layout, int n_reduced) {
     Value *operand = value->in[0];
@@ -167,6 +190,11 @@ static bool rows_join_matmul(Fuse *fuse, Value *value, ReductionLayout layout, i
                         "by the estimate it is quicker in a kernel of its own, %.1f us in all, than in the "
                         "product's, %.1f us",
                         estimate->apart * 1e6, estimate->joined * 1e6);
+        else if (rows_may_be_bare(fuse, group->rank, group->dims))
+            pass_decide(
+                fuse->pass, "matmul_rows", false, value, core,
+                "columns where there are rows, known from the dims or a 'where'",
+                "the product may have rows without columns, and then no block to store results of rows");
         else
             pass_decide(fuse->pass, "matmul_rows", false, value, core,
                         "fewer columns, or fewer products and computed operands, so that registers hold a "

@@ -138,6 +138,14 @@ static bool scale_broadcasts(const ScaleOperand *operand, const Value *factor, c
     return true;
 }
 
+/* Whether a factor is a number of the graph's inputs or a constant. A computed one may be NaN, as the mean of
+ * a row of nothing is, where the sum without it is 0. */
+static bool scale_is_given(const Value *factor) {
+    while (factor->n_in == 1 && (factor->op == OP_cast || value_class(factor) == OPCLASS_MOVEMENT))
+        factor = factor->in[0];
+    return factor->op == OP_input || factor->op == OP_constant;
+}
+
 /* A product of bytes, in i32, less what their zero points add to it. */
 static Value *scale_less_zeros(Rewrite *rewrite, const ScaleOperand *operands, Value *const *in,
                                Value *product, const Value *like) {
@@ -179,13 +187,15 @@ static Value *scale_rule(Rewrite *rewrite, Value *value) {
         return value;
     const Dim *k = value->in[0]->dims[value->in[0]->rank - 1];
     int64_t longest = dim_upper(rewrite->graph->dims, k);
+    bool may_be_none = dim_lower(rewrite->graph->dims, k) < 1;
     bool is_rounded = operands[0].rounded != DTYPE_COUNT || operands[1].rounded != DTYPE_COUNT;
     bool are_bytes = scale_is_byte(operands[0].rest) && scale_is_byte(operands[1].rest) && !is_rounded;
     if (has_zero && (!are_bytes || !dim_is_const(k) || longest > SCALE_ZERO_LENGTH))
         return value;
     for (int i = 0; i < 2; i++) {
         for (int f = 0; f < operands[i].n; f++)
-            if (!scale_broadcasts(&operands[i], operands[i].factors[f].factor, value))
+            if (!scale_broadcasts(&operands[i], operands[i].factors[f].factor, value) ||
+                (may_be_none && !scale_is_given(operands[i].factors[f].factor)))
                 return value;
         if (operands[i].zero && !scale_broadcasts(&operands[i], operands[i].zero, value))
             return value;

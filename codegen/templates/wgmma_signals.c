@@ -33,6 +33,8 @@ void wgmma_signals_init(Wgmma *w) {
 void wgmma_signals_clear(Wgmma *w) {
     Builder *b = w->b;
     DimTable *dims = w->plan->graph->dims;
+    if (dim_is(b->kernel->grid[0], 0)) /* of no rows: it is not launched, and has no share to compute */
+        return;
     for (size_t i = 0; i < w->signals.n; i++) {
         const KBuffer *words = w->signals.at[i];
         KType type = ktype_of(words->elem);

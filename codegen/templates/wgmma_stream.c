@@ -11,8 +11,8 @@
  *
  * So all owners are at the same place of K, and L2 brings a row of tiles for all that want it. With equal
  * pieces of one line of all steps each block of a group was at another place: 3072 x 768 x 16384 took 129 us
- * so, and 114 in this order. Blocks are numbered by their place of K first, and by the group then: neighbours,
- * which share a GPC and what L2 brings to it, have the same steps of neighbouring tiles.
+ * so, and 114 in this order. Blocks are numbered by their place of K first, and by the group then:
+ * neighbours, which share a GPC and what L2 brings to it, have the same steps of neighbouring tiles.
  *
  * The owner adds what helpers have of its tile, in their order, so that two runs give the same bits, and goes
  * on to the epilogue. Whole rounds come before, in which each block has tiles of its own; the shared ones

@@ -182,6 +182,10 @@ BENCH_TEST(test_bounds_and_comparison) {
     assert_true(dim_known_le(bench->dims, ADD(s, CONST(3)), ADD(t, CONST(3))));
     assert_true(dim_known_le(bench->dims, s, ADD(t, m)));
     assert_false(dim_known_le(bench->dims, t, s));
+    assert_true(dim_known_some(bench->dims, m, s)); /* at least 1 */
+    assert_true(dim_known_some(bench->dims, t, s));
+    assert_true(dim_known_some(bench->dims, s, s));
+    assert_false(dim_known_some(bench->dims, s, t));
     assert_true(dim_known_le(bench->dims, DIV(t, CONST(2)), t));
     assert_true(dim_known_le(bench->dims, MUL(CONST(2), DIV(t, CONST(2))), t));
     assert_true(dim_known_le(bench->dims, t, ADD(MUL(CONST(2), DIV(t, CONST(2))), CONST(1))));
