@@ -150,11 +150,16 @@ static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_
          (!chain_reads_by_tma(fuse, first, 0, &view) || !chain_reads_by_tma(fuse, first, 1, &view))) ||
         !chain_reads_by_tma(fuse, matmul, 1, &view))
         return "TMA cannot read an operand";
-    *change = "products of at least one element a sum, and a second of a bounded number of columns";
-    if (dim_lower(dims, first->in[0]->dims[first->rank - 1]) < 1 ||
-        dim_lower(dims, matmul->in[0]->dims[matmul->rank - 1]) < 1 ||
-        dim_upper(dims, matmul->dims[matmul->rank - 1]) > CHAIN_COLUMNS_LAST)
-        return "the extents are not bounded";
+    *change = "sums of at least one term, known from the dims or a 'where' such as T >= 1";
+    const Dim *rows = held->dims[held->rank - 2];
+    if (!dim_known_some(dims, first->in[0]->dims[first->rank - 1], rows) ||
+        !dim_known_some(dims, held->dims[held->rank - 1], rows))
+        return "a product may have nothing to sum";
+    *change =
+        text_format(fuse->graph->arena, "at most %d columns of the second, known from the dims or a 'where'",
+                    CHAIN_COLUMNS_LAST);
+    if (dim_upper(dims, matmul->dims[matmul->rank - 1]) > CHAIN_COLUMNS_LAST)
+        return "the number of columns is not bounded";
     *change = "more rows, or a shorter first and a narrower second product";
     int64_t depth = fuse_extent(fuse, first->in[0]->dims[first->rank - 1]);
     if ((chain_blocks(fuse, first) < CHAIN_BLOCKS &&

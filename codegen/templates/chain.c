@@ -55,8 +55,8 @@ static bool chain_link(ChainPlan *plan, int i, Value *core, const char **why) {
            "along K";
     if (!is_last && chain_parts(plan->columns[i]) > 1 && link->b[0].major != MAJOR_K)
         return false;
-    *why = "the first product may have nothing to sum";
-    return dim_lower(plan->graph->dims, link->k) >= 1;
+    *why = "a product may have nothing to sum";
+    return dim_known_some(plan->graph->dims, link->k, link->m);
 }
 
 bool chain_plan(const Graph *graph, const Region *region, const Target *target, ChainPlan *plan,
