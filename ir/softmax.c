@@ -5,12 +5,7 @@
 
 /* Whether `row` has one element for each row of `x`. */
 static bool softmax_is_of_rows(const Value *row, const Value *x) {
-    if (row->rank != x->rank || !row->rank || !dim_is(row->dims[row->rank - 1], 1))
-        return false;
-    for (int i = 0; i < x->rank - 1; i++)
-        if (row->dims[i] != x->dims[i])
-            return false;
-    return true;
+    return row->rank && value_same_rows(row, x) && dim_is(row->dims[row->rank - 1], 1);
 }
 
 bool softmax_of(const Value *value, Softmax *out) {

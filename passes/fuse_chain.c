@@ -133,8 +133,8 @@ static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_
     if (!streams && dim_upper(dims, held->dims[held->rank - 1]) > fuse->limits->chain_columns_max)
         return "a block cannot keep the rows of its first operand";
     *change = "fewer columns, or a first product whose second operand is contiguous along the sum";
-    if ((!streams && !chain_fits_registers(fuse, group)) ||
-        (!streams && chain_columns(fuse, held) > CHAIN_INSTRUCTION && !chain_is_along_k(fuse, group)))
+    if (!streams && (!chain_fits_registers(fuse, group) ||
+                     (chain_columns(fuse, held) > CHAIN_INSTRUCTION && !chain_is_along_k(fuse, group))))
         return "its first operand does not fit the registers";
     *change = "an operand that only this product reads";
     if (!is_ahead && (group_is_needed_elsewhere(fuse, group, matmul) || matmul->in[0] == matmul->in[1]))
