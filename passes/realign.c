@@ -15,7 +15,8 @@
  * It pays where the time that the slow path would lose is more than the copy costs, which the figures below
  * estimate from an H200: unaligned products ran at a twelfth of the aligned rate, and where tiles are few, a
  * step of K took ten times as long as an aligned one, whose loads run ahead. Extents must be known. The pass
- * stands behind the fixpoint, since slicing what was padded is what `movement` would undo. */
+ * stands behind the fixpoint, since slicing what was padded is what `movement` would undo. Two small operands
+ * share a copy (realign_joined.c). */
 #include "passes/realign.h"
 
 #include <math.h>
@@ -26,7 +27,7 @@ static const double realign_slow = 40e12, realign_fast = 500e12; /* operations a
 /* operations a second with 8 bits and in tf32, and how many times longer they take where a product turns an
  * operand by itself */
 static const double realign_fast_bytes = 1200e12, realign_fast_words = 330e12, realign_turning = 3;
-static const double realign_bytes = 3e12, realign_launch = 2e-6;         /* bytes a second; seconds */
+static const double realign_bytes = 3e12;                                /* a second */
 static const double realign_slow_step = 21e-9, realign_fast_step = 2e-9; /* seconds for each of K */
 enum {
     REALIGN_BYTES = 16,
@@ -48,8 +49,7 @@ double realign_count(const Value *value) {
     return count;
 }
 
-/* Elements that a row lacks; 0 where it lies well, or where this pass has nothing to say. */
-static int64_t realign_missing(const Value *base) {
+int64_t realign_missing(const Value *base) {
     int bits = dtype_bits(base->dtype);
     bool is_packed = base->op != OP_input || !base->strides;
     if (base->rank < 2 || !is_packed || bits < 8 || !dim_is_const(base->dims[base->rank - 1]))
@@ -61,19 +61,24 @@ static int64_t realign_missing(const Value *base) {
     return (unit - extent % unit) % unit;
 }
 
+Value *realign_padded(Rewrite *rewrite, Value *base, int64_t missing) {
+    const Dim *low[RANK_MAX], *high[RANK_MAX];
+    for (int i = 0; i < base->rank; i++)
+        low[i] = high[i] = dim_const(rewrite->graph->dims, 0);
+    high[base->rank - 1] = dim_const(rewrite->graph->dims, missing);
+    Value *border = build_constant(rewrite, (Number){.i = 0}, base->dtype, base);
+    return border ? build_pad(rewrite, base, border, low, high, base) : NULL;
+}
+
 Value *realign_copied(Rewrite *rewrite, Value *base, int64_t missing) {
-    DimTable *table = rewrite->graph->dims;
-    const Dim *zero[RANK_MAX], *high[RANK_MAX], *limit[RANK_MAX];
+    const Dim *start[RANK_MAX];
     int step[RANK_MAX];
     for (int i = 0; i < base->rank; i++) {
-        zero[i] = high[i] = dim_const(table, 0);
-        limit[i] = base->dims[i];
+        start[i] = dim_const(rewrite->graph->dims, 0);
         step[i] = 1;
     }
-    high[base->rank - 1] = dim_const(table, missing);
-    Value *border = build_constant(rewrite, (Number){.i = 0}, base->dtype, base);
-    Value *padded = border ? build_pad(rewrite, base, border, zero, high, base) : NULL;
-    return padded ? build_slice(rewrite, padded, zero, limit, step, base) : NULL;
+    Value *padded = realign_padded(rewrite, base, missing);
+    return padded ? build_slice(rewrite, padded, start, (const Dim *const *)base->dims, step, base) : NULL;
 }
 
 Value *realign_base(Value *operand) {
@@ -92,8 +97,7 @@ static bool realign_has_product(const Value *value, int *room) {
     return false;
 }
 
-/* Whether neighbours along the last two axes of an operand are none in memory. */
-static bool realign_is_scattered(const Value *operand) {
+bool realign_is_scattered(const Value *operand) {
     const Value *base = operand->op == OP_transpose ? operand->in[0] : NULL;
     if (!base || base->rank < 3 || (base->op == OP_input && base->strides) || dtype_bits(base->dtype) != 16 ||
         !realign_is_tensor_type(base->dtype))
@@ -170,7 +174,10 @@ static Value *realign_operand(Rewrite *rewrite, Value *operand, bool is_second) 
 bool value_is_realigned(const Value *value) {
     while (value->op == OP_transpose)
         value = value->in[0];
-    return value->op == OP_slice && value->in[0]->op == OP_pad && value_same_dims(value, value->in[0]->in[0]);
+    if (value->op != OP_slice)
+        return false;
+    const Value *copy = value->in[0];
+    return realign_is_joined(copy) || (copy->op == OP_pad && value_same_dims(value, copy->in[0]));
 }
 
 /* Seconds that the product loses where an operand of it, other than `taken`, cannot be copied 16 bytes at a
@@ -200,12 +207,14 @@ static Value *realign_rule(Rewrite *rewrite, Value *value) {
     int taken = realign_taken(rewrite, value);
     double copies[] = {taken == 0 ? 0 : realign_copy(value->in[0], false),
                        taken == 1 ? 0 : realign_copy(value->in[1], true)};
-    if (copies[0] + copies[1] == 0 ||
-        realign_gain(value, a->dims[a->rank - 1], taken) < copies[0] + copies[1])
+    Value *in[2] = {value->in[0], value->in[1]};
+    bool joins = copies[0] > 0 && copies[1] > 0 && realign_joins(rewrite, in);
+    double cost = copies[0] + copies[1] - (joins ? realign_launch : 0);
+    if (cost == 0 || realign_gain(value, a->dims[a->rank - 1], taken) < cost)
         return value;
-    Value *in[2];
-    for (int i = 0; i < 2; i++)
-        in[i] = copies[i] > 0 ? realign_operand(rewrite, value->in[i], i) : value->in[i];
+    if (!joins || !realign_both(rewrite, in))
+        for (int i = 0; i < 2; i++)
+            in[i] = copies[i] > 0 ? realign_operand(rewrite, value->in[i], i) : value->in[i];
     return build_like(rewrite, value, in);
 }
 

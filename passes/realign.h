@@ -1,9 +1,11 @@
-/* Copies of a product's operands in an order that its kernel reads at full rate; what realign.c and
- * realign_scaled.c share. */
+/* Copies of a product's operands in an order that its kernel reads at full rate; what the files of the pass
+ * `realign` share. */
 #ifndef SINTER_PASSES_REALIGN_H
 #define SINTER_PASSES_REALIGN_H
 
 #include "passes/rewrite.h"
+
+static const double realign_launch = 2e-6; /* seconds, of a kernel that copies */
 
 /* Elements of a value; 0 where an extent is not known. */
 double realign_count(const Value *value);
@@ -11,6 +13,12 @@ double realign_count(const Value *value);
 double realign_copy_seconds(const Value *value);
 /* Whether an operand, the first or the second, lies along M or N, of elements that are only taken along K. */
 bool realign_is_turned(const Value *operand, bool is_second);
+/* Whether neighbours along the last two axes of an operand are none in memory. */
+bool realign_is_scattered(const Value *operand);
+/* Elements that a row lacks; 0 where it lies well, or where the pass has nothing to say. */
+int64_t realign_missing(const Value *base);
+/* Rows with as many zeros behind each. */
+Value *realign_padded(Rewrite *rewrite, Value *base, int64_t missing);
 /* What lies in memory: the operand, or what it is a transpose of. */
 Value *realign_base(Value *operand);
 /* The operand copied with K innermost. */
@@ -22,6 +30,12 @@ int realign_taken(const Rewrite *rewrite, const Value *product);
 /* By id, whether a value is reduced, as it is or after what is computed of it element by element: the pass's
  * state. */
 bool *realign_find_reduced(Pass *pass, const Graph *graph);
+
+/* realign_joined.c: whether one kernel copies both operands of a product; does it, false with `in` as it was
+ * where it cannot; and whether a value is such a copy. */
+bool realign_joins(const Rewrite *rewrite, Value *const in[2]);
+bool realign_both(Rewrite *rewrite, Value *in[2]);
+bool realign_is_joined(const Value *copy);
 
 /* realign_scaled.c: a product of fp8 elements times factors, with those copied that lie along M or N; NULL
  * where there are none, or it does not pay. */

@@ -53,8 +53,30 @@ static void test_copied(void **state) {
                    true, "transpose matmul");
 }
 
+/* Two operands are copied by one kernel: not large ones, nor where another product shares a copy, nor one
+ * matrix twice, nor copies in other orders. */
+static void test_joined(void **state) {
+    (void)state;
+    static const char *const joined[] = {
+        "graph g (x: bf16[333, 777], w: bf16[555, 777]) -> (y: f32[333, 555]) { y = x @ w.T }",
+        "graph g (x: bf16[555, 777], w: bf16[777, 777]) -> (y: f32[777, 555]) { y = w.T @ x.T }",
+        "graph g (x: bf16[333, 777], w: bf16[777, 555]) -> (y: f32[333, 555]) { y = x @ w }",
+        "graph g (x: f16[4, 512, 395], w: f16[4, 395, 197]) -> (y: f32[4, 512, 197]) { y = x @ w }",
+        "graph g (x: e4m3[333, 777], w: e4m3[555, 777]) -> (y: f32[333, 555]) { y = relu(x @ w.T) }"};
+    for (size_t i = 0; i < sizeof joined / sizeof *joined; i++)
+        expect_kernels(joined[i], true, "pointwise matmul");
+    expect_kernels(
+        "graph g (x: bf16[4097, 1025], w: bf16[1023, 1025]) -> (y: f32[4097, 1023]) { y = x @ w.T }", true,
+        "pointwise pointwise matmul");
+    expect_kernels("graph g (x: bf16[333, 777], w: bf16[555, 777], u: bf16[222, 777]) -> (y: f32[333, 555], "
+                   "z: f32[333, 222]) { y = x @ w.T; z = x @ u.T }",
+                   true, "pointwise pointwise matmul pointwise matmul");
+    expect_kernels("graph g (x: bf16[777, 777]) -> (y: f32[777, 777]) { y = x @ x.T }", true,
+                   "pointwise matmul");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_words), cmocka_unit_test(test_smaller),
-                                       cmocka_unit_test(test_copied)};
+                                       cmocka_unit_test(test_copied), cmocka_unit_test(test_joined)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
