@@ -253,6 +253,17 @@ static bool call_match(Call *call, int *given) {
     return true;
 }
 
+/* A number that borders a tensor becomes a constant of its type, as nothing is computed with either: the 0 of
+ * `pad(x, 0, ...)` is bf16 where x is. One that the type does not have stays what it is. */
+static Meaning call_border(Expand *expand, Meaning number, DType type, Span span) {
+    bool is_whole = number.kind == MEANING_WHOLE, fits = dtype_is_float(type)
+                                                             ? is_whole || number.kind == MEANING_REAL
+                                                             : type != DTYPE_BOOL && is_whole &&
+                                                                   number.whole >= dtype_min_int(type) &&
+                                                                   number.whole <= dtype_max_int(type);
+    return fits ? operator_cast(expand, number, type, span) : number;
+}
+
 static Meaning call_primitive(Expand *expand, const Expr *syntax, OpKind op, const Meaning *arguments) {
     const OpInfo *info = op_info(op);
     int positional = 0, given[OP_MAX_ATTRS] = {-1, -1, -1};
@@ -277,7 +288,11 @@ static Meaning call_primitive(Expand *expand, const Expr *syntax, OpKind op, con
             company = dtype_compute(arguments[i].value->dtype);
     call.in = ARENA_ARRAY(expand->arena, Value *, (size_t)call.n_in + 1);
     for (int i = 0; i < call.n_in; i++) {
-        call.in[i] = operator_tensor(expand, arguments[i], company, syntax->arguments.at[i].value->span);
+        Span span = syntax->arguments.at[i].value->span;
+        bool is_border = op == OP_pad && i == 1;
+        Meaning argument =
+            is_border ? call_border(expand, arguments[i], call.in[0]->dtype, span) : arguments[i];
+        call.in[i] = operator_tensor(expand, argument, company, span);
         if (!call.in[i])
             return (Meaning){.kind = MEANING_FAILED};
     }
