@@ -86,6 +86,7 @@ struct Group {
     bool is_moved;        /* columns of its product move, or are cut apart (fuse_columns.c) */
     int moved_block;      /* within blocks of so many; 0: none move */
     bool is_chain;        /* each core is the first operand of the next; dims are those of the last */
+    bool is_in_parts;     /* a chain around a softmax that comes in parts */
     bool has_blocks;      /* it takes statistics of its product's tiles (fuse_blocks.c) */
     int64_t block_cols;   /* of that many columns, along rows; 0: none */
     GroupSet after;       /* groups that must run before it, through others too */

@@ -102,22 +102,45 @@ static bool chain_saves_little(const Fuse *fuse, const Value *first, const Value
     return out > CHAIN_SMALL && PART * 2 * between < in + out;
 }
 
-/* Whether what lies between is a softmax of rows longer than the registers hold, which may come in parts: the
- * sum and the second product so far are scaled where a part has a larger element than all before. */
-static bool chain_streams(const Fuse *fuse, const Group *group, const Value *matmul) {
+/* Whether what lies between is a softmax of rows longer than the registers hold, or of which something else
+ * is wanted (has_rows). It may come in parts: the sum and the second product so far are scaled where a part
+ * has a larger element than all before. */
+static bool chain_streams(const Fuse *fuse, const Group *group, const Value *matmul, bool has_rows) {
     const DimTable *dims = fuse->graph->dims;
     const Value *held = matmul->in[0], *first = group->cores.at[0];
     Softmax softmax;
     return group->cores.n == 1 && softmax_of(held, &softmax) &&
-           dim_upper(dims, held->dims[held->rank - 1]) > fuse->limits->chain_columns_max &&
+           (has_rows || dim_upper(dims, held->dims[held->rank - 1]) > fuse->limits->chain_columns_max) &&
            fuse_extent(fuse, held->dims[held->rank - 2]) >= CHAIN_STREAM_ROWS &&
            dim_upper(dims, first->in[0]->dims[first->rank - 1]) <= CHAIN_STREAM_DEPTH &&
            dim_upper(dims, matmul->dims[matmul->rank - 1]) <= CHAIN_STREAM_DEPTH;
 }
 
+/* Whether a value is one element for each of the rows: a kernel whose softmax comes in parts stores what is
+ * computed of the rows' maxima and sums, the logarithms of sums that gradients want. */
+static bool chain_is_row(const Value *value, const Value *core) {
+    return value_same_rows(value, core) && dim_is(value->dims[value->rank - 1], 1);
+}
+
+/* Whether something of the group other than of its rows is needed elsewhere than by `matmul`. */
+static bool chain_is_needed_elsewhere(const Fuse *fuse, const Group *group, const Value *matmul) {
+    const Graph *graph = fuse->graph;
+    for (size_t i = 0; i < group->members.n; i++)
+        if (value_is_output(graph, group->members.at[i]) && !chain_is_row(group->members.at[i], matmul))
+            return true;
+    for (size_t i = 0; i < graph->values.n; i++) {
+        const Value *user = graph->values.at[i];
+        for (int k = 0; k < user->n_in && user != matmul && fuse_home(fuse, user) != group; k++)
+            if (fuse_home(fuse, user->in[k]) == group && !chain_is_row(user->in[k], matmul))
+                return true;
+    }
+    return false;
+}
+
 /* Why the two do not become one kernel, and what would have to change; NULL: they do. `is_ahead`: what lies
  * between them is not in the group yet, and has been looked at. */
-static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_ahead, const char **change) {
+static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_ahead, bool streams,
+                               const char **change) {
     DimTable *dims = fuse->graph->dims;
     Value *held = matmul->in[0], *first = group->cores.at[0];
     View view;
@@ -129,7 +152,6 @@ static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_
         return "the kernel before it takes statistics of its tiles";
     *change = text_format(fuse->graph->arena, "at most %lld columns, known from the dims or a 'where'",
                           (long long)fuse->limits->chain_columns_max);
-    bool streams = chain_streams(fuse, group, matmul);
     if (!streams && dim_upper(dims, held->dims[held->rank - 1]) > fuse->limits->chain_columns_max)
         return "a block cannot keep the rows of its first operand";
     *change = "fewer columns, or a first product whose second operand is contiguous along the sum";
@@ -137,7 +159,9 @@ static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_
                      (chain_columns(fuse, held) > CHAIN_INSTRUCTION && !chain_is_along_k(fuse, group))))
         return "its first operand does not fit the registers";
     *change = "an operand that only this product reads";
-    if (!is_ahead && (group_is_needed_elsewhere(fuse, group, matmul) || matmul->in[0] == matmul->in[1]))
+    bool is_needed = streams ? chain_is_needed_elsewhere(fuse, group, matmul)
+                             : group_is_needed_elsewhere(fuse, group, matmul);
+    if (!is_ahead && (is_needed || matmul->in[0] == matmul->in[1]))
         return "its first operand, or what that is computed from, is needed elsewhere too";
     *change = "f16 or bf16 operands of one type";
     if (!chain_is_16bit(matmul) || !chain_is_16bit(first) || first->in[0]->dtype != held->dtype)
@@ -197,8 +221,10 @@ bool fuse_chain(Fuse *fuse, Value *matmul) {
         fuse_node(fuse, held)->barrier || group->cores.n >= CHAIN_LINKS || group->block_cols ||
         (group->cores.n > 1 && !group->is_chain))
         return false;
-    const char *fault = chain_fault(fuse, group, matmul, false, &change);
-    bool streams = chain_streams(fuse, group, matmul);
+    bool has_rows =
+        group_is_needed_elsewhere(fuse, group, matmul) && !chain_is_needed_elsewhere(fuse, group, matmul);
+    bool streams = chain_streams(fuse, group, matmul, has_rows);
+    const char *fault = chain_fault(fuse, group, matmul, false, streams, &change);
     if (fuse->known->refused[matmul->id] & REFUSED_PRODUCT) {
         fault = "no schedule does both products";
         change = "fewer columns between the two, or fewer operands";
@@ -215,7 +241,8 @@ bool fuse_chain(Fuse *fuse, Value *matmul) {
     chain_read(fuse, matmul, 1);
     group_add_core(fuse, group, matmul);
     group->is_chain = true;
-    group->n_reduced = 0;
+    group->is_in_parts = streams;
+    group->n_reduced = has_rows;
     for (int i = 0; i < matmul->rank; i++)
         group->dims[i] = matmul->dims[i];
     pass_decide(fuse->pass, "chain", true, matmul, before, NULL,
@@ -225,8 +252,8 @@ bool fuse_chain(Fuse *fuse, Value *matmul) {
 }
 
 /* The product that alone needs what is computed from `core` element by element and row by row, as its first
- * operand; NULL where there is none. */
-static Value *chain_only_user(Fuse *fuse, const Value *core) {
+ * operand; NULL where there is none. *has_rows: something of rows is an output besides. */
+static Value *chain_only_user(Fuse *fuse, const Value *core, bool *has_rows) {
     const Graph *graph = fuse->graph;
     Value *user = NULL;
     int *stamps = fuse->stamps, stamp = ++fuse->stamp;
@@ -245,8 +272,10 @@ static Value *chain_only_user(Fuse *fuse, const Value *core) {
         }
         bool stays =
             value_is_pointwise(value) || value->op == OP_broadcast || value_class(value) == OPCLASS_REDUCTION;
-        if (!stays || value_is_output(graph, value))
+        bool is_output = value_is_output(graph, value), is_row = chain_is_row(value, core);
+        if (!stays || (is_output && !is_row))
             return NULL;
+        *has_rows |= is_output;
         stamps[value->id] = stamp;
     }
     return value_is_output(graph, core) ? NULL : user;
@@ -257,9 +286,12 @@ int64_t chain_row_max(Fuse *fuse, Group *group) {
     const char *change;
     if (!group->is_chain) {
         bool may_chain = group->cores.n == 1 && fuse->limits->chain_columns_max > most;
-        Value *user = may_chain ? chain_only_user(fuse, group->cores.at[0]) : NULL;
-        const char *fault = user ? chain_fault(fuse, group, user, true, &change) : NULL;
-        bool streams = user && chain_streams(fuse, group, user);
+        bool has_rows = false;
+        Value *user = may_chain ? chain_only_user(fuse, group->cores.at[0], &has_rows) : NULL;
+        bool streams = user && chain_streams(fuse, group, user, has_rows);
+        if (has_rows && !streams)
+            return most;
+        const char *fault = user ? chain_fault(fuse, group, user, true, streams, &change) : NULL;
         if (fault && streams)
             pass_decide(fuse->pass, "chain", false, user, group->cores.at[0], change, "%s", fault);
         if (!user || fault)
@@ -267,7 +299,6 @@ int64_t chain_row_max(Fuse *fuse, Group *group) {
         return streams ? INT64_MAX : fuse->limits->chain_columns_max;
     }
     const Value *last = group->cores.at[group->cores.n - 1];
-
     int64_t left = 2 * (CHAIN_REGISTERS - chain_handed(fuse, last)) / 16 * 16;
     return left < most ? left : most;
 }

@@ -202,6 +202,11 @@ static bool rows_join_matmul(Fuse *fuse, Value *value, ReductionLayout layout, i
                         "no schedule of the product's kernel holds whole rows");
         return false;
     }
+    if (group->is_in_parts) {
+        pass_decide(fuse->pass, "matmul_rows", false, value, core, "fewer columns between the two products",
+                    "the softmax before the product comes in parts, by a kernel that reduces no other rows");
+        return false;
+    }
     const Dim *row = operand->dims[operand->rank - 1];
     int64_t longest = dim_upper(fuse->graph->dims, row), most = chain_row_max(fuse, group);
     bool is_long = longest > most;

@@ -18,6 +18,42 @@ static int chain_products(const Region *region, const Value *core) {
     return has_core ? n : 0;
 }
 
+/* Whether an output is one element for each row, computed before the last product. */
+static bool chain_is_row(const ChainPlan *plan, Value *output) {
+    const Region *whole = plan->region;
+    const Value *last = whole->cores.at[plan->n_links - 1];
+    const Region *part = region_part(plan->graph->arena, whole, &output, 1, NULL, last);
+    return !chain_products(part, last) && value_same_rows(output, last) &&
+           dim_is(output->dims[output->rank - 1], 1);
+}
+
+/* The region's outputs that are rows' own, or the others. */
+static size_t chain_outputs(const ChainPlan *plan, bool is_row, Value **out) {
+    const Region *whole = plan->region;
+    size_t n = 0;
+    for (size_t i = 0; i < whole->outputs.n; i++)
+        if (chain_is_row(plan, whole->outputs.at[i]) == is_row)
+            out[n++] = whole->outputs.at[i];
+    return n;
+}
+
+/* The outputs that the softmax's maximum and sum are enough for; false: something else is wanted of rows. */
+static bool chain_rows(ChainPlan *plan, Value *const *outputs, size_t n, const char **why) {
+    if (!n)
+        return true;
+    Region *part = region_part(plan->graph->arena, plan->region, outputs, n, NULL, plan->region->cores.at[0]);
+    plan->rows = plan->link[0];
+    plan->rows.region = part;
+    *why = "of a softmax in parts, rows' maxima and sums are known, no other reductions";
+    for (size_t i = 0; i < part->values.n; i++) {
+        const Value *value = part->values.at[i];
+        if (op_info(value->op)->class_ == OPCLASS_REDUCTION && value != plan->softmax.max &&
+            value != plan->softmax.sum)
+            return false;
+    }
+    return true;
+}
+
 static bool chain_link(ChainPlan *plan, int i, Value *core, const char **why) {
     const Region *whole = plan->region;
     bool is_last = i == plan->n_links - 1;
@@ -26,8 +62,11 @@ static bool chain_link(ChainPlan *plan, int i, Value *core, const char **why) {
     bool streams = plan->streams && !is_last;
     plan->held[i] = held;
     Value *made = streams ? plan->softmax.x : held;
-    Region *part = region_part(plan->graph->arena, whole, is_last ? whole->outputs.at : &made,
-                               is_last ? whole->outputs.n : 1, before, core);
+    Value **outputs = ARENA_ARRAY(plan->graph->arena, Value *, whole->outputs.n + 1);
+    size_t n_outputs = is_last ? chain_outputs(plan, false, outputs) : 1;
+    if (!is_last)
+        outputs[0] = made;
+    Region *part = region_part(plan->graph->arena, whole, outputs, n_outputs, before, core);
     vec_push(plan->graph->arena, &part->cores, core);
     *why = "a link of the chain is one product, which only the next link needs";
     if (chain_products(part, core) != 1)
@@ -66,13 +105,20 @@ bool chain_plan(const Graph *graph, const Region *region, const Target *target, 
     if (region->kind != TEMPLATE_CHAIN || plan->n_links < 2 || plan->n_links > CHAIN_LINKS)
         return false;
     const Value *between = region->cores.at[1]->in[0];
+    Value **rows = ARENA_ARRAY(graph->arena, Value *, region->outputs.n + 1);
+    size_t n_rows = chain_outputs(plan, true, rows);
     plan->streams = plan->n_links == 2 && softmax_of(between, &plan->softmax) &&
-                    dim_upper(graph->dims, between->dims[between->rank - 1]) > CHAIN_COLUMNS;
+                    (n_rows || dim_upper(graph->dims, between->dims[between->rank - 1]) > CHAIN_COLUMNS);
+    *why = "what is stored of rows besides is computed from the maxima and sums of a softmax";
+    if (n_rows && !plan->streams)
+        return false;
     for (int i = 0; i < plan->n_links; i++)
         if (!chain_link(plan, i, region->cores.at[i], why))
             return false;
     *why = "of products around a softmax in parts, neither is reduced";
     if (plan->streams && (plan->link[0].statistics.n || plan->link[1].statistics.n))
+        return false;
+    if (!chain_rows(plan, rows, n_rows, why))
         return false;
     *why = NULL;
     return true;

@@ -33,9 +33,11 @@ typedef struct ChainPlan {
     const Value *held[CHAIN_LINKS]; /* what link i hands on in registers; NULL for the last */
     int columns[CHAIN_LINKS];       /* of the result, rounded up to what wgmma takes; of the last: all */
     /* Two links with a softmax of any length between them, of which tile_k columns are computed at a time:
-     * link 0 hands on what the softmax is of. */
+     * link 0 hands on what the softmax is of. Outputs that are computed from its maximum and its sum, one
+     * element a row, are a plan's of their own. */
     bool streams;
     Softmax softmax;
+    MatmulPlan rows; /* region NULL: there are none */
 } ChainPlan;
 
 /* False, with a person's words in *why, where the region is no chain that the kernel takes. */

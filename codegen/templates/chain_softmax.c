@@ -175,3 +175,14 @@ void stream_divide(Stream *s) {
     }
     stream_scale_sums(s);
 }
+
+void stream_store_rows(Stream *s, const MatmulFragment *scores, const MatmulTile *tile) {
+    Builder *b = s->b;
+    if (!s->rows)
+        return;
+    const KVar *max = k_array(b, "row_max", K_F32, STREAM_HALVES, NULL);
+    for (int half = 0; half < STREAM_HALVES; half++)
+        k_set_elem(b, max, k_i32(b, half), k_mul(b, k_elem_at(b, s->top, half), k_float(b, K_F32, s->by)));
+    MatmulRow known[] = {{s->plan->softmax.max, max}, {s->plan->softmax.sum, s->total}};
+    matmul_epilogue_rows(b, &s->plan->rows, s->rows, scores, tile->batch, known, 2);
+}

@@ -389,6 +389,9 @@ static void stream_consume(Stream *s) {
     stream_declare_tile(s);
     stream_parts_of_tile(s, &tile, &at, &query, &key, &value);
     stream_divide(s);
+    MatmulFragment scores = stream_fragment(s, s->scores, s->schedule->tile_k, at.lane_row);
+    scores.col = place.col;
+    stream_store_rows(s, &scores, &tile);
     MatmulFragment fragment = stream_fragment(s, s->sums, s->schedule->tile_n, at.lane_row);
     fragment.col = place.col;
     fragment.is_whole = true;
@@ -425,6 +428,8 @@ void chain_stream_build(Builder *b, const ChainPlan *plan) {
     s.values = pipeline_new(b, "value", schedule->stages);
     for (int i = 0; i < 2; i++)
         s.lower[i] = lower_new(b, plan->link[i].region);
+    if (plan->rows.region)
+        s.rows = lower_new(b, plan->rows.region);
 
     int releases = 4 * schedule->warps_m;
     k_comment(b, "rings of queries, keys and values: 1 arrival fills a stage, %d free it", releases);

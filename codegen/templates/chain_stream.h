@@ -23,6 +23,7 @@ typedef struct Stream {
     const KExpr *query_at;                        /* of the tile's */
     Pipeline queries, keys, values;
     Lower *lower[2]; /* of each link */
+    Lower *rows;     /* of the rows' own outputs; NULL: there are none */
     MatmulStaging staging;
     bool is_staged;
     Band band;
@@ -58,5 +59,7 @@ void stream_scale_sums(Stream *s);
 void stream_pack(Stream *s);
 /* The rows divided by their sums. */
 void stream_divide(Stream *s);
+/* Behind that: stores what is computed of the rows' maxima and sums, if anything. */
+void stream_store_rows(Stream *s, const MatmulFragment *scores, const MatmulTile *tile);
 
 #endif

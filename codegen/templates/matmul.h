@@ -470,11 +470,17 @@ void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const Mat
 void matmul_epilogue_hold(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
                           const KExpr *const *batch, const MatmulVectors *vectors, const Value *value);
 
-/* What matmul_epilogue.c and matmul_rows*.c share. */
+/* What is known of a thread's rows. */
 typedef struct MatmulRow {
     const Value *value; /* a statistic, or an input */
     const KVar *array;  /* one register for each of the thread's rows: blocks * halves */
 } MatmulRow;
+/* Stores the outputs of a plan that has none but those of one element a row, computed from what is known of
+ * the rows in all lanes that share them. */
+void matmul_epilogue_rows(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
+                          const KExpr *const *batch, const MatmulRow *known, int n_known);
+
+/* What matmul_epilogue.c and matmul_rows*.c share. */
 typedef struct Epilogue {
     Builder *b;
     const MatmulPlan *plan;

@@ -752,6 +752,16 @@ void matmul_epilogue_hold(Builder *b, const MatmulPlan *plan, Lower *lower, cons
     epilogue_end(&e);
 }
 
+void matmul_epilogue_rows(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
+                          const KExpr *const *batch, const MatmulRow *known, int n_known) {
+    Epilogue e = epilogue_begin(b, plan, lower, fragment, batch, NULL);
+    for (int i = 0; i < n_known; i++)
+        vec_push(b->arena, &e.rows, known[i]);
+    const Region *region = plan->region;
+    epilogue_store_rows(&e, (const Value *const *)region->outputs.at, (int)region->outputs.n, NULL, 0);
+    epilogue_end(&e);
+}
+
 void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
                      const KExpr *const *batch, const MatmulStaging *staging, const MatmulVectors *vectors,
                      MatmulInputs *inputs) {

@@ -111,6 +111,22 @@ def attention(batch, heads, queries, keys, depth, bias=False, key_heads=None, ca
             2 * (2 * batch * (heads * queries + key_heads * keys) * depth + bias * heads * queries * keys))
 
 
+def attention_train(batch, heads, length, depth):
+    """Causal attention that keeps the logarithms of its rows' sums, as training does: cuDNN's, which gives them too."""
+
+    def peer(q, k, v):
+        if q.dtype == torch.float64:  # the reference, a head at a time
+            seen = torch.ones(length, length, dtype=torch.bool, device=q.device).tril()
+            scores = [[(q[i, j] @ k[i, j].T * depth ** -0.5).masked_fill(~seen, -torch.inf) for j in range(heads)] for i in range(batch)]
+            return (torch.stack([torch.stack([scores[i][j].softmax(-1) @ v[i, j] for j in range(heads)]) for i in range(batch)]),
+                    torch.stack([torch.stack([scores[i][j].logsumexp(-1, keepdim=True) for j in range(heads)]) for i in range(batch)]))
+        out, sums, *_ = torch.ops.aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, True, False)
+        return out, sums.reshape(batch, heads, length, 1)
+
+    return (lambda: [rand(batch, heads, length, depth) for _ in range(3)], peer, 2.0 * batch * heads * length * length * depth,
+            2 * 4 * batch * heads * length * depth)
+
+
 def batch_norm_relu(x, g, b):
     return F.relu(F.batch_norm(x, None, None, g, b, True, 0.1, 1e-5))
 

@@ -2,7 +2,7 @@
 import torch
 import torch.nn.functional as F
 
-from cases import (BF, F32, at_least_f32, fp8, gelu, i4, i8, layernorm_with_residual, linear, norm_with_residual, positive, quantized_blocks, rand,
+from cases import (attention_train, BF, F32, at_least_f32, fp8, gelu, i4, i8, layernorm_with_residual, linear, norm_with_residual, positive, quantized_blocks, rand,
                    rotate_halves, scalar, scaled_i4, scaled_rows, spread, swiglu, tables)
 
 F16 = torch.float16
@@ -224,6 +224,8 @@ CASES = {
     "phi_q_rope": (lambda: [rand(4096, 3072), rand(3072, 3072), *(t[:, :48].contiguous() for t in tables(4096, 64))],
                    lambda x, w, c, s: rotate_halves(F.linear(x, w).unflatten(-1, (32, 96)), c[:, None], s[:, None]).to(x.dtype),
                    2.0 * 4096 * 3072 ** 2, 71e6),
+    "sdpa_train_d128_4k": attention_train(2, 32, 4096, 128),
+    "sdpa_train_d64_1k": attention_train(16, 16, 1024, 64),
     "fp8_wgrad_block": (lambda: [fp8(4096, 4096), fp8(4096, 4096), positive(32, 4096), positive(32, 4096)], scaled_pairs, 2.0 * 4096 ** 3, 68e6),
 }
 # A sum of small terms in another order; ties of what is nearest; scores that f32 cannot tell apart.
@@ -238,4 +240,6 @@ TOLERANCES = {
     "quantized_gate": {"f32": 1e-2},
     "quantized_int8": {"f32": 1e-2},
     "lstm_cell": {"f32": 5e-3},
+    "sdpa_train_d128_4k": {"f32": 1e-4},
+    "sdpa_train_d64_1k": {"f32": 1e-4},
 }
