@@ -116,22 +116,36 @@ static bool chain_streams(const Fuse *fuse, const Group *group, const Value *mat
            dim_upper(dims, matmul->dims[matmul->rank - 1]) <= CHAIN_STREAM_DEPTH;
 }
 
-/* Whether a value is one element for each of the rows: a kernel whose softmax comes in parts stores what is
- * computed of the rows' maxima and sums, the logarithms of sums that gradients want. */
+static bool chain_is_moved(const Value *value) {
+    return value->op == OP_reshape || value->op == OP_transpose;
+}
+
+/* Whether a value is one element for each row of the product, however it is stored: a kernel whose softmax
+ * comes in parts stores what is computed of the rows' maxima and sums, the logarithms of sums that gradients
+ * want. */
 static bool chain_is_row(const Value *value, const Value *core) {
-    return value_same_rows(value, core) && dim_is(value->dims[value->rank - 1], 1);
+    int last = core->rank - 1;
+    while (chain_is_moved(value))
+        value = value->in[0];
+    if (value->rank == core->rank)
+        return value_same_rows(value, core) && dim_is(value->dims[last], 1) && !dim_is(core->dims[last], 1);
+    bool is_row = value->rank == last;
+    for (int i = 0; is_row && i < last; i++)
+        is_row = value->dims[i] == core->dims[i];
+    return is_row;
 }
 
 /* Whether something of the group other than of its rows is needed elsewhere than by `matmul`. */
 static bool chain_is_needed_elsewhere(const Fuse *fuse, const Group *group, const Value *matmul) {
     const Graph *graph = fuse->graph;
+    const Value *core = group->cores.at[0];
     for (size_t i = 0; i < group->members.n; i++)
-        if (value_is_output(graph, group->members.at[i]) && !chain_is_row(group->members.at[i], matmul))
+        if (value_is_output(graph, group->members.at[i]) && !chain_is_row(group->members.at[i], core))
             return true;
     for (size_t i = 0; i < graph->values.n; i++) {
         const Value *user = graph->values.at[i];
         for (int k = 0; k < user->n_in && user != matmul && fuse_home(fuse, user) != group; k++)
-            if (fuse_home(fuse, user->in[k]) == group && !chain_is_row(user->in[k], matmul))
+            if (fuse_home(fuse, user->in[k]) == group && !chain_is_row(user->in[k], core))
                 return true;
     }
     return false;
@@ -270,9 +284,9 @@ static Value *chain_only_user(Fuse *fuse, const Value *core, bool *has_rows) {
             user = value;
             continue;
         }
-        bool stays =
-            value_is_pointwise(value) || value->op == OP_broadcast || value_class(value) == OPCLASS_REDUCTION;
         bool is_output = value_is_output(graph, value), is_row = chain_is_row(value, core);
+        bool stays = value_is_pointwise(value) || value->op == OP_broadcast ||
+                     value_class(value) == OPCLASS_REDUCTION || (is_row && chain_is_moved(value));
         if (!stays || (is_output && !is_row))
             return NULL;
         *has_rows |= is_output;

@@ -18,13 +18,13 @@ static int chain_products(const Region *region, const Value *core) {
     return has_core ? n : 0;
 }
 
-/* Whether an output is one element for each row, computed before the last product. */
+/* Whether an output is one element for each row of the first product, and nothing of the last. */
 static bool chain_is_row(const ChainPlan *plan, Value *output) {
     const Region *whole = plan->region;
     const Value *last = whole->cores.at[plan->n_links - 1];
+    const MatmulPlan first = {.core = {whole->cores.at[0]}};
     const Region *part = region_part(plan->graph->arena, whole, &output, 1, NULL, last);
-    return !chain_products(part, last) && value_same_rows(output, last) &&
-           dim_is(output->dims[output->rank - 1], 1);
+    return !chain_products(part, last) && matmul_is_row_value(&first, lower_root(whole, output));
 }
 
 /* The region's outputs that are rows' own, or the others. */
@@ -44,6 +44,7 @@ static bool chain_rows(ChainPlan *plan, Value *const *outputs, size_t n, const c
     Region *part = region_part(plan->graph->arena, plan->region, outputs, n, NULL, plan->region->cores.at[0]);
     plan->rows = plan->link[0];
     plan->rows.region = part;
+    part->n_reduced = 1;
     *why = "of a softmax in parts, rows' maxima and sums are known, no other reductions";
     for (size_t i = 0; i < part->values.n; i++) {
         const Value *value = part->values.at[i];
