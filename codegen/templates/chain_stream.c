@@ -14,6 +14,9 @@
  *
  * The producer brings q once a tile, and keys and values by rings of their own, keys one part ahead.
  *
+ * What is wanted of the rows besides is stored then too, as far as the largest element and the sum are enough
+ * for it: the logarithm of a row's sum, for gradients.
+ *
  * Where x is -inf beyond a band along the diagonal (Band), parts of which a tile's rows see nothing are
  * neither loaded nor multiplied, and the elements of those that lie within the band whole are not asked. */
 #include "codegen/templates/chain_stream.h"
