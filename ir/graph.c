@@ -270,6 +270,18 @@ bool value_same_rows(const Value *a, const Value *b) {
     return true;
 }
 
+bool value_is_of_rows(const Value *value, const Value *like) {
+    int last = like->rank - 1;
+    if (value->rank == like->rank)
+        return dim_is(value->dims[last], 1) && !dim_is(like->dims[last], 1) && value_same_rows(value, like);
+    if (value->rank != last)
+        return false;
+    for (int i = 0; i < last; i++)
+        if (value->dims[i] != like->dims[i])
+            return false;
+    return true;
+}
+
 bool value_same_dims(const Value *a, const Value *b) {
     return value_same_rows(a, b) && (a->rank == 0 || a->dims[a->rank - 1] == b->dims[b->rank - 1]);
 }

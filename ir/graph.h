@@ -152,6 +152,9 @@ bool value_is_constant(const Value *value, double *out); /* scalar constant of a
 const Dim *value_count(const Graph *graph, const Value *value);
 bool value_same_dims(const Value *a, const Value *b);
 bool value_same_rows(const Value *a, const Value *b); /* all dims but the last */
+/* Whether a value has one element for each row of another: with an axis of one where that has its columns,
+ * which are not one by themselves, or without. */
+bool value_is_of_rows(const Value *value, const Value *like);
 bool value_is_output(const Graph *graph, const Value *value);
 /* Row-major strides of these dims into strides[0..rank). */
 void dims_packed_strides(DimTable *table, int rank, const Dim *const *dims, const Dim **strides);

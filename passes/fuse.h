@@ -169,8 +169,10 @@ bool group_set_add(Arena *arena, GroupSet *set, int id);
 bool group_set_join(Arena *arena, GroupSet *set, const GroupSet *more);
 /* Whether `group` waits for `other`. */
 bool group_waits(const Group *group, const Group *other);
-/* Whether the graph, or a Value outside of the group but for `but`, needs what the group computes. */
-bool group_is_needed_elsewhere(const Fuse *fuse, const Group *group, const Value *but);
+typedef bool (*GroupCounts)(const Group *group, const Value *value);
+/* Whether the graph, or a Value outside of the group but for `but`, needs what the group computes; `counts`:
+ * of that, what is looked at, NULL: all. */
+bool group_is_needed_elsewhere(const Fuse *fuse, const Group *group, const Value *but, GroupCounts counts);
 /* Whether `operand`, computed in `group`, needs nothing that in turn waits for `group`. Floating Values may
  * read the group's own results: they become a part of it. */
 bool group_can_compute(const Fuse *fuse, const Group *group, const Value *operand);

@@ -124,31 +124,13 @@ static bool chain_is_moved(const Value *value) {
  * comes in parts stores what is computed of the rows' maxima and sums, the logarithms of sums that gradients
  * want. */
 static bool chain_is_row(const Value *value, const Value *core) {
-    int last = core->rank - 1;
     while (chain_is_moved(value))
         value = value->in[0];
-    if (value->rank == core->rank)
-        return value_same_rows(value, core) && dim_is(value->dims[last], 1) && !dim_is(core->dims[last], 1);
-    bool is_row = value->rank == last;
-    for (int i = 0; is_row && i < last; i++)
-        is_row = value->dims[i] == core->dims[i];
-    return is_row;
+    return value_is_of_rows(value, core);
 }
 
-/* Whether something of the group other than of its rows is needed elsewhere than by `matmul`. */
-static bool chain_is_needed_elsewhere(const Fuse *fuse, const Group *group, const Value *matmul) {
-    const Graph *graph = fuse->graph;
-    const Value *core = group->cores.at[0];
-    for (size_t i = 0; i < group->members.n; i++)
-        if (value_is_output(graph, group->members.at[i]) && !chain_is_row(group->members.at[i], core))
-            return true;
-    for (size_t i = 0; i < graph->values.n; i++) {
-        const Value *user = graph->values.at[i];
-        for (int k = 0; k < user->n_in && user != matmul && fuse_home(fuse, user) != group; k++)
-            if (fuse_home(fuse, user->in[k]) == group && !chain_is_row(user->in[k], core))
-                return true;
-    }
-    return false;
+static bool chain_is_no_row(const Group *group, const Value *value) {
+    return !chain_is_row(value, group->cores.at[0]);
 }
 
 /* Why the two do not become one kernel, and what would have to change; NULL: they do. `is_ahead`: what lies
@@ -173,9 +155,8 @@ static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_
                      (chain_columns(fuse, held) > CHAIN_INSTRUCTION && !chain_is_along_k(fuse, group))))
         return "its first operand does not fit the registers";
     *change = "an operand that only this product reads";
-    bool is_needed = streams ? chain_is_needed_elsewhere(fuse, group, matmul)
-                             : group_is_needed_elsewhere(fuse, group, matmul);
-    if (!is_ahead && (is_needed || matmul->in[0] == matmul->in[1]))
+    if (!is_ahead && (group_is_needed_elsewhere(fuse, group, matmul, streams ? chain_is_no_row : NULL) ||
+                      matmul->in[0] == matmul->in[1]))
         return "its first operand, or what that is computed from, is needed elsewhere too";
     *change = "f16 or bf16 operands of one type";
     if (!chain_is_16bit(matmul) || !chain_is_16bit(first) || first->in[0]->dtype != held->dtype)
@@ -235,8 +216,8 @@ bool fuse_chain(Fuse *fuse, Value *matmul) {
         fuse_node(fuse, held)->barrier || group->cores.n >= CHAIN_LINKS || group->block_cols ||
         (group->cores.n > 1 && !group->is_chain))
         return false;
-    bool has_rows =
-        group_is_needed_elsewhere(fuse, group, matmul) && !chain_is_needed_elsewhere(fuse, group, matmul);
+    bool has_rows = group_is_needed_elsewhere(fuse, group, matmul, NULL) &&
+                    !group_is_needed_elsewhere(fuse, group, matmul, chain_is_no_row);
     bool streams = chain_streams(fuse, group, matmul, has_rows);
     const char *fault = chain_fault(fuse, group, matmul, false, streams, &change);
     if (fuse->known->refused[matmul->id] & REFUSED_PRODUCT) {

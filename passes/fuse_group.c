@@ -52,14 +52,15 @@ bool group_waits(const Group *group, const Group *other) {
     return group_set_has(&group->after, other->id);
 }
 
-bool group_is_needed_elsewhere(const Fuse *fuse, const Group *group, const Value *but) {
+bool group_is_needed_elsewhere(const Fuse *fuse, const Group *group, const Value *but, GroupCounts counts) {
     for (size_t i = 0; i < group->members.n; i++)
-        if (value_is_output(fuse->graph, group->members.at[i]))
+        if (value_is_output(fuse->graph, group->members.at[i]) &&
+            (!counts || counts(group, group->members.at[i])))
             return true;
     for (size_t i = 0; i < fuse->graph->values.n; i++) {
         const Value *user = fuse->graph->values.at[i];
         for (int k = 0; k < user->n_in && user != but && fuse_home(fuse, user) != group; k++)
-            if (fuse_home(fuse, user->in[k]) == group)
+            if (fuse_home(fuse, user->in[k]) == group && (!counts || counts(group, user->in[k])))
                 return true;
     }
     return false;

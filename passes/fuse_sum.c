@@ -119,7 +119,8 @@ static const char *sum_fault(Fuse *fuse, const Value *value, SumParts *parts, co
     if (!sum_is_plain(first) || !sum_is_plain(last))
         return "a product is more than its elements before the sum";
     *change = "products that only their sum needs";
-    if (group_is_needed_elsewhere(fuse, first, value) || group_is_needed_elsewhere(fuse, last, value))
+    if (group_is_needed_elsewhere(fuse, first, value, NULL) ||
+        group_is_needed_elsewhere(fuse, last, value, NULL))
         return "one of the two products is needed elsewhere too";
     *change = "products that do not depend on one another";
     if (group_waits(first, last) || group_waits(last, first))

@@ -22,9 +22,8 @@ static int chain_products(const Region *region, const Value *core) {
 static bool chain_is_row(const ChainPlan *plan, Value *output) {
     const Region *whole = plan->region;
     const Value *last = whole->cores.at[plan->n_links - 1];
-    const MatmulPlan first = {.core = {whole->cores.at[0]}};
     const Region *part = region_part(plan->graph->arena, whole, &output, 1, NULL, last);
-    return !chain_products(part, last) && matmul_is_row_value(&first, lower_root(whole, output));
+    return !chain_products(part, last) && value_is_of_rows(lower_root(whole, output), whole->cores.at[0]);
 }
 
 /* The region's outputs that are rows' own, or the others. */

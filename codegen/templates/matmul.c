@@ -210,19 +210,6 @@ static void plan_access(const Graph *graph, const Region *region, MatmulOperand 
     operand->run_width = operand->run_width > whole ? whole : operand->run_width;
 }
 
-bool matmul_is_row_value(const MatmulPlan *plan, const Value *value) {
-    const Value *core = plan->core[0];
-    if (value->rank == core->rank)
-        return dim_is(value->dims[value->rank - 1], 1) && !dim_is(core->dims[core->rank - 1], 1) &&
-               value_same_rows(value, core);
-    if (value->rank != core->rank - 1)
-        return false;
-    for (int i = 0; i < value->rank; i++)
-        if (value->dims[i] != core->dims[i])
-            return false;
-    return true;
-}
-
 /* A statistic of blocks: of a tile's columns, or of a warp's rows. */
 static bool plan_block(MatmulPlan *plan, const Value *value) {
     const Value *core = plan->core[0];
@@ -307,7 +294,7 @@ static bool plan_outputs(const MatmulPlan *plan, const char **why) {
         const Value *output = plan->region->outputs.at[i], *root = lower_root(plan->region, output);
         if (block_stored(output))
             continue;
-        bool is_row = matmul_is_row_value(plan, root);
+        bool is_row = value_is_of_rows(root, plan->core[0]);
         *why = "an output is neither the product's shape, nor a window of its columns, nor one element a row";
         if (!is_row && !value_same_dims(root, plan->core[0]) && !region_window(plan->region, output))
             return false;

@@ -565,8 +565,6 @@ void matmul_inputs_chunk_end(Epilogue *e);
 void matmul_inputs_take(Epilogue *e, const KExpr *block, const KExpr *group, int n_groups);
 void matmul_inputs_bind(Epilogue *e, const EpilogueSlot *slot);
 
-/* Whether a value has one element a row of the product. */
-bool matmul_is_row_value(const MatmulPlan *plan, const Value *value);
 /* Marks the region's values that depend on one of `from` otherwise than through one of `cut`; old marks go.
  */
 void matmul_mark_dependents(const MatmulPlan *plan, const Value *const *from, int n_from,

@@ -775,7 +775,7 @@ void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const Mat
             continue;
         if (window && window->is_bundle)
             vec_push(b->arena, &bundles, output);
-        else if (plan->statistics.n && matmul_is_row_value(plan, lower_root(plan->region, output)))
+        else if (plan->statistics.n && value_is_of_rows(lower_root(plan->region, output), plan->core[0]))
             vec_push(b->arena, &rows, output);
         else if (matmul_is_early(plan, output))
             vec_push(b->arena, &early.outputs, output);
