@@ -14,7 +14,8 @@
  *
  * It pays where the time that the slow path would lose is more than the copy costs, which the figures below
  * estimate from an H200: unaligned products ran at a twelfth of the aligned rate, and where tiles are few, a
- * step of K took ten times as long as an aligned one, whose loads run ahead. Extents must be known. The pass
+ * step of K took ten times as long as an aligned one, whose loads run ahead. Elements of 16 bits a kernel may
+ * bring by itself, at a better rate (realign_brought.c). Extents must be known. The pass
  * stands behind the fixpoint, since slicing what was padded is what `movement` would undo. Two small operands
  * share a copy (realign_joined.c). */
 #include "passes/realign.h"
@@ -85,16 +86,19 @@ Value *realign_base(Value *operand) {
     return operand->op == OP_transpose ? operand->in[0] : operand;
 }
 
-/* Whether a value is computed from a product: then it may stay in the registers of that product's kernel.
- * What is computed element by element from anything else is written to aligned rows at once. Values beyond
- * `room` count as products. */
-static bool realign_has_product(const Value *value, int *room) {
+/* Values beyond `room` count as products. */
+static bool realign_finds_product(const Value *value, int *room) {
     if (value->op == OP_matmul || --*room < 0)
         return true;
     for (int i = 0; i < value->n_in; i++)
-        if (realign_has_product(value->in[i], room))
+        if (realign_finds_product(value->in[i], room))
             return true;
     return false;
+}
+
+bool realign_has_product(const Value *value) {
+    int room = REALIGN_CONE;
+    return realign_finds_product(value, &room);
 }
 
 bool realign_is_scattered(const Value *operand) {
@@ -128,11 +132,10 @@ double realign_copy_seconds(const Value *value) {
 /* Seconds that the copy of an operand costs; 0 where none is needed, or possible. */
 static double realign_copy(Value *operand, bool is_second) {
     const Value *base = realign_base(operand);
-    int room = REALIGN_CONE;
     if (realign_is_scattered(operand) || realign_is_turned(operand, is_second))
         return realign_copy_seconds(operand);
     bool is_stored = base->op == OP_input || value_is_heavy(base) ||
-                     (value_is_pointwise(base) && !realign_has_product(base, &room));
+                     (value_is_pointwise(base) && !realign_has_product(base));
     if (!is_stored || !realign_is_tensor_type(base->dtype) || !realign_missing(base))
         return 0;
     return realign_copy_seconds(base);
@@ -197,20 +200,27 @@ static double realign_gain(const Value *product, const Dim *k, int taken) {
            fmax(operations / realign_fast, steps * realign_fast_step);
 }
 
+/* The same by whichever way its kernel reads `n` such operands. */
+static double realign_loss(const Rewrite *rewrite, const Value *product, int taken, int n) {
+    const Value *a = product->in[0];
+    double loss = realign_gain(product, a->dims[a->rank - 1], taken);
+    double brought = realign_brought(rewrite, product, n);
+    return brought < 0 ? loss : fmin(loss, brought);
+}
+
 static Value *realign_rule(Rewrite *rewrite, Value *value) {
     if (value->op != OP_matmul)
         return value;
     Value *scaled = realign_scaled(rewrite, value);
     if (scaled)
         return scaled;
-    const Value *a = value->in[0];
     int taken = realign_taken(rewrite, value);
     double copies[] = {taken == 0 ? 0 : realign_copy(value->in[0], false),
                        taken == 1 ? 0 : realign_copy(value->in[1], true)};
     Value *in[2] = {value->in[0], value->in[1]};
     bool joins = copies[0] > 0 && copies[1] > 0 && realign_joins(rewrite, in);
     double cost = copies[0] + copies[1] - (joins ? realign_launch : 0);
-    if (cost == 0 || realign_gain(value, a->dims[a->rank - 1], taken) < cost)
+    if (cost == 0 || realign_loss(rewrite, value, taken, (copies[0] > 0) + (copies[1] > 0)) < cost)
         return value;
     if (!joins || !realign_both(rewrite, in))
         for (int i = 0; i < 2; i++)

@@ -13,6 +13,9 @@ double realign_count(const Value *value);
 double realign_copy_seconds(const Value *value);
 /* Whether an operand, the first or the second, lies along M or N, of elements that are only taken along K. */
 bool realign_is_turned(const Value *operand, bool is_second);
+/* Whether a value is computed from a product: then it may stay in the registers of that product's kernel.
+ * What is computed element by element from anything else is written to aligned rows at once. */
+bool realign_has_product(const Value *value);
 /* Whether neighbours along the last two axes of an operand are none in memory. */
 bool realign_is_scattered(const Value *operand);
 /* Elements that a row lacks; 0 where it lies well, or where the pass has nothing to say. */
@@ -30,6 +33,10 @@ int realign_taken(const Rewrite *rewrite, const Value *product);
 /* By id, whether a value is reduced, as it is or after what is computed of it element by element: the pass's
  * state. */
 bool *realign_find_reduced(Pass *pass, const Graph *graph);
+
+/* realign_brought.c: seconds that a product loses whose kernel itself brings `n` operands that TMA does not
+ * read; negative where it cannot. */
+double realign_brought(const Rewrite *rewrite, const Value *product, int n);
 
 /* realign_joined.c: whether one kernel copies both operands of a product; does it, false with `in` as it was
  * where it cannot; and whether a value is such a copy. */

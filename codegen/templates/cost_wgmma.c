@@ -170,12 +170,27 @@ static double cost_turned(const MatmulPlan *plan, const Schedule *s) {
     return elements / 32 * cost_turned_clocks / cost_clock;
 }
 
+/* Seconds of a line of 64 elements that a warpgroup brings from anywhere in memory. It is L2's time, of which
+ * such a line takes as much as one and a half, or more: 999 x 1001 x 1003 took 20.9 us by 64 x 128, 13.7
+ * where nothing was copied, 11.2 where nothing was shifted either. */
+static const double cost_brought_line = 4.2e-9;
+
+static double cost_brought(const MatmulPlan *plan, const Schedule *s) {
+    double lines = 0;
+    for (int i = 0; i < 1 + plan->n_cores; i++)
+        if (matmul_is_brought(plan, i ? &plan->b[i - 1] : &plan->a))
+            lines += (i != 0) == s->swap_ab ? s->tile_m : s->tile_n;
+    return lines * cost_brought_line;
+}
+
 /* Time of a stage of an operand that warpgroups convert: 64 x 64 elements of 8 bits took 417, 331 and 300 ns
  * with one, two and three of them. */
 static double cost_converted(const MatmulPlan *plan, const Schedule *s) {
     int converters = matmul_converters(plan, s);
     if (!converters)
         return 0;
+    if (matmul_brings(plan))
+        return cost_brought(plan, s);
     bool is_rows = matmul_is_converted(plan, &plan->a) != s->swap_ab;
     double elements = (double)(is_rows ? s->tile_m : s->tile_n) * s->tile_k;
     return elements / 4096 * (240e-9 + 180e-9 / converters);
@@ -252,6 +267,8 @@ static double cost_feed(const Cost *c, const MatmulPlan *plan, const Schedule *s
     double row_bits = matmul_stage_bits(plan, s, true) * (swaps ? n : 1) / (double)w->cluster_n;
     double col_bits = matmul_stage_bits(plan, s, false) * (swaps ? 1 : n) / (double)w->cluster_m;
     col_bits *= cost_runs(plan, of_cols, s);
+    row_bits = matmul_is_brought(plan, of_rows) ? 0 : row_bits; /* those have come by then */
+    col_bits = matmul_is_brought(plan, of_cols) ? 0 : col_bits;
     double bits = cost_box_rows(of_rows, w->tiles_m, s->tile_m, w->rows) * row_bits *
                       cost_row_of_steps(c, s, w, swaps) +
                   cost_box_rows(of_cols, w->tiles_n, s->tile_n, w->cols) * col_bits *

@@ -8,7 +8,10 @@
  *
  * Most of a stage's conversion is waiting, for shared memory and for conversions; so several warpgroups have
  * a stage each in turn. A stage is full when the bytes of the one operand and the four converting warps have
- * come. */
+ * come.
+ *
+ * Memory that has the elements themselves, but not where TMA reads them from, they bring by themselves, of
+ * both operands if need be (matmul_skew.c). */
 #include "codegen/templates/matmul.h"
 
 static bool convert_is_input(void *context, const Value *value) {
@@ -69,6 +72,17 @@ static int convert_operands(const MatmulPlan *plan) {
     return n;
 }
 
+bool matmul_is_brought(const MatmulPlan *plan, const MatmulOperand *operand) {
+    return matmul_is_converted(plan, operand) && matmul_is_skewed(operand);
+}
+
+bool matmul_brings(const MatmulPlan *plan) {
+    int n = matmul_is_brought(plan, &plan->a);
+    for (int i = 0; i < plan->n_cores; i++)
+        n += matmul_is_brought(plan, &plan->b[i]);
+    return n && n == convert_operands(plan);
+}
+
 int matmul_converters(const MatmulPlan *plan, const Schedule *schedule) {
     return schedule->fragments || !convert_operands(plan) ? 0
            : schedule->converters                         ? schedule->converters
@@ -81,7 +95,9 @@ int matmul_convert_registers(const MatmulPlan *plan, const Schedule *schedule) {
     int left =
         groups * at_launch - schedule->producer_registers - schedule->warps_m * schedule->consumer_registers;
     left = left > 0 ? left / converters : 0;
-    return (left < at_launch ? left : at_launch) / 8 * 8;
+    left = left < at_launch ? left : at_launch;
+    /* the assembler refuses to keep more than any warp has */
+    return (left < schedule->consumer_registers ? left : schedule->consumer_registers) / 8 * 8;
 }
 
 /* Stages that are made from one raw tile: as many as make its rows 128 bytes, without which memory delivers
@@ -104,13 +120,21 @@ static int convert_raw_stages(const Schedule *schedule) {
 bool matmul_accepts_convert(const MatmulPlan *plan, const Schedule *schedule, const MatmulOperand *operand,
                             const char **why) {
     MatmulOperand source;
-    *why = "a converting warpgroup makes one operand, of 16 bits, for one product";
-    if (plan->kind != MATMUL_16BIT || plan->n_cores > 1 || convert_operands(plan) > 1)
-        return false;
-    *why = "what the operand is computed from does not lie as TMA reads it, in runs of 8 elements of whole "
-           "bytes";
-    if (!matmul_convert_source(plan, operand, &source) || dtype_bits(source.elem) < 8)
-        return false;
+    if (matmul_brings(plan)) {
+        int tile_mn = (operand == &plan->a) != schedule->swap_ab ? schedule->tile_m : schedule->tile_n;
+        *why = "rows that begin anywhere are brought in runs of 16, 32 or 64 elements";
+        if (plan->kind != MATMUL_16BIT || !matmul_skew_accepts(operand, tile_mn, schedule->tile_k))
+            return false;
+    } else {
+        *why = "a converting warpgroup makes one operand, of 16 bits, for one product";
+        if (plan->kind != MATMUL_16BIT || plan->n_cores > 1 || convert_operands(plan) > 1)
+            return false;
+        *why =
+            "what the operand is computed from does not lie as TMA reads it, in runs of 8 elements of whole "
+            "bytes";
+        if (!matmul_convert_source(plan, operand, &source) || dtype_bits(source.elem) < 8)
+            return false;
+    }
     *why = "a computed operand is not shared in a cluster, nor between warpgroups that take turns";
     if (schedule->cluster_m > 1 || schedule->cluster_n > 1 || schedule->split_k > 1 || schedule->ping_pong ||
         matmul_gang(plan, schedule) > 1)
@@ -131,9 +155,11 @@ int64_t matmul_convert_bytes(const MatmulPlan *plan, const Schedule *schedule) {
     for (int i = 0; i < 1 + plan->n_cores && !schedule->fragments; i++) {
         const MatmulOperand *operand = i ? &plan->b[i - 1] : &plan->a;
         MatmulOperand source;
+        int tile_mn = (i != 0) == schedule->swap_ab ? schedule->tile_m : schedule->tile_n;
+        if (matmul_is_brought(plan, operand))
+            bytes += matmul_skew_bytes(operand, tile_mn) * CONVERT_SLOTS * matmul_converters(plan, schedule);
         if (!matmul_is_converted(plan, operand) || !matmul_convert_source(plan, operand, &source))
             continue;
-        int tile_mn = (i != 0) == schedule->swap_ab ? schedule->tile_m : schedule->tile_n;
         int64_t tile = (int64_t)tile_mn * schedule->tile_k * convert_ratio(plan, schedule, &source);
         bytes +=
             (tile * dtype_bits(source.elem) / 8 + 16) * convert_raw_stages(schedule); /* and two mbarriers */
@@ -143,8 +169,14 @@ int64_t matmul_convert_bytes(const MatmulPlan *plan, const Schedule *schedule) {
 
 MatmulConvert matmul_convert(Builder *b, const MatmulPlan *plan, const Schedule *schedule,
                              const MatmulOperand *operand, const char *name, int tile_mn) {
-    MatmulConvert convert = {.loader = matmul_loader(b, plan, operand, name, tile_mn, schedule->tile_k,
-                                                     schedule->stages, CONVERT_THREADS, false)};
+    MatmulConvert convert = {.is_brought = matmul_is_brought(plan, operand)};
+    if (convert.is_brought) {
+        convert.skew = matmul_skew(b, plan, operand, name, tile_mn, schedule->tile_k, schedule->stages,
+                                   matmul_converters(plan, schedule) * CONVERT_SLOTS);
+        return convert;
+    }
+    convert.loader = matmul_loader(b, plan, operand, name, tile_mn, schedule->tile_k, schedule->stages,
+                                   CONVERT_THREADS, false);
     MatmulOperand *source = ARENA_NEW(b->arena, MatmulOperand);
     matmul_convert_source(plan, operand, source);
     convert.ratio = convert_ratio(plan, schedule, source);
@@ -164,6 +196,16 @@ MatmulConvert matmul_convert(Builder *b, const MatmulPlan *plan, const Schedule 
     return convert;
 }
 
+void matmul_convert_arrive(Builder *b, const Pipeline *stages, const PipelineState *stage) {
+    k_atom(b, ATOM_fence_async, NULL, NULL, 0);
+    k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
+    k_if_begin(b, k_eq(b, k_special(b, SPECIAL_LANE), k_i32(b, 0)));
+    KOperand full = k_operand(pipeline_full_address(b, stages, stage));
+    k_atom(b, ATOM_mbar_arrive, NULL, &full, 1);
+    k_end(b);
+    pipeline_advance(b, stages, stage);
+}
+
 void matmul_convert_raw(Builder *b, MatmulConvert *convert, const Pipeline *stages, const PipelineState *raw,
                         const PipelineState *stage, const KExpr *mn0, const KExpr *k0,
                         const KExpr *const *batch) {
@@ -178,13 +220,7 @@ void matmul_convert_raw(Builder *b, MatmulConvert *convert, const Pipeline *stag
         loader->source_stage = k_var(b, raw->stage);
         loader->source_k = k;
         matmul_load_finish(b, loader);
-        k_atom(b, ATOM_fence_async, NULL, NULL, 0);
-        k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
-        k_if_begin(b, k_eq(b, k_special(b, SPECIAL_LANE), k_i32(b, 0)));
-        KOperand full = k_operand(pipeline_full_address(b, stages, stage));
-        k_atom(b, ATOM_mbar_arrive, NULL, &full, 1);
-        k_end(b);
-        pipeline_advance(b, stages, stage);
+        matmul_convert_arrive(b, stages, stage);
     }
     pipeline_release(b, &convert->raw, k_var(b, raw->stage), NULL);
     pipeline_advance(b, &convert->raw, raw);

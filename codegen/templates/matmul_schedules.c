@@ -121,8 +121,28 @@ static void schedules_add_split(const Cost *c, SchedulesAccept *accepts, Candida
             schedules_add_deepest(c, accepts, found, s, WGMMA_STAGES, 1);
 }
 
+/* With one or two warpgroups that bring operands from anywhere in memory, and the registers that those who
+ * multiply leave them. */
+static void schedules_add_bringing(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s) {
+    enum { MOST = 2, LOADING = 24 };
+    for (s.converters = MOST; s.converters > 0; s.converters--) {
+        int groups = 1 + s.converters + s.warps_m;
+        int at_launch = c->plan->target->registers_per_sm / (128 * groups) / 8 * 8;
+        s.producer_registers = s.consumer_registers = 0;
+        schedules_add_deepest(c, accepts, found, s, WGMMA_STAGES, 1);
+        s.producer_registers = LOADING;
+        s.consumer_registers = (matmul_registers(c->plan, &s) + 7) / 8 * 8;
+        if (s.consumer_registers > at_launch)
+            schedules_add_deepest(c, accepts, found, s, WGMMA_STAGES, 1);
+    }
+}
+
 /* With three converting warpgroups beside one that multiplies, or one beside one or two. */
 static void schedules_add_converting(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s) {
+    if (matmul_brings(c->plan)) {
+        schedules_add_bringing(c, accepts, found, s);
+        return;
+    }
     if (s.warps_m > 1) {
         s.producer_registers = 24;
         s.consumer_registers = 184;

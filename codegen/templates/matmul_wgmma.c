@@ -311,8 +311,8 @@ static void wgmma_init(Wgmma *w) {
         }
     wgmma_signals_init(w);
     pipeline_init(b, &w->pipeline, arrivals, releases);
-    if (w->converters)
-        pipeline_init(b, &w->convert.raw, 1, 4);
+    if (wgmma_has_raw(w))
+        pipeline_init(b, &w->converts[0].raw, 1, 4);
     k_end(b);
     wgmma_signals_clear(w);
     if (w->cluster > 1) {
@@ -418,7 +418,10 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         k_role_begin(b, "converter", k_lt(b, k_special(b, SPECIAL_WARP), k_i32(b, 4 + 4 * w.converters)));
         if (schedule->consumer_registers)
             k_atom(b, ATOM_setmaxnreg_dec, (int[]){matmul_convert_registers(plan, schedule)}, NULL, 0);
-        wgmma_convert(&w);
+        if (wgmma_has_raw(&w))
+            wgmma_convert(&w);
+        else
+            wgmma_bring(&w);
         k_else(b);
     }
     if (schedule->consumer_registers)
@@ -443,8 +446,10 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         w.gang.blocks > 1 ? text_format(b->arena, ", rows over gangs of %d blocks", w.gang.blocks) : "",
         schedule->fragments || matmul_is_turned(plan, matmul_side(plan, schedule, true))
             ? ", an operand in registers"
-        : w.converters ? text_format(b->arena, ", %d that convert", w.converters)
-                       : "",
+        : w.converters
+            ? text_format(b->arena, wgmma_has_raw(&w) ? ", %d that convert" : ", %d that bring rows",
+                          w.converters)
+            : "",
         w.n_terms ? text_format(b->arena, ", %d products added up", w.n_terms + 1) : "",
         w.partial_cols ? ", sums in two levels" : "", schedule->swap_ab ? ", transposed product" : "",
         is_staged ? matmul_staging_name(&staging) : "",

@@ -63,13 +63,22 @@ static int64_t pointwise_words(const Graph *graph, const Region *region, const S
     return words;
 }
 
-/* Whether an output's elements that are neighbours in its last axis are read from neighbours, but where they
- * are filled in at the ends of rows. */
-static bool pointwise_is_copy(const Graph *graph, const Region *region, const Value *output) {
-    const Value *root = lower_root(region, output);
-    while (root->op == OP_pad)
-        root = root->in[0];
-    return region_reads(region, root) || lower_read_axis(graph, region, root) == region->rank - 1;
+/* Whether a value's elements that are neighbours in its last axis are computed, element by element, of
+ * neighbours in memory, but where they are filled in at the ends of rows, or rows of several are one behind
+ * the other. */
+static bool pointwise_is_copy(const Graph *graph, const Region *region, const Value *value, int depth) {
+    enum { DEPTH = 8 };
+    bool is_rows = value->op == OP_concat && value->attrs[0].i != value->rank - 1;
+    bool is_computed = op_is_scalar(value->op) || value->op == OP_cast;
+    int n = value->op == OP_pad ? 1 : is_rows || is_computed ? value->n_in : 0;
+    if (value->rank == 0 || value->op == OP_constant || region_reads(region, value))
+        return true;
+    if (depth == DEPTH || n == 0)
+        return lower_read_axis(graph, region, value) == region->rank - 1;
+    for (int i = 0; i < n; i++)
+        if (!pointwise_is_copy(graph, region, value->in[i], depth + 1))
+            return false;
+    return true;
 }
 
 /* Elements of a run: as many as every input and output can move at once; but where inputs begin anywhere
@@ -81,7 +90,7 @@ static int pointwise_vector(const Graph *graph, const Region *region) {
     bool is_line = vector < POINTWISE_STORES && region->rank > 0;
     for (size_t i = 0; i < region->outputs.n; i++) {
         const Value *output = region->outputs.at[i];
-        is_line = is_line && pointwise_is_copy(graph, region, output) &&
+        is_line = is_line && pointwise_is_copy(graph, region, lower_root(region, output), 0) &&
                   lower_write_axis(graph, region, output) == last &&
                   POINTWISE_STORES * dtype_bits(output->dtype) <= STORE_BITS;
     }

@@ -119,10 +119,11 @@ typedef struct Wgmma {
     const KVar *accumulator[MATMUL_CORES];
     int partial_cols; /* 0: one level */
     const KVar *partial;
-    MatmulScales scales[1 + MATMUL_CORES]; /* of each operand */
-    const KVar *next[1 + MATMUL_CORES];    /* its factors for the next step; NULL: none, or by column */
-    const KVar *factor[MATMUL_CORES];      /* of the present step's sums: [row][part]; NULL: 1 */
-    MatmulConvert convert;
+    MatmulScales scales[1 + MATMUL_CORES];    /* of each operand */
+    const KVar *next[1 + MATMUL_CORES];       /* its factors for the next step; NULL: none, or by column */
+    const KVar *factor[MATMUL_CORES];         /* of the present step's sums: [row][part]; NULL: 1 */
+    MatmulConvert converts[1 + MATMUL_CORES]; /* those of operands that have one: one, or all brought */
+    int n_converts;
     int converters; /* warpgroups */
     /* The first stages are filled with what is early before the kernel waits for the one before it. */
     bool starts_early;
@@ -231,7 +232,16 @@ const KExpr *wgmma_steps(Wgmma *w, const KExpr **first);
  */
 Tile wgmma_tile(const Wgmma *w, const WgmmaOperand *o, const char *name, const Tile *over);
 void wgmma_produce(Wgmma *w);
+/* Whether converters make their operand from raw tiles, which the producer brings. */
+bool wgmma_has_raw(const Wgmma *w);
 void wgmma_convert(Wgmma *w);
+/* The calling converter's number. Of units along K each has every n-th: behind a tile's last, number `units`,
+ * its first one of the next tile. */
+const KExpr *wgmma_converter(Wgmma *w);
+void wgmma_next_first(Wgmma *w, const KVar *first, const KExpr *units);
+
+/* wgmma_bring.c: the converters' part where they bring operands from memory. */
+void wgmma_bring(Wgmma *w);
 
 /* wgmma_fragments.c */
 

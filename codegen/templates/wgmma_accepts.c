@@ -88,7 +88,7 @@ bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedule, con
         if (!wgmma_accepts_parts(plan, schedule, operand, tile_mn))
             return false;
     } else if (!matmul_is_tma(plan->graph, operand, why)) {
-        if (operand->is_memory && operand->narrow == operand->elem)
+        if (operand->is_memory && operand->narrow == operand->elem && !matmul_is_brought(plan, operand))
             return false;
         return matmul_accepts_convert(plan, schedule, operand, why);
     }

@@ -27,14 +27,19 @@ void wgmma_add_operand(Wgmma *w, const MatmulOperand *operand, const char *name,
         return;
     }
     if (matmul_is_converted(w->plan, operand)) {
-        w->convert = matmul_convert(b, w->plan, schedule, operand, name, o->tile_mn);
+        MatmulConvert *convert = &w->converts[w->n_converts++];
+        *convert = matmul_convert(b, w->plan, schedule, operand, name, o->tile_mn);
         w->converters = matmul_converters(w->plan, schedule);
+        o->convert = convert;
+        if (convert->is_brought) {
+            o->tile = convert->skew.tile;
+            return;
+        }
         MatmulOperand *made = ARENA_NEW(b->arena, MatmulOperand);
         *made = *operand;
-        made->major = w->convert.loader.tile_major;
+        made->major = convert->loader.tile_major;
         o->operand = made;
-        o->convert = &w->convert;
-        o->tile = w->convert.loader.tile;
+        o->tile = convert->loader.tile;
         return;
     }
     o->tile = wgmma_tile(w, o, name, NULL);
@@ -113,10 +118,14 @@ const KExpr *wgmma_steps(Wgmma *w, const KExpr **first) {
     return k_let_expr(b, "steps", k_sub(b, end, *first));
 }
 
+bool wgmma_has_raw(const Wgmma *w) {
+    return w->n_converts && !w->converts[0].is_brought;
+}
+
 /* The next raw tile, from which the converter makes its operand: number `unit` along K. */
 static void wgmma_load_raw(Wgmma *w, const PipelineState *raw, const MatmulTile *tile, const KExpr *unit) {
     Builder *b = w->b;
-    const MatmulConvert *convert = &w->convert;
+    const MatmulConvert *convert = &w->converts[0];
     bool is_rows = matmul_is_converted(w->plan, &w->plan->a) != w->schedule->swap_ab;
     const KExpr *k0 = k_mul(b, unit, k_i32(b, (int64_t)w->schedule->tile_k * convert->ratio));
     pipeline_wait_empty(b, &convert->raw, raw);
@@ -128,15 +137,15 @@ static void wgmma_load_raw(Wgmma *w, const PipelineState *raw, const MatmulTile 
 }
 
 static const KExpr *wgmma_units(Wgmma *w) {
-    return k_div(w->b, k_dim(w->b, w->steps, K_I32), k_i32(w->b, w->convert.ratio));
+    return k_div(w->b, k_dim(w->b, w->steps, K_I32), k_i32(w->b, w->converts[0].ratio));
 }
 
 /* The first raw tiles of a tile, all on their way together. */
 static void wgmma_first_raw(Wgmma *w, const PipelineState *raw, const MatmulTile *tile) {
     Builder *b = w->b;
-    if (!w->converters)
+    if (!wgmma_has_raw(w))
         return;
-    const KExpr *end = k_min(b, wgmma_units(w), k_i32(b, w->convert.ahead));
+    const KExpr *end = k_min(b, wgmma_units(w), k_i32(b, w->converts[0].ahead));
     wgmma_load_raw(w, raw, tile, k_for_begin(b, "unit", k_i32(b, 0), end, 1, UNROLL_NONE));
     k_end(b);
 }
@@ -144,22 +153,35 @@ static void wgmma_first_raw(Wgmma *w, const PipelineState *raw, const MatmulTile
 /* In a step of the other operand, those that are due. */
 static void wgmma_next_raw(Wgmma *w, const PipelineState *raw, const MatmulTile *tile, const KExpr *step) {
     Builder *b = w->b;
-    if (!w->converters)
+    if (!wgmma_has_raw(w))
         return;
-    const KExpr *ratio = k_i32(b, w->convert.ratio);
-    const KExpr *unit = k_add(b, k_div(b, step, ratio), k_i32(b, w->convert.ahead));
+    const KExpr *ratio = k_i32(b, w->converts[0].ratio);
+    const KExpr *unit = k_add(b, k_div(b, step, ratio), k_i32(b, w->converts[0].ahead));
     k_if_begin(b, k_and(b, k_eq(b, k_mod(b, step, ratio), k_i32(b, 0)), k_lt(b, unit, wgmma_units(w))));
     wgmma_load_raw(w, raw, tile, unit);
     k_end(b);
 }
 
+void wgmma_next_first(Wgmma *w, const KVar *first, const KExpr *units) {
+    Builder *b = w->b;
+    int n = w->converters;
+    const KExpr *left = k_max(b, k_sub(b, units, k_var(b, first)), k_i32(b, 0));
+    const KExpr *turns = k_div(b, k_add(b, left, k_i32(b, n - 1)), k_i32(b, n));
+    k_set(b, first, k_sub(b, k_add(b, k_var(b, first), k_mul(b, turns, k_i32(b, n))), units));
+}
+
+const KExpr *wgmma_converter(Wgmma *w) {
+    Builder *b = w->b;
+    const KExpr *number = k_div(b, k_sub(b, k_special(b, SPECIAL_WARP), k_i32(b, 4)), k_i32(b, 4));
+    return w->converters > 1 ? k_let_expr(b, "converter", number) : k_i32(b, 0);
+}
+
 /* Each converter has every n-th raw tile, through all tiles. */
 void wgmma_convert(Wgmma *w) {
     Builder *b = w->b;
-    int n = w->converters, ratio = w->convert.ratio;
-    const KExpr *number = k_div(b, k_sub(b, k_special(b, SPECIAL_WARP), k_i32(b, 4)), k_i32(b, 4));
-    number = n > 1 ? k_let_expr(b, "converter", number) : k_i32(b, 0);
-    PipelineState raw = pipeline_start(b, &w->convert.raw), state = pipeline_start(b, &w->pipeline);
+    int n = w->converters, ratio = w->converts[0].ratio;
+    const KExpr *number = wgmma_converter(w);
+    PipelineState raw = pipeline_start(b, &w->converts[0].raw), state = pipeline_start(b, &w->pipeline);
     k_set(b, raw.stage, number);
     k_set(b, state.stage, k_mul(b, number, k_i32(b, ratio)));
     const KVar *first = k_variable(b, "first_unit", K_I32, number);
@@ -170,19 +192,16 @@ void wgmma_convert(Wgmma *w) {
     const KExpr *k0 = k_mul(b, unit, k_i32(b, (int64_t)w->schedule->tile_k * ratio));
     for (int i = 0; i < w->n_operands; i++)
         if (w->operands[i].convert)
-            matmul_convert_raw(b, &w->convert, &w->pipeline, &raw, &state,
+            matmul_convert_raw(b, &w->converts[0], &w->pipeline, &raw, &state,
                                w->operands[i].is_rows ? tile.row : tile.col, k0, tile.batch);
     for (int i = 1; i < n; i++) { /* past the other converters' */
-        pipeline_advance(b, &w->convert.raw, &raw);
+        pipeline_advance(b, &w->converts[0].raw, &raw);
         for (int k = 0; k < ratio; k++)
             pipeline_advance(b, &w->pipeline, &state);
     }
     k_end(b);
-    if (n > 1 && dim_divisor(w->plan->graph->dims, w->steps) % (n * ratio) != 0) { /* the next tile's first */
-        const KExpr *left = k_max(b, k_sub(b, units, k_var(b, first)), k_i32(b, 0));
-        const KExpr *turns = k_div(b, k_add(b, left, k_i32(b, n - 1)), k_i32(b, n));
-        k_set(b, first, k_sub(b, k_add(b, k_var(b, first), k_mul(b, turns, k_i32(b, n))), units));
-    }
+    if (n > 1 && dim_divisor(w->plan->graph->dims, w->steps) % (n * ratio) != 0)
+        wgmma_next_first(w, first, units);
     wgmma_tiles_end(w);
 }
 
@@ -303,8 +322,8 @@ void wgmma_produce(Wgmma *w) {
     }
     const KVar *begun = w->starts_early ? wgmma_start_early(w, products) : NULL;
     PipelineState state = pipeline_start(b, &w->pipeline), raw = {0};
-    if (w->converters)
-        raw = pipeline_start(b, &w->convert.raw);
+    if (wgmma_has_raw(w))
+        raw = pipeline_start(b, &w->converts[0].raw);
     if (w->n_products) {
         WgmmaLoad load = {&state, &products[0]};
         wgmma_of_product(w, wgmma_numbers_begin(w, NULL, 1), wgmma_load_tile, &load);

@@ -54,7 +54,8 @@ static void test_bias_gelu(void **state) {
         {"sm_90a", 512, 3072, 768, DTYPE_BF16, false, MATMUL_WGMMA},
         {"sm_90a", 4096, 4096, 4096, DTYPE_E4M3, false, MATMUL_WGMMA},
         {"sm_90a", 4096, 4096, 4096, DTYPE_TF32, false, MATMUL_WGMMA},
-        {"sm_90a", 1000, 1000, 1001, DTYPE_BF16, false, MATMUL_MMA_SYNC},
+        {"sm_90a", 1000, 1000, 1001, DTYPE_BF16, false, MATMUL_WGMMA}, /* operands from anywhere */
+        {"sm_90a", 1000, 1000, 1001, DTYPE_TF32, false, MATMUL_MMA_SYNC},
         {"sm_90a", 2048, 2048, 2048, DTYPE_F32, false, MATMUL_SIMT},
         {"sm_80", 4096, 4096, 4096, DTYPE_BF16, false, MATMUL_MMA_SYNC},
         {"sm_89", 4096, 4096, 4096, DTYPE_E4M3, false, MATMUL_MMA_SYNC},

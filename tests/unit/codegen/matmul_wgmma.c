@@ -223,10 +223,10 @@ static void test_refusals(void **state) {
     (void)state;
     Case c;
     case_open(&c, "sm_90a");
-    Value *x = INPUT(&c, "x", DTYPE_BF16, 64, 33), *w = INPUT(&c, "w", DTYPE_BF16, 64, 33);
+    Value *x = INPUT(&c, "x", DTYPE_TF32, 64, 33), *w = INPUT(&c, "w", DTYPE_TF32, 64, 33);
     case_output(&c, "y", case_matmul(&c, x, case_t(&c, w)));
     case_region(&c);
-    Schedule schedule = wgmma_schedule(64, 64, 64, 1);
+    Schedule schedule = wgmma_schedule(64, 64, 32, 1);
     const char *why = NULL;
     assert_false(template_matmul.accepts(c.graph, &c.region, &schedule, c.target, &why));
     assert_non_null(strstr(why, "16 bytes"));

@@ -6,6 +6,7 @@
 static void expect_kernels(const char *text, bool takes, const char *kernels) {
     Support support = {.text = text, .limits = support_limits()};
     support.limits.turns_words = takes;
+    support.limits.brings_rows = false;
     support_run(&support);
     assert_string_equal(support.kernels, kernels);
     support_end(&support);
@@ -61,12 +62,13 @@ static void test_joined(void **state) {
         "graph g (x: bf16[333, 777], w: bf16[555, 777]) -> (y: f32[333, 555]) { y = x @ w.T }",
         "graph g (x: bf16[555, 777], w: bf16[777, 777]) -> (y: f32[777, 555]) { y = w.T @ x.T }",
         "graph g (x: bf16[333, 777], w: bf16[777, 555]) -> (y: f32[333, 555]) { y = x @ w }",
+        "graph g (x: bf16[4097, 1025], w: bf16[1023, 1025]) -> (y: f32[4097, 1023]) { y = x @ w.T }",
         "graph g (x: f16[4, 512, 395], w: f16[4, 395, 197]) -> (y: f32[4, 512, 197]) { y = x @ w }",
         "graph g (x: e4m3[333, 777], w: e4m3[555, 777]) -> (y: f32[333, 555]) { y = relu(x @ w.T) }"};
     for (size_t i = 0; i < sizeof joined / sizeof *joined; i++)
         expect_kernels(joined[i], true, "pointwise matmul");
     expect_kernels(
-        "graph g (x: bf16[4097, 1025], w: bf16[1023, 1025]) -> (y: f32[4097, 1023]) { y = x @ w.T }", true,
+        "graph g (x: bf16[8191, 4097], w: bf16[1023, 4097]) -> (y: f32[8191, 1023]) { y = x @ w.T }", true,
         "pointwise pointwise matmul");
     expect_kernels("graph g (x: bf16[333, 777], w: bf16[555, 777], u: bf16[222, 777]) -> (y: f32[333, 555], "
                    "z: f32[333, 222]) { y = x @ w.T; z = x @ u.T }",
@@ -75,8 +77,44 @@ static void test_joined(void **state) {
                    "pointwise matmul");
 }
 
+/* `brings`: the target's products have operands of 16 bits from anywhere in memory. Those that a copy costs
+ * more than it gains stay where they are; rows that are reduced, operands that are computed, of other types,
+ * and large products want the copy. */
+static void expect_brought(const char *text, bool brings, const char *kernels) {
+    Support support = {.text = text, .limits = support_limits()};
+    support.limits.brings_rows = brings;
+    support_run(&support);
+    assert_string_equal(support.kernels, kernels);
+    support_end(&support);
+}
+
+static void test_brought(void **state) {
+    (void)state;
+    static const char *const brought[] = {
+        "graph g (x: bf16[32, 512, 197], w: bf16[32, 197, 197]) -> (y: f32[32, 512, 197]) { y = x @ w }",
+        "graph g (d: f16[512, 50257], x: f16[512, 768]) -> (y: f32[50257, 768]) { y = relu(d.T @ x) }"};
+    for (size_t i = 0; i < sizeof brought / sizeof *brought; i++) {
+        expect_brought(brought[i], false, "pointwise matmul");
+        expect_brought(brought[i], true, "matmul");
+    }
+    expect_brought("graph g (x: bf16[32, 512, 197], w: bf16[32, 197, 197]) -> (y: f32[32, 512, 197]) "
+                   "{ y = softmax(x @ w) }",
+                   true, "pointwise matmul/rows");
+    expect_brought("graph g (x: bf16[32, 512, 197], w: bf16[32, 197, 197]) -> (y: f32[32, 512, 197]) "
+                   "{ y = relu(x) @ w }",
+                   true, "pointwise matmul");
+    expect_brought(
+        "graph g (x: bf16[4097, 1025], w: bf16[1023, 1025]) -> (y: f32[4097, 1023]) { y = x @ w.T }", true,
+        "pointwise matmul");
+    expect_brought("graph g (x: bf16[1000, 1001], w: bf16[1001, 1000]) -> (y: f32[1000, 1000]) { y = x @ w }",
+                   true, "pointwise matmul");
+    expect_brought("graph g (x: e4m3[333, 777], w: e4m3[555, 777]) -> (y: f32[333, 555]) { y = x @ w.T }",
+                   true, "pointwise matmul");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_words), cmocka_unit_test(test_smaller),
-                                       cmocka_unit_test(test_copied), cmocka_unit_test(test_joined)};
+                                       cmocka_unit_test(test_copied), cmocka_unit_test(test_joined),
+                                       cmocka_unit_test(test_brought)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

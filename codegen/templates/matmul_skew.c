@@ -1,0 +1,299 @@
+/* Operands of 16 bits whose rows begin anywhere in memory, into the tiles that wgmma reads. TMA brings rows
+ * that begin at multiples of 16 bytes; so here each warp of a warpgroup copies the 16 bytes that a row has in
+ * memory, from the last multiple before its first element on, and moves the words from there, shifted by half
+ * a word where the row begins within one:
+ *
+ *     memory   . . . a | b c d e f g h i | ...        a line of 64 elements, here from the fourth of 8 on
+ *     slot     . . . a   b c d e f g h i   ...        cp.async: 8 pieces of 8 elements, and one behind them
+ *     words          . a   b c   d e   f g            that the lanes read, two each: their own and the next
+ *     tile           a b   c d   e f   g h            32 lanes, a word each
+ *
+ * Rows that are 8 apart begin alike, since 8 rows of any pitch are a multiple of 16 bytes. A warp has those
+ * of two of the eight kinds, w and w + 4 of every 8: so where to read and which bytes to take it knows for a
+ * whole tile, and a line is two loads, a permutation and a store. Lines lie along K, or along M (or N) where
+ * memory has the operand so:
+ *
+ *     K-major      line i of kind r      row 8 i + r, 64 elements of K
+ *     MN-major     line 8 c + i          row 8 i + r of K, columns 64 c to 64 c + 63: in a slot, rows are
+ * whole
+ *
+ * Behind the end of K the tile has zeros, as TMA leaves there; what it has behind the last row or column of
+ * the operand is not used. */
+#include "codegen/lower.h"
+#include "codegen/templates/matmul.h"
+
+enum {
+    SKEW_LINE = 64, /* elements: a row of a tile's block */
+    SKEW_PIECE = 8, /* elements of a copy */
+    SKEW_KINDS = 8,
+    SKEW_WARPS = 4,
+    SKEW_LANES = 32,
+    SKEW_OWN = SKEW_KINDS / SKEW_WARPS /* kinds of a warp */
+};
+
+bool matmul_is_skewed(const MatmulOperand *operand) {
+    const Value *base = operand->view.base;
+    return operand->is_memory && operand->is_contiguous && operand->narrow == operand->elem &&
+           dtype_bits(operand->elem) == 16 && !(base->op == OP_input && base->strides);
+}
+
+bool matmul_skew_accepts(const MatmulOperand *operand, int tile_mn, int tile_k) {
+    return tile_k == SKEW_LINE && tile_mn % (operand->major == MAJOR_K ? 16 : SKEW_LINE) == 0;
+}
+
+/* Elements of a slot's row: those of the tile, and one piece more. */
+static int skew_row(const MatmulOperand *operand, int tile_mn) {
+    return (operand->major == MAJOR_K ? SKEW_LINE : tile_mn) + SKEW_PIECE;
+}
+
+static int skew_elements(const MatmulOperand *operand, int tile_mn) {
+    return skew_row(operand, tile_mn) * (operand->major == MAJOR_K ? tile_mn : SKEW_LINE);
+}
+
+int64_t matmul_skew_bytes(const MatmulOperand *operand, int tile_mn) {
+    return (int64_t)skew_elements(operand, tile_mn) * 2;
+}
+
+MatmulSkew matmul_skew(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, const char *name,
+                       int tile_mn, int tile_k, int stages, int slots) {
+    bool is_k = operand->major == MAJOR_K;
+    MatmulSkew skew = {.plan = plan, .operand = operand, .tile_mn = tile_mn};
+    skew.tile = tile_shared(b, name, operand->elem, is_k ? tile_mn : tile_k, is_k ? tile_k : tile_mn, stages);
+    skew.raw = k_shared(b, text_format(b->arena, "%s_slots", name), operand->elem,
+                        (int64_t)skew_elements(operand, tile_mn) * slots, 16);
+    Lower *lower = lower_new(b, matmul_operand_space(b->arena, plan->region, operand->value));
+    skew.index = lower_index_type(lower);
+    return skew;
+}
+
+/* Elements from one row to the next. */
+static const Dim *skew_pitch(const MatmulSkew *skew) {
+    const MatmulOperand *operand = skew->operand;
+    return operand->view.strides[operand->major == MAJOR_K ? operand->mn_axis : operand->k_axis];
+}
+
+/* So many rows, in elements. */
+static const KExpr *skew_rows(Builder *b, const MatmulSkew *skew, const KExpr *rows) {
+    return k_mul(b, k_convert(b, rows, skew->index), k_dim(b, skew_pitch(skew), skew->index));
+}
+
+/* Whether all rows begin where a word does. */
+static bool skew_is_even(const MatmulSkew *skew) {
+    const MatmulOperand *operand = skew->operand;
+    DimTable *dims = skew->plan->graph->dims;
+    bool is_even =
+        dim_divisor(dims, operand->view.offset) % 2 == 0 && dim_divisor(dims, skew_pitch(skew)) % 2 == 0;
+    for (int i = 0; i < operand->n_batch; i++)
+        is_even = is_even && dim_divisor(dims, operand->view.strides[operand->batch[i]]) % 2 == 0;
+    return is_even;
+}
+
+static const KExpr *skew_warp(Builder *b) {
+    return k_mod(b, k_special(b, SPECIAL_WARP), k_i32(b, SKEW_WARPS));
+}
+
+/* Which of the eight kinds of rows the warp's first, or second, kind is. */
+static const KExpr *skew_kind(Builder *b, const KExpr *own) {
+    return k_add(b, skew_warp(b), k_mul(b, own, k_i32(b, SKEW_WARPS)));
+}
+
+/* Elements from the warp's first line of a kind to its line number `line`. */
+static const KExpr *skew_line(Builder *b, const MatmulSkew *skew, const KExpr *line) {
+    const KExpr *kinds = k_i32(b, SKEW_KINDS);
+    if (skew->operand->major == MAJOR_K)
+        return skew_rows(b, skew, k_mul(b, line, kinds));
+    const KExpr *rows = k_mul(b, k_mod(b, line, kinds), kinds);
+    const KExpr *cols = k_mul(b, k_div(b, line, kinds), k_i32(b, SKEW_LINE));
+    return k_add(b, skew_rows(b, skew, rows), k_convert(b, cols, skew->index));
+}
+
+/* The same in a slot. */
+static const KExpr *skew_slot_line(Builder *b, const MatmulSkew *skew, const KExpr *line) {
+    const KExpr *kinds = k_i32(b, SKEW_KINDS), *row = k_i32(b, skew_row(skew->operand, skew->tile_mn));
+    if (skew->operand->major == MAJOR_K)
+        return k_mul(b, line, row);
+    return k_add(b, k_mul(b, k_mod(b, line, kinds), row),
+                 k_mul(b, k_div(b, line, kinds), k_i32(b, SKEW_LINE)));
+}
+
+/* Where a slot has the first line of a kind. */
+static const KExpr *skew_slot_kind(Builder *b, const MatmulSkew *skew, const KExpr *own) {
+    const KExpr *kind = k_add(b, k_mul(b, skew_warp(b), k_i32(b, SKEW_OWN)), own);
+    return k_mul(b, kind, k_i32(b, skew_elements(skew->operand, skew->tile_mn) / SKEW_KINDS));
+}
+
+/* Where it begins. */
+static const KExpr *skew_slot(Builder *b, const MatmulSkew *skew, const KExpr *slot) {
+    return k_mul(b, slot, k_i32(b, skew_elements(skew->operand, skew->tile_mn)));
+}
+
+/* The lane's copies: of two lines of both kinds at a time; and of the piece behind one. */
+typedef struct SkewLane {
+    const KExpr *own, *line, *piece;
+} SkewLane;
+
+static SkewLane skew_lane(Builder *b) {
+    const KExpr *lane = k_special(b, SPECIAL_LANE), *pieces = k_i32(b, SKEW_LINE / SKEW_PIECE);
+    const KExpr *row = k_div(b, lane, pieces);
+    return (SkewLane){.own = k_mod(b, row, k_i32(b, SKEW_OWN)),
+                      .line = k_div(b, row, k_i32(b, SKEW_OWN)),
+                      .piece = k_mod(b, lane, pieces)};
+}
+
+/* Behind a line of K, or behind the last of a row's. */
+static SkewLane skew_lane_behind(Builder *b, const MatmulSkew *skew) {
+    const KExpr *lane = k_special(b, SPECIAL_LANE), *line = k_div(b, lane, k_i32(b, SKEW_OWN));
+    int before = skew->operand->major == MAJOR_K ? 0 : (skew->tile_mn / SKEW_LINE - 1) * SKEW_KINDS;
+    return (SkewLane){.own = k_mod(b, lane, k_i32(b, SKEW_OWN)),
+                      .line = k_add(b, line, k_i32(b, before)),
+                      .piece = k_i32(b, SKEW_LINE / SKEW_PIECE)};
+}
+
+/* The element of memory that a lane's copy begins with, of a tile whose first row's element is `corner`. */
+static const KExpr *skew_from(Builder *b, const MatmulSkew *skew, const KExpr *corner, const SkewLane *lane) {
+    const KExpr *first = k_add(b, corner, skew_rows(b, skew, skew_kind(b, lane->own)));
+    first = k_add(b, first, skew_line(b, skew, lane->line));
+    const KExpr *piece = k_mul(b, k_convert(b, lane->piece, skew->index), k_int(b, skew->index, SKEW_PIECE));
+    return k_add(b, k_bit_and(b, first, k_int(b, skew->index, -SKEW_PIECE)), piece);
+}
+
+void matmul_skew_tile(Builder *b, MatmulSkew *skew, const KExpr *mn0, const KExpr *const *batch) {
+    const MatmulOperand *operand = skew->operand;
+    DimTable *dims = skew->plan->graph->dims;
+    KType type = skew->index;
+    const KExpr *matrix = k_dim(b, operand->view.offset, type);
+    for (int i = 0; i < operand->n_batch; i++) {
+        const KExpr *at = matmul_batch_coord(b, skew->plan, operand, operand->batch[i], batch);
+        const Dim *stride = operand->view.strides[operand->batch[i]];
+        matrix = k_add(b, matrix, k_mul(b, k_convert(b, at, type), k_dim(b, stride, type)));
+    }
+    bool is_k = operand->major == MAJOR_K;
+    const KExpr *corner = k_add(b, matrix, is_k ? skew_rows(b, skew, mn0) : k_convert(b, mn0, type));
+    corner = k_let_expr(b, "corner", corner);
+    SkewLane lane = skew_lane(b), behind = skew_lane_behind(b, skew);
+    skew->from = k_let_expr(b, "from", skew_from(b, skew, corner, &lane));
+    skew->behind = k_let_expr(b, "behind", skew_from(b, skew, corner, &behind));
+    const Dim *all = dim_const(dims, 1),
+              *across = operand->value->dims[is_k ? operand->mn_axis : operand->k_axis];
+    for (int i = 0; i < operand->view.base->rank; i++)
+        all = dim_mul(dims, all, operand->view.base->dims[i]);
+    const KExpr *end = k_add(b, matrix, k_mul(b, k_dim(b, across, type), k_dim(b, skew_pitch(skew), type)));
+    skew->end = k_let_expr(b, "end", k_min(b, end, k_dim(b, all, type)));
+    for (int own = 0; own < SKEW_OWN; own++) {
+        const KExpr *kind = k_i32(b, own);
+        const KExpr *first = k_add(b, corner, skew_rows(b, skew, skew_kind(b, kind)));
+        const KExpr *shift = k_convert(b, k_bit_and(b, first, k_int(b, type, SKEW_PIECE - 1)), K_I32);
+        shift = k_let_expr(b, "shift", shift);
+        const KExpr *word = k_sub(b, shift, k_bit_and(b, shift, k_i32(b, 1)));
+        const KExpr *at = k_add(b, skew_slot_kind(b, skew, kind), word);
+        at = k_add(b, at, k_mul(b, k_special(b, SPECIAL_LANE), k_i32(b, 2)));
+        skew->read[own] = k_let_expr(b, "read", at);
+        const KExpr *is_odd = k_eq(b, k_bit_and(b, shift, k_i32(b, 1)), k_i32(b, 1));
+        const KExpr *bytes = k_select(b, is_odd, k_int(b, K_U32, 0x5432), k_int(b, K_U32, 0x3210));
+        skew->pick[own] = k_let_expr(b, "pick", bytes);
+    }
+}
+
+/* One copy of the lane's, `ahead` elements behind `from`. */
+static void skew_copy(Builder *b, const MatmulSkew *skew, const KExpr *from, const KExpr *to) {
+    KType type = skew->index;
+    const KExpr *left = k_sub(b, skew->end, from), *piece = k_int(b, type, SKEW_PIECE);
+    left = k_max(b, k_int(b, type, 0), k_min(b, left, piece));
+    const KBuffer *memory = k_global(b, skew->operand->view.base, false);
+    KOperand operands[] = {k_operand(k_smem_addr(b, skew->raw, to)),
+                           k_operand(k_global_addr(b, memory, from)),
+                           k_operand(k_mul(b, k_convert(b, left, K_U32), k_int(b, K_U32, 2)))};
+    k_atom(b, ATOM_cp_async_16, NULL, operands, 3);
+}
+
+/* Where in a slot a lane's first copy goes. */
+static const KExpr *skew_to(Builder *b, const MatmulSkew *skew, const KExpr *slot, const SkewLane *lane) {
+    const KExpr *to = k_add(b, skew_slot(b, skew, slot), skew_slot_kind(b, skew, lane->own));
+    to = k_add(b, to, skew_slot_line(b, skew, lane->line));
+    return k_let_expr(b, "to", k_add(b, to, k_mul(b, lane->piece, k_i32(b, SKEW_PIECE))));
+}
+
+void matmul_skew_copy(Builder *b, const MatmulSkew *skew, const KExpr *slot, const KExpr *step) {
+    enum {
+        LINES = SKEW_LANES * SKEW_PIECE / SKEW_LINE /* that a warp copies at a time, but for last pieces */
+    };
+    bool is_k = skew->operand->major == MAJOR_K;
+    int lines = skew->tile_mn / SKEW_WARPS, rows = is_k ? lines : SKEW_LINE / SKEW_WARPS; /* the warp's */
+    const KExpr *ahead = k_mul(b, step, k_i32(b, SKEW_LINE));
+    ahead = is_k ? k_convert(b, ahead, skew->index) : skew_rows(b, skew, ahead);
+    SkewLane lane = skew_lane(b), behind = skew_lane_behind(b, skew);
+    const KExpr *from = k_let_expr(b, "copied", k_add(b, skew->from, ahead)),
+                *to = skew_to(b, skew, slot, &lane);
+    const KExpr *turn = epilogue_loop(b, "turn", lines / LINES);
+    const KExpr *line = k_mul(b, turn, k_i32(b, LINES / SKEW_OWN));
+    skew_copy(b, skew, k_add(b, from, skew_line(b, skew, line)), k_add(b, to, skew_slot_line(b, skew, line)));
+    epilogue_loop_end(b, lines / LINES);
+
+    from = k_let_expr(b, "copied", k_add(b, skew->behind, ahead));
+    to = skew_to(b, skew, slot, &behind);
+    for (int first = 0; first < rows; first += SKEW_LANES) {
+        bool is_part = rows - first < SKEW_LANES;
+        line = k_i32(b, first / SKEW_OWN);
+        if (is_part)
+            k_if_begin(b, k_lt(b, k_special(b, SPECIAL_LANE), k_i32(b, rows - first)));
+        skew_copy(b, skew, k_add(b, from, skew_line(b, skew, line)),
+                  k_add(b, to, skew_slot_line(b, skew, line)));
+        if (is_part)
+            k_end(b);
+    }
+}
+
+/* The bits of the lane's word that lie before the end of K; NULL: all do. */
+static const KExpr *skew_mask(Builder *b, const MatmulSkew *skew, const KExpr *step) {
+    const Dim *k = skew->plan->k;
+    if (skew->operand->major != MAJOR_K || dim_divisor(skew->plan->graph->dims, k) % SKEW_LINE == 0)
+        return NULL;
+    const KExpr *at =
+        k_add(b, k_mul(b, step, k_i32(b, SKEW_LINE)), k_mul(b, k_special(b, SPECIAL_LANE), k_i32(b, 2)));
+    const KExpr *left = k_sub(b, k_dim(b, k, K_I32), at);
+    const KExpr *some = k_select(b, k_eq(b, left, k_i32(b, 1)), k_int(b, K_U32, 0xffff), k_int(b, K_U32, 0));
+    return k_let_expr(b, "mask", k_select(b, k_lt(b, k_i32(b, 1), left), k_int(b, K_U32, 0xffffffff), some));
+}
+
+void matmul_skew_shift(Builder *b, const MatmulSkew *skew, const KExpr *slot, const KExpr *step,
+                       const KExpr *stage) {
+    enum { AT_ONCE = 8 /* lines whose words are read before the first is stored: reads overlap */ };
+    int lines = skew->tile_mn / SKEW_KINDS, n = lines < AT_ONCE ? lines : AT_ONCE;
+    while (lines % n != 0)
+        n--;
+    bool is_even = skew_is_even(skew);
+    const KExpr *mask = skew_mask(b, skew, step), *one = k_i32(b, 1);
+    const KExpr *base = skew_slot(b, skew, slot);
+    const KExpr *two = k_i32(b, 2), *word_col = k_mul(b, k_special(b, SPECIAL_LANE), two);
+    for (int own = 0; own < SKEW_OWN; own++) {
+        const KExpr *read = k_let_expr(b, "read", k_add(b, base, skew->read[own]));
+        const KExpr *put =
+            k_let_expr(b, "put", tile_index(b, &skew->tile, stage, skew_kind(b, k_i32(b, own)), word_col));
+        const KExpr *part = epilogue_loop(b, "part", lines / n);
+        const KExpr *first = k_mul(b, part, k_i32(b, n));
+        const KVar *words = k_array(b, "words", K_U32, 2 * n, NULL);
+        const KExpr *i = epilogue_loop(b, "i", n), *at = k_mul(b, i, two);
+        const KExpr *from = k_add(b, read, skew_slot_line(b, skew, k_add(b, first, i)));
+        k_load_raw(b, words, at, skew->raw, from, 2, NULL, CACHE_DEFAULT);
+        if (!is_even)
+            k_load_raw(b, words, k_add(b, at, one), skew->raw, k_add(b, from, two), 2, NULL, CACHE_DEFAULT);
+        epilogue_loop_end(b, n);
+        i = epilogue_loop(b, "i", n);
+        at = k_mul(b, i, two);
+        const KVar *pair = k_array(b, "pair", K_U32, 1, NULL);
+        KOperand operands[] = {
+            k_reg(pair), k_operand(k_elem(b, words, at)),
+            k_operand(is_even ? k_elem(b, words, at) : k_elem(b, words, k_add(b, at, one))),
+            k_operand(skew->pick[own])};
+        if (is_even)
+            k_set_elem(b, pair, k_i32(b, 0), k_elem(b, words, at));
+        else
+            k_atom(b, ATOM_byte_permute, NULL, operands, 4);
+        if (mask)
+            k_set_elem(b, pair, k_i32(b, 0), k_bit_and(b, k_elem_at(b, pair, 0), mask));
+        const KExpr *to = k_add(b, put, k_mul(b, k_add(b, first, i), k_i32(b, SKEW_KINDS * SKEW_LINE)));
+        k_store_raw(b, skew->tile.buffer, to, pair, NULL, 2, NULL, CACHE_DEFAULT);
+        epilogue_loop_end(b, n);
+        epilogue_loop_end(b, lines / n);
+    }
+}
