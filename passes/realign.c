@@ -50,16 +50,26 @@ double realign_count(const Value *value) {
     return count;
 }
 
+/* Whether an input under strides has rows whose elements are neighbours, some of which begin within a piece.
+ */
+static bool realign_is_spaced(const Value *base, int64_t per_piece) {
+    bool is_spaced = false;
+    for (int i = 0; i < base->rank - 1; i++)
+        is_spaced = is_spaced || !dim_is_const(base->strides[i]) || base->strides[i]->value % per_piece != 0;
+    return is_spaced && dim_is(base->strides[base->rank - 1], 1);
+}
+
 int64_t realign_missing(const Value *base) {
     int bits = dtype_bits(base->dtype);
-    bool is_packed = base->op != OP_input || !base->strides;
-    if (base->rank < 2 || !is_packed || bits < 8 || !dim_is_const(base->dims[base->rank - 1]))
+    if (base->rank < 2 || bits < 8 || !dim_is_const(base->dims[base->rank - 1]))
         return 0;
     int64_t extent = base->dims[base->rank - 1]->value, per_piece = REALIGN_BYTES * 8 / bits;
-    if (extent <= per_piece || extent % per_piece == 0)
+    bool is_under_strides = base->op == OP_input && base->strides;
+    if (extent <= per_piece ||
+        (is_under_strides ? !realign_is_spaced(base, per_piece) : extent % per_piece == 0))
         return 0;
     int64_t unit = extent >= REALIGN_LONG * 8 / bits ? REALIGN_LINE * 8 / bits : per_piece;
-    return (unit - extent % unit) % unit;
+    return unit - extent % unit;
 }
 
 Value *realign_padded(Rewrite *rewrite, Value *base, int64_t missing) {

@@ -12,7 +12,7 @@ static const double brought_one = 380e12, brought_both = 130e12, brought_none = 
 /* Whether an operand is memory: given, or stored by another kernel. */
 static bool brought_is_memory(Value *operand) {
     const Value *base = realign_base(operand);
-    return (base->op == OP_input && !base->strides) || value_is_heavy(base) ||
+    return base->op == OP_input || value_is_heavy(base) ||
            (value_is_pointwise(base) && realign_has_product(base));
 }
 

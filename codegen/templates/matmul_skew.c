@@ -32,9 +32,8 @@ enum {
 };
 
 bool matmul_is_skewed(const MatmulOperand *operand) {
-    const Value *base = operand->view.base;
     return operand->is_memory && operand->is_contiguous && operand->narrow == operand->elem &&
-           dtype_bits(operand->elem) == 16 && !(base->op == OP_input && base->strides);
+           dtype_bits(operand->elem) == 16;
 }
 
 bool matmul_skew_accepts(const MatmulOperand *operand, int tile_mn, int tile_k) {
@@ -157,9 +156,21 @@ static const KExpr *skew_from(Builder *b, const MatmulSkew *skew, const KExpr *c
     return k_add(b, k_bit_and(b, first, k_int(b, skew->index, -SKEW_PIECE)), piece);
 }
 
+/* Elements from the first to behind the last that the operand's memory has. */
+static const Dim *skew_memory(const MatmulSkew *skew) {
+    const Value *base = skew->operand->view.base;
+    DimTable *dims = skew->plan->graph->dims;
+    const Dim *strides[RANK_MAX], *one = dim_const(dims, 1), *last = dim_const(dims, 0);
+    if (!base->strides)
+        return value_count(skew->plan->graph, base);
+    view_base_strides(skew->plan->graph, base, strides);
+    for (int i = 0; i < base->rank; i++)
+        last = dim_add(dims, last, dim_mul(dims, dim_sub(dims, base->dims[i], one), strides[i]));
+    return dim_add(dims, last, one);
+}
+
 void matmul_skew_tile(Builder *b, MatmulSkew *skew, const KExpr *mn0, const KExpr *const *batch) {
     const MatmulOperand *operand = skew->operand;
-    DimTable *dims = skew->plan->graph->dims;
     KType type = skew->index;
     const KExpr *matrix = k_dim(b, operand->view.offset, type);
     for (int i = 0; i < operand->n_batch; i++) {
@@ -173,12 +184,9 @@ void matmul_skew_tile(Builder *b, MatmulSkew *skew, const KExpr *mn0, const KExp
     SkewLane lane = skew_lane(b), behind = skew_lane_behind(b, skew);
     skew->from = k_let_expr(b, "from", skew_from(b, skew, corner, &lane));
     skew->behind = k_let_expr(b, "behind", skew_from(b, skew, corner, &behind));
-    const Dim *all = dim_const(dims, 1),
-              *across = operand->value->dims[is_k ? operand->mn_axis : operand->k_axis];
-    for (int i = 0; i < operand->view.base->rank; i++)
-        all = dim_mul(dims, all, operand->view.base->dims[i]);
+    const Dim *across = operand->value->dims[is_k ? operand->mn_axis : operand->k_axis];
     const KExpr *end = k_add(b, matrix, k_mul(b, k_dim(b, across, type), k_dim(b, skew_pitch(skew), type)));
-    skew->end = k_let_expr(b, "end", k_min(b, end, k_dim(b, all, type)));
+    skew->end = k_let_expr(b, "end", k_min(b, end, k_dim(b, skew_memory(skew), type)));
     for (int own = 0; own < SKEW_OWN; own++) {
         const KExpr *kind = k_i32(b, own);
         const KExpr *first = k_add(b, corner, skew_rows(b, skew, skew_kind(b, kind)));

@@ -77,6 +77,27 @@ static void test_joined(void **state) {
                    "pointwise matmul");
 }
 
+/* Pitches that are given, of 16 bytes or not. */
+static void test_spaced(void **state) {
+    (void)state;
+    expect_kernels(
+        "graph g (x: bf16[1000, 1000 : strides=[1003, 1]], w: bf16[1000, 1000]) -> (y: f32[1000, 1000]) "
+        "{ y = x @ w.T }",
+        true, "pointwise matmul");
+    expect_kernels("graph g (x: bf16[8, 100, 333 : strides=[33337, 336, 1]], w: bf16[8, 200, 336]) -> (y: "
+                   "f32[8, 100, 200]) "
+                   "{ y = x @ w[:, :, 0:333].T }",
+                   true, "pointwise matmul");
+    expect_kernels(
+        "graph g (x: bf16[1000, 1001 : strides=[1008, 1]], w: bf16[1000, 1001 : strides=[1024, 1]]) -> "
+        "(y: f32[1000, 1000]) { y = x @ w.T }",
+        true, "matmul");
+    expect_kernels(
+        "graph g (x: bf16[1000, 1000 : strides=[2000, 2]], w: bf16[1000, 1000]) -> (y: f32[1000, 1000]) "
+        "{ y = x @ w.T }",
+        true, "matmul");
+}
+
 /* `brings`: the target's products have operands of 16 bits from anywhere in memory. Those that a copy costs
  * more than it gains stay where they are; rows that are reduced, operands that are computed, of other types,
  * and large products want the copy. */
@@ -113,8 +134,8 @@ static void test_brought(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_words), cmocka_unit_test(test_smaller),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_words),  cmocka_unit_test(test_smaller),
                                        cmocka_unit_test(test_copied), cmocka_unit_test(test_joined),
-                                       cmocka_unit_test(test_brought)};
+                                       cmocka_unit_test(test_spaced), cmocka_unit_test(test_brought)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
