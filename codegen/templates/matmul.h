@@ -718,10 +718,9 @@ typedef struct MatmulSkew {
     const KBuffer *raw; /* the copies, in slots */
     int tile_mn;
     KType index; /* of elements of memory */
-    /* of the present tile: elements of memory that the lane's copies begin with in step 0; from where on
-     * there are none; for each of the warp's two kinds of rows, where in a slot the lane's words begin, and
-     * which of their bytes it takes */
-    const KExpr *from, *behind, *end, *read[2], *pick[2];
+    /* of the present tile: elements of memory that the lane's copies begin with in step 0; for each of the
+     * warp's two kinds of rows, where in a slot the lane's words begin, and which of their bytes it takes */
+    const KExpr *from, *behind, *read[2], *pick[2];
 } MatmulSkew;
 /* Whether it is memory that can be brought so, and in such tiles. */
 bool matmul_is_skewed(const MatmulOperand *operand);

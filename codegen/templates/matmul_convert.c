@@ -125,6 +125,9 @@ bool matmul_accepts_convert(const MatmulPlan *plan, const Schedule *schedule, co
         *why = "rows that begin anywhere are brought in runs of 16, 32 or 64 elements";
         if (plan->kind != MATMUL_16BIT || !matmul_skew_accepts(operand, tile_mn, schedule->tile_k))
             return false;
+        *why = "what is brought behind the last row is no zeros, which sums of columns would take in";
+        if (plan->columns.n)
+            return false;
     } else {
         *why = "a converting warpgroup makes one operand, of 16 bits, for one product";
         if (plan->kind != MATMUL_16BIT || plan->n_cores > 1 || convert_operands(plan) > 1)

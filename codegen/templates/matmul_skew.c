@@ -184,9 +184,6 @@ void matmul_skew_tile(Builder *b, MatmulSkew *skew, const KExpr *mn0, const KExp
     SkewLane lane = skew_lane(b), behind = skew_lane_behind(b, skew);
     skew->from = k_let_expr(b, "from", skew_from(b, skew, corner, &lane));
     skew->behind = k_let_expr(b, "behind", skew_from(b, skew, corner, &behind));
-    const Dim *across = operand->value->dims[is_k ? operand->mn_axis : operand->k_axis];
-    const KExpr *end = k_add(b, matrix, k_mul(b, k_dim(b, across, type), k_dim(b, skew_pitch(skew), type)));
-    skew->end = k_let_expr(b, "end", k_min(b, end, k_dim(b, skew_memory(skew), type)));
     for (int own = 0; own < SKEW_OWN; own++) {
         const KExpr *kind = k_i32(b, own);
         const KExpr *first = k_add(b, corner, skew_rows(b, skew, skew_kind(b, kind)));
@@ -202,16 +199,30 @@ void matmul_skew_tile(Builder *b, MatmulSkew *skew, const KExpr *mn0, const KExp
     }
 }
 
-/* One copy of the lane's, `ahead` elements behind `from`. */
-static void skew_copy(Builder *b, const MatmulSkew *skew, const KExpr *from, const KExpr *to) {
+/* One copy of the lane's: of what memory has of it; nothing, where `is_row` is false. */
+static void skew_copy(Builder *b, const MatmulSkew *skew, const KExpr *from, const KExpr *to,
+                      const KExpr *is_row) {
     KType type = skew->index;
-    const KExpr *left = k_sub(b, skew->end, from), *piece = k_int(b, type, SKEW_PIECE);
-    left = k_max(b, k_int(b, type, 0), k_min(b, left, piece));
+    const KExpr *zero = k_int(b, type, 0), *piece = k_int(b, type, SKEW_PIECE);
+    const KExpr *left = k_sub(b, k_dim(b, skew_memory(skew), type), from);
+    left = k_max(b, zero, k_min(b, left, piece));
+    left = is_row ? k_select(b, is_row, left, zero) : left;
     const KBuffer *memory = k_global(b, skew->operand->view.base, false);
     KOperand operands[] = {k_operand(k_smem_addr(b, skew->raw, to)),
                            k_operand(k_global_addr(b, memory, from)),
                            k_operand(k_mul(b, k_convert(b, left, K_U32), k_int(b, K_U32, 2)))};
     k_atom(b, ATOM_cp_async_16, NULL, operands, 3);
+}
+
+/* Whether the lane's line, and `line` lines on, is a row of K; NULL: it is, or K lies along it. */
+static const KExpr *skew_is_row(Builder *b, const MatmulSkew *skew, const SkewLane *lane, const KExpr *line,
+                                const KExpr *step) {
+    const Dim *k = skew->plan->k;
+    if (skew->operand->major == MAJOR_K || dim_divisor(skew->plan->graph->dims, k) % SKEW_LINE == 0)
+        return NULL;
+    const KExpr *kinds = k_i32(b, SKEW_KINDS), *first = k_mul(b, step, k_i32(b, SKEW_LINE));
+    first = k_add(b, first, k_add(b, skew_kind(b, lane->own), k_mul(b, k_mod(b, lane->line, kinds), kinds)));
+    return k_lt(b, k_mul(b, k_mod(b, line, kinds), kinds), k_sub(b, k_dim(b, k, K_I32), first));
 }
 
 /* Where in a slot a lane's first copy goes. */
@@ -234,7 +245,8 @@ void matmul_skew_copy(Builder *b, const MatmulSkew *skew, const KExpr *slot, con
                 *to = skew_to(b, skew, slot, &lane);
     const KExpr *turn = epilogue_loop(b, "turn", lines / LINES);
     const KExpr *line = k_mul(b, turn, k_i32(b, LINES / SKEW_OWN));
-    skew_copy(b, skew, k_add(b, from, skew_line(b, skew, line)), k_add(b, to, skew_slot_line(b, skew, line)));
+    skew_copy(b, skew, k_add(b, from, skew_line(b, skew, line)), k_add(b, to, skew_slot_line(b, skew, line)),
+              skew_is_row(b, skew, &lane, line, step));
     epilogue_loop_end(b, lines / LINES);
 
     from = k_let_expr(b, "copied", k_add(b, skew->behind, ahead));
@@ -245,7 +257,7 @@ void matmul_skew_copy(Builder *b, const MatmulSkew *skew, const KExpr *slot, con
         if (is_part)
             k_if_begin(b, k_lt(b, k_special(b, SPECIAL_LANE), k_i32(b, rows - first)));
         skew_copy(b, skew, k_add(b, from, skew_line(b, skew, line)),
-                  k_add(b, to, skew_slot_line(b, skew, line)));
+                  k_add(b, to, skew_slot_line(b, skew, line)), skew_is_row(b, skew, &behind, line, step));
         if (is_part)
             k_end(b);
     }
