@@ -45,6 +45,11 @@ static const double cost_mma_on_hopper = 0.268, cost_mma_fp8 = 0.314;
 static const double cost_mma_reuse = 4.51, cost_mma_warps = 1.33; /* 16 x 16 elements of a warp */
 static const double cost_mma_step = 0.136e-6, cost_mma_round = 0.635;
 
+/* Bytes a second of the memory that the estimates were fitted with. Where that sets the pace, what other SMs
+ * read again counts. It is L2 that they wait for: with a slower memory's rate (H100) products of 256 to 320
+ * rows would count it, and took 2 us of 13 more by schedules that read less again. */
+static const double cost_fitted_memory = 4.3e12;
+
 /* Seconds of a block, and of each row that it reads, that all others wait for where rows of the few columns
  * are as short as a sector: every block reads the same few lines. Not fitted: 13096 x 8 x 72 took 819
  * blocks 13.6 us, 410 9.3, 205 7.4 and 103 6.4, and 4610 x 8 x 424 took 289 of them 13.2 and 73 8.2. */
@@ -382,7 +387,7 @@ void cost_begin(Cost *c, const MatmulPlan *plan, const DimBindings *hint) {
     for (int i = 0; i < c->n_guests; i++)
         cols += (double)c->guests[i].n * (double)c->guests[i].batch;
     double flops = 2.0 * (double)c->m * cols * (double)c->k * plan->n_cores;
-    c->from_memory = flops / cost_rate(plan) < (double)c->bytes / plan->target->memory_bytes_per_second;
+    c->from_memory = flops / cost_rate(plan) < (double)c->bytes / cost_fitted_memory;
 }
 
 /* Columns of a product's tiles. */

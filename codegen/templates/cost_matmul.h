@@ -22,7 +22,7 @@ typedef struct Cost {
     int64_t bytes;
     double slots;          /* instructions of the region's own for an element of the result */
     double bytes_out;      /* of the results, for an element of the product */
-    bool from_memory;      /* memory, not the matrix unit, sets the pace */
+    bool from_memory;      /* memory as fast as it gets, not the matrix unit, sets the pace */
     bool has_inputs;       /* that every element of the result has one of its own of */
     bool has_wide_outputs; /* 32 bits an element */
     double ragged; /* stores for an element where rows of the output start anywhere, and TMA cannot write
