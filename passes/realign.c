@@ -218,6 +218,15 @@ static double realign_loss(const Rewrite *rewrite, const Value *product, int tak
     return brought < 0 ? loss : fmin(loss, brought);
 }
 
+/* Operands that could be copied, and are not. */
+static void realign_leave(const Rewrite *rewrite, Value *product, const double *copies) {
+    for (int i = 0; i < 2; i++)
+        if (copies[i] > 0)
+            pass_decide(rewrite->pass, "realign", true, product, realign_base(product->in[i]), NULL,
+                        "its kernel reads it as it lies, which takes less than a copy to an order that it "
+                        "reads faster");
+}
+
 static Value *realign_rule(Rewrite *rewrite, Value *value) {
     if (value->op != OP_matmul)
         return value;
@@ -230,8 +239,10 @@ static Value *realign_rule(Rewrite *rewrite, Value *value) {
     Value *in[2] = {value->in[0], value->in[1]};
     bool joins = copies[0] > 0 && copies[1] > 0 && realign_joins(rewrite, in);
     double cost = copies[0] + copies[1] - (joins ? realign_launch : 0);
-    if (cost == 0 || realign_loss(rewrite, value, taken, (copies[0] > 0) + (copies[1] > 0)) < cost)
+    if (cost == 0 || realign_loss(rewrite, value, taken, (copies[0] > 0) + (copies[1] > 0)) < cost) {
+        realign_leave(rewrite, value, copies);
         return value;
+    }
     if (!joins || !realign_both(rewrite, in))
         for (int i = 0; i < 2; i++)
             in[i] = copies[i] > 0 ? realign_operand(rewrite, value->in[i], i) : value->in[i];
