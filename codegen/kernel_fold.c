@@ -169,6 +169,24 @@ static const KExpr *fold_parts(Builder *b, const KExpr *high, const KExpr *low) 
     return k_mul(b, whole, k_int(b, whole->type, by));
 }
 
+static bool fold_is_op(const KExpr *x, OpKind op) {
+    return x->kind == KX_SCALAR && x->op == op;
+}
+
+/* The same where c is not known: x / c * c + x mod c. */
+static const KExpr *fold_parts_of_dim(const KExpr *high, const KExpr *low) {
+    if (!fold_is_signed(high) || !fold_is_op(low, OP_mod) || !fold_is_op(high, OP_mul))
+        return NULL;
+    for (int i = 0; i < 2; i++) {
+        const KExpr *quotient = high->args[i], *c = high->args[!i];
+        if (fold_is_op(quotient, OP_div) && fold_alike(quotient->args[1], c, FOLD_RANGE_DEPTH) &&
+            fold_alike(low->args[1], c, FOLD_RANGE_DEPTH) &&
+            fold_alike(quotient->args[0], low->args[0], FOLD_RANGE_DEPTH))
+            return low->args[0];
+    }
+    return NULL;
+}
+
 static const KExpr *fold_add(Builder *b, const KExpr *x, const KExpr *y) {
     if (fold_is(y, 0))
         return x;
@@ -177,7 +195,8 @@ static const KExpr *fold_add(Builder *b, const KExpr *x, const KExpr *y) {
     if (fold_is_const(y) && fold_has_const(x, OP_sub)) /* (x - c) + d */
         return k_add(b, x->args[0], k_int(b, x->type, (int64_t)((uint64_t)y->i - (uint64_t)x->args[1]->i)));
     const KExpr *whole = fold_parts(b, x, y);
-    if (whole || (whole = fold_parts(b, y, x)))
+    if (whole || (whole = fold_parts(b, y, x)) || (whole = fold_parts_of_dim(x, y)) ||
+        (whole = fold_parts_of_dim(y, x)))
         return whole;
     for (int i = 0; i < 2 && x->kind == KX_SCALAR && x->op == OP_add; i++) /* (x + w) + y */
         if ((whole = fold_parts(b, x->args[i], y)))
