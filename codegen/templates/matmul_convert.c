@@ -122,7 +122,7 @@ bool matmul_accepts_convert(const MatmulPlan *plan, const Schedule *schedule, co
     MatmulOperand source;
     if (matmul_brings(plan)) {
         int tile_mn = (operand == &plan->a) != schedule->swap_ab ? schedule->tile_m : schedule->tile_n;
-        *why = "rows that begin anywhere are brought in runs of 16, 32 or 64 elements";
+        *why = "rows that begin anywhere are brought in lines of 64 elements, of K or of columns";
         if (plan->kind != MATMUL_16BIT || !matmul_skew_accepts(operand, tile_mn, schedule->tile_k))
             return false;
         *why = "what is brought behind the last row is no zeros, which sums of columns would take in";
