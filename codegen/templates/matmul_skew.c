@@ -19,7 +19,6 @@
  *
  * Behind the end of K the tile has zeros, as TMA leaves there; what it has behind the last row or column of
  * the operand is not used. */
-#include "codegen/lower.h"
 #include "codegen/templates/matmul.h"
 
 enum {
@@ -53,6 +52,34 @@ int64_t matmul_skew_bytes(const MatmulOperand *operand, int tile_mn) {
     return (int64_t)skew_elements(operand, tile_mn) * 2;
 }
 
+/* Elements from one row to the next. */
+static const Dim *skew_pitch(const MatmulSkew *skew) {
+    const MatmulOperand *operand = skew->operand;
+    return operand->view.strides[operand->major == MAJOR_K ? operand->mn_axis : operand->k_axis];
+}
+
+/* Elements from the first to behind the last that the operand's memory has. */
+static const Dim *skew_memory(const MatmulSkew *skew) {
+    const Value *base = skew->operand->view.base;
+    DimTable *dims = skew->plan->graph->dims;
+    const Dim *strides[RANK_MAX], *one = dim_const(dims, 1), *last = dim_const(dims, 0);
+    if (!base->strides)
+        return value_count(skew->plan->graph, base);
+    view_base_strides(skew->plan->graph, base, strides);
+    for (int i = 0; i < base->rank; i++)
+        last = dim_add(dims, last, dim_mul(dims, dim_sub(dims, base->dims[i], one), strides[i]));
+    return dim_add(dims, last, one);
+}
+
+/* What counts its elements, and those of rows that a tile has behind the last. */
+static KType skew_index(const MatmulSkew *skew) {
+    enum { ROWS_BEHIND = 512 };
+    const DimTable *dims = skew->plan->graph->dims;
+    int64_t memory = dim_upper(dims, skew_memory(skew)), pitch = dim_upper(dims, skew_pitch(skew));
+    bool fits = memory <= INT32_MAX && pitch <= INT32_MAX && memory + pitch * ROWS_BEHIND <= INT32_MAX;
+    return fits ? K_I32 : K_I64;
+}
+
 MatmulSkew matmul_skew(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, const char *name,
                        int tile_mn, int tile_k, int stages, int slots) {
     bool is_k = operand->major == MAJOR_K;
@@ -60,15 +87,8 @@ MatmulSkew matmul_skew(Builder *b, const MatmulPlan *plan, const MatmulOperand *
     skew.tile = tile_shared(b, name, operand->elem, is_k ? tile_mn : tile_k, is_k ? tile_k : tile_mn, stages);
     skew.raw = k_shared(b, text_format(b->arena, "%s_slots", name), operand->elem,
                         (int64_t)skew_elements(operand, tile_mn) * slots, 16);
-    Lower *lower = lower_new(b, matmul_operand_space(b->arena, plan->region, operand->value));
-    skew.index = lower_index_type(lower);
+    skew.index = skew_index(&skew);
     return skew;
-}
-
-/* Elements from one row to the next. */
-static const Dim *skew_pitch(const MatmulSkew *skew) {
-    const MatmulOperand *operand = skew->operand;
-    return operand->view.strides[operand->major == MAJOR_K ? operand->mn_axis : operand->k_axis];
 }
 
 /* So many rows, in elements. */
@@ -154,19 +174,6 @@ static const KExpr *skew_from(Builder *b, const MatmulSkew *skew, const KExpr *c
     first = k_add(b, first, skew_line(b, skew, lane->line));
     const KExpr *piece = k_mul(b, k_convert(b, lane->piece, skew->index), k_int(b, skew->index, SKEW_PIECE));
     return k_add(b, k_bit_and(b, first, k_int(b, skew->index, -SKEW_PIECE)), piece);
-}
-
-/* Elements from the first to behind the last that the operand's memory has. */
-static const Dim *skew_memory(const MatmulSkew *skew) {
-    const Value *base = skew->operand->view.base;
-    DimTable *dims = skew->plan->graph->dims;
-    const Dim *strides[RANK_MAX], *one = dim_const(dims, 1), *last = dim_const(dims, 0);
-    if (!base->strides)
-        return value_count(skew->plan->graph, base);
-    view_base_strides(skew->plan->graph, base, strides);
-    for (int i = 0; i < base->rank; i++)
-        last = dim_add(dims, last, dim_mul(dims, dim_sub(dims, base->dims[i], one), strides[i]));
-    return dim_add(dims, last, one);
 }
 
 void matmul_skew_tile(Builder *b, MatmulSkew *skew, const KExpr *mn0, const KExpr *const *batch) {
