@@ -7,6 +7,7 @@
 #include "codegen/codegen.h"
 #include "codegen/schedule.h"
 #include "codegen/templates/cost_matmul.h"
+#include "codegen/templates/matmul_convert.h"
 
 enum { SCHEDULES_MOST = 2048, WGMMA_STAGES = 12 };
 

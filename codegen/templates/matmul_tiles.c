@@ -1,5 +1,5 @@
 /* Which tile of the result a block works on. */
-#include "codegen/templates/matmul.h"
+#include "codegen/templates/matmul_convert.h"
 
 int matmul_gang(const MatmulPlan *plan, const Schedule *schedule) {
     if (!plan->statistics.n || plan->block_cols || !dim_is_const(plan->n) || schedule->tile_n < 1)

@@ -17,7 +17,7 @@
 #ifndef SINTER_CODEGEN_TEMPLATES_WGMMA_H
 #define SINTER_CODEGEN_TEMPLATES_WGMMA_H
 
-#include "codegen/templates/matmul.h"
+#include "codegen/templates/matmul_convert.h"
 
 enum {
     WGMMA_K_BYTES = 32,
