@@ -13,8 +13,12 @@ static bool fold_is(const KExpr *x, int64_t value) {
 }
 
 /* x is `op` of something and a constant. */
+static bool fold_is_op(const KExpr *x, OpKind op) {
+    return x->kind == KX_SCALAR && x->op == op;
+}
+
 static bool fold_has_const(const KExpr *x, OpKind op) {
-    return x->kind == KX_SCALAR && x->op == op && x->args[1]->kind == KX_INT;
+    return fold_is_op(x, op) && x->args[1]->kind == KX_INT;
 }
 
 static bool fold_is_signed(const KExpr *x) {
@@ -169,10 +173,6 @@ static const KExpr *fold_parts(Builder *b, const KExpr *high, const KExpr *low) 
     return k_mul(b, whole, k_int(b, whole->type, by));
 }
 
-static bool fold_is_op(const KExpr *x, OpKind op) {
-    return x->kind == KX_SCALAR && x->op == op;
-}
-
 /* The same where c is not known: x / c * c + x mod c. */
 static const KExpr *fold_parts_of_dim(const KExpr *high, const KExpr *low) {
     if (!fold_is_signed(high) || !fold_is_op(low, OP_mod) || !fold_is_op(high, OP_mul))
@@ -198,7 +198,7 @@ static const KExpr *fold_add(Builder *b, const KExpr *x, const KExpr *y) {
     if (whole || (whole = fold_parts(b, y, x)) || (whole = fold_parts_of_dim(x, y)) ||
         (whole = fold_parts_of_dim(y, x)))
         return whole;
-    for (int i = 0; i < 2 && x->kind == KX_SCALAR && x->op == OP_add; i++) /* (x + w) + y */
+    for (int i = 0; i < 2 && fold_is_op(x, OP_add); i++) /* (x + w) + y */
         if ((whole = fold_parts(b, x->args[i], y)))
             return k_add(b, whole, x->args[!i]);
     if (fold_is_const(y) && fold_has_const(x, OP_add)) /* (x + c) + d */
@@ -267,7 +267,7 @@ static bool fold_sum(Builder *b, const KExpr *x, int64_t c, int depth, FoldSum *
         part = x->i >= c ? k_int(b, x->type, x->i / c) : NULL;
     } else if (fold_is_multiple(x, c)) {
         part = k_mul(b, x->args[0], k_int(b, x->type, x->args[1]->i / c));
-    } else if (x->kind == KX_SCALAR && x->op == OP_add) {
+    } else if (fold_is_op(x, OP_add)) {
         return fold_sum(b, x->args[0], c, depth - 1, sum) && fold_sum(b, x->args[1], c, depth - 1, sum);
     } else if (x->kind == KX_VAR && x->var->value) {
         sum->has_let = true;
@@ -310,7 +310,7 @@ const KExpr *fold_div(Builder *b, const KExpr *x, const KExpr *y) {
     if (fold_has_const(x, OP_div) && x->args[1]->i > 0 && checked_mul(x->args[1]->i, c, &product) &&
         kvalue_wrap(x->type, product) == product) /* (x / d) / c */
         return k_div(b, x->args[0], k_int(b, x->type, product));
-    if (x->kind == KX_SCALAR && x->op == OP_add) /* (x * kc + y) / c, y >= 0 */
+    if (fold_is_op(x, OP_add)) /* (x * kc + y) / c, y >= 0 */
         for (int i = 0; i < 2; i++)
             if (fold_is_multiple(x->args[i], c) && fold_range(b, x->args[!i], FOLD_RANGE_DEPTH).low >= 0)
                 return k_add(b, k_div(b, x->args[i], y), k_div(b, x->args[!i], y));
@@ -332,7 +332,7 @@ const KExpr *fold_mod(Builder *b, const KExpr *x, const KExpr *y) {
         return k_int(b, x->type, 0);
     if (fold_has_const(x, OP_mod) && x->args[1]->i % c == 0) /* (x mod kc) mod c */
         return k_mod(b, x->args[0], y);
-    if (x->kind == KX_SCALAR && x->op == OP_add)
+    if (fold_is_op(x, OP_add))
         for (int i = 0; i < 2; i++)
             if (fold_is_multiple(x->args[i], c) && fold_range(b, x->args[!i], FOLD_RANGE_DEPTH).low >= 0)
                 return k_mod(b, x->args[!i], y);
@@ -382,7 +382,7 @@ static const KExpr *fold_logic(Builder *b, OpKind op, const KExpr *x, const KExp
             return y->i ? y : x;
         return fold_same(x, y) ? x : NULL;
     case OP_not:
-        if (x->kind == KX_SCALAR && x->op == OP_not)
+        if (fold_is_op(x, OP_not))
             return x->args[0];
         if (x->kind == KX_SCALAR &&
             ktype_is_int(x->args[0]->type)) { /* floats have NaN: not (a < b) is more than a >= b */

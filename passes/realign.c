@@ -15,9 +15,9 @@
  * It pays where the time that the slow path would lose is more than the copy costs, which the figures below
  * estimate from an H200: unaligned products ran at a twelfth of the aligned rate, and where tiles are few, a
  * step of K took ten times as long as an aligned one, whose loads run ahead. Elements of 16 bits a kernel may
- * bring by itself, at a better rate (realign_brought.c). Extents must be known. The pass
- * stands behind the fixpoint, since slicing what was padded is what `movement` would undo. Two small operands
- * share a copy (realign_joined.c). */
+ * bring by itself, at a better rate (realign_brought.c). Extents must be known. The pass stands behind the
+ * fixpoint, since slicing what was padded is what `movement` would undo. Two operands share a copy, unless
+ * they are large (realign_joined.c). */
 #include "passes/realign.h"
 
 #include <math.h>

@@ -17,7 +17,8 @@ typedef struct MatmulSkew {
     int tile_mn;
     KType index; /* of elements of memory */
     /* of the present tile: elements of memory that the lane's copies begin with in step 0; for each of the
-     * warp's two kinds of rows, where in a slot the lane's words begin, and which of their bytes it takes */
+     * warp's two kinds of rows, where in a slot the lane's words begin, and which of their bytes it takes
+     * (NULL: all rows begin where a word does) */
     const KExpr *from, *behind, *read[2], *pick[2];
 } MatmulSkew;
 /* Whether it is memory that can be brought so, and in such tiles. */

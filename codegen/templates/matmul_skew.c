@@ -14,8 +14,9 @@
  * memory has the operand so:
  *
  *     K-major      line i of kind r      row 8 i + r, 64 elements of K
- *     MN-major     line 8 c + i          row 8 i + r of K, columns 64 c to 64 c + 63: in a slot, rows are
- * whole
+ *     MN-major     line 8 c + i          row 8 i + r of K, columns 64 c to 64 c + 63
+ *
+ * Of columns a slot has whole rows, and one piece behind each; of K a piece behind each line.
  *
  * Behind the end of K the tile has zeros, as TMA leaves there; what it has behind the last row or column of
  * the operand is not used. */
@@ -63,8 +64,6 @@ static const Dim *skew_memory(const MatmulSkew *skew) {
     const Value *base = skew->operand->view.base;
     DimTable *dims = skew->plan->graph->dims;
     const Dim *strides[RANK_MAX], *one = dim_const(dims, 1), *last = dim_const(dims, 0);
-    if (!base->strides)
-        return value_count(skew->plan->graph, base);
     view_base_strides(skew->plan->graph, base, strides);
     for (int i = 0; i < base->rank; i++)
         last = dim_add(dims, last, dim_mul(dims, dim_sub(dims, base->dims[i], one), strides[i]));
@@ -185,7 +184,7 @@ void matmul_skew_tile(Builder *b, MatmulSkew *skew, const KExpr *mn0, const KExp
         const Dim *stride = operand->view.strides[operand->batch[i]];
         matrix = k_add(b, matrix, k_mul(b, k_convert(b, at, type), k_dim(b, stride, type)));
     }
-    bool is_k = operand->major == MAJOR_K;
+    bool is_k = operand->major == MAJOR_K, is_even = skew_is_even(skew);
     const KExpr *corner = k_add(b, matrix, is_k ? skew_rows(b, skew, mn0) : k_convert(b, mn0, type));
     corner = k_let_expr(b, "corner", corner);
     SkewLane lane = skew_lane(b), behind = skew_lane_behind(b, skew);
@@ -200,6 +199,8 @@ void matmul_skew_tile(Builder *b, MatmulSkew *skew, const KExpr *mn0, const KExp
         const KExpr *at = k_add(b, skew_slot_kind(b, skew, kind), word);
         at = k_add(b, at, k_mul(b, k_special(b, SPECIAL_LANE), k_i32(b, 2)));
         skew->read[own] = k_let_expr(b, "read", at);
+        if (is_even)
+            continue;
         const KExpr *is_odd = k_eq(b, k_bit_and(b, shift, k_i32(b, 1)), k_i32(b, 1));
         const KExpr *bytes = k_select(b, is_odd, k_int(b, K_U32, 0x5432), k_int(b, K_U32, 0x3210));
         skew->pick[own] = k_let_expr(b, "pick", bytes);
@@ -288,7 +289,7 @@ void matmul_skew_shift(Builder *b, const MatmulSkew *skew, const KExpr *slot, co
     int lines = skew->tile_mn / SKEW_KINDS, n = lines < AT_ONCE ? lines : AT_ONCE;
     while (lines % n != 0)
         n--;
-    bool is_even = skew_is_even(skew);
+    bool is_even = !skew->pick[0];
     const KExpr *mask = skew_mask(b, skew, step), *one = k_i32(b, 1);
     const KExpr *base = skew_slot(b, skew, slot);
     const KExpr *two = k_i32(b, 2), *word_col = k_mul(b, k_special(b, SPECIAL_LANE), two);
@@ -308,14 +309,14 @@ void matmul_skew_shift(Builder *b, const MatmulSkew *skew, const KExpr *slot, co
         i = epilogue_loop(b, "i", n);
         at = k_mul(b, i, two);
         const KVar *pair = k_array(b, "pair", K_U32, 1, NULL);
-        KOperand operands[] = {
-            k_reg(pair), k_operand(k_elem(b, words, at)),
-            k_operand(is_even ? k_elem(b, words, at) : k_elem(b, words, k_add(b, at, one))),
-            k_operand(skew->pick[own])};
-        if (is_even)
+        if (is_even) {
             k_set_elem(b, pair, k_i32(b, 0), k_elem(b, words, at));
-        else
+        } else {
+            KOperand operands[] = {k_reg(pair), k_operand(k_elem(b, words, at)),
+                                   k_operand(k_elem(b, words, k_add(b, at, one))),
+                                   k_operand(skew->pick[own])};
             k_atom(b, ATOM_byte_permute, NULL, operands, 4);
+        }
         if (mask)
             k_set_elem(b, pair, k_i32(b, 0), k_bit_and(b, k_elem_at(b, pair, 0), mask));
         const KExpr *to = k_add(b, put, k_mul(b, k_add(b, first, i), k_i32(b, SKEW_KINDS * SKEW_LINE)));
