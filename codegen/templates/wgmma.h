@@ -226,8 +226,11 @@ void wgmma_tiles_begin(Wgmma *w, const KExpr *skip, int turns, MatmulTile *tile)
 /* The same loop over tiles of any product: their numbers. */
 const KExpr *wgmma_numbers_begin(Wgmma *w, const KExpr *skip, int turns);
 void wgmma_tiles_end(Wgmma *w);
-/* Steps of K that this block takes, and the first of them. */
+/* Steps of K that this block takes, and the first of them. The blocks of a split take them in turn:
+ * neighbours ask memory for neighbouring lines. */
 const KExpr *wgmma_steps(Wgmma *w, const KExpr **first);
+/* The element of K at which a step of the block's begins. */
+const KExpr *wgmma_k0(Wgmma *w, const KExpr *first, const KExpr *step);
 /* The operand's tile of a stage: declared as `name`, or, where `over` is not NULL, in the place of that one.
  */
 Tile wgmma_tile(const Wgmma *w, const WgmmaOperand *o, const char *name, const Tile *over);

@@ -329,7 +329,7 @@ void wgmma_fragments_product(Wgmma *w, const MatmulTile *tile, const KExpr *warp
             w->operands[x].fragments->factors = k_array(b, "factors", K_U32, 2 * all, NULL);
     fragments_rows_begin(w);
     const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
-    const KExpr *k0 = k_mul(b, k_add(b, first, step), k_i32(b, schedule->tile_k));
+    const KExpr *k0 = wgmma_k0(w, first, step);
     for (int x = 0; x < w->n_operands; x++)
         if (w->operands[x].fragments)
             fragments_start(w, &w->operands[x], tile, warp_row, k0);

@@ -111,11 +111,17 @@ const KExpr *wgmma_steps(Wgmma *w, const KExpr **first) {
     if (w->split == 1)
         return all;
     const KExpr *rank = k_convert(b, k_special(b, SPECIAL_CTA_RANK), K_I32);
-    *first = k_let_expr(b, "first_step", k_div(b, k_mul(b, rank, all), split));
+    *first = rank;
     if (dim_divisor(w->plan->graph->dims, w->steps) % w->split == 0)
         return k_div(b, all, split);
-    const KExpr *end = k_div(b, k_mul(b, k_add(b, rank, k_i32(b, 1)), all), split);
-    return k_let_expr(b, "steps", k_sub(b, end, *first));
+    return k_let_expr(b, "steps", k_div(b, k_sub(b, k_add(b, all, k_i32(b, w->split - 1)), rank), split));
+}
+
+const KExpr *wgmma_k0(Wgmma *w, const KExpr *first, const KExpr *step) {
+    Builder *b = w->b;
+    if (w->split > 1)
+        step = k_mul(b, step, k_i32(b, w->split));
+    return k_mul(b, k_add(b, first, step), k_i32(b, w->schedule->tile_k));
 }
 
 bool wgmma_has_raw(const Wgmma *w) {
@@ -245,8 +251,7 @@ static void wgmma_load_early(Wgmma *w, const PipelineState *state, const MatmulT
     Builder *b = w->b;
     const KExpr *step = k_for_begin(b, "early", k_i32(b, 0), count, 1, UNROLL_NONE);
     pipeline_expect(b, &w->pipeline, state, wgmma_bytes(w, tile));
-    wgmma_load_step(w, state, tile, k_mul(b, k_add(b, first, step), k_i32(b, w->schedule->tile_k)), true,
-                    false);
+    wgmma_load_step(w, state, tile, wgmma_k0(w, first, step), true, false);
     pipeline_advance(b, &w->pipeline, state);
     k_end(b);
 }
@@ -282,8 +287,7 @@ static void wgmma_load_product(Wgmma *w, const PipelineState *state, const Pipel
                                const MatmulTile *tile, const WgmmaSteps *steps, const KVar *begun) {
     Builder *b = w->b;
     const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps->count, 1, UNROLL_NONE);
-    const KExpr *k0 =
-        k_let_expr(b, "k", k_mul(b, k_add(b, steps->first, step), k_i32(b, w->schedule->tile_k)));
+    const KExpr *k0 = k_let_expr(b, "k", wgmma_k0(w, steps->first, step));
     wgmma_next_raw(w, raw, tile, step);
     if (begun) {
         k_if_begin(b, k_lt(b, k_i32(b, 0), k_var(b, begun)));
