@@ -171,17 +171,21 @@ static double cost_turned(const MatmulPlan *plan, const Schedule *s) {
     return elements / 32 * cost_turned_clocks / cost_clock;
 }
 
-/* Seconds of a line of 64 elements that a warpgroup brings from anywhere in memory. It is L2's time, of which
- * such a line takes as much as one and a half, or more: 999 x 1001 x 1003 took 20.9 us by 64 x 128, 13.7
- * where nothing was copied, 11.2 where nothing was shifted either. */
-static const double cost_brought_line = 4.2e-9;
+/* Seconds of a line of 64 elements that warpgroups bring from anywhere in memory, along K and along M or N.
+ * It is L2's time, of which a line takes more than one of TMA's does, and what is behind a line of columns
+ * its own: 999 x 1001 x 1003 took 20.9 us by 64 x 128, 13.7 where nothing was copied, 11.2 where nothing was
+ * shifted either; 6304 x 3082 x 770 164 with a piece behind each line of K, 131 without. */
+static const double cost_brought_line = 3.3e-9, cost_brought_columns = 4.2e-9;
 
 static double cost_brought(const MatmulPlan *plan, const Schedule *s) {
-    double lines = 0;
-    for (int i = 0; i < 1 + plan->n_cores; i++)
-        if (matmul_is_brought(plan, i ? &plan->b[i - 1] : &plan->a))
-            lines += (i != 0) == s->swap_ab ? s->tile_m : s->tile_n;
-    return lines * cost_brought_line;
+    double seconds = 0;
+    for (int i = 0; i < 1 + plan->n_cores; i++) {
+        const MatmulOperand *operand = i ? &plan->b[i - 1] : &plan->a;
+        if (matmul_is_brought(plan, operand))
+            seconds += ((i != 0) == s->swap_ab ? s->tile_m : s->tile_n) *
+                       (operand->major == MAJOR_K ? cost_brought_line : cost_brought_columns);
+    }
+    return seconds;
 }
 
 /* Seconds for each tile and row of K of an operand whose rows are shorter than such a line and lie along N

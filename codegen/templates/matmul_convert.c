@@ -122,8 +122,11 @@ bool matmul_accepts_convert(const MatmulPlan *plan, const Schedule *schedule, co
     MatmulOperand source;
     if (matmul_brings(plan)) {
         int tile_mn = (operand == &plan->a) != schedule->swap_ab ? schedule->tile_m : schedule->tile_n;
-        *why = "rows that begin anywhere are brought in lines of 64 elements, of K or of columns";
-        if (plan->kind != MATMUL_16BIT || !matmul_skew_accepts(operand, tile_mn, schedule->tile_k))
+        *why = "one or two warpgroups bring rows that begin anywhere, in lines of 64 elements of K or of "
+               "columns";
+        int warps = 4 * matmul_converters(plan, schedule);
+        if (plan->kind != MATMUL_16BIT || warps < 4 ||
+            !matmul_skew_accepts(operand, tile_mn, schedule->tile_k, warps))
             return false;
         *why = "what is brought behind the last row is no zeros, which sums of columns would take in";
         if (plan->columns.n)
@@ -144,7 +147,7 @@ bool matmul_accepts_convert(const MatmulPlan *plan, const Schedule *schedule, co
         return false;
     *why = "one to three warpgroups convert, and each has its own stages";
     int converters = matmul_converters(plan, schedule);
-    if (converters < 1 || converters > 3 || schedule->stages % converters != 0)
+    if (converters < 1 || converters > 3 || (!matmul_brings(plan) && schedule->stages % converters != 0))
         return false;
     *why = "a block has at most 64 mbarriers: two for each stage and each raw tile";
     if (2 * (schedule->stages + convert_raw_stages(schedule)) > 64)
@@ -160,7 +163,7 @@ int64_t matmul_convert_bytes(const MatmulPlan *plan, const Schedule *schedule) {
         MatmulOperand source;
         int tile_mn = (i != 0) == schedule->swap_ab ? schedule->tile_m : schedule->tile_n;
         if (matmul_is_brought(plan, operand))
-            bytes += matmul_skew_bytes(operand, tile_mn) * CONVERT_SLOTS * matmul_converters(plan, schedule);
+            bytes += matmul_skew_bytes(operand, tile_mn);
         if (!matmul_is_converted(plan, operand) || !matmul_convert_source(plan, operand, &source))
             continue;
         int64_t tile = (int64_t)tile_mn * schedule->tile_k * convert_ratio(plan, schedule, &source);
@@ -175,7 +178,7 @@ MatmulConvert matmul_convert(Builder *b, const MatmulPlan *plan, const Schedule 
     MatmulConvert convert = {.is_brought = matmul_is_brought(plan, operand)};
     if (convert.is_brought) {
         convert.skew = matmul_skew(b, plan, operand, name, tile_mn, schedule->tile_k, schedule->stages,
-                                   matmul_converters(plan, schedule) * CONVERT_SLOTS);
+                                   4 * matmul_converters(plan, schedule));
         return convert;
     }
     convert.loader = matmul_loader(b, plan, operand, name, tile_mn, schedule->tile_k, schedule->stages,

@@ -8,42 +8,43 @@
 /* matmul_skew.c */
 
 /* An operand of 16 bits whose rows begin anywhere in memory, on its way to a shared tile by the warps of one
- * warpgroup of several. Nobody but a warp itself sees its part of the copies. */
+ * or two warpgroups. Nobody but a warp itself sees its part of the copies. */
 typedef struct MatmulSkew {
     const MatmulPlan *plan;
     const MatmulOperand *operand;
     Tile tile;
     const KBuffer *raw; /* the copies, in slots */
     int tile_mn;
+    int warps;
     KType index; /* of elements of memory */
     /* of the present tile: elements of memory that the lane's copies begin with in step 0; for each of the
-     * warp's two kinds of rows, where in a slot the lane's words begin, and which of their bytes it takes
-     * (NULL: all rows begin where a word does) */
+     * warp's kinds of rows, two at most, where in a slot the lane's words begin, and which of their bytes it
+     * takes (NULL: all rows begin where a word does) */
     const KExpr *from, *behind, *read[2], *pick[2];
 } MatmulSkew;
 /* Whether it is memory that can be brought so, and in such tiles. */
 bool matmul_is_skewed(const MatmulOperand *operand);
-bool matmul_skew_accepts(const MatmulOperand *operand, int tile_mn, int tile_k);
-/* Bytes of shared memory for a slot. */
+bool matmul_skew_accepts(const MatmulOperand *operand, int tile_mn, int tile_k, int warps);
+/* Steps for which there is room: slots, of which each step takes the next one. */
+int matmul_skew_slots(const MatmulOperand *operand);
+/* Bytes of shared memory for them. */
 int64_t matmul_skew_bytes(const MatmulOperand *operand, int tile_mn);
 /* Declares its tile, of `stages`, and slots. */
 MatmulSkew matmul_skew(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, const char *name,
-                       int tile_mn, int tile_k, int stages, int slots);
+                       int tile_mn, int tile_k, int stages, int warps);
 /* A tile at mn0 begins. */
 void matmul_skew_tile(Builder *b, MatmulSkew *skew, const KExpr *mn0, const KExpr *const *batch);
-/* Starts the warp's copies of a step into a slot. When they have come, and the warp has met: its part of the
- * slot into a stage. */
-void matmul_skew_copy(Builder *b, const MatmulSkew *skew, const KExpr *slot, const KExpr *step);
+/* Starts the warp's copies of a step of `steps` into a slot; of K there is a step behind the last, which
+ * begins what that one ends with. When they have come, of K the next step's too, and the warp has met: its
+ * part of the slot into a stage. */
+void matmul_skew_copy(Builder *b, const MatmulSkew *skew, const KExpr *slot, const KExpr *step,
+                      const KExpr *steps);
 void matmul_skew_shift(Builder *b, const MatmulSkew *skew, const KExpr *slot, const KExpr *step,
                        const KExpr *stage);
 
 /* matmul_convert.c */
 
-enum {
-    CONVERT_THREADS = 128,
-    CONVERT_WIDTH = 8,
-    CONVERT_SLOTS = 3 /* of a converter that brings operands: steps that are on their way */
-};
+enum { CONVERT_THREADS = 128, CONVERT_WIDTH = 8 };
 typedef struct MatmulConvert {
     bool is_brought; /* by `skew`; the rest is of what is computed */
     MatmulSkew skew;
@@ -59,7 +60,8 @@ bool matmul_is_converted(const MatmulPlan *plan, const MatmulOperand *operand);
 bool matmul_is_brought(const MatmulPlan *plan, const MatmulOperand *operand);
 /* Whether they bring all that TMA does not. */
 bool matmul_brings(const MatmulPlan *plan);
-/* Warpgroups that compute it. Each has every n-th stage, and so the same stages each time round the ring. */
+/* Warpgroups that compute it, each every n-th stage, and so the same stages each time round the ring; or
+ * bring it, together each stage. */
 int matmul_converters(const MatmulPlan *plan, const Schedule *schedule);
 /* What setmaxnreg leaves for each of their threads, where the schedule deals registers out. */
 int matmul_convert_registers(const MatmulPlan *plan, const Schedule *schedule);

@@ -300,7 +300,8 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
 
 static void wgmma_init(Wgmma *w) {
     Builder *b = w->b;
-    int arrivals = w->converters ? 5 : 1; /* of the producer, and of four converting warps */
+    /* of the producer, and of the warps that convert a stage, or that bring it */
+    int arrivals = 1 + 4 * (matmul_brings(w->plan) ? w->converters : w->converters > 0);
     int releases = wgmma_releases(w->schedule) * pipeline_peer_count(w->tiles.cluster_m, w->tiles.cluster_n);
     k_comment(b, "the ring of stages: %d arrivals fill one, %d free it", arrivals, releases);
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));

@@ -238,10 +238,6 @@ void wgmma_produce(Wgmma *w);
 /* Whether converters make their operand from raw tiles, which the producer brings. */
 bool wgmma_has_raw(const Wgmma *w);
 void wgmma_convert(Wgmma *w);
-/* The calling converter's number. Of units along K each has every n-th: behind a tile's last, number `units`,
- * its first one of the next tile. */
-const KExpr *wgmma_converter(Wgmma *w);
-void wgmma_next_first(Wgmma *w, const KVar *first, const KExpr *units);
 
 /* wgmma_bring.c: the converters' part where they bring operands from memory. */
 void wgmma_bring(Wgmma *w);

@@ -168,25 +168,12 @@ static void wgmma_next_raw(Wgmma *w, const PipelineState *raw, const MatmulTile 
     k_end(b);
 }
 
-void wgmma_next_first(Wgmma *w, const KVar *first, const KExpr *units) {
-    Builder *b = w->b;
-    int n = w->converters;
-    const KExpr *left = k_max(b, k_sub(b, units, k_var(b, first)), k_i32(b, 0));
-    const KExpr *turns = k_div(b, k_add(b, left, k_i32(b, n - 1)), k_i32(b, n));
-    k_set(b, first, k_sub(b, k_add(b, k_var(b, first), k_mul(b, turns, k_i32(b, n))), units));
-}
-
-const KExpr *wgmma_converter(Wgmma *w) {
-    Builder *b = w->b;
-    const KExpr *number = k_div(b, k_sub(b, k_special(b, SPECIAL_WARP), k_i32(b, 4)), k_i32(b, 4));
-    return w->converters > 1 ? k_let_expr(b, "converter", number) : k_i32(b, 0);
-}
-
 /* Each converter has every n-th raw tile, through all tiles. */
 void wgmma_convert(Wgmma *w) {
     Builder *b = w->b;
     int n = w->converters, ratio = w->converts[0].ratio;
-    const KExpr *number = wgmma_converter(w);
+    const KExpr *number = k_div(b, k_sub(b, k_special(b, SPECIAL_WARP), k_i32(b, 4)), k_i32(b, 4));
+    number = n > 1 ? k_let_expr(b, "converter", number) : k_i32(b, 0);
     PipelineState raw = pipeline_start(b, &w->converts[0].raw), state = pipeline_start(b, &w->pipeline);
     k_set(b, raw.stage, number);
     k_set(b, state.stage, k_mul(b, number, k_i32(b, ratio)));
@@ -206,8 +193,11 @@ void wgmma_convert(Wgmma *w) {
             pipeline_advance(b, &w->pipeline, &state);
     }
     k_end(b);
-    if (n > 1 && dim_divisor(w->plan->graph->dims, w->steps) % (n * ratio) != 0)
-        wgmma_next_first(w, first, units);
+    if (n > 1 && dim_divisor(w->plan->graph->dims, w->steps) % (n * ratio) != 0) { /* the next tile's first */
+        const KExpr *left = k_max(b, k_sub(b, units, k_var(b, first)), k_i32(b, 0));
+        const KExpr *turns = k_div(b, k_add(b, left, k_i32(b, n - 1)), k_i32(b, n));
+        k_set(b, first, k_sub(b, k_add(b, k_var(b, first), k_mul(b, turns, k_i32(b, n))), units));
+    }
     wgmma_tiles_end(w);
 }
 
