@@ -13,7 +13,7 @@
 #include "ir/base/checked.h"
 
 /* Seconds of a kernel. */
-static const double cost_launch = 4.72e-6, cost_loop_launch = 4.47e-6;
+static const double cost_launch = 4.6e-6, cost_loop_launch = 4.92e-6;
 
 static const double cost_latency = 0.0837e-6; /* of a load, in seconds */
 static const double cost_start = 0.16;        /* latencies that the first step of a ring waits */

@@ -46,6 +46,11 @@ static const double cost_end_sector = 8.4;
  * holds few steps. 10472 x 16 x 6320 took 40.2 us with 1536 bytes of each row on their way, 44.7 with
  * 1024, 48.3 with 768 and 50.9 with 512. */
 static const double cost_ahead = 200;
+/* The same where blocks share K and rows of the larger operand lie along N: the share of its bytes, for
+ * pieces of a line, by which memory takes longer as it is asked for rows in two places. 2 x 4096 x 14336
+ * took 52.9 us by pieces of 128 bytes in two parts, 46.4 whole, 4 x 13824 x 5120 67.0 and 55.7, by 512 bytes
+ * in two 57.0. */
+static const double cost_rows_apart = 0.15;
 
 /* An epilogue: instructions an element, and more for each store of an element where rows of the output start
  * anywhere; seconds of each tile; factors where one warpgroup alone does not fill the schedulers, and where
@@ -70,7 +75,7 @@ static const double cost_written = 0.116;
  * and 53.2. */
 static const double cost_held = 0.5, cost_edge_lost = 300;
 
-static const double cost_again = 0.297; /* share of a second reading by other SMs that L2 does not serve */
+static const double cost_again = 0.221; /* share of a second reading by other SMs that L2 does not serve */
 
 /* Seconds that the matrix unit waits while something is computed of a product before another is added: its
  * last step ends, and accumulators are read and written. Not fitted. */
@@ -100,7 +105,7 @@ static const double cost_meeting = 0.706e-6, cost_meeting_element = 0.000261e-6;
  * less since, of which 1 counts, so that tiles of one block win a tie), and of an element of a part that is
  * handed on; of these, what each other part of the tile costs. */
 static const double cost_stream_rounds = 1.07, cost_stream_tails = 0.035, cost_stream = 0.8e-6,
-                    cost_stream_element = 0.1e-9, cost_stream_more = 0.35;
+                    cost_stream_element = 0.145e-9, cost_stream_more = 0.451;
 /* Seconds that it begins later behind another kernel, which it does not overlap: all of its blocks start
  * together. */
 static const double cost_stream_behind = 4e-6;
@@ -379,8 +384,12 @@ static double cost_seam(const Cost *c, double result) {
 static double cost_reopened(const Cost *c, const Schedule *s) {
     const MatmulOperand *larger = c->m > c->n ? &c->plan->a : &c->plan->b[0];
     double run = fmax(1, (double)c->k), ahead = fmin(run, (double)s->stages * s->tile_k);
-    if (larger->major != MAJOR_K)
-        return 0;
+    double bits = dtype_bits(larger->elem);
+    if (larger->major != MAJOR_K) {
+        double piece = (c->m > c->n) == s->swap_ab ? s->tile_n : s->tile_m;
+        double bytes = run * fmax((double)c->m, (double)c->n) * (double)c->batch * bits / 8;
+        return s->split_k > 1 ? cost_rows_apart * fmin(1, 1024 / bits / piece) * bytes : 0;
+    }
     return cost_ahead * (run / ahead - 1) * fmax((double)c->m, (double)c->n) * (double)c->batch;
 }
 
