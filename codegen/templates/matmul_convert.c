@@ -122,8 +122,9 @@ bool matmul_accepts_convert(const MatmulPlan *plan, const Schedule *schedule, co
     MatmulOperand source;
     if (matmul_brings(plan)) {
         int tile_mn = (operand == &plan->a) != schedule->swap_ab ? schedule->tile_m : schedule->tile_n;
-        *why = "one or two warpgroups bring rows that begin anywhere, in lines of 64 elements of K or of "
-               "columns";
+        *why =
+            "one or two warpgroups bring rows that begin anywhere: lines of 64 elements, of columns, or of K "
+            "four to a warp";
         int warps = 4 * matmul_converters(plan, schedule);
         if (plan->kind != MATMUL_16BIT || warps < 4 ||
             !matmul_skew_accepts(operand, tile_mn, schedule->tile_k, warps))
