@@ -81,15 +81,21 @@ Value *realign_padded(Rewrite *rewrite, Value *base, int64_t missing) {
     return border ? build_pad(rewrite, base, border, low, high, base) : NULL;
 }
 
-Value *realign_copied(Rewrite *rewrite, Value *base, int64_t missing) {
-    const Dim *start[RANK_MAX];
+Value *realign_part(Rewrite *rewrite, Value *copy, Value *base, const Dim *first_row) {
+    DimTable *dims = rewrite->graph->dims;
+    const Dim *start[RANK_MAX], *limit[RANK_MAX];
     int step[RANK_MAX];
     for (int i = 0; i < base->rank; i++) {
-        start[i] = dim_const(rewrite->graph->dims, 0);
+        start[i] = i == base->rank - 2 ? first_row : dim_const(dims, 0);
+        limit[i] = dim_add(dims, start[i], base->dims[i]);
         step[i] = 1;
     }
+    return build_slice(rewrite, copy, start, limit, step, base);
+}
+
+Value *realign_copied(Rewrite *rewrite, Value *base, int64_t missing) {
     Value *padded = realign_padded(rewrite, base, missing);
-    return padded ? build_slice(rewrite, padded, start, (const Dim *const *)base->dims, step, base) : NULL;
+    return padded ? realign_part(rewrite, padded, base, dim_const(rewrite->graph->dims, 0)) : NULL;
 }
 
 Value *realign_base(Value *operand) {

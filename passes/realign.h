@@ -22,6 +22,9 @@ bool realign_is_scattered(const Value *operand);
 int64_t realign_missing(const Value *base);
 /* Rows with as many zeros behind each. */
 Value *realign_padded(Rewrite *rewrite, Value *base, int64_t missing);
+/* The rows of a copy that are those of `base`, from `first_row` on, without what is behind each; NULL where
+ * the graph has no room. */
+Value *realign_part(Rewrite *rewrite, Value *copy, Value *base, const Dim *first_row);
 /* What lies in memory: the operand, or what it is a transpose of. */
 Value *realign_base(Value *operand);
 /* The operand copied with K innermost. */

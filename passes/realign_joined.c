@@ -44,16 +44,7 @@ bool realign_joins(const Rewrite *rewrite, Value *const in[2]) {
 
 /* What lies in `joined` from row `first` of a base; its transpose, where the operand is that. */
 static Value *joined_part(Rewrite *rewrite, Value *joined, const Dim *first, Value *operand) {
-    DimTable *dims = rewrite->graph->dims;
-    Value *base = realign_base(operand);
-    const Dim *start[RANK_MAX], *limit[RANK_MAX];
-    int step[RANK_MAX], rows = base->rank - 2;
-    for (int i = 0; i < base->rank; i++) {
-        start[i] = i == rows ? first : dim_const(dims, 0);
-        limit[i] = dim_add(dims, start[i], base->dims[i]);
-        step[i] = 1;
-    }
-    Value *part = build_slice(rewrite, joined, start, limit, step, base);
+    Value *base = realign_base(operand), *part = realign_part(rewrite, joined, base, first);
     return part && operand != base ? build_like(rewrite, operand, &part) : part;
 }
 

@@ -481,39 +481,6 @@ typedef struct MatmulRow {
 void matmul_epilogue_rows(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
                           const KExpr *const *batch, const MatmulRow *known, int n_known);
 
-/* What matmul_epilogue.c and matmul_rows*.c share. */
-typedef struct Epilogue {
-    Builder *b;
-    const MatmulPlan *plan;
-    Lower *lower;
-    const MatmulFragment *fragment;
-    const KExpr *const *batch;
-    const MatmulVectors *vectors; /* NULL: none */
-    MatmulInputs *inputs;         /* of the present pass; NULL: none */
-    int run;            /* elements of a run: fragment->width, or less where the extent is no multiple */
-    int64_t begin, end; /* columns that are being stored, where the epilogue moves some */
-    int tile_slots;     /* runs of the batch around several boxes; 0: there is none */
-    bool is_kept;       /* a batch around all passes is open (matmul_keep.c) */
-    /* The result's columns from the thread's first on; NULL: asked run by run. Passes that ask again and
-     * again compare constants with it, where compilers would keep each run's column, as many as accumulators.
-     */
-    const KExpr *columns_left;
-    const Value *held; /* what accumulator[0] holds by now instead of the product; NULL: the product */
-    VEC(MatmulRow) rows;
-    VEC(MatmulRow) row_inputs;   /* what no product goes into (matmul_row_inputs.c) */
-    struct EpilogueStore *early; /* what matmul_store_early() stores; NULL: nothing, or no longer */
-    const KExpr *column_group;   /* the first of the groups that column statistics are being taken of */
-    const PartialVars
-        *columns; /* the first column statistics of the batch, known in all lanes; NULL: not yet */
-} Epilogue;
-
-/* matmul_keep.c: around all passes, loads of inputs that several of them want. */
-void matmul_keep_begin(Epilogue *e);
-void matmul_keep_end(Epilogue *e);
-/* What is known of the thread's rows is known at one of them from now on. */
-void epilogue_bind_rows(Epilogue *e, const KExpr *block, const KExpr *half);
-/* matmul_row_inputs.c: brings what is one number for each of the thread's rows, for the whole tile. */
-void matmul_row_inputs(Epilogue *e);
 /* matmul_boxes.c: ahead of all tiles: which row of four 8x8 matrices a lane addresses (`lane_row`,
  * `lane_col`). */
 void matmul_boxes_begin(Builder *b, MatmulStaging *staging);
@@ -521,166 +488,35 @@ void matmul_boxes_begin(Builder *b, MatmulStaging *staging);
 const KExpr *matmul_boxes_row(Builder *b, const MatmulStaging *staging, const KExpr *warp_row);
 /* The threads of a consumer warpgroup meet: number `group` of so many. */
 void matmul_meet_group(Builder *b, const KExpr *group, int groups);
-/* First column of a warp's box. */
-const KExpr *matmul_box_col(Builder *b, const MatmulStaging *staging, const KExpr *box);
 /* Boxes may be written again: those of all but the latest rounds, 0 or 1, have been read. */
 void matmul_boxes_wait(Builder *b, const MatmulStaging *staging, int rounds);
-/* A box of each staged output, which all lanes have written to stages `boxes`, to memory; `first`: the
- * outputs' first column. */
-void matmul_boxes_send(Epilogue *e, const MatmulStaging *staging, const KExpr *block, const KExpr *box,
-                       const KExpr *const *boxes, int64_t first);
 /* Behind the last tile: shared memory must outlive the copies out of it. */
 void matmul_boxes_end(Builder *b, const MatmulStaging *staging);
 
-/* A run within a batch of column groups. */
-typedef struct EpilogueSlot {
-    const KExpr *block, *half, *group, *piece;
-    const KExpr *local; /* group within the batch */
-    Run run;
-    const KExpr *inside; /* the run's columns lie in the result; NULL: all do */
-} EpilogueSlot;
-/* Computes `values` for `n_groups` column groups from `group` on, loads first, and calls body with the
- * registers of each run. The first `n_stored` of them the body only stores, which rounds. */
-typedef void EpilogueBody(Epilogue *e, const EpilogueSlot *slot, const KVar *const *computed, void *context);
-void epilogue_batch(Epilogue *e, const KExpr *block, const KExpr *group, int n_groups,
-                    const Value *const *values, int n, int n_stored, EpilogueBody *body, void *context);
-/* How many column groups make a batch. */
-int epilogue_batch_groups(const Epilogue *e);
-/* Number of a group of columns in the accumulator arrays. */
-const KExpr *epilogue_group(Epilogue *e, const KExpr *block, const KExpr *group);
-/* Element of the accumulator arrays that a run begins at. */
-const KExpr *epilogue_at(Epilogue *e, const EpilogueSlot *slot);
-/* The run's number among the thread's. */
-const KExpr *epilogue_number(Epilogue *e, const EpilogueSlot *slot);
-/* Sets the run's coordinates and guard; registers that hold values are known at it from now on. */
-void epilogue_at_run(Epilogue *e, EpilogueSlot *slot);
-const KExpr *epilogue_row_at(Epilogue *e, const KExpr *block, const KExpr *half);
 /* An unrolled loop over 0 .. count-1; a constant and no loop where count is 1. */
 const KExpr *epilogue_loop(Builder *b, const char *name, int count);
 void epilogue_loop_end(Builder *b, int count);
-
-/* A loop over chunks of columns, in which e->inputs are at hand; one turn where there are none. Their
- * elements of a batch, then of a run, are taken to registers. */
-const KExpr *matmul_inputs_chunk_begin(Epilogue *e);
-void matmul_inputs_chunk_end(Epilogue *e);
-void matmul_inputs_take(Epilogue *e, const KExpr *block, const KExpr *group, int n_groups);
-void matmul_inputs_bind(Epilogue *e, const EpilogueSlot *slot);
 
 /* Marks the region's values that depend on one of `from` otherwise than through one of `cut`; old marks go.
  */
 void matmul_mark_dependents(const MatmulPlan *plan, const Value *const *from, int n_from,
                             const Value *const *cut, int n_cut, ValueMap *marks);
-void matmul_row_statistics(Epilogue *e,
-                           MatmulInputs *inputs); /* inputs NULL: none is read before the first */
-/* What the accumulators hold instead of the product from the first statistic on; NULL: the product still. */
-const Value *matmul_rows_first_held(Builder *b, const MatmulPlan *plan);
 /* Whether an output is known before the first statistic of the rows is. */
 bool matmul_is_early(const MatmulPlan *plan, const Value *output);
-/* Stores those, once: statistics are on their way meanwhile. */
-void matmul_store_early(Epilogue *e);
-
-/* Up to two statistics on their way between the blocks of a gang. */
-enum { GANG_STATISTICS = 2 };
-typedef struct MatmulExchange {
-    int n, turns;
-    const KVar *part[GANG_STATISTICS]; /* by row and turn: what every row_lanes-th block of the gang sent */
-} MatmulExchange;
-/* Sends what each block knows of its part of the rows: arrays of one 32-bit element for each of the thread's
- * rows, the same in all lanes of a row. */
-void matmul_gang_send(Epilogue *e, const KVar *const *partial, int n);
-/* Waits for what all blocks have sent. */
-MatmulExchange matmul_gang_receive(Epilogue *e, const KVar *const *partial, int n);
-/* Element of the exchange's arrays for a row and turn, and whether there is such a block; NULL: always. */
-const KExpr *matmul_gang_at(Epilogue *e, const MatmulExchange *exchange, const KExpr *row, const KExpr *turn,
-                            const KExpr **guard);
-/* A statistic of the whole rows from those of its parts: the same bits in every block of the gang. */
-PartialVars matmul_gang_whole(Epilogue *e, const Value *statistic, const MatmulExchange *exchange, int which);
-/* matmul_rounds.c: whether a statistic begins rounds that find a row's largest one after the other, and all
- * of them, of what is held by then. */
-bool matmul_begins_rounds(const Epilogue *e, const Value *statistic);
-void matmul_row_rounds(Epilogue *e, const Value *first);
-/* What a statistic reduces, with the product's dims. */
-const Value *matmul_reduced(const Value *statistic);
 
 /* matmul_blocks.c: whether a schedule's tiles are the blocks that the region's statistics are of. */
 bool matmul_accepts_blocks(const MatmulPlan *plan, const Schedule *schedule, const char **why);
 /* Whether a tile has all columns of a row that its statistics are of. */
 bool matmul_has_rows(const MatmulPlan *plan, const Schedule *schedule);
-/* Stores statistics of the tile's columns: an element a row. */
-void matmul_store_row_blocks(Epilogue *e);
-/* Partial results of the column statistics, over column groups from `group` on: declared before them; the
- * first ones folded into for each run (computed[i] are the elements of what plan->columns[i] reduces); behind
- * it the others are computed, all are exchanged between lanes, and stored. */
-typedef VEC(PartialVars) MatmulColumns;
-void matmul_columns_begin(Epilogue *e, const KExpr *group, int n_groups, MatmulColumns *columns);
-void matmul_columns_fold(Epilogue *e, const EpilogueSlot *slot, const KVar *const *computed,
-                         const MatmulColumns *columns);
-void matmul_columns_end(Epilogue *e, const KExpr *block, const KExpr *group, int n_groups,
-                        const MatmulColumns *columns);
-/* Gives a run the first statistics, where they are known (e->columns). */
-void matmul_columns_bind(Epilogue *e, const EpilogueSlot *slot);
 
-/* matmul_prologue.c: tiles of an operand into a ring of stages, by all threads of the block. */
-typedef struct MatmulLoader {
-    const MatmulPlan *plan;
-    const MatmulOperand *operand;
-    Tile tile;
-    OperandMajor tile_major; /* MAJOR_K: rows along M (or N), columns along K */
-    int tile_mn, tile_k;
-    bool is_copy;  /* cp.async, memory as it is; else by way of registers */
-    bool is_moved; /* memory as it is as well, in pieces too small for cp.async: bits, in `words` */
-    const KVar *words;
-    KType index;  /* of elements of memory */
-    int run_axis; /* of the operand: along which a thread moves `vector` elements at a time */
-    int vector;
-    int threads;
-    /* computed operands */
-
-    Lower *lower;
-    LowerTarget target;
-    /* the load that has been started */
-    const KExpr *stage, *mn0, *k0, *valid;
-    const KExpr *const *batch;
-    /* where the operand is computed from a tile of memory that is in shared memory already; else NULL */
-    const MatmulOperand *source;
-    Tile source_tile;
-    const KExpr *source_stage;
-    const KExpr *source_k; /* of that tile, at which the operand's begins */
-    const KVar *from;      /* the elements of a piece of it */
-} MatmulLoader;
-/* `is_mn_tile`: tiles keep M (or N) contiguous; else whichever axis memory has, where the matrix instruction
- * can read both. */
-MatmulLoader matmul_loader(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, const char *name,
-                           int tile_mn, int tile_k, int stages, int threads, bool is_mn_tile);
-/* Issues the loads of the tile at (mn0, k0) for a stage; where `valid` is false, zeros. Copies write to
- * shared memory by themselves (the caller commits and waits); the registers of a computed operand go there
- * with matmul_load_finish(), in the same block. */
-void matmul_load_start(Builder *b, MatmulLoader *loader, const KExpr *stage, const KExpr *mn0,
-                       const KExpr *k0, const KExpr *const *batch, const KExpr *valid);
-void matmul_load_finish(Builder *b, MatmulLoader *loader);
+/* matmul_prologue.c (matmul_ring.h) */
+/* The operand as a region of its own: its dims the space, itself the output. */
+Region *matmul_operand_space(Arena *arena, const Region *region, const Value *value);
 /* Registers in which a thread holds a stage's part of a computed operand; 0 where it is copied. */
 int matmul_loader_registers(const MatmulPlan *plan, const MatmulOperand *operand, const Schedule *schedule,
                             int tile_mn, int threads);
-/* The operand as a region of its own: its dims the space, itself the output. */
-Region *matmul_operand_space(Arena *arena, const Region *region, const Value *value);
-/* Of one stage; `is_mn_tile`: as threads alone read it, M or N contiguous whatever memory has. */
+/* Bytes of one stage; `is_mn_tile`: as threads alone read it, M or N contiguous whatever memory has. */
 int64_t matmul_loader_bytes(const MatmulOperand *operand, int tile_mn, int tile_k, bool is_mn_tile);
-
-/* matmul_ring.c: the loop over K that brings both operands so. */
-typedef struct MatmulRing {
-    const MatmulPlan *plan;
-    const Schedule *schedule;
-    MatmulLoader a, b[MATMUL_CORES];
-} MatmulRing;
-/* What a path does with the operands of a stage. */
-typedef struct MatmulMultiply {
-    void (*stage)(void *path, const KExpr *stage);
-    void *path;
-} MatmulMultiply;
-MatmulRing matmul_ring(Builder *b, const MatmulPlan *plan, const Schedule *schedule, int threads,
-                       bool is_mn_tile);
-void matmul_ring_product(Builder *b, MatmulRing *ring, const MatmulTile *tile,
-                         const MatmulMultiply *multiply);
 
 /* matmul_partials.c: sums that several warps of a block, or the blocks of a cluster, hold parts of, as rows
  * along M and columns along N of the tile, or where is_swapped the other way: `parts` of each block, one

@@ -13,7 +13,7 @@
  *
  * No two warps share rows of a column, so nothing goes through shared memory and nobody waits. */
 #include "codegen/reduce.h"
-#include "codegen/templates/matmul.h"
+#include "codegen/templates/matmul_epilogue.h"
 
 enum { WARP = 32 };
 

@@ -10,7 +10,7 @@
  *
  * With two boxes in turn the warp's lanes meet once a box: who writes box 0 again has met all lanes behind
  * their writes of box 1, and so behind their reads of box 0. With one they meet before they write it, too. */
-#include "codegen/templates/matmul.h"
+#include "codegen/templates/matmul_epilogue.h"
 
 enum { BOX_WARP = 32 };
 

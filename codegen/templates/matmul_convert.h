@@ -3,7 +3,7 @@
 #ifndef SINTER_CODEGEN_TEMPLATES_MATMUL_CONVERT_H
 #define SINTER_CODEGEN_TEMPLATES_MATMUL_CONVERT_H
 
-#include "codegen/templates/matmul.h"
+#include "codegen/templates/matmul_ring.h"
 
 /* matmul_skew.c */
 

@@ -10,7 +10,7 @@
  *
  * One that TMA cannot write, but whose rows lie side by side, goes through the same boxes, and leaves them by
  * rows (matmul_boxes.c). Others are stored from registers, guarded at the edges. */
-#include "codegen/templates/matmul.h"
+#include "codegen/templates/matmul_epilogue.h"
 
 #include "codegen/reduce.h"
 

@@ -14,7 +14,7 @@
  * rounds lie in two halves; a block writes a half again only after it has seen everybody's packets of the
  * round between, which they sent after they had read the half. Between sending and receiving a block stores
  * what does not wait for statistics; the producer meanwhile loads the next tile. */
-#include "codegen/templates/matmul.h"
+#include "codegen/templates/matmul_epilogue.h"
 
 enum { PACKET_WORDS = 2 /* of 64 bits: a value and the round each */ };
 

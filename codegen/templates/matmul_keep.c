@@ -8,7 +8,7 @@
  * loads have no guard, the assembler sees that the second is the first again. With one it does not, and of
  * the compilers before it only LLVM takes assembly for a function of its operands, so that it is said here.
  */
-#include "codegen/templates/matmul.h"
+#include "codegen/templates/matmul_epilogue.h"
 
 enum {
     KEEP_INPUTS = 2,

@@ -7,7 +7,7 @@
  * One barrier a step: behind it everybody's copies into stage k are visible, and everybody has left the stage
  * that is loaded next. Where an operand is computed on the way, nothing is loaded behind the last step;
  * copies of nothing are quicker than to ask. */
-#include "codegen/templates/matmul.h"
+#include "codegen/templates/matmul_ring.h"
 
 MatmulRing matmul_ring(Builder *b, const MatmulPlan *plan, const Schedule *schedule, int threads,
                        bool is_mn_tile) {

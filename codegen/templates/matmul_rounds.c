@@ -8,7 +8,7 @@
  * taken, by bits of which each lane has one for each of its elements. sum(select(index == a0, y, 0)), what
  * another value has at that place, is found on the way. */
 #include "codegen/reduce.h"
-#include "codegen/templates/matmul.h"
+#include "codegen/templates/matmul_epilogue.h"
 
 #include <math.h>
 

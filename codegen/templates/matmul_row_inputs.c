@@ -4,7 +4,7 @@
  * convolution of 32 x 256 x 3136 by 128 channels with a bias took 28.8 us, and 27.0 so.
  *
  *     y = (x @ w) * (s * 2) + b          s: [M, 1], b: [N]          s * 2: blocks * halves registers */
-#include "codegen/templates/matmul.h"
+#include "codegen/templates/matmul_epilogue.h"
 
 enum { ROW_INPUTS_MOST = 4, ROW_INPUTS_REGISTERS = 8 /* of each */ };
 

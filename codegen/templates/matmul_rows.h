@@ -6,7 +6,7 @@
 #ifndef SINTER_CODEGEN_MATMUL_ROWS_H
 #define SINTER_CODEGEN_MATMUL_ROWS_H
 
-#include "codegen/templates/matmul.h"
+#include "codegen/templates/matmul_epilogue.h"
 
 /* The accumulators hold what statistic i and all later ones are best computed from; `only`: that or nothing.
  */

@@ -1,0 +1,62 @@
+/* Operands into shared tiles by all threads of a block, and the loop over K that brings both so:
+ * matmul_prologue.c, matmul_ring.c. */
+#ifndef SINTER_CODEGEN_TEMPLATES_MATMUL_RING_H
+#define SINTER_CODEGEN_TEMPLATES_MATMUL_RING_H
+
+#include "codegen/templates/matmul.h"
+
+/* matmul_prologue.c: tiles of an operand into a ring of stages, by all threads of the block. */
+typedef struct MatmulLoader {
+    const MatmulPlan *plan;
+    const MatmulOperand *operand;
+    Tile tile;
+    OperandMajor tile_major; /* MAJOR_K: rows along M (or N), columns along K */
+    int tile_mn, tile_k;
+    bool is_copy;  /* cp.async, memory as it is; else by way of registers */
+    bool is_moved; /* memory as it is as well, in pieces too small for cp.async: bits, in `words` */
+    const KVar *words;
+    KType index;  /* of elements of memory */
+    int run_axis; /* of the operand: along which a thread moves `vector` elements at a time */
+    int vector;
+    int threads;
+    /* of a computed operand */
+    Lower *lower;
+    LowerTarget target;
+    /* the load that has been started */
+    const KExpr *stage, *mn0, *k0, *valid;
+    const KExpr *const *batch;
+    /* where the operand is computed from a tile of memory that is in shared memory already; else NULL */
+    const MatmulOperand *source;
+    Tile source_tile;
+    const KExpr *source_stage;
+    const KExpr *source_k; /* of that tile, at which the operand's begins */
+    const KVar *from;      /* the elements of a piece of it */
+} MatmulLoader;
+/* `is_mn_tile`: tiles keep M (or N) contiguous; else whichever axis memory has, where the matrix instruction
+ * can read both. */
+MatmulLoader matmul_loader(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, const char *name,
+                           int tile_mn, int tile_k, int stages, int threads, bool is_mn_tile);
+/* Issues the loads of the tile at (mn0, k0) for a stage; where `valid` is false, zeros. Copies write to
+ * shared memory by themselves (the caller commits and waits); the registers of a computed operand go there
+ * with matmul_load_finish(), in the same block. */
+void matmul_load_start(Builder *b, MatmulLoader *loader, const KExpr *stage, const KExpr *mn0,
+                       const KExpr *k0, const KExpr *const *batch, const KExpr *valid);
+void matmul_load_finish(Builder *b, MatmulLoader *loader);
+
+/* matmul_ring.c: the loop over K that brings both operands so. */
+typedef struct MatmulRing {
+    const MatmulPlan *plan;
+    const Schedule *schedule;
+    MatmulLoader a, b[MATMUL_CORES];
+} MatmulRing;
+/* What a path does with the operands of a stage. */
+typedef struct MatmulMultiply {
+    void (*stage)(void *path, const KExpr *stage);
+    void *path;
+} MatmulMultiply;
+MatmulRing matmul_ring(Builder *b, const MatmulPlan *plan, const Schedule *schedule, int threads,
+                       bool is_mn_tile);
+void matmul_ring_product(Builder *b, MatmulRing *ring, const MatmulTile *tile,
+                         const MatmulMultiply *multiply);
+
+#endif
