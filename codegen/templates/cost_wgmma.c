@@ -17,14 +17,15 @@
 
 /* How much longer than the longest: the power whose mean joins times that go on side by side, for the parts
  * of a tile, and for work and memory; the share of the smaller of these that adds to the larger. */
-static const double cost_tile_power = 4.76, cost_memory_power = 4.68, cost_overlap = 0.3;
+static const double cost_tile_power = 4, cost_memory_power = 4.68, cost_overlap = 0.3;
 
 /* Seconds of a kernel, of one in clusters. */
 static const double cost_launch = 5.17e-6, cost_cluster_launch = 0.827e-6;
 
 static const double cost_rate_reached = 1.31; /* of the target's figure, which is one under a power limit */
 static const double cost_reads = 22.4;        /* clocks for 64 rows of A */
-static const double cost_step = 13.9e-9;      /* seconds of a step's barriers */
+/* Seconds of a step's barriers, and where one warpgroup alone multiplies. */
+static const double cost_step = 13.9e-9, cost_step_alone = 20e-9;
 static const double cost_cluster = 1.03, cost_turns = 0.99; /* a step's factors */
 /* Seconds of a step for arrivals from the other blocks of a cluster: of two, of more. */
 static const double cost_cluster_step = 35.2e-9, cost_large_cluster_step = 49e-9;
@@ -262,7 +263,8 @@ static double cost_matrix(const MatmulPlan *plan, const Schedule *s, const CostS
         promote *= cost_promote_columns;
     double sums =
         matmul_partial_cols(plan, s) ? promote * s->tile_m * s->tile_n / 128 * w->crowd / cost_clock : 0;
-    double step = (product + cost_step) * (s->ping_pong ? cost_turns : 1);
+    double barriers = s->warps_m == 1 ? cost_step_alone : cost_step;
+    double step = (product + barriers) * (s->ping_pong ? cost_turns : 1);
     int blocks = w->cluster_m * w->cluster_n;
     if (blocks > 1)
         step = step * cost_cluster + (blocks == 2 ? cost_cluster_step : cost_large_cluster_step);
