@@ -1,6 +1,6 @@
 /* Operands of 16 bits whose rows begin anywhere in memory, into the tiles that wgmma reads. TMA brings rows
  * that begin at multiples of 16 bytes; so here the warps of one or two warpgroups copy the 16 bytes that a
- * row has in memory, from the last multiple before its first element on, and moves the words from there,
+ * row has in memory, from the last multiple before its first element on, and move the words from there,
  * shifted by half a word where the row begins within one:
  *
  *     memory   . . . a | b c d e f g h i | ...        a line of 64 elements, here from the fourth of 8 on
