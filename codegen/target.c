@@ -65,15 +65,14 @@ int target_clustered_sms(const Target *target, int cluster) {
 }
 
 FuseLimits target_fuse_limits(const Target *target) {
-    bool is_hopper = target->has_wgmma && target->has_tma;
     FuseLimits limits = {
         .has_tensor_cores = target->has_mma_bf16,
-        .adds_products = is_hopper,
-        .hosts_rows = is_hopper,
-        .hosts_products = is_hopper,
-        .computes_fragments = is_hopper,
-        .turns_words = is_hopper,
-        .brings_rows = is_hopper,
+        .adds_products = target->has_wgmma && target->has_tma,
+        .hosts_rows = target->has_wgmma && target->has_tma,
+        .hosts_products = target->has_wgmma && target->has_tma,
+        .computes_fragments = target->has_wgmma && target->has_tma,
+        .turns_words = target->has_wgmma && target->has_tma,
+        .brings_rows = target->has_wgmma && target->has_tma,
         .scales_blocks = target->has_wgmma && target->has_mma_fp8,
         /* Row statistics of a matmul need the whole row in one tile of 256 columns, or in a gang of up to 32
          * blocks with such tiles, which wgmma's path has. */
@@ -83,7 +82,7 @@ FuseLimits target_fuse_limits(const Target *target) {
         .memory_bytes_per_second = target->memory_bytes_per_second,
         .tensor_flops = target->tensor_flops,
         /* Accumulators of 64 rows, in the registers of a warpgroup. */
-        .chain_columns_max = is_hopper ? 320 : 0,
+        .chain_columns_max = target->has_wgmma && target->has_tma ? 320 : 0,
         /* A block of 1,024 threads keeps up to 64 of its registers for the row. */
         .row_resident_max = 1024 * 64 * (int64_t)sizeof(float),
         .inline_cost_max = 32,
