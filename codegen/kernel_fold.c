@@ -12,11 +12,11 @@ static bool fold_is(const KExpr *x, int64_t value) {
     return x->kind == KX_INT && x->i == value;
 }
 
-/* x is `op` of something and a constant. */
 static bool fold_is_op(const KExpr *x, OpKind op) {
     return x->kind == KX_SCALAR && x->op == op;
 }
 
+/* x is `op` of something and a constant. */
 static bool fold_has_const(const KExpr *x, OpKind op) {
     return fold_is_op(x, op) && x->args[1]->kind == KX_INT;
 }

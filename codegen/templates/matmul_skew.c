@@ -162,7 +162,7 @@ static const KExpr *skew_slot(Builder *b, const MatmulSkew *skew, const KExpr *s
     return k_mul(b, slot, k_i32(b, skew->operand->major == MAJOR_K ? SKEW_LINE : (int64_t)SKEW_LINE * row));
 }
 
-/* The lane's copies: of two lines of both kinds at a time; and of the piece behind a row. */
+/* The lane's copies: of four of the warp's lines at a time; and of the piece behind a row. */
 typedef struct SkewLane {
     const KExpr *own, *line, *piece;
 } SkewLane;
@@ -260,12 +260,11 @@ static const KExpr *skew_to(Builder *b, const MatmulSkew *skew, const KExpr *slo
 
 void matmul_skew_copy(Builder *b, const MatmulSkew *skew, const KExpr *slot, const KExpr *step,
                       const KExpr *steps) {
-    int rows = SKEW_LINE / skew->warps; /* of K, of the warp's */
     bool is_k = skew->operand->major == MAJOR_K;
     const KExpr *ahead = k_mul(b, step, k_i32(b, SKEW_LINE));
     k_if_begin(b, is_k ? k_ge(b, steps, step) : k_lt(b, step, steps));
     ahead = is_k ? k_convert(b, ahead, skew->index) : skew_rows(b, skew, ahead);
-    SkewLane lane = skew_lane(b, skew), behind = skew_lane_behind(b, skew);
+    SkewLane lane = skew_lane(b, skew);
     const KExpr *from = k_let_expr(b, "copied", k_add(b, skew->from, ahead)),
                 *to = skew_to(b, skew, slot, &lane);
     int turns = skew->tile_mn / skew->warps / SKEW_AT_ONCE;
@@ -275,6 +274,8 @@ void matmul_skew_copy(Builder *b, const MatmulSkew *skew, const KExpr *slot, con
               skew_is_wanted(b, skew, &lane, line, step, steps));
     epilogue_loop_end(b, turns);
     if (!is_k) {
+        SkewLane behind = skew_lane_behind(b, skew);
+        int rows = SKEW_LINE / skew->warps; /* of K, of the warp's */
         k_if_begin(b, k_lt(b, k_special(b, SPECIAL_LANE), k_i32(b, rows)));
         skew_copy(b, skew, k_add(b, skew->behind, ahead), skew_to(b, skew, slot, &behind),
                   skew_is_wanted(b, skew, &behind, k_i32(b, 0), step, steps));
