@@ -138,7 +138,7 @@ DEVICE float log1p_f32(float x) {
 DEVICE float log1pexp_f32(float x) {
     float u = ex2_approx_ftz(fabsf(x) * -1.44269502f);
     int is_small = u < 0.333333343f;
-    float f = is_small ? u : fmaf(u, 0.5f, -0.5f);
+    float halved = fmaf(u, 0.5f, -0.5f), f = is_small ? u : halved;
     float above = (x > 0.0f ? x : 0.0f) + (is_small ? 0.0f : 0.693147182f);
     return above + log1p_reduced_f32(f);
 }

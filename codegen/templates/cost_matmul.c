@@ -293,15 +293,28 @@ static double cost_region_slots(const Region *region, int streams) {
     return slots;
 }
 
-/* Inputs of the epilogue with an element for each of the product's; an operand may have as many. */
+/* Whether the epilogue reads an element of an input for each of the product's; an operand may have as many.
+ */
+static bool cost_is_stream(const MatmulPlan *plan, const Value *input) {
+    return value_count(plan->graph, input) == value_count(plan->graph, plan->core[0]) &&
+           matmul_is_read_behind(plan, input);
+}
+
 static int cost_epilogue_streams(const MatmulPlan *plan) {
     const Region *region = plan->region;
-    const Dim *count = value_count(plan->graph, plan->core[0]);
     int streams = 0;
     for (size_t i = 0; i < region->inputs.n; i++)
-        streams += value_count(plan->graph, region->inputs.at[i]) == count &&
-                   matmul_is_read_behind(plan, region->inputs.at[i]);
+        streams += cost_is_stream(plan, region->inputs.at[i]);
     return streams;
+}
+
+static double cost_bytes_in(const MatmulPlan *plan) {
+    const Region *region = plan->region;
+    double bytes = 0;
+    for (size_t i = 0; i < region->inputs.n; i++)
+        if (cost_is_stream(plan, region->inputs.at[i]))
+            bytes += dtype_bits(region->inputs.at[i]->dtype) / 8.0;
+    return bytes;
 }
 
 /* Bytes of the results for an element of the product. */
@@ -364,15 +377,14 @@ static void cost_guests(Cost *c, const DimBindings *hint) {
 
 void cost_begin(Cost *c, const MatmulPlan *plan, const DimBindings *hint) {
     const Graph *graph = plan->graph;
-    int streams = cost_epilogue_streams(plan);
     *c = (Cost){.plan = plan,
                 .m = cost_extent(graph, plan->m, hint),
                 .n = cost_extent(graph, plan->n, hint),
                 .batch = cost_space(graph, plan->region, 0, plan->batch_rank, hint),
                 .beside = cost_space(graph, plan->region, matmul_beside(plan), plan->batch_rank, hint),
                 .bytes = cost_bytes(graph, plan->region, hint),
-                .slots = cost_region_slots(plan->region, streams),
-                .has_inputs = streams > 0,
+                .slots = cost_region_slots(plan->region, cost_epilogue_streams(plan)),
+                .bytes_in = cost_bytes_in(plan),
                 .rows_a = cost_operand_rows(graph, &plan->a, hint),
                 .rows_b = cost_operand_rows(graph, &plan->b[0], hint)};
     cost_terms(c, hint);

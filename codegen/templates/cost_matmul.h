@@ -20,10 +20,10 @@ typedef struct Cost {
     int n_terms,
         n_changed; /* products that are added up; of them, those of which something is computed before */
     int64_t bytes;
-    double slots;          /* instructions of the region's own for an element of the result */
-    double bytes_out;      /* of the results, for an element of the product */
-    bool from_memory;      /* memory as fast as it gets, not the matrix unit, sets the pace */
-    bool has_inputs;       /* that every element of the result has one of its own of */
+    double slots;     /* instructions of the region's own for an element of the result */
+    double bytes_out; /* of the results, for an element of the product */
+    bool from_memory; /* memory as fast as it gets, not the matrix unit, sets the pace */
+    double bytes_in;  /* of the epilogue's inputs, for an element of the product that has one of its own */
     bool has_wide_outputs; /* 32 bits an element */
     double ragged; /* stores for an element where rows of the output start anywhere, and TMA cannot write
                       them; 0 elsewhere */

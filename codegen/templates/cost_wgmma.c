@@ -26,14 +26,19 @@ static const double cost_rate_reached = 1.31; /* of the target's figure, which i
 static const double cost_reads = 22.4;        /* clocks for 64 rows of A */
 /* Seconds of a step's barriers, and where one warpgroup alone multiplies. */
 static const double cost_step = 13.9e-9, cost_step_alone = 20e-9;
-static const double cost_cluster = 1.03, cost_turns = 0.99; /* a step's factors */
+static const double cost_cluster = 1.06, cost_turns = 0.975; /* a step's factors */
 /* Seconds of a step for arrivals from the other blocks of a cluster: of two, of more. */
 static const double cost_cluster_step = 35.2e-9, cost_large_cluster_step = 49e-9;
 static const double cost_turns_share = 0.556; /* of a tile's time that goes by before the next may end */
 
 /* Seconds of a load, L2's bytes a clock for an SM and for all, and as factors its time for a row of 128 bytes
  * that lies in two lines, in whole sectors or not, and for runs of 64 and of 32 bytes. */
-static const double cost_load = 0.72e-6, cost_l2_per_clock = 170, cost_l2_all = 11000;
+static const double cost_load = 0.72e-6, cost_l2_per_clock = 170, cost_l2_all = 10400;
+/* L2's bytes a clock once blocks are apart, and the seconds that go by less because they begin together: what
+ * SMs of a GPC ask for at the same time is read once, and blocks drift. Tiles of 64 x 64 took 15 TB/s of it
+ * in kernels of 40 us, 12.5 in those of 150, 10.5 in longer ones; 8192 x 2560 x 2560 by 128 x 128 141 or 169
+ * us, as L2 had 1.0 or 1.2 GB to read of 1.7 that SMs asked for. */
+static const double cost_l2_apart = 6700, cost_l2_together = 15e-6, cost_apart_power = 15;
 static const double cost_two_lines = 1.28, cost_five_sectors = 2.44;
 static const double cost_half_lines = 1.63, cost_quarter_lines = 4;
 /* L2's time for a row of a tile that lies beyond the operand's end, of one along K and of others: 132 blocks
@@ -58,6 +63,13 @@ static const double cost_rows_apart = 0.15;
  * it has statistics of blocks of columns besides: a head's norm took 273 us where two warpgroups took 203. */
 static const double cost_epilogue_slots = 5.93, cost_ragged_slots = 10, cost_epilogue = 0.179e-6;
 static const double cost_alone = 1.31, cost_alone_blocks = 2.5;
+/* A factor of the region's own instructions by three warpgroups, which have fewer registers: gelu behind 8192
+ * x 16384 x 4096 took 1467 us by 192 x 192, in turn by 128 x 192 1399. */
+static const double cost_three = 2.5;
+/* The share of the time in which memory brings all blocks' elements of an epilogue's inputs that it waits
+ * for, where these do not come through the ring: 8192 x 5120 x 1280 and a sum took 163 us, in clusters 185,
+ * by 160 columns 212; 16384 x 5120 x 640 186 and in clusters 238. */
+static const double cost_inputs_wait = 0.8;
 /* Seconds in which a warpgroup meets over a box of a transposed product's result: of 18 products with either
  * tile, the transposed took 0.3 us longer in the middle. */
 static const double cost_box_meeting = 0.05e-6;
@@ -105,7 +117,7 @@ static const double cost_meeting = 0.706e-6, cost_meeting_element = 0.000261e-6;
  * start together (fitted as 1.8 when a launch of its own cleared their flags; nine products have taken 1.3
  * less since, of which 1 counts, so that tiles of one block win a tie), and of an element of a part that is
  * handed on; of these, what each other part of the tile costs. */
-static const double cost_stream_rounds = 1.07, cost_stream_tails = 0.035, cost_stream = 0.8e-6,
+static const double cost_stream_rounds = 1.04, cost_stream_tails = 0.035, cost_stream = 0.8e-6,
                     cost_stream_element = 0.145e-9, cost_stream_more = 0.451;
 /* Seconds that it begins later behind another kernel, which it does not overlap: all of its blocks start
  * together. */
@@ -288,8 +300,12 @@ static double cost_box_rows(const MatmulOperand *operand, double tiles, double t
     return cost_is_clipped(operand, tiles) ? fmin(tile, extent) : tile;
 }
 
-/* A step of K: its operands on their way. */
-static double cost_feed(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
+/* A row of a step's tiles, of bits, from L2: what of it lies within the operands, and beyond. */
+typedef struct CostLines {
+    double within, beyond;
+} CostLines;
+
+static CostLines cost_lines(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
     bool swaps = s->swap_ab;
     const MatmulOperand *a = &plan->a, *b = &plan->b[0], *of_rows = swaps ? b : a, *of_cols = swaps ? a : b;
     int n = plan->n_cores; /* two products: two tiles of their second operand */
@@ -298,15 +314,31 @@ static double cost_feed(const Cost *c, const MatmulPlan *plan, const Schedule *s
     col_bits *= cost_runs(plan, of_cols, s);
     row_bits = matmul_is_brought(plan, of_rows) ? 0 : row_bits; /* those have come by then */
     col_bits = matmul_is_brought(plan, of_cols) ? 0 : col_bits;
-    double bits = cost_box_rows(of_rows, w->tiles_m, s->tile_m, w->rows) * row_bits *
-                      cost_row_of_steps(c, s, w, swaps) +
-                  cost_box_rows(of_cols, w->tiles_n, s->tile_n, w->cols) * col_bits *
-                      cost_row_of_steps(c, s, w, !swaps);
-    double beyond = cost_beyond(of_rows, w->tiles_m, s->tile_m, w->rows) * row_bits +
-                    cost_beyond(of_cols, w->tiles_n, s->tile_n, w->cols) * col_bits;
-    double clocks =
-        fmax(bits * w->crowd / cost_l2_per_clock, (bits + beyond) * w->abreast / cost_l2_all) * s->tile_k / 8;
-    return fmax(clocks / cost_clock, cost_load / (s->stages > 1 ? s->stages - 1 : 1));
+    double rows = cost_box_rows(of_rows, w->tiles_m, s->tile_m, w->rows) * row_bits,
+           cols = cost_box_rows(of_cols, w->tiles_n, s->tile_n, w->cols) * col_bits;
+    return (CostLines){.within = rows * cost_row_of_steps(c, s, w, swaps) +
+                                 cols * cost_row_of_steps(c, s, w, !swaps),
+                       .beyond = cost_beyond(of_rows, w->tiles_m, s->tile_m, w->rows) * row_bits +
+                                 cost_beyond(of_cols, w->tiles_n, s->tile_n, w->cols) * col_bits};
+}
+
+/* A step of K: its operands on their way. */
+static double cost_feed(const CostLines *lines, const Schedule *s, const CostShare *w) {
+    double clocks = fmax(lines->within * w->crowd / cost_l2_per_clock,
+                         (lines->within + lines->beyond) * w->abreast / cost_l2_all);
+    return fmax(clocks * s->tile_k / 8 / cost_clock, cost_load / (s->stages > 1 ? s->stages - 1 : 1));
+}
+
+/* All steps of all rounds, as blocks drift apart. Not so in the order along n of what only reads its rows:
+ * the losses of 4096 x 32000 logits along 2048 took 662 us by 128 x 128, at 12.7 TB/s, in clusters 839. */
+static double cost_drifting(const MatmulPlan *plan, const CostLines *lines, const Schedule *s,
+                            const CostShare *w) {
+    if (s->group_n)
+        return 0;
+    MatmulShares shares;
+    double rounds = matmul_stream(plan, s, &shares) ? shares.rounds + shares.share : w->rounds;
+    double bytes = (lines->within + lines->beyond) * s->tile_k / 8 * w->abreast * w->steps * rounds;
+    return fmax(0, bytes / cost_l2_apart / cost_clock - cost_l2_together);
 }
 
 /* How much longer boxes of the result take that have fewer columns than a swizzle spans; those of a
@@ -340,7 +372,7 @@ static double cost_filled(const Schedule *s, const CostShare *w) {
 
 static double cost_epilogue_seconds(const Cost *c, const MatmulPlan *plan, const Schedule *s,
                                     const CostShare *w) {
-    double share = cost_has_rows(c, plan) ? cost_rows_slots : 1;
+    double share = (cost_has_rows(c, plan) ? cost_rows_slots : 1) * (s->warps_m == 3 ? cost_three : 1);
     double slots = cost_epilogue_slots * cost_boxes(c, s) + share * c->slots + cost_ragged_slots * c->ragged;
     double elements = cost_filled(s, w) * s->tile_m * s->tile_n * w->crowd;
     double seconds = cost_passes(c, plan) * elements * slots / 128 / cost_clock;
@@ -350,6 +382,9 @@ static double cost_epilogue_seconds(const Cost *c, const MatmulPlan *plan, const
         double box_cols = c->has_wide_outputs ? 32 : 64;
         seconds += cost_box_meeting * ceil(s->tile_n / box_cols) * s->tile_m / (64.0 * s->warps_m);
     }
+    if (w->gang <= 1 && !matmul_inputs_have_way(plan, s))
+        seconds += cost_inputs_wait * cost_filled(s, w) * s->tile_m * s->tile_n * c->bytes_in * w->all /
+                   plan->target->memory_bytes_per_second;
     return seconds + cost_epilogue;
 }
 
@@ -360,7 +395,7 @@ static double cost_gang_seconds(const Cost *c, const MatmulPlan *plan, const Sch
         return 0;
     double stored = s->tile_m * s->tile_n * c->bytes_out * w->all / plan->target->memory_bytes_per_second;
     return cost_gang + (c->has_wide_outputs ? cost_gang_wide * stored : 0) +
-           cost_gang_statistic * (double)plan->statistics.n + (c->has_inputs ? cost_gang_inputs : 0) +
+           cost_gang_statistic * (double)plan->statistics.n + (c->bytes_in > 0 ? cost_gang_inputs : 0) +
            cost_gang_block * w->gang +
            (w->rounds > 1 ? cost_gang_late_again : cost_gang_late) * fmax(t->matrix, t->load);
 }
@@ -453,14 +488,16 @@ static double cost_work(const MatmulPlan *plan, const Schedule *s, const CostSha
 double cost_wgmma_seconds(const Cost *c, const Schedule *s) {
     const MatmulPlan *plan = matmul_wgmma_plan(c->plan);
     CostShare w = cost_share(c, plan, s);
+    CostLines lines = cost_lines(c, plan, s, &w);
     CostTile tile = {.matrix = cost_matrix(plan, s, &w) * w.steps + c->n_changed * cost_change,
-                     .feed = cost_feed(c, plan, s, &w),
+                     .feed = cost_feed(&lines, s, &w),
                      .epilogue = cost_epilogue_seconds(c, plan, s, &w),
                      .store = cost_store_seconds(c, s, &w)};
     tile.load = tile.feed * w.steps;
     tile.epilogue += cost_gang_seconds(c, plan, s, &w, &tile) * (s->ping_pong ? cost_gang_turns : 1);
     double work = cost_work(plan, s, &w, &tile) + cost_brought_short(c, plan, &w),
            memory = cost_memory(c, s, &w);
+    work = cost_beside(work, cost_drifting(plan, &lines, s, &w), cost_apart_power);
     return cost_launch + (w.cluster_m * w.cluster_n > 1 ? cost_cluster_launch : 0) -
            (w.gang > 1 ? cost_gang_cleared : 0) + cost_beside(work, memory, cost_memory_power) +
            cost_overlap * fmin(work, memory);

@@ -449,6 +449,8 @@ typedef struct MatmulInputs {
     const KExpr *stage[INPUTS_MOST]; /* of the present chunk */
     const KVar *words[INPUTS_MOST];  /* of the present batch of column groups: a pair of elements each */
 } MatmulInputs;
+/* Whether the schedule has a way through the ring for them; else each thread waits for its own elements. */
+bool matmul_inputs_have_way(const MatmulPlan *plan, const Schedule *schedule);
 /* Those that the epilogue reads element by element; n is 0 where there are none, or the schedule has no way
  * for them. */
 void matmul_find_inputs(Builder *b, const MatmulPlan *plan, const Schedule *schedule, MatmulInputs *inputs);

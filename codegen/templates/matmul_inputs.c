@@ -95,11 +95,15 @@ static int64_t inputs_stage_bytes(const MatmulPlan *plan, const Schedule *schedu
 /* Warpgroups that take tiles in turn do not share a ring with inputs: the one would wait for a stage by its
  * parity before the other has seen the inputs that came to it before, and might take the fill before last for
  * its own. */
+bool matmul_inputs_have_way(const MatmulPlan *plan, const Schedule *schedule) {
+    return !schedule->swap_ab && schedule->tile_n % BOX_COLS == 0 && schedule->cluster_m <= 1 &&
+           schedule->cluster_n <= 1 && schedule->split_k <= 1 && !schedule->ping_pong &&
+           !plan->region->column_block && matmul_members(plan, schedule).n <= 1;
+}
+
 void matmul_find_inputs(Builder *b, const MatmulPlan *plan, const Schedule *schedule, MatmulInputs *inputs) {
     *inputs = (MatmulInputs){0};
-    if (schedule->swap_ab || schedule->tile_n % BOX_COLS != 0 || schedule->cluster_m > 1 ||
-        schedule->cluster_n > 1 || schedule->split_k > 1 || schedule->ping_pong ||
-        plan->region->column_block || matmul_members(plan, schedule).n > 1)
+    if (!matmul_inputs_have_way(plan, schedule))
         return;
     bool is_rows;
     int64_t boxes =

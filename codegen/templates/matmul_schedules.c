@@ -195,7 +195,7 @@ static void schedules_add_clusters(const Cost *c, SchedulesAccept *accepts, Cand
 
 /* Whether an epilogue neither reduces nor reads inputs of its own nor stores by lanes. */
 static bool schedules_is_light(const Cost *c, const MatmulPlan *plan) {
-    return !plan->columns.n && !plan->statistics.n && !c->has_inputs && c->ragged == 0;
+    return !plan->columns.n && !plan->statistics.n && c->bytes_in == 0 && c->ragged == 0;
 }
 
 /* Whether few registers are left beside a thread's sums: three warpgroups have 160 of them, and of 232 more
@@ -225,7 +225,7 @@ static bool schedules_drifts(const Cost *c) {
 /* Whether each tile has whole rows, or parts of them beside nothing that is read, of which statistics are
  * taken. */
 static bool schedules_has_rows(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
-    bool has_parts = plan->block_cols && !c->has_inputs && !schedules_drifts(c);
+    bool has_parts = plan->block_cols && c->bytes_in == 0 && !schedules_drifts(c);
     return plan->statistics.n && !plan->columns.n && c->ragged == 0 && (has_parts || c->n <= s->tile_n);
 }
 
@@ -251,7 +251,7 @@ static bool schedules_has_gang_turns(const Cost *c, const MatmulPlan *plan, cons
     int gang = matmul_gang(plan, s);
     return s->tile_m == 64 && s->warps_m == 1 && s->tile_n >= 128 && gang > 1 && gang <= GANG &&
            c->k >= LEAST_DEPTH && c->k <= MOST_DEPTH && plan->n_cores == 1 && !plan->columns.n &&
-           !plan->region->column_block && !c->has_inputs && c->ragged == 0 && !s->swap_ab;
+           !plan->region->column_block && c->bytes_in == 0 && c->ragged == 0 && !s->swap_ab;
 }
 
 /* Whether the transposed product may be as quick for a large M as for a small one: what its epilogue read of
