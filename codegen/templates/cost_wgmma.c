@@ -34,11 +34,13 @@ static const double cost_turns_share = 0.556; /* of a tile's time that goes by b
 /* Seconds of a load, L2's bytes a clock for an SM and for all, and as factors its time for a row of 128 bytes
  * that lies in two lines, in whole sectors or not, and for runs of 64 and of 32 bytes. */
 static const double cost_load = 0.72e-6, cost_l2_per_clock = 170, cost_l2_all = 10400;
-/* L2's bytes a clock once blocks are apart, and the seconds that go by less because they begin together: what
- * SMs of a GPC ask for at the same time is read once, and blocks drift. Tiles of 64 x 64 took 15 TB/s of it
- * in kernels of 40 us, 12.5 in those of 150, 10.5 in longer ones; 8192 x 2560 x 2560 by 128 x 128 141 or 169
- * us, as L2 had 1.0 or 1.2 GB to read of 1.7 that SMs asked for. */
-static const double cost_l2_apart = 6700, cost_l2_together = 15e-6, cost_apart_power = 15;
+/* L2's bytes a clock once blocks are apart, those that a column of the tile adds, and the seconds that go by
+ * less because blocks begin together: what SMs of a GPC ask for at the same time is read once, and blocks
+ * drift. Tiles of 64 x 64 took 15 TB/s of it in kernels of 40 us, 12.5 in those of 150, 10.5 in longer ones.
+ * Of what SMs asked for in 8192 x 2560 x 2560, L2 had to read 0.7 by 128 x 128, 0.58 by 128 x 192, 0.55 by
+ * 64 x 256; the first took 141 or 169 us, as it had 1.0 or 1.2 GB to read. */
+static const double cost_l2_apart = 4600, cost_l2_column = 14, cost_l2_together = 15e-6,
+                    cost_apart_power = 25;
 static const double cost_two_lines = 1.28, cost_five_sectors = 2.44;
 static const double cost_half_lines = 1.63, cost_quarter_lines = 4;
 /* L2's time for a row of a tile that lies beyond the operand's end, of one along K and of others: 132 blocks
@@ -338,7 +340,8 @@ static double cost_drifting(const MatmulPlan *plan, const CostLines *lines, cons
     MatmulShares shares;
     double rounds = matmul_stream(plan, s, &shares) ? shares.rounds + shares.share : w->rounds;
     double bytes = (lines->within + lines->beyond) * s->tile_k / 8 * w->abreast * w->steps * rounds;
-    return fmax(0, bytes / cost_l2_apart / cost_clock - cost_l2_together);
+    double rate = cost_l2_apart + cost_l2_column * s->tile_n;
+    return fmax(0, bytes / rate / cost_clock - cost_l2_together);
 }
 
 /* How much longer boxes of the result take that have fewer columns than a swizzle spans; those of a
