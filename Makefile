@@ -15,6 +15,8 @@ CFLAGS += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=a
 LDFLAGS += -fsanitize=$(SANITIZE)
 endif
 Q := $(if $(V),,@)
+# Compilers run side by side. Tests do not: each takes what processors there are by itself.
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
 LLVM_CONFIG ?= $(firstword $(wildcard /usr/bin/llvm-config-19) $(shell command -v llvm-config-19 2>/dev/null))
 
@@ -138,11 +140,11 @@ bless: all
 .PHONY: demo test check
 demo:
 	@BUILD=$(BUILD) tests/tools/deps build
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory -j$(JOBS) all
 	@$(MAKE) --no-print-directory demo-run
 test:
 	@BUILD=$(BUILD) tests/tools/deps test
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory -j$(JOBS) all unit-programs
 	@$(MAKE) --no-print-directory check
 check: check-arrows unit $(patsubst tests/%/run,check-%,$(filter-out tests/gpu/run,$(wildcard tests/*/run)))
 
@@ -205,8 +207,9 @@ $(BUILD)/differential: $(wildcard tests/fuzz/differential*.c) $(GRAPHGEN) $(fore
 	@mkdir -p $(@D)
 	@echo "cc $<"
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -MF $@.d -o $@ $(filter %.c %.a,$^) $(LDLIBS)
-.PHONY: unit
+.PHONY: unit unit-programs
 unit: $(addprefix unit-,$(ROOMS))
+unit-programs: $(foreach r,$(ROOMS),$(UNIT_$(r)))
 
 # Which room may include which.
 .PHONY: check-arrows
@@ -222,8 +225,10 @@ check-size:
 
 # Everything again with the address and undefined-behaviour sanitizers; LLVM itself is left out.
 .PHONY: asan
+ASAN := BUILD=$(BUILD)/asan SANITIZE=address,undefined OPT="-O1 -g" LLVM_CONFIG=
 asan:
-	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SANITIZE=address,undefined OPT="-O1 -g" LLVM_CONFIG= all check
+	@$(MAKE) --no-print-directory $(ASAN) -j$(JOBS) all unit-programs
+	@$(MAKE) --no-print-directory $(ASAN) check
 
 # libFuzzer targets: tests/fuzz/fuzz_X.c, words in fuzz_X.dict, seeds in seeds/fuzz_X. Each runs for FUZZ_SECONDS.
 FUZZ_SECONDS ?= 20
@@ -231,7 +236,7 @@ FUZZ_CC ?= clang
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 .PHONY: fuzz
 fuzz:
-	@$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz CC=$(FUZZ_CC) SANITIZE=address,undefined,fuzzer-no-link OPT="-O1 -g" LLVM_CONFIG= fuzzers
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz CC=$(FUZZ_CC) SANITIZE=address,undefined,fuzzer-no-link OPT="-O1 -g" LLVM_CONFIG= -j$(JOBS) fuzzers
 	@set -e; for t in $(FUZZERS); do n=$$(basename $$t); mkdir -p $(BUILD)/fuzz/found/$$n; echo "== fuzz $$n"; \
 	    seeds=$$([ -d tests/fuzz/seeds/$$n ] && echo tests/fuzz/seeds/$$n || echo tests/diag samples); \
 	    dict=$$(ls tests/fuzz/$$n.dict tests/fuzz/$${n#fuzz_}.dict 2>/dev/null | head -n 1); dict=$${dict:+-dict=$$dict}; \
