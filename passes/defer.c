@@ -60,10 +60,10 @@ static DeferRows defer_rows(const Defer *d, const Value *value) {
     return leading <= 0 || ones == leading ? ROWS_NONE : same == leading ? ROWS_ALL : ROWS_SOME;
 }
 
-/* Whether a tensor lies in memory whatever is made of it: the caller's, or a kernel's result. */
+/* Whether a tensor lies in memory whatever is made of it: the caller's, or a kernel's result. Not what is
+ * computed element by element, stored or not: the kernel that normalizes does that on its way. */
 static bool defer_is_memory(const Defer *d, Value *value) {
-    return value->op == OP_input || value_is_output(d->rewrite->graph, value) ||
-           rewrite_is_heavy(d->rewrite, value);
+    return value->op == OP_input || rewrite_is_heavy(d->rewrite, value);
 }
 
 /* Whether a value is computed element by element of the stream and of numbers a column. */

@@ -302,7 +302,7 @@ static bool movement_can_sink(Rewrite *rewrite, const Value *value, int at, Resp
 }
 
 Value *movement_sink(Rewrite *rewrite, Value *value) {
-    for (int at = 0; at < value->n_in && value->rank; at++) {
+    for (int at = 0; at < value->n_in; at++) {
         Respace back;
         if (!movement_can_sink(rewrite, value, at, &back))
             continue;

@@ -6,8 +6,9 @@
  *     y = p[:, 0:1001] @ w         a view
  *
  * So is one of 8 or 32 bits that lies along M or N, which matrix instructions take along K, unless they can
- * have it from registers (realign_words.c); and one whose innermost axis in memory is neither K nor M nor N
- * but a batch, as channels behind two axes of positions: its copy has it in the order of the product.
+ * have it from registers (realign_words.c); one whose innermost axis in memory is neither K nor M nor N but a
+ * batch, as channels behind two axes of positions; and one that lies in more parts than TMA follows, as an
+ * image's pieces: their copies have them in the order of the product.
  *
  * The product's arithmetic stays the same. Long rows are made whole lines of 128 bytes: a tile's row that
  * lies in two of them takes L2 twice the requests, and a product that L2 feeds ran at two thirds of its rate.
@@ -22,12 +23,15 @@
 
 #include <math.h>
 
+#include "ir/view.h"
 #include "passes/fuse.h"
 
 static const double realign_slow = 40e12, realign_fast = 500e12; /* operations a second */
 /* operations a second with 8 bits and in tf32, and how many times longer they take where a product turns an
  * operand by itself */
 static const double realign_fast_bytes = 1200e12, realign_fast_words = 330e12, realign_turning = 3;
+/* operations a second where threads gather an operand that lies in many parts; by the estimate, 70 to 145 */
+static const double realign_strewn = 100e12;
 static const double realign_bytes = 3e12;                                /* a second */
 static const double realign_slow_step = 21e-9, realign_fast_step = 2e-9; /* seconds for each of K */
 enum {
@@ -117,16 +121,54 @@ bool realign_has_product(const Value *value) {
     return realign_finds_product(value, &room);
 }
 
-bool realign_is_scattered(const Value *operand) {
+static bool realign_is_input(void *context, const Value *value) {
+    (void)context;
+    return value->op == OP_input;
+}
+
+/* Whether an input's rows or columns lie in more parts than TMA follows: in pieces of an image that are a
+ * row each, say, of which a row is 16 elements in each line of each channel. TMA follows two parts of a row
+ * or a column, two of these and of the batch's axes in all, and one part is of neighbours. */
+static bool realign_is_strewn(const Graph *graph, const Value *operand) {
+    enum { PARTS = 2 };
+    Value *value = (Value *)(uintptr_t)operand, *base = view_below_movements(value, realign_is_input, NULL);
+    const Dim *strides[RANK_MAX], *innermost[RANK_MAX] = {NULL};
+    int parts[RANK_MAX] = {0}, more = 0, last = operand->rank - 1;
+    ViewFactors factors;
+    if (base->op != OP_input || view_of(graph, value, realign_is_input, NULL).base == base)
+        return false;
+    view_base_strides(graph, base, strides);
+    if (!view_factors(graph, operand, base, strides, &factors))
+        return true;
+    for (int i = 0; i < factors.n; i++) {
+        innermost[factors.at[i].axis] = factors.at[i].stride;
+        parts[factors.at[i].axis]++;
+    }
+    bool has_run = false, fits = true;
+    for (int axis = 0; axis <= last; axis++) {
+        bool is_batch = axis < last - 1;
+        more += is_batch ? parts[axis] : parts[axis] > 1;
+        fits = fits && parts[axis] <= (is_batch ? 1 : PARTS);
+        has_run = has_run || (!is_batch && innermost[axis] && dim_is(innermost[axis], 1));
+    }
+    return !fits || more > PARTS || !has_run;
+}
+
+/* Whether neighbours along the last two axes of an operand are a batch's in memory. */
+static bool realign_is_across(const Value *operand) {
     const Value *base = operand->op == OP_transpose ? operand->in[0] : NULL;
-    if (!base || base->rank < 3 || (base->op == OP_input && base->strides) || dtype_bits(base->dtype) != 16 ||
-        !realign_is_tensor_type(base->dtype))
+    if (!base || base->rank < 3 || (base->op == OP_input && base->strides))
         return false;
     const int *perm = operand->attrs[0].ints;
     int last = base->rank - 1;
     return perm[last] != last && perm[last - 1] != last && !dim_is(base->dims[last], 1) &&
-           !dim_is(operand->dims[last], 1) && !dim_is(operand->dims[last - 1], 1) &&
-           dim_is_const(operand->dims[last]);
+           !dim_is(operand->dims[last], 1) && !dim_is(operand->dims[last - 1], 1);
+}
+
+bool realign_is_scattered(const Graph *graph, const Value *operand) {
+    return operand->rank >= 2 && dtype_bits(operand->dtype) == 16 && realign_is_tensor_type(operand->dtype) &&
+           dim_is_const(operand->dims[operand->rank - 1]) &&
+           (realign_is_across(operand) || realign_is_strewn(graph, operand));
 }
 
 bool realign_is_turned(const Value *operand, bool is_second) {
@@ -146,9 +188,9 @@ double realign_copy_seconds(const Value *value) {
 }
 
 /* Seconds that the copy of an operand costs; 0 where none is needed, or possible. */
-static double realign_copy(Value *operand, bool is_second) {
+static double realign_copy(const Graph *graph, Value *operand, bool is_second) {
     const Value *base = realign_base(operand);
-    if (realign_is_scattered(operand) || realign_is_turned(operand, is_second))
+    if (realign_is_scattered(graph, operand) || realign_is_turned(operand, is_second))
         return realign_copy_seconds(operand);
     bool is_stored = base->op == OP_input || value_is_heavy(base) ||
                      (value_is_pointwise(base) && !realign_has_product(base));
@@ -172,7 +214,7 @@ Value *realign_turned(Rewrite *rewrite, Value *operand, bool is_second) {
 static Value *realign_operand(Rewrite *rewrite, Value *operand, bool is_second) {
     if (realign_is_turned(operand, is_second))
         return realign_turned(rewrite, operand, is_second);
-    if (realign_is_scattered(operand)) {
+    if (realign_is_scattered(rewrite->graph, operand)) {
         Value *packed = realign_copied(rewrite, operand, realign_missing(operand));
         if (packed)
             pass_decide(rewrite->pass, "realign", false, packed, operand,
@@ -200,8 +242,8 @@ bool value_is_realigned(const Value *value) {
 }
 
 /* Seconds that the product loses where an operand of it, other than `taken`, cannot be copied 16 bytes at a
- * time. */
-static double realign_gain(const Value *product, const Dim *k, int taken) {
+ * time; `gathers`: where it would be gathered. */
+static double realign_gain(const Value *product, const Dim *k, int taken, bool gathers) {
     const Dim *m = product->dims[product->rank - 2], *n = product->dims[product->rank - 1];
     if (!dim_is_const(k) || !dim_is_const(m) || !dim_is_const(n))
         return 0;
@@ -210,6 +252,8 @@ static double realign_gain(const Value *product, const Dim *k, int taken) {
         if (i != taken && realign_is_turned(product->in[i], i))
             return operations * (realign_turning - 1) /
                    (dtype_bits(product->in[i]->dtype) == 8 ? realign_fast_bytes : realign_fast_words);
+    if (gathers)
+        return operations * (1 / realign_strewn - 1 / realign_fast);
     bool is_few = m->value <= REALIGN_FEW || n->value <= REALIGN_FEW;
     double steps = is_few ? 0 : (double)k->value;
     return fmax(operations / realign_slow, steps * realign_slow_step) -
@@ -217,11 +261,24 @@ static double realign_gain(const Value *product, const Dim *k, int taken) {
 }
 
 /* The same by whichever way its kernel reads `n` such operands. */
-static double realign_loss(const Rewrite *rewrite, const Value *product, int taken, int n) {
+static double realign_loss(const Rewrite *rewrite, const Value *product, int taken, int n, bool gathers) {
     const Value *a = product->in[0];
-    double loss = realign_gain(product, a->dims[a->rank - 1], taken);
+    double loss = realign_gain(product, a->dims[a->rank - 1], taken, gathers);
     double brought = realign_brought(rewrite, product, n);
     return brought < 0 ? loss : fmin(loss, brought);
+}
+
+/* Leaves an operand that lies in many parts where gathering it takes less than the copies. */
+static void realign_gather(const Rewrite *rewrite, const Value *product, int taken, double *copies) {
+    bool is_strewn[2], gathers = false;
+    for (int i = 0; i < 2; i++) {
+        is_strewn[i] = copies[i] > 0 && !realign_is_across(product->in[i]) &&
+                       realign_is_scattered(rewrite->graph, product->in[i]);
+        gathers |= is_strewn[i];
+    }
+    if (gathers && realign_loss(rewrite, product, taken, 2, true) < copies[0] + copies[1])
+        for (int i = 0; i < 2; i++)
+            copies[i] = is_strewn[i] ? 0 : copies[i];
 }
 
 /* Operands that could be copied, and are not. */
@@ -240,12 +297,13 @@ static Value *realign_rule(Rewrite *rewrite, Value *value) {
     if (scaled)
         return scaled;
     int taken = realign_taken(rewrite, value);
-    double copies[] = {taken == 0 ? 0 : realign_copy(value->in[0], false),
-                       taken == 1 ? 0 : realign_copy(value->in[1], true)};
+    double copies[] = {taken == 0 ? 0 : realign_copy(rewrite->graph, value->in[0], false),
+                       taken == 1 ? 0 : realign_copy(rewrite->graph, value->in[1], true)};
+    realign_gather(rewrite, value, taken, copies);
     Value *in[2] = {value->in[0], value->in[1]};
     bool joins = copies[0] > 0 && copies[1] > 0 && realign_joins(rewrite, in);
     double cost = copies[0] + copies[1] - (joins ? realign_launch : 0);
-    if (cost == 0 || realign_loss(rewrite, value, taken, (copies[0] > 0) + (copies[1] > 0)) < cost) {
+    if (cost == 0 || realign_loss(rewrite, value, taken, (copies[0] > 0) + (copies[1] > 0), false) < cost) {
         realign_leave(rewrite, value, copies);
         return value;
     }

@@ -104,6 +104,9 @@ static void test_reductions_take_their_two_forms(void **state) {
     check_text("graph g (x: f32[M, 5, 6]) -> (y: i64[M]) { y = argmax(transpose(x, perm=[0, 2, 1]), over=[1, "
                "2], keep=0) }",
                sizes, LIST("transpose(x, perm=[0, 2, 1])"), NONE);
+    /* One number is computed where its reduction has it, and loses its axes last. */
+    check_text("graph g (x: f32[M, N]) -> (y: f32[]) { y = sqrt(mean(x, over=[0, 1], keep=0)) }", sizes,
+               LIST("y = reshape("), NONE);
 }
 
 static void test_tables_are_gathered_narrow(void **state) {

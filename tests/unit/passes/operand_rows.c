@@ -55,7 +55,8 @@ static void test_norms(void **state) {
 /* Elements that need their row's statistic before they are multiplied; results that show where elements are
  * rounded; a type whose range the sums would
  * leave; few rows, which the other operand comes before; so many columns that the rows would be reduced more
- * often than a kernel of its own costs; several that want the norm. */
+ * often than a kernel of its own costs; several that want the norm; a sum that is stored, which the kernel
+ * that normalizes computes on its way. */
 static void test_norms_that_stay(void **state) {
     (void)state;
     expect_rows("graph g (x: bf16[M, 64], " WEIGHTS ") -> (y: bf16[M, 32]) { y = layernorm(x, g) @ w.T }",
@@ -79,6 +80,10 @@ static void test_norms_that_stay(void **state) {
     expect_rows("graph g (x: bf16[M, 64], " WEIGHTS ") -> (y: bf16[M, 32], h: bf16[M, 64]) {\n"
                 "  h = rmsnorm(x, g)\n  y = h @ w.T }",
                 (Expected){"rows matmul", false});
+    expect_rows("graph g (x: bf16[M, 64], r: bf16[M, 64], " WEIGHTS
+                ") -> (s: bf16[M, 64], y: bf16[M, 32]) {\n"
+                "  s = x + r\n  y = rmsnorm(s, g) @ w.T }",
+                (Expected){"rows>2 matmul", false});
 }
 
 /* What is written out behind a product, and who else may not want it. */

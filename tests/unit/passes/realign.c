@@ -133,9 +133,26 @@ static void test_brought(void **state) {
                    true, "pointwise matmul");
 }
 
+/* Pieces of an image as rows: in more parts than TMA follows. Not heads, which are two, nor where so few
+ * columns read them that gathering them costs less than a copy. */
+static void test_strewn(void **state) {
+    (void)state;
+#define PIECES "reshape(transpose(reshape(x, [32, 3, 14, 16, 14, 16]), [0, 2, 4, 1, 3, 5]), [32, 196, 768])"
+    expect_kernels("graph g (x: bf16[32, 3, 224, 224], w: bf16[768, 768]) -> (y: f32[32, 196, 768]) "
+                   "{ y = " PIECES " @ w.T }",
+                   true, "pointwise matmul");
+    expect_kernels("graph g (x: bf16[32, 3, 224, 224], w: bf16[768, 16]) -> (y: f32[32, 196, 16]) "
+                   "{ y = " PIECES " @ w }",
+                   true, "matmul");
+    expect_kernels("graph g (x: bf16[4, 16, 512, 64], w: bf16[1024, 1024]) -> (y: f32[4, 512, 1024]) "
+                   "{ y = reshape(transpose(x, [0, 2, 1, 3]), [4, 512, 1024]) @ w.T }",
+                   true, "matmul");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_words),  cmocka_unit_test(test_smaller),
                                        cmocka_unit_test(test_copied), cmocka_unit_test(test_joined),
-                                       cmocka_unit_test(test_spaced), cmocka_unit_test(test_brought)};
+                                       cmocka_unit_test(test_spaced), cmocka_unit_test(test_brought),
+                                       cmocka_unit_test(test_strewn)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
