@@ -268,15 +268,19 @@ static double realign_loss(const Rewrite *rewrite, const Value *product, int tak
     return brought < 0 ? loss : fmin(loss, brought);
 }
 
-/* Leaves an operand that lies in many parts where gathering it takes less than the copies. */
+/* Leaves an operand that lies in many parts where gathering it takes less than the copies, of which all
+ * that read it have a share. */
 static void realign_gather(const Rewrite *rewrite, const Value *product, int taken, double *copies) {
     bool is_strewn[2], gathers = false;
+    double cost = 0;
     for (int i = 0; i < 2; i++) {
         is_strewn[i] = copies[i] > 0 && !realign_is_across(product->in[i]) &&
                        realign_is_scattered(rewrite->graph, product->in[i]);
         gathers |= is_strewn[i];
+        int readers = is_strewn[i] ? rewrite_uses(rewrite, product->in[i]) : 1;
+        cost += copies[i] / (readers > 1 ? readers : 1);
     }
-    if (gathers && realign_loss(rewrite, product, taken, 2, true) < copies[0] + copies[1])
+    if (gathers && realign_loss(rewrite, product, taken, 2, true) < cost)
         for (int i = 0; i < 2; i++)
             copies[i] = is_strewn[i] ? 0 : copies[i];
 }
