@@ -89,6 +89,8 @@ const KExpr *lower_scalar_op(Builder *b, const Value *value, const KExpr *const 
     for (int i = 0; i < value->n_in; i++) {
         bool is_condition = info->rule == RULE_SELECT && i == 0;
         args[i] = k_convert(b, operands[i], is_condition ? K_BOOL : type);
+        if (info->rule == RULE_SELECT && !is_condition)
+            args[i] = scalar_choice(b, args[i]);
     }
     if (value->op == OP_exp && type == K_F32 && value->dtype == DTYPE_F32 &&
         scalar_is_below_max(value->in[0]))
@@ -98,8 +100,6 @@ const KExpr *lower_scalar_op(Builder *b, const Value *value, const KExpr *const 
     if (value->op == OP_div && type == K_F32 && scalar_reciprocal(args[1]))
         return k_convert(b, k_mul(b, args[0], k_float(b, K_F32, scalar_reciprocal(args[1]))),
                          ktype_of(value->dtype));
-    for (int i = 1; i < value->n_in && info->rule == RULE_SELECT; i++)
-        args[i] = scalar_choice(b, args[i]);
     return k_convert(b, k_scalar(b, value->op, args[0], args[1], args[2]), ktype_of(value->dtype));
 }
 

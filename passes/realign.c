@@ -47,6 +47,12 @@ static bool realign_is_tensor_type(DType type) {
            type == DTYPE_E5M2 || type == DTYPE_I8;
 }
 
+double realign_operations(const Value *product) {
+    const Value *a = product->in[0];
+    const Dim *k = a->dims[a->rank - 1];
+    return dim_is_const(k) ? 2 * realign_count(product) * (double)k->value : 0;
+}
+
 double realign_count(const Value *value) {
     double count = 1;
     for (int i = 0; i < value->rank; i++)
@@ -242,18 +248,16 @@ bool value_is_realigned(const Value *value) {
 }
 
 /* Seconds that the product loses where an operand of it, other than `taken`, cannot be copied 16 bytes at a
- * time; `gathers`: where it would be gathered. */
-static double realign_gain(const Value *product, const Dim *k, int taken, bool gathers) {
+ * time. */
+static double realign_gain(const Value *product, const Dim *k, int taken) {
     const Dim *m = product->dims[product->rank - 2], *n = product->dims[product->rank - 1];
     if (!dim_is_const(k) || !dim_is_const(m) || !dim_is_const(n))
         return 0;
-    double operations = 2 * realign_count(product) * (double)k->value;
+    double operations = realign_operations(product);
     for (int i = 0; i < 2; i++)
         if (i != taken && realign_is_turned(product->in[i], i))
             return operations * (realign_turning - 1) /
                    (dtype_bits(product->in[i]->dtype) == 8 ? realign_fast_bytes : realign_fast_words);
-    if (gathers)
-        return operations * (1 / realign_strewn - 1 / realign_fast);
     bool is_few = m->value <= REALIGN_FEW || n->value <= REALIGN_FEW;
     double steps = is_few ? 0 : (double)k->value;
     return fmax(operations / realign_slow, steps * realign_slow_step) -
@@ -261,26 +265,26 @@ static double realign_gain(const Value *product, const Dim *k, int taken, bool g
 }
 
 /* The same by whichever way its kernel reads `n` such operands. */
-static double realign_loss(const Rewrite *rewrite, const Value *product, int taken, int n, bool gathers) {
+static double realign_loss(const Rewrite *rewrite, const Value *product, int taken, int n) {
     const Value *a = product->in[0];
-    double loss = realign_gain(product, a->dims[a->rank - 1], taken, gathers);
+    double loss = realign_gain(product, a->dims[a->rank - 1], taken);
     double brought = realign_brought(rewrite, product, n);
     return brought < 0 ? loss : fmin(loss, brought);
 }
 
 /* Leaves an operand that lies in many parts where gathering it takes less than the copies, of which all
  * that read it have a share. */
-static void realign_gather(const Rewrite *rewrite, const Value *product, int taken, double *copies) {
+static void realign_gather(const Rewrite *rewrite, const Value *product, double *copies) {
     bool is_strewn[2], gathers = false;
     double cost = 0;
     for (int i = 0; i < 2; i++) {
-        is_strewn[i] = copies[i] > 0 && !realign_is_across(product->in[i]) &&
-                       realign_is_scattered(rewrite->graph, product->in[i]);
+        is_strewn[i] = copies[i] > 0 && realign_is_strewn(rewrite->graph, product->in[i]);
         gathers |= is_strewn[i];
         int readers = is_strewn[i] ? rewrite_uses(rewrite, product->in[i]) : 1;
         cost += copies[i] / (readers > 1 ? readers : 1);
     }
-    if (gathers && realign_loss(rewrite, product, taken, 2, true) < cost)
+    double loss = realign_operations(product) * (1 / realign_strewn - 1 / realign_fast);
+    if (gathers && loss < cost)
         for (int i = 0; i < 2; i++)
             copies[i] = is_strewn[i] ? 0 : copies[i];
 }
@@ -303,11 +307,11 @@ static Value *realign_rule(Rewrite *rewrite, Value *value) {
     int taken = realign_taken(rewrite, value);
     double copies[] = {taken == 0 ? 0 : realign_copy(rewrite->graph, value->in[0], false),
                        taken == 1 ? 0 : realign_copy(rewrite->graph, value->in[1], true)};
-    realign_gather(rewrite, value, taken, copies);
+    realign_gather(rewrite, value, copies);
     Value *in[2] = {value->in[0], value->in[1]};
     bool joins = copies[0] > 0 && copies[1] > 0 && realign_joins(rewrite, in);
     double cost = copies[0] + copies[1] - (joins ? realign_launch : 0);
-    if (cost == 0 || realign_loss(rewrite, value, taken, (copies[0] > 0) + (copies[1] > 0), false) < cost) {
+    if (cost == 0 || realign_loss(rewrite, value, taken, (copies[0] > 0) + (copies[1] > 0)) < cost) {
         realign_leave(rewrite, value, copies);
         return value;
     }

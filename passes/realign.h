@@ -9,6 +9,8 @@ static const double realign_launch = 2e-6; /* seconds, of a kernel that copies *
 
 /* Elements of a value; 0 where an extent is not known. */
 double realign_count(const Value *value);
+/* Operations of a product; 0 where an extent is not known. */
+double realign_operations(const Value *product);
 /* Seconds that a copy of a value takes. */
 double realign_copy_seconds(const Value *value);
 /* Whether an operand, the first or the second, lies along M or N, of elements that are only taken along K. */

@@ -28,7 +28,7 @@ double realign_brought(const Rewrite *rewrite, const Value *product, int n) {
     }
     if (!is_brought)
         return -1;
-    double operations = 2 * realign_count(product) * (double)k->value;
+    double operations = realign_operations(product);
     double loss = 1 / (n > 1 ? brought_both : brought_one) - 1 / brought_none;
     return fmax(operations * loss, (double)k->value * brought_step);
 }

@@ -333,12 +333,11 @@ static double cost_feed(const CostLines *lines, const Schedule *s, const CostSha
 
 /* All steps of all rounds, as blocks drift apart. Not so in the order along n of what only reads its rows:
  * the losses of 4096 x 32000 logits along 2048 took 662 us by 128 x 128, at 12.7 TB/s, in clusters 839. */
-static double cost_drifting(const MatmulPlan *plan, const CostLines *lines, const Schedule *s,
-                            const CostShare *w) {
+static double cost_drifting(const CostLines *lines, const Schedule *s, const CostShare *w,
+                            const MatmulShares *shares) {
     if (s->group_n)
         return 0;
-    MatmulShares shares;
-    double rounds = matmul_stream(plan, s, &shares) ? shares.rounds + shares.share : w->rounds;
+    double rounds = shares ? shares->rounds + shares->share : w->rounds;
     double bytes = (lines->within + lines->beyond) * s->tile_k / 8 * w->abreast * w->steps * rounds;
     double rate = cost_l2_apart + cost_l2_column * s->tile_n;
     return fmax(0, bytes / rate / cost_clock - cost_l2_together);
@@ -474,12 +473,12 @@ static double cost_shared_work(const MatmulPlan *plan, const Schedule *s, const 
            (plan->region->follows ? cost_stream_behind : 0);
 }
 
-/* All tiles of a block. */
-static double cost_work(const MatmulPlan *plan, const Schedule *s, const CostShare *w, const CostTile *t) {
-    MatmulShares shares;
+/* All tiles of a block; `shares`: of those that blocks share, NULL where there are none. */
+static double cost_work(const MatmulPlan *plan, const Schedule *s, const CostShare *w, const CostTile *t,
+                        const MatmulShares *shares) {
     double last;
-    if (matmul_stream(plan, s, &shares))
-        return cost_shared_work(plan, s, t, &shares);
+    if (shares)
+        return cost_shared_work(plan, s, t, shares);
     if (s->ping_pong || (w->rounds > 1 && w->split == 1)) {
         double tile = cost_tile_among_others(s, t, &last);
         return w->rounds * tile + last;
@@ -498,9 +497,11 @@ double cost_wgmma_seconds(const Cost *c, const Schedule *s) {
                      .store = cost_store_seconds(c, s, &w)};
     tile.load = tile.feed * w.steps;
     tile.epilogue += cost_gang_seconds(c, plan, s, &w, &tile) * (s->ping_pong ? cost_gang_turns : 1);
-    double work = cost_work(plan, s, &w, &tile) + cost_brought_short(c, plan, &w),
+    MatmulShares found;
+    const MatmulShares *shares = matmul_stream(plan, s, &found) ? &found : NULL;
+    double work = cost_work(plan, s, &w, &tile, shares) + cost_brought_short(c, plan, &w),
            memory = cost_memory(c, s, &w);
-    work = cost_beside(work, cost_drifting(plan, &lines, s, &w), cost_apart_power);
+    work = cost_beside(work, cost_drifting(&lines, s, &w, shares), cost_apart_power);
     return cost_launch + (w.cluster_m * w.cluster_n > 1 ? cost_cluster_launch : 0) -
            (w.gang > 1 ? cost_gang_cleared : 0) + cost_beside(work, memory, cost_memory_power) +
            cost_overlap * fmin(work, memory);
