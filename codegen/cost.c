@@ -33,9 +33,25 @@ int64_t cost_space(const Graph *graph, const Region *region, int begin, int end,
     return product;
 }
 
-static int64_t cost_value_bytes(const Graph *graph, const Value *value, const DimBindings *hint) {
-    int64_t bytes = cost_extent(graph, value_count(graph, value), hint);
-    return bytes >= cost_saturated / 64 ? cost_saturated / 64 : bytes * dtype_bits(value->dtype) / 8;
+static int64_t cost_elements_bytes(const Value *value, int64_t elements) {
+    return elements >= cost_saturated / 64 ? cost_saturated / 64 : elements * dtype_bits(value->dtype) / 8;
+}
+
+/* Elements of an input that the region reads: where it is gathered alone, no more than are chosen. */
+static int64_t cost_elements_read(const Graph *graph, const Region *region, const Value *input,
+                                  const DimBindings *hint) {
+    int64_t all = cost_extent(graph, value_count(graph, input), hint), chosen = 0;
+    for (size_t i = 0; i < region->values.n && chosen < all; i++) {
+        const Value *value = region->values.at[i];
+        for (int k = 0; k < value->n_in; k++) {
+            if (value->in[k] != input)
+                continue;
+            bool is_chosen = value->op == OP_gather && k == 0;
+            int64_t count = is_chosen ? cost_extent(graph, value_count(graph, value), hint) : all;
+            chosen = count < all - chosen ? chosen + count : all;
+        }
+    }
+    return chosen > 0 ? chosen : all;
 }
 
 int64_t cost_bytes(const Graph *graph, const Region *region, const DimBindings *hint) {
@@ -43,7 +59,9 @@ int64_t cost_bytes(const Graph *graph, const Region *region, const DimBindings *
     for (size_t i = 0; i < region->inputs.n + region->outputs.n; i++) {
         bool is_input = i < region->inputs.n;
         const Value *value = is_input ? region->inputs.at[i] : region->outputs.at[i - region->inputs.n];
-        if (!checked_add(bytes, cost_value_bytes(graph, value, hint), &bytes))
+        int64_t elements = is_input ? cost_elements_read(graph, region, value, hint)
+                                    : cost_extent(graph, value_count(graph, value), hint);
+        if (!checked_add(bytes, cost_elements_bytes(value, elements), &bytes))
             return cost_saturated;
     }
     return bytes;

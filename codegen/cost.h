@@ -10,7 +10,7 @@ enum { COST_UNKNOWN_EXTENT = 4096 }; /* what a symbol without a value counts as 
 int64_t cost_extent(const Graph *graph, const Dim *dim, const DimBindings *hint);
 /* Product of the extents of axes [begin, end) of the region's space. */
 int64_t cost_space(const Graph *graph, const Region *region, int begin, int end, const DimBindings *hint);
-/* Bytes that the region reads and writes, each input once. */
+/* Bytes that the region reads and writes, each input once; of one that is gathered, what is chosen. */
 int64_t cost_bytes(const Graph *graph, const Region *region, const DimBindings *hint);
 /* Seconds of a kernel behind others that does little but move these bytes. */
 double cost_moving_seconds(const Graph *graph, const Region *region, const Target *target,

@@ -142,6 +142,44 @@ View view_of(const Graph *graph, Value *value, bool (*is_base)(void *context, co
     return view;
 }
 
+/* From strides along the axes of `below` those along the axes of `value`, which is views of it, a few. */
+static bool view_carry(const Graph *graph, Value *value, const Value *below, View *view) {
+    enum { FEW = 16 };
+    Value *chain[FEW];
+    int n = 0;
+    for (; value != below; value = value->in[0]) {
+        if (n == FEW)
+            return false;
+        chain[n++] = value;
+    }
+    const Value *base = view->base;
+    while (n-- > 0 && view->base == base)
+        *view = view_step(graph, chain[n], view);
+    return view->base == base;
+}
+
+bool view_gather(const Graph *graph, Value *value, bool (*is_base)(void *context, const Value *v),
+                 void *context, ViewGather *gather) {
+    Value *chosen = value;
+    while (!is_base(context, chosen) && view_follows(chosen))
+        chosen = chosen->in[0];
+    if (chosen->op != OP_gather || is_base(context, chosen))
+        return false;
+    View data = view_of(graph, chosen->in[0], is_base, context),
+         index = view_of(graph, chosen->in[1], is_base, context);
+    int axis = (int)chosen->attrs[0].i, n = chosen->in[1]->rank;
+    *gather = (ViewGather){
+        .data = data, .index = index, .step = data.strides[axis], .extent = chosen->in[0]->dims[axis]};
+    for (int i = 0; i < chosen->rank; i++) {
+        bool is_index = i >= axis && i < axis + n;
+        const Dim *zero = dim_const(graph->dims, 0);
+        gather->data.strides[i] = is_index ? zero : data.strides[i < axis ? i : i - n + 1];
+        gather->index.strides[i] = is_index ? index.strides[i - axis] : zero;
+    }
+    return view_carry(graph, value, chosen, &gather->data) &&
+           view_carry(graph, value, chosen, &gather->index);
+}
+
 /* The factors of `stored`'s operand, from its own, where it is a transpose. */
 static void view_transpose_back(const Value *stored, ViewFactors *factors) {
     ViewFactors in = *factors;

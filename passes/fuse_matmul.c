@@ -4,6 +4,7 @@
  * tensor-core kernel copies its operands straight from memory to shared memory, and an operand that must be
  * computed is computed once for every tile that reads it. So a prologue joins only where that costs less than
  * storing its result. Views of memory cost nothing on either side. */
+#include "ir/view.h"
 #include "passes/fuse.h"
 
 enum {
@@ -123,6 +124,37 @@ Value *matmul_widened_apart(Fuse *fuse, Value *matmul, int operand) {
     return value;
 }
 
+static bool matmul_is_stored(void *context, const Value *value) {
+    return value->op == OP_input || fuse_home(context, value);
+}
+
+/* Whether all of a view's strides but 1 are steps of 16 bytes, as TMA takes them. */
+static bool matmul_is_stepped(const Fuse *fuse, const View *view, int rank) {
+    int64_t step = 128 / dtype_bits(view->base->dtype);
+    bool fits = dim_divisor(fuse->graph->dims, view->offset) % step == 0;
+    for (int i = 0; i < rank; i++)
+        fits = fits &&
+               (dim_is(view->strides[i], 1) || dim_divisor(fuse->graph->dims, view->strides[i]) % step == 0);
+    return fits;
+}
+
+/* Whether an operand's matrices are those of memory that indices choose: TMA reads the chosen ones. */
+static bool matmul_is_chosen(Fuse *fuse, Value *operand) {
+    int row = operand->rank - 2, col = operand->rank - 1, n_batch = 1;
+    ViewGather gather;
+    if (!view_gather(fuse->graph, operand, matmul_is_stored, fuse, &gather) ||
+        !matmul_is_stored(fuse, gather.data.base) || !matmul_is_stored(fuse, gather.index.base) ||
+        gather.data.base->dtype != operand->dtype)
+        return false;
+    for (int i = 0; i < row; i++)
+        n_batch += !dim_is(operand->dims[i], 1) && !dim_is(gather.data.strides[i], 0);
+    int64_t step = 128 / dtype_bits(operand->dtype);
+    bool is_along_k_or_n = dim_is(gather.data.strides[row], 1) != dim_is(gather.data.strides[col], 1);
+    return n_batch <= 2 && dim_is(gather.index.strides[row], 0) && dim_is(gather.index.strides[col], 0) &&
+           is_along_k_or_n && dim_divisor(fuse->graph->dims, gather.step) % step == 0 &&
+           matmul_is_stepped(fuse, &gather.data, operand->rank);
+}
+
 bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand) {
     Value *value = matmul->in[operand];
     int64_t m = fuse_extent(fuse, matmul_extent(matmul, 2)), n = fuse_extent(fuse, matmul_extent(matmul, 1));
@@ -135,6 +167,11 @@ bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand) {
         m * n * k <= MATMUL_SMALL) {
         pass_decide(fuse->pass, "prologue", true, matmul, value, NULL,
                     "the product is small, so its operand is computed as it is read");
+        return false;
+    }
+    if (fuse->limits->has_tensor_cores && matmul_is_chosen(fuse, value)) {
+        pass_decide(fuse->pass, "prologue", true, matmul, value, NULL,
+                    "its matrices are read where the indices say that they lie");
         return false;
     }
     const Value *other = matmul->in[1 - operand];

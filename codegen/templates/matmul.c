@@ -5,10 +5,15 @@ static bool plan_is_input(void *context, const Value *value) {
     return region_reads(context, value);
 }
 
+/* Whether the operand's view tells where its elements are, in one way or another. */
+static bool plan_has_view(const MatmulOperand *operand) {
+    return operand->is_memory || operand->is_parted || operand->chosen;
+}
+
 /* The widest type that an operand's elements need: exact widening on the way is undone. */
 static DType plan_narrow(const MatmulOperand *operand) {
     const Value *value = operand->value;
-    if (operand->is_memory || operand->is_parted)
+    if (plan_has_view(operand))
         return operand->view.base->dtype;
     while (value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype))
         value = value->in[0];
@@ -19,16 +24,17 @@ void matmul_read_view(MatmulOperand *operand) {
     const Value *value = operand->value;
     operand->narrow = plan_narrow(operand);
     operand->major = MAJOR_K;
-    if (operand->is_memory || operand->is_parted) {
+    if (plan_has_view(operand)) {
         bool along_k = dim_is(operand->view.strides[operand->k_axis], 1);
         bool along_mn = dim_is(operand->view.strides[operand->mn_axis], 1);
         operand->is_contiguous = along_k || along_mn;
         operand->major =
             along_mn && (!along_k || dim_is(value->dims[operand->k_axis], 1)) ? MAJOR_MN : MAJOR_K;
     }
+    bool has_strides = operand->is_memory || operand->chosen;
     operand->n_batch = 0;
     for (int i = 0; i < value->rank - 2; i++)
-        if (!dim_is(value->dims[i], 1) && !(operand->is_memory && dim_is(operand->view.strides[i], 0)))
+        if (!dim_is(value->dims[i], 1) && !(has_strides && dim_is(operand->view.strides[i], 0)))
             operand->batch[operand->n_batch++] = i;
 }
 
@@ -111,6 +117,50 @@ static bool plan_is_parted(const Graph *graph, const Region *region, MatmulOpera
     return true;
 }
 
+/* Whether TMA can read what an operand's view says. */
+static bool plan_is_tma_view(const Graph *graph, const MatmulOperand *operand, const char **why) {
+    *why = "TMA needs an operand that is contiguous along K, M or N";
+    if (!operand->is_contiguous)
+        return false;
+    *why = "TMA needs rows and starts that are multiples of 16 bytes";
+    int outer = operand->major == MAJOR_K ? operand->mn_axis : operand->k_axis;
+    if (!plan_is_step(graph, operand->view.offset, operand->elem) ||
+        !plan_is_step(graph, operand->view.strides[outer], operand->elem) ||
+        dim_is(operand->view.strides[outer], 0) ||
+        (operand->chosen && !plan_is_step(graph, operand->chosen->step, operand->elem)))
+        return false;
+    for (int i = 0; i < operand->n_batch; i++)
+        if (!plan_is_step(graph, operand->view.strides[operand->batch[i]], operand->elem))
+            return false;
+    *why = "TMA reads at most four dims here: two of the matrix and two of the batch";
+    if (operand->n_batch + (operand->chosen != NULL) > 2)
+        return false;
+    *why = NULL;
+    return true;
+}
+
+bool matmul_find_chosen(const Graph *graph, const Region *region, MatmulOperand *operand) {
+    ViewGather *gather = ARENA_NEW(graph->arena, ViewGather);
+    Value *value = (Value *)(uintptr_t)operand->value;
+    if (!view_gather(graph, value, plan_is_input, (void *)(uintptr_t)region, gather) ||
+        !region_reads(region, gather->data.base) || !region_reads(region, gather->index.base) ||
+        !dim_is(gather->index.strides[operand->mn_axis], 0) ||
+        !dim_is(gather->index.strides[operand->k_axis], 0) ||
+        dim_upper(graph->dims, gather->extent) > INT32_MAX)
+        return false;
+    MatmulOperand found = *operand;
+    const char *why;
+    found.view = gather->data;
+    found.chosen = gather;
+    matmul_read_view(&found);
+    found.elem = found.narrow;
+    if (!plan_is_tma_view(graph, &found, &why))
+        return false;
+    operand->view = found.view;
+    operand->chosen = gather;
+    return true;
+}
+
 static void plan_operand(const Graph *graph, const Region *region, const Value *product, int which,
                          MatmulOperand *operand) {
     Value *value = product->in[which];
@@ -120,9 +170,9 @@ static void plan_operand(const Graph *graph, const Region *region, const Value *
     operand->mn = value->dims[operand->mn_axis];
     operand->view = view_of(graph, value, plan_is_input, (void *)(uintptr_t)region);
     operand->is_memory = region_reads(region, operand->view.base);
-    bool is_parted = !operand->is_memory && plan_is_parted(graph, region, operand);
-    while (!operand->is_memory && !is_parted &&
-           plan_is_flipped(operand->value)) { /* the same, the other way round */
+    bool has_view = operand->is_memory || plan_is_parted(graph, region, operand) ||
+                    matmul_find_chosen(graph, region, operand);
+    while (!has_view && plan_is_flipped(operand->value)) { /* the same, the other way round */
         int axis = operand->mn_axis;
         operand->value = operand->value->in[0];
         operand->mn_axis = operand->k_axis;
@@ -415,29 +465,16 @@ bool matmul_plan(const Graph *graph, const Region *region, const Target *target,
 
 bool matmul_is_tma(const Graph *graph, const MatmulOperand *operand, const char **why) {
     *why = "TMA copies memory: an operand is computed in this kernel, or converted";
-    if (!operand->is_memory || operand->narrow != operand->elem)
-        return false;
-    *why = "TMA needs an operand that is contiguous along K, M or N";
-    if (!operand->is_contiguous)
-        return false;
-    *why = "TMA needs rows and starts that are multiples of 16 bytes";
-    int outer = operand->major == MAJOR_K ? operand->mn_axis : operand->k_axis;
-    if (!plan_is_step(graph, operand->view.offset, operand->elem) ||
-        !plan_is_step(graph, operand->view.strides[outer], operand->elem) ||
-        dim_is(operand->view.strides[outer], 0))
-        return false;
-    for (int i = 0; i < operand->n_batch; i++)
-        if (!plan_is_step(graph, operand->view.strides[operand->batch[i]], operand->elem))
-            return false;
-    *why = "TMA reads at most four dims here: two of the matrix and two of the batch";
-    if (operand->n_batch > 2)
-        return false;
-    *why = NULL;
-    return true;
+    return operand->is_memory && operand->narrow == operand->elem && plan_is_tma_view(graph, operand, why);
 }
 
 bool matmul_is_parted(const MatmulOperand *operand) {
     return operand->is_parted && operand->narrow == operand->elem;
+}
+
+bool matmul_is_brought_by_tma(const Graph *graph, const MatmulOperand *operand, const char **why) {
+    bool is_chosen = operand->chosen && operand->narrow == operand->elem;
+    return is_chosen || matmul_is_parted(operand) || matmul_is_tma(graph, operand, why);
 }
 
 bool matmul_is_tma_input(const MatmulPlan *plan, const Value *value) {

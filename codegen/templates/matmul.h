@@ -94,7 +94,10 @@ typedef struct MatmulOperand {
      * view has the inner one's. */
     bool is_parted;
     const Dim *mn_part, *mn_outer, *k_part, *k_outer; /* NULL: the axis is in one */
-    bool is_contiguous; /* is_memory, and along the `major` axis neighbours are neighbours in memory */
+    /* Memory of which indices choose each matrix of the batch: not is_memory, but TMA reads it, the view is
+     * that of the memory the matrices are chosen from. NULL: it is not so. */
+    const ViewGather *chosen;
+    bool is_contiguous; /* along the `major` axis neighbours are neighbours in memory */
     OperandMajor major; /* the axis that tiles keep contiguous */
     DType narrow;       /* the narrowest type that is known to hold every element */
     DType elem;         /* in shared memory: what the matrix instruction takes */
@@ -177,12 +180,17 @@ MatmulSum matmul_last_sum(const Region *region);
  * matrix instructions do not add both up. */
 const MatmulPlan *matmul_plan_before(const MatmulPlan *plan, const char **why);
 
+/* Whether indices choose the operand's matrices of the batch from memory that TMA reads, whatever the type of
+ * its elements; notes which, and the view. */
+bool matmul_find_chosen(const Graph *graph, const Region *region, MatmulOperand *operand);
 /* Sets what follows from an operand's view. */
 void matmul_read_view(MatmulOperand *operand);
 /* Whether TMA can read an operand: contiguous, everything else in steps of 16 bytes. */
 bool matmul_is_tma(const Graph *graph, const MatmulOperand *operand, const char **why);
 /* Whether it can where tiles lie within the parts that memory has the operand in. */
 bool matmul_is_parted(const MatmulOperand *operand);
+/* Whether TMA brings the operand in any of these ways, or as matrices that indices choose. */
+bool matmul_is_brought_by_tma(const Graph *graph, const MatmulOperand *operand, const char **why);
 /* An input of the epilogue that TMA can read: 16-bit elements, the space's own dims, rows in steps of 16
  * bytes. */
 bool matmul_is_tma_input(const MatmulPlan *plan, const Value *value);
@@ -394,6 +402,7 @@ typedef struct MatmulTma {
     MatmulMaps maps;
     int share; /* blocks of a cluster, each of which loads its part of the tile into all; 1: none */
     int share_step, cluster; /* from the rank of one of these blocks to that of the next; all blocks */
+    const KExpr *chosen;     /* the present tile's matrix, where indices choose it (matmul_tma_choose) */
     bool is_once;            /* nobody loads these elements again: L2 gives them up first */
     /* What the tile has along M or N beyond the operand need not be zeros: it is left as it was. Rows beyond
      * the end of memory are no work for memory, but they are for L2: 132 blocks whose tiles had 1 row of 128
@@ -403,6 +412,9 @@ typedef struct MatmulTma {
 /* Bytes that the load of the tile at mn0 brings, this block's and others' parts. */
 const KExpr *matmul_tma_bytes(Builder *b, const MatmulTma *tma, const KExpr *mn0);
 MatmulMaps matmul_tma_maps(Builder *b, DimTable *dims, const MatmulTma *tma); /* that loads take */
+/* Ahead of the loads of a tile: the number of the matrix that is chosen for its batch; NULL where none is. */
+const KExpr *matmul_tma_choose(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand,
+                               const KExpr *const *batch);
 /* Loads the tile at (mn0, k0) of a batch into a stage; the bytes count at mbarrier address `full`. */
 void matmul_tma_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const KExpr *stage,
                      const KExpr *full, const KExpr *mn0, const KExpr *k0, const KExpr *const *batch);

@@ -26,13 +26,14 @@ static bool convert_source(const MatmulPlan *plan, const MatmulOperand *operand,
     *source = *operand;
     source->value = value;
     source->is_parted = false;
+    source->chosen = NULL;
     source->view = view_of(plan->graph, value, convert_is_input, (void *)(uintptr_t)plan->region);
     source->is_memory = region_reads(plan->region, source->view.base);
-    source->elem = source->view.base->dtype;
-    if (!source->is_memory || dtype_bits(source->elem) > 16)
+    if (!source->is_memory && !matmul_find_chosen(plan->graph, plan->region, source))
         return false;
+    source->elem = source->view.base->dtype;
     matmul_read_view(source);
-    return matmul_is_tma(plan->graph, source, &why);
+    return dtype_bits(source->elem) <= 16 && matmul_is_brought_by_tma(plan->graph, source, &why);
 }
 
 /* The widest of what the operand is computed from, element by element. */
@@ -62,7 +63,7 @@ bool matmul_convert_source(const MatmulPlan *plan, const MatmulOperand *operand,
 
 bool matmul_is_converted(const MatmulPlan *plan, const MatmulOperand *operand) {
     const char *why;
-    return !matmul_is_tma(plan->graph, operand, &why) && !matmul_is_parted(operand);
+    return !matmul_is_brought_by_tma(plan->graph, operand, &why);
 }
 
 static int convert_operands(const MatmulPlan *plan) {

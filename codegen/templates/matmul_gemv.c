@@ -94,6 +94,15 @@ static int gemv_axis_of(const MatmulPlan *plan, Value *value, int k, int n) {
             value = value->in[0];
             continue;
         }
+        if (value->op == OP_gather) { /* of slices that have both axes */
+            int first = (int)value->attrs[0].i, behind = first + value->in[1]->rank;
+            if ((k >= first && k < behind) || (n >= first && n < behind))
+                return -1;
+            k -= k < first ? 0 : value->in[1]->rank - 1;
+            n -= n < first ? 0 : value->in[1]->rank - 1;
+            value = value->in[0];
+            continue;
+        }
         Value *whole = NULL;
         for (int i = 0; i < value->n_in && op_info(value->op)->class_ == OPCLASS_POINTWISE; i++) {
             Value *in = value->in[i];
@@ -249,7 +258,7 @@ bool matmul_accepts_gemv(const MatmulPlan *plan, const Schedule *schedule, const
         *why = schedule->swap_ab
                    ? "the second operand would be computed anew for every row: gemv reads it from memory"
                    : "the first operand would be computed anew for every column: gemv reads it from memory";
-        if (!gemv_few(plan, schedule, i)->is_memory)
+        if (!gemv_few(plan, schedule, i)->is_memory && !gemv_few(plan, schedule, i)->chosen)
             return false;
     }
     *why = "nothing waits in stages here, and vector is a power of two: elements of a load at most";

@@ -120,6 +120,8 @@ static int tma_map(Builder *b, DimTable *dims, const MatmulTma *tma, int box_row
         if (!tma_is_joined(tma, operand->batch[i]))
             tma_add_dim(&map, value->dims[operand->batch[i]],
                         tma_packs(dims, tma, operand->view.strides[operand->batch[i]]));
+    if (operand->chosen)
+        tma_add_dim(&map, operand->chosen->extent, tma_packs(dims, tma, operand->chosen->step));
     const char *name = operand->view.base->name ? operand->view.base->name : tma->tile.buffer->name;
     return k_tensor_map(b, text_format(b->arena, "%s_map", name), map);
 }
@@ -204,6 +206,8 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
     for (int i = operand->n_batch; i-- > 0;)
         if (!tma_is_joined(tma, operand->batch[i]))
             operands[n++] = k_operand(matmul_batch_coord(b, plan, operand, operand->batch[i], batch));
+    if (operand->chosen)
+        operands[n++] = k_operand(tma->chosen);
     static const AtomId atoms[2][3] = {{ATOM_tma_load_2d, ATOM_tma_load_3d, ATOM_tma_load_4d},
                                        {ATOM_tma_load_2d_once, ATOM_tma_load_3d_once, ATOM_tma_load_4d_once}};
     AtomId atom = atoms[tma->is_once][n - 5];
@@ -212,6 +216,28 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
         operands[n++] = k_operand(tma_mask(b, tma));
     }
     k_atom(b, atom, NULL, operands, n);
+}
+
+/* Beyond the last matrix, where the index is none of one: there TMA reads zeros. */
+const KExpr *matmul_tma_choose(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand,
+                               const KExpr *const *batch) {
+    const ViewGather *chosen = operand->chosen;
+    if (!chosen)
+        return NULL;
+    const KBuffer *memory = k_global(b, chosen->index.base, false);
+    const KExpr *at = k_dim(b, chosen->index.offset, K_I32);
+    for (int i = 0; i < operand->value->rank - 2; i++) {
+        const Dim *stride = chosen->index.strides[i];
+        if (!dim_is(stride, 0))
+            at = k_add(b, at,
+                       k_mul(b, matmul_batch_coord(b, plan, operand, i, batch), k_dim(b, stride, K_I32)));
+    }
+    const KExpr *number = k_load_scalar(b, "chosen", memory, at, NULL);
+    KType type = number->type == K_I64 ? K_I64 : K_I32;
+    number = k_convert(b, number, type);
+    const KExpr *extent = k_dim(b, chosen->extent, type);
+    const KExpr *is_one = k_and(b, k_ge(b, number, k_int(b, type, 0)), k_lt(b, number, extent));
+    return k_let_expr(b, "matrix", k_convert(b, k_select(b, is_one, number, extent), K_I32));
 }
 
 void matmul_tma_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const KExpr *stage,

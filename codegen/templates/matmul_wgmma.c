@@ -365,8 +365,8 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
             continue;
         MatmulTma tma = wgmma_tma(&w, &w.operands[i]);
         w.operands[i].maps = matmul_tma_maps(b, plan->graph->dims, &tma);
-        w.operands[i].is_early = !k_global(b, tma.operand->view.base, false)->late &&
-                                 wgmma_fragments_are_early(&w, &w.operands[i]);
+        w.operands[i].is_early =
+            wgmma_is_early(b, tma.operand) && wgmma_fragments_are_early(&w, &w.operands[i]);
         w.starts_early |= w.operands[i].is_early && may_start_early;
     }
     wgmma_add_terms(&w);

@@ -39,7 +39,8 @@ typedef struct WgmmaOperand {
     int tile_mn;
     MatmulMaps maps;
     const KExpr *descriptor;
-    bool is_early; /* no kernel before writes what TMA brings of it */
+    bool is_early;       /* no kernel before writes what TMA brings of it */
+    const KExpr *chosen; /* a producer's: the present tile's matrix, where indices choose it */
 } WgmmaOperand;
 
 /* A product whose steps of K come before those of the one that is added to it. */
@@ -221,6 +222,8 @@ void wgmma_guest_columns(Wgmma *w);
 /* wgmma_load.c */
 void wgmma_add_operand(Wgmma *w, const MatmulOperand *operand, const char *name, bool is_rows);
 MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o);
+/* Whether no kernel before writes what TMA reads of an operand. */
+bool wgmma_is_early(Builder *b, const MatmulOperand *operand);
 /* Loop over the tiles of this block: those from `skip` on, every `turns`-th. */
 void wgmma_tiles_begin(Wgmma *w, const KExpr *skip, int turns, MatmulTile *tile);
 /* The same loop over tiles of any product: their numbers. */

@@ -87,7 +87,7 @@ bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedule, con
         *why = "memory has an axis of an operand in parts, which no tile of this size divides";
         if (!wgmma_accepts_parts(plan, schedule, operand, tile_mn))
             return false;
-    } else if (!matmul_is_tma(plan->graph, operand, why)) {
+    } else if (!matmul_is_brought_by_tma(plan->graph, operand, why)) {
         if (operand->is_memory && operand->narrow == operand->elem && !matmul_is_brought(plan, operand))
             return false;
         return matmul_accepts_convert(plan, schedule, operand, why);
@@ -154,7 +154,7 @@ bool wgmma_accepts_shared(const MatmulPlan *plan, const Schedule *schedule, cons
         const MatmulOperand *shared = matmul_side(plan, schedule, is_rows);
         int share = is_rows ? schedule->cluster_n : schedule->cluster_m;
         int piece = shared->major == MAJOR_MN ? 64 : 8;
-        if (share > 1 && (shared->is_parted || shared->n_batch > 1 ||
+        if (share > 1 && (shared->is_parted || shared->chosen || shared->n_batch > 1 ||
                           (is_rows ? schedule->tile_m : schedule->tile_n) % (piece * share) != 0))
             return false;
     }

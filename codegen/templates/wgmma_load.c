@@ -61,8 +61,23 @@ MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o) {
                        .share = o->is_rows ? w->tiles.cluster_n : w->tiles.cluster_m,
                        .share_step = o->is_rows ? w->tiles.cluster_m : 1,
                        .cluster = w->cluster,
+                       .chosen = o->chosen,
                        .is_once = wgmma_is_read_once(w, o),
                        .is_clipped = !o->fragments && !w->plan->columns.n};
+}
+
+bool wgmma_is_early(Builder *b, const MatmulOperand *operand) {
+    return !k_global(b, operand->view.base, false)->late &&
+           (!operand->chosen || !k_global(b, operand->chosen->index.base, false)->late);
+}
+
+/* Ahead of a tile's loads, which matrices they are of. */
+static void wgmma_choose(Wgmma *w, const MatmulTile *tile) {
+    for (int i = 0; i < w->n_operands; i++) {
+        WgmmaOperand *o = &w->operands[i];
+        if (!o->convert)
+            o->chosen = matmul_tma_choose(w->b, w->plan, wgmma_tma(w, o).operand, tile->batch);
+    }
 }
 
 /* ---- the two roles */
@@ -151,6 +166,8 @@ static void wgmma_first_raw(Wgmma *w, const PipelineState *raw, const MatmulTile
     Builder *b = w->b;
     if (!wgmma_has_raw(w))
         return;
+    MatmulTma *tma = &w->converts[0].tma;
+    tma->chosen = matmul_tma_choose(b, w->plan, tma->operand, tile->batch);
     const KExpr *end = k_min(b, wgmma_units(w), k_i32(b, w->converts[0].ahead));
     wgmma_load_raw(w, raw, tile, k_for_begin(b, "unit", k_i32(b, 0), end, 1, UNROLL_NONE));
     k_end(b);
@@ -239,6 +256,7 @@ static const KExpr *wgmma_bytes(Wgmma *w, const MatmulTile *tile) {
 static void wgmma_load_early(Wgmma *w, const PipelineState *state, const MatmulTile *tile, const KExpr *first,
                              const KExpr *count) {
     Builder *b = w->b;
+    wgmma_choose(w, tile);
     const KExpr *step = k_for_begin(b, "early", k_i32(b, 0), count, 1, UNROLL_NONE);
     pipeline_expect(b, &w->pipeline, state, wgmma_bytes(w, tile));
     wgmma_load_step(w, state, tile, wgmma_k0(w, first, step), true, false);
@@ -276,6 +294,7 @@ static const KVar *wgmma_start_early(Wgmma *w, const WgmmaSteps *products) {
 static void wgmma_load_product(Wgmma *w, const PipelineState *state, const PipelineState *raw,
                                const MatmulTile *tile, const WgmmaSteps *steps, const KVar *begun) {
     Builder *b = w->b;
+    wgmma_choose(w, tile);
     const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps->count, 1, UNROLL_NONE);
     const KExpr *k0 = k_let_expr(b, "k", wgmma_k0(w, steps->first, step));
     wgmma_next_raw(w, raw, tile, step);

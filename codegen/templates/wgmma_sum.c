@@ -58,7 +58,7 @@ static WgmmaOperand sum_operand(Wgmma *w, const MatmulOperand *operand, const Wg
     o.tile = wgmma_tile(w, &o, NULL, &like->tile);
     MatmulTma tma = wgmma_tma(w, &o);
     o.maps = matmul_tma_maps(w->b, w->plan->graph->dims, &tma);
-    o.is_early = !k_global(w->b, operand->view.base, false)->late;
+    o.is_early = wgmma_is_early(w->b, operand);
     return o;
 }
 
