@@ -3,6 +3,7 @@
  *     reshape(reshape(x))        ->  reshape(x)            transpose(transpose(x))  ->  transpose(x), or x
  *     broadcast(broadcast(x))    ->  broadcast(x)          y + broadcast(b)         ->  y + b
  *     gather(cast(table), i)     ->  cast(gather(table, i))
+ *     gather(table * s, i)       ->  gather(table, i) * gather(s, i)
  *
  * movement_turn.c exchanges rows and columns of what products read and give, movement_space.c moves reshapes
  * and transposes past what is element by element, movement_reduce.c brings reductions into the forms that
@@ -82,13 +83,20 @@ static bool movement_is_zero(int n, const Dim *const *dims) {
     return true;
 }
 
+/* A cast, and a product of factors that have the axis: an index out of range reads 0, which both keep. */
 static Value *movement_gather(Rewrite *rewrite, Value *value) {
-    Value *table = value->in[0];
-    /* An index out of range reads 0, which a cast keeps. */
-    if (table->op != OP_cast || rewrite_uses(rewrite, table) > 1)
+    Value *table = value->in[0], *in[2] = {NULL, value->in[1]}, *factors[2];
+    int axis = (int)value->attrs[0].i;
+    if ((table->op != OP_cast && table->op != OP_mul) || rewrite_uses(rewrite, table) > 1)
         return value;
-    Value *in[2] = {table->in[0], value->in[1]};
-    return build_cast(rewrite, build_like(rewrite, value, in), value->dtype, value);
+    for (int i = 0; i < table->n_in; i++)
+        if (table->in[i]->rank != table->rank || table->in[i]->dims[axis] != table->dims[axis])
+            return value;
+    for (int i = 0; i < table->n_in; i++) {
+        in[0] = table->in[i];
+        factors[i] = build_like(rewrite, value, in);
+    }
+    return build_like(rewrite, table, factors);
 }
 
 /* Operands broadcast by themselves: a broadcast that does not make the result larger is not needed. */
