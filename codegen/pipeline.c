@@ -25,6 +25,13 @@ void pipeline_init(Builder *b, const Pipeline *pipeline, int full_arrivals, int 
     k_atom(b, ATOM_fence_mbar_init, NULL, NULL, 0);
 }
 
+void pipeline_init_barriers(Builder *b, const KBuffer *barriers, int count, int arrivals) {
+    const KExpr *number = k_for_begin(b, "s", k_i32(b, 0), k_i32(b, count), 1, UNROLL_FULL);
+    pipeline_init_barrier(b, barriers, number, arrivals);
+    k_end(b);
+    k_atom(b, ATOM_fence_mbar_init, NULL, NULL, 0);
+}
+
 PipelineState pipeline_start(Builder *b, const Pipeline *pipeline) {
     (void)pipeline;
     PipelineState state;

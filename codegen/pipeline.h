@@ -28,6 +28,8 @@ typedef struct PipelineState {
 Pipeline pipeline_new(Builder *b, const char *name, int stages);
 /* By one thread, before a barrier that all threads pass: how many arrivals end a phase. */
 void pipeline_init(Builder *b, const Pipeline *pipeline, int full_arrivals, int empty_arrivals);
+/* The same of barriers that are no ring's. */
+void pipeline_init_barriers(Builder *b, const KBuffer *barriers, int count, int arrivals);
 PipelineState pipeline_start(Builder *b, const Pipeline *pipeline);
 void pipeline_advance(Builder *b, const Pipeline *pipeline, const PipelineState *state);
 /* Past `steps` stages that another consumer takes. */

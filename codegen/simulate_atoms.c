@@ -102,6 +102,7 @@ static SimAtom *const atom_functions[ATOM_COUNT] = {
     [ATOM_cluster_load] = sim_cluster_load,
     [ATOM_mbar_init] = sim_mbarrier_atom,
     [ATOM_mbar_arrive] = sim_mbarrier_atom,
+    [ATOM_cp_async_arrive] = sim_mbarrier_atom,
     [ATOM_mbar_arrive_remote] = sim_mbarrier_atom,
     [ATOM_mbar_arrive_early] = sim_mbarrier_atom,
     [ATOM_mbar_arrive_remote_early] = sim_mbarrier_atom,

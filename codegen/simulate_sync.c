@@ -59,6 +59,18 @@ void sim_barrier(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     memset(barrier->clock, 0, (size_t)sim->n_agents * sizeof(uint32_t));
 }
 
+/* Copies by cp.async of other warps that this one knows to be complete: a fence stands for them, too, on the
+ * way from it to who reads them. */
+static void sync_fence_copies(Sim *sim, const SimWarp *warp) {
+    for (int w = 0; w < sim->n_warps; w++) {
+        SimWarp *copier = &warp->cta->warps[w];
+        uint32_t complete = warp->clock[sim->n_warps * sim->n_ctas + copier->agent];
+        for (int lane = 0; lane < SIM_LANES && copier != warp; lane++)
+            if (copier->async_fence_copies[lane] < complete)
+                copier->async_fence_copies[lane] = complete;
+    }
+}
+
 void sim_fence(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     if (stmt->source->atom == ATOM_warp_sync && !sync_is_converged(sim, warp, mask))
         return;
@@ -71,6 +83,8 @@ void sim_fence(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     case ATOM_fence_mbar_init: warp->mbarrier_fence[lane] = warp->clock[warp->agent]; break;
     default: break; /* ATOM_warp_sync: time passes */
     }
+    if (stmt->source->atom == ATOM_fence_async)
+        sync_fence_copies(sim, warp);
     clock_release(sim, warp, NULL);
 }
 
@@ -217,18 +231,35 @@ bool sim_arrive_late(Sim *sim) {
     return true;
 }
 
+static void sync_is_full(Sim *sim, SimWarp *warp, int lane, const SimMbarrier *mbarrier) {
+    sim_fail(sim, warp, lane, "the mbarrier at shared byte %lld gets more than its %d arrivals in a phase",
+             (long long)mbarrier->offset, mbarrier->count);
+}
+
 static void sync_arrive(Sim *sim, SimWarp *warp, int lane, SimMbarrier *mbarrier, int64_t bytes) {
     if (!mbarrier)
         return;
     if (mbarrier->pending == 0) {
-        sim_fail(sim, warp, lane,
-                 "the mbarrier at shared byte %lld gets more than its %d arrivals in a phase",
-                 (long long)mbarrier->offset, mbarrier->count);
+        sync_is_full(sim, warp, lane, mbarrier);
         return;
     }
     clock_merge(sim, mbarrier->arriving, warp->clock);
     mbarrier->pending--;
     mbarrier->bytes += bytes;
+    sync_complete_mbarrier(sim, mbarrier);
+}
+
+/* In the name of the warp's copies alone: what else it has done is not ordered before. */
+static void sync_arrive_copies(Sim *sim, SimWarp *warp, int lane, SimMbarrier *mbarrier) {
+    if (!mbarrier)
+        return;
+    if (mbarrier->pending == 0) {
+        sync_is_full(sim, warp, lane, mbarrier);
+        return;
+    }
+    uint32_t *complete = &mbarrier->arriving[sim->n_warps * sim->n_ctas + warp->agent];
+    *complete = warp->copy_groups > *complete ? warp->copy_groups : *complete;
+    mbarrier->pending--;
     sync_complete_mbarrier(sim, mbarrier);
 }
 
@@ -263,6 +294,8 @@ void sim_mbarrier_atom(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask ma
         sync_wait_mbarrier(sim, warp, stmt, mask);
         return;
     }
+    if (atom == ATOM_cp_async_arrive) /* closes a group, as which the copies are known */
+        warp->copy_groups++;
     mask = sync_arriving(sim, warp, stmt, mask);
     const Lanes *address = sim_operand(sim, warp, &stmt->operands[0], mask);
     int n = stmt->source->n_operands;
@@ -276,6 +309,10 @@ void sim_mbarrier_atom(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask ma
         case ATOM_mbar_arrive:
         case ATOM_mbar_arrive_early:
             sync_arrive(sim, warp, (int)lane, sim_mbarrier(sim, warp, (int)lane, warp->cta, at, false), 0);
+            break;
+        case ATOM_cp_async_arrive:
+            sync_arrive_copies(sim, warp, (int)lane,
+                               sim_mbarrier(sim, warp, (int)lane, warp->cta, at, false));
             break;
         case ATOM_mbar_expect_tx:
             sync_arrive(sim, warp, (int)lane, sim_mbarrier(sim, warp, (int)lane, warp->cta, at, false),

@@ -72,6 +72,7 @@ FuseLimits target_fuse_limits(const Target *target) {
         .hosts_products = target->has_wgmma && target->has_tma,
         .computes_fragments = target->has_wgmma && target->has_tma,
         .turns_words = target->has_wgmma && target->has_tma,
+        .reads_chosen = target->has_wgmma && target->has_tma,
         .brings_rows = target->has_wgmma && target->has_tma,
         .scales_blocks = target->has_wgmma && target->has_mma_fp8,
         /* Row statistics of a matmul need the whole row in one tile of 256 columns, or in a gang of up to 32

@@ -134,6 +134,7 @@ typedef struct FuseLimits {
     bool computes_fragments; /* products take a first operand of 16 bits from registers, where they compute it
                               */
     bool turns_words;    /* products take one operand of 32 bits from registers, where it lies along M or N */
+    bool reads_chosen;   /* products read matrices and rows that indices choose where these lie */
     bool brings_rows;    /* products bring operands of 16 bits whose rows begin anywhere in memory */
     bool hosts_rows;     /* idle warps of a product's kernel take the rows that are reduced next */
     bool hosts_products; /* one kernel computes several products, one behind the other */

@@ -138,9 +138,10 @@ static bool matmul_is_stepped(const Fuse *fuse, const View *view, int rank) {
     return fits;
 }
 
-/* Whether an operand's matrices are those of memory that indices choose: TMA reads the chosen ones. */
-static bool matmul_is_chosen(Fuse *fuse, Value *operand) {
-    int row = operand->rank - 2, col = operand->rank - 1, n_batch = 1;
+/* Whether indices choose an operand's matrices, or its rows along M or N, of memory that kernels read where
+ * it lies: by TMA, or by warps that copy rows. */
+static bool matmul_is_chosen(Fuse *fuse, Value *operand, int k_axis) {
+    int row = operand->rank - 2, col = operand->rank - 1, mn_axis = row + col - k_axis, n_batch = 1;
     ViewGather gather;
     if (!view_gather(fuse->graph, operand, matmul_is_stored, fuse, &gather) ||
         !matmul_is_stored(fuse, gather.data.base) || !matmul_is_stored(fuse, gather.index.base) ||
@@ -149,10 +150,14 @@ static bool matmul_is_chosen(Fuse *fuse, Value *operand) {
     for (int i = 0; i < row; i++)
         n_batch += !dim_is(operand->dims[i], 1) && !dim_is(gather.data.strides[i], 0);
     int64_t step = 128 / dtype_bits(operand->dtype);
-    bool is_along_k_or_n = dim_is(gather.data.strides[row], 1) != dim_is(gather.data.strides[col], 1);
-    return n_batch <= 2 && dim_is(gather.index.strides[row], 0) && dim_is(gather.index.strides[col], 0) &&
-           is_along_k_or_n && dim_divisor(fuse->graph->dims, gather.step) % step == 0 &&
-           matmul_is_stepped(fuse, &gather.data, operand->rank);
+    bool is_along_k = dim_is(gather.data.strides[k_axis], 1),
+         is_along_mn = dim_is(gather.data.strides[mn_axis], 1);
+    bool fits = dim_is(gather.index.strides[k_axis], 0) &&
+                dim_divisor(fuse->graph->dims, gather.step) % step == 0 &&
+                matmul_is_stepped(fuse, &gather.data, operand->rank);
+    if (dim_is(gather.index.strides[mn_axis], 0))
+        return fits && n_batch <= 2 && is_along_k != is_along_mn;
+    return fits && is_along_k && dim_divisor(fuse->graph->dims, operand->dims[k_axis]) % step == 0;
 }
 
 bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand) {
@@ -169,9 +174,10 @@ bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand) {
                     "the product is small, so its operand is computed as it is read");
         return false;
     }
-    if (fuse->limits->has_tensor_cores && matmul_is_chosen(fuse, value)) {
+    if (fuse->limits->reads_chosen && product_uses_tensor_cores(fuse->limits, matmul) &&
+        matmul_is_chosen(fuse, value, operand ? value->rank - 2 : value->rank - 1)) {
         pass_decide(fuse->pass, "prologue", true, matmul, value, NULL,
-                    "its matrices are read where the indices say that they lie");
+                    "it is read where the indices say that it lies");
         return false;
     }
     const Value *other = matmul->in[1 - operand];

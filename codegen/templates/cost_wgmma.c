@@ -41,6 +41,10 @@ static const double cost_load = 0.72e-6, cost_l2_per_clock = 170, cost_l2_all = 
  * 64 x 256; the first took 141 or 169 us, as it had 1.0 or 1.2 GB to read. */
 static const double cost_l2_apart = 4600, cost_l2_column = 14, cost_l2_together = 15e-6,
                     cost_apart_power = 25;
+/* The share of that rate where indices choose second operands: neighbours along M do not ask for the same. 64
+ * blocks of 128 rows, each with one of 8 matrices of 2816 x 2048, took 254 us by 128 x 128 in turn, 157 by
+ * 128 x 240 in clusters. */
+static const double cost_l2_chosen = 0.65;
 static const double cost_two_lines = 1.28, cost_five_sectors = 2.44;
 static const double cost_half_lines = 1.63, cost_quarter_lines = 4;
 /* L2's time for a row of a tile that lies beyond the operand's end, of one along K and of others: 132 blocks
@@ -264,6 +268,18 @@ static double cost_row_of_steps(const Cost *c, const Schedule *s, const CostShar
     return cost_row(rows) + last / (w->steps * w->split);
 }
 
+/* Clocks of shared memory for 128 bytes of a row that warps copy, beyond what TMA takes: 4096 x 5120 x 4096
+ * with chosen rows took 284 us by 256 x 160, 16384 x 3584 x 1792 took 297 by 128 x 256 and 271 without. */
+static const double cost_chosen_row = 0.9;
+
+static double cost_chosen_rows(const MatmulPlan *plan, const Schedule *s) {
+    double rows = 0;
+    for (int i = 0; i < 1 + plan->n_cores; i++)
+        if (matmul_has_chosen_rows(i ? &plan->b[i - 1] : &plan->a))
+            rows += (i != 0) == s->swap_ab ? s->tile_m : s->tile_n;
+    return cost_chosen_row * rows / cost_clock;
+}
+
 /* A step of K: multiplying. */
 static double cost_matrix(const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
     double flops = 2.0 * s->tile_m * s->tile_n * s->tile_k * plan->n_cores;
@@ -272,6 +288,7 @@ static double cost_matrix(const MatmulPlan *plan, const Schedule *s, const CostS
     double fragments = cost_fragments(plan, s) * w->crowd;
     product = fmax(product, fragments) + cost_fragment_overlap * fmin(product, fragments);
     product += cost_turned_overlap * cost_turned(plan, s) * w->crowd;
+    product += cost_chosen_rows(plan, s) * w->crowd;
     double promote = cost_is_alone(s, w) ? cost_promote_alone : cost_promote;
     if (matmul_scale_is_by_column(s, &plan->b[0], false))
         promote *= cost_promote_columns;
@@ -333,14 +350,16 @@ static double cost_feed(const CostLines *lines, const Schedule *s, const CostSha
 
 /* All steps of all rounds, as blocks drift apart. Not so in the order along n of what only reads its rows:
  * the losses of 4096 x 32000 logits along 2048 took 662 us by 128 x 128, at 12.7 TB/s, in clusters 839. */
-static double cost_drifting(const CostLines *lines, const Schedule *s, const CostShare *w,
-                            const MatmulShares *shares) {
+static double cost_drifting(const MatmulPlan *plan, const CostLines *lines, const Schedule *s,
+                            const CostShare *w, const MatmulShares *shares) {
     if (s->group_n)
         return 0;
+    bool is_chosen = matmul_above(plan) < plan->batch_rank;
     double rounds = shares ? shares->rounds + shares->share : w->rounds;
     double bytes = (lines->within + lines->beyond) * s->tile_k / 8 * w->abreast * w->steps * rounds;
-    double rate = cost_l2_apart + cost_l2_column * s->tile_n;
-    return fmax(0, bytes / rate / cost_clock - cost_l2_together);
+    double rate =
+        (cost_l2_apart + cost_l2_column * s->tile_n * plan->n_cores) * (is_chosen ? cost_l2_chosen : 1);
+    return fmax(0, bytes / rate / cost_clock - (is_chosen ? 0 : cost_l2_together));
 }
 
 /* How much longer boxes of the result take that have fewer columns than a swizzle spans; those of a
@@ -501,7 +520,7 @@ double cost_wgmma_seconds(const Cost *c, const Schedule *s) {
     const MatmulShares *shares = matmul_stream(plan, s, &found) ? &found : NULL;
     double work = cost_work(plan, s, &w, &tile, shares) + cost_brought_short(c, plan, &w),
            memory = cost_memory(c, s, &w);
-    work = cost_beside(work, cost_drifting(&lines, s, &w, shares), cost_apart_power);
+    work = cost_beside(work, cost_drifting(plan, &lines, s, &w, shares), cost_apart_power);
     return cost_launch + (w.cluster_m * w.cluster_n > 1 ? cost_cluster_launch : 0) -
            (w.gang > 1 ? cost_gang_cleared : 0) + cost_beside(work, memory, cost_memory_power) +
            cost_overlap * fmin(work, memory);

@@ -1,186 +1,6 @@
 /* The matmul template: reads a region, chooses a path, hands over to its file. See matmul.h for the map. */
 #include "codegen/templates/matmul.h"
 
-static bool plan_is_input(void *context, const Value *value) {
-    return region_reads(context, value);
-}
-
-/* Whether the operand's view tells where its elements are, in one way or another. */
-static bool plan_has_view(const MatmulOperand *operand) {
-    return operand->is_memory || operand->is_parted || operand->chosen;
-}
-
-/* The widest type that an operand's elements need: exact widening on the way is undone. */
-static DType plan_narrow(const MatmulOperand *operand) {
-    const Value *value = operand->value;
-    if (plan_has_view(operand))
-        return operand->view.base->dtype;
-    while (value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype))
-        value = value->in[0];
-    return value->dtype;
-}
-
-void matmul_read_view(MatmulOperand *operand) {
-    const Value *value = operand->value;
-    operand->narrow = plan_narrow(operand);
-    operand->major = MAJOR_K;
-    if (plan_has_view(operand)) {
-        bool along_k = dim_is(operand->view.strides[operand->k_axis], 1);
-        bool along_mn = dim_is(operand->view.strides[operand->mn_axis], 1);
-        operand->is_contiguous = along_k || along_mn;
-        operand->major =
-            along_mn && (!along_k || dim_is(value->dims[operand->k_axis], 1)) ? MAJOR_MN : MAJOR_K;
-    }
-    bool has_strides = operand->is_memory || operand->chosen;
-    operand->n_batch = 0;
-    for (int i = 0; i < value->rank - 2; i++)
-        if (!dim_is(value->dims[i], 1) && !(has_strides && dim_is(operand->view.strides[i], 0)))
-            operand->batch[operand->n_batch++] = i;
-}
-
-/* Whether a value is another with its last two axes exchanged. */
-static bool plan_is_flipped(const Value *value) {
-    int rank = value->rank;
-    if (value->op != OP_transpose || value->attrs[0].ints[rank - 1] != rank - 2)
-        return false;
-    for (int axis = 0; axis < rank - 2; axis++)
-        if (value->attrs[0].ints[axis] != axis)
-            return false;
-    return true;
-}
-
-/* Takes one axis of an operand from its factors; false where it is in more than two. */
-static bool plan_part(DimTable *dims, const ViewFactors *factors, int axis, bool may_have_two,
-                      MatmulOperand *operand, const Dim **part, const Dim **outer) {
-    const ViewFactor *found[2];
-    int n = 0;
-    for (int i = 0; i < factors->n; i++) {
-        if (factors->at[i].axis != axis)
-            continue;
-        if (n == (may_have_two ? 2 : 1))
-            return false;
-        found[n++] = &factors->at[i];
-    }
-    operand->view.strides[axis] = n ? found[n - 1]->stride : dim_const(dims, 0);
-    if (n == 2) {
-        *part = found[1]->dim;
-        *outer = found[0]->stride;
-    }
-    return true;
-}
-
-static bool plan_is_step(const Graph *graph, const Dim *distance, DType elem) {
-    int64_t divisor = dim_divisor(graph->dims, distance);
-    return dim_lower(graph->dims, distance) >= 0 && divisor * dtype_bits(elem) % 128 == 0;
-}
-
-/* Whether TMA can read the operand where M, N or K lie in two parts; notes where. */
-static bool plan_is_parted(const Graph *graph, const Region *region, MatmulOperand *operand) {
-    ViewFactors factors;
-    void *context = (void *)(uintptr_t)region;
-    Value *value = (Value *)(uintptr_t)operand->value,
-          *base = view_below_movements(value, plan_is_input, context);
-    const Dim *strides[RANK_MAX];
-    view_base_strides(graph, base, strides);
-    if (!plan_is_input(context, base) || !view_factors(graph, value, base, strides, &factors))
-        return false;
-    MatmulOperand found = *operand;
-    found.view = (View){.base = base, .offset = factors.offset};
-    int n_batch = 0;
-    for (int i = 0; i < value->rank; i++) {
-        bool is_mn = i == operand->mn_axis, is_k = i == operand->k_axis;
-        const Dim *part = NULL, *outer = NULL;
-        if (!plan_part(graph->dims, &factors, i, is_mn || is_k, &found, &part, &outer))
-            return false;
-        if (is_mn) {
-            found.mn_part = part;
-            found.mn_outer = outer;
-        } else if (is_k) {
-            found.k_part = part;
-            found.k_outer = outer;
-        } else {
-            n_batch += !dim_is(value->dims[i], 1);
-        }
-    }
-    int parts = (found.mn_part != NULL) + (found.k_part != NULL);
-    bool has_run =
-        dim_is(found.view.strides[operand->k_axis], 1) || dim_is(found.view.strides[operand->mn_axis], 1);
-    if (!parts || parts + n_batch > 2 || !has_run || dtype_bits(base->dtype) < 8)
-        return false;
-    if (!plan_is_step(graph, factors.offset, base->dtype))
-        return false;
-    for (int i = 0; i < factors.n; i++)
-        if (!dim_is(factors.at[i].stride, 1) && !plan_is_step(graph, factors.at[i].stride, base->dtype))
-            return false;
-    found.is_parted = true;
-    *operand = found;
-    return true;
-}
-
-/* Whether TMA can read what an operand's view says. */
-static bool plan_is_tma_view(const Graph *graph, const MatmulOperand *operand, const char **why) {
-    *why = "TMA needs an operand that is contiguous along K, M or N";
-    if (!operand->is_contiguous)
-        return false;
-    *why = "TMA needs rows and starts that are multiples of 16 bytes";
-    int outer = operand->major == MAJOR_K ? operand->mn_axis : operand->k_axis;
-    if (!plan_is_step(graph, operand->view.offset, operand->elem) ||
-        !plan_is_step(graph, operand->view.strides[outer], operand->elem) ||
-        dim_is(operand->view.strides[outer], 0) ||
-        (operand->chosen && !plan_is_step(graph, operand->chosen->step, operand->elem)))
-        return false;
-    for (int i = 0; i < operand->n_batch; i++)
-        if (!plan_is_step(graph, operand->view.strides[operand->batch[i]], operand->elem))
-            return false;
-    *why = "TMA reads at most four dims here: two of the matrix and two of the batch";
-    if (operand->n_batch + (operand->chosen != NULL) > 2)
-        return false;
-    *why = NULL;
-    return true;
-}
-
-bool matmul_find_chosen(const Graph *graph, const Region *region, MatmulOperand *operand) {
-    ViewGather *gather = ARENA_NEW(graph->arena, ViewGather);
-    Value *value = (Value *)(uintptr_t)operand->value;
-    if (!view_gather(graph, value, plan_is_input, (void *)(uintptr_t)region, gather) ||
-        !region_reads(region, gather->data.base) || !region_reads(region, gather->index.base) ||
-        !dim_is(gather->index.strides[operand->mn_axis], 0) ||
-        !dim_is(gather->index.strides[operand->k_axis], 0) ||
-        dim_upper(graph->dims, gather->extent) > INT32_MAX)
-        return false;
-    MatmulOperand found = *operand;
-    const char *why;
-    found.view = gather->data;
-    found.chosen = gather;
-    matmul_read_view(&found);
-    found.elem = found.narrow;
-    if (!plan_is_tma_view(graph, &found, &why))
-        return false;
-    operand->view = found.view;
-    operand->chosen = gather;
-    return true;
-}
-
-static void plan_operand(const Graph *graph, const Region *region, const Value *product, int which,
-                         MatmulOperand *operand) {
-    Value *value = product->in[which];
-    *operand = (MatmulOperand){.value = value, .runs = ARENA_NEW(graph->arena, MatmulRuns)};
-    operand->mn_axis = value->rank - (which == 0 ? 2 : 1);
-    operand->k_axis = value->rank - (which == 0 ? 1 : 2);
-    operand->mn = value->dims[operand->mn_axis];
-    operand->view = view_of(graph, value, plan_is_input, (void *)(uintptr_t)region);
-    operand->is_memory = region_reads(region, operand->view.base);
-    bool has_view = operand->is_memory || plan_is_parted(graph, region, operand) ||
-                    matmul_find_chosen(graph, region, operand);
-    while (!has_view && plan_is_flipped(operand->value)) { /* the same, the other way round */
-        int axis = operand->mn_axis;
-        operand->value = operand->value->in[0];
-        operand->mn_axis = operand->k_axis;
-        operand->k_axis = axis;
-    }
-    matmul_read_view(operand);
-}
-
 static bool plan_all_widen(const MatmulPlan *plan, DType type) {
     bool widens = dtype_widens(plan->a.narrow, type);
     for (int i = 0; i < plan->n_cores; i++)
@@ -398,11 +218,11 @@ static bool plan_products(MatmulPlan *plan, const char **why) {
     plan->n = first->dims[first->rank - 1];
     plan->k = first->in[0]->dims[first->in[0]->rank - 1];
     plan->accumulator = ktype_of(first->dtype);
-    plan_operand(plan->graph, region, first, 0, &plan->a);
+    matmul_read_operand(plan->graph, region, first, 0, &plan->a);
     for (int i = 0; i < plan->n_cores; i++) {
         const Value *product = is_sum ? sum.product : region->cores.at[i];
         plan->core[i] = is_sum ? sum.sum : product;
-        plan_operand(plan->graph, region, product, 1, &plan->b[i]);
+        matmul_read_operand(plan->graph, region, product, 1, &plan->b[i]);
         *why = "two products of one kernel share their first operand and their shape";
         if (product->in[0] != first->in[0] || !value_same_dims(product, first) ||
             product->dtype != first->dtype)
@@ -461,35 +281,6 @@ bool matmul_plan(const Graph *graph, const Region *region, const Target *target,
         return false;
     plan->scaled = plan_scaled(plan);
     return plan_outputs(plan, why);
-}
-
-bool matmul_is_tma(const Graph *graph, const MatmulOperand *operand, const char **why) {
-    *why = "TMA copies memory: an operand is computed in this kernel, or converted";
-    return operand->is_memory && operand->narrow == operand->elem && plan_is_tma_view(graph, operand, why);
-}
-
-bool matmul_is_parted(const MatmulOperand *operand) {
-    return operand->is_parted && operand->narrow == operand->elem;
-}
-
-bool matmul_is_brought_by_tma(const Graph *graph, const MatmulOperand *operand, const char **why) {
-    bool is_chosen = operand->chosen && operand->narrow == operand->elem;
-    return is_chosen || matmul_is_parted(operand) || matmul_is_tma(graph, operand, why);
-}
-
-bool matmul_is_tma_input(const MatmulPlan *plan, const Value *value) {
-    const Dim *strides[RANK_MAX];
-    if (dtype_bits(value->dtype) != 16 || !dtype_is_float(value->dtype) ||
-        !value_same_dims(value, plan->core[0]) || plan->batch_rank > 2 ||
-        dim_divisor(plan->graph->dims, plan->n) % 2 != 0)
-        return false;
-    view_base_strides(plan->graph, value, strides);
-    if (!dim_is(strides[value->rank - 1], 1))
-        return false;
-    for (int i = 0; i < value->rank - 1; i++)
-        if (!plan_is_step(plan->graph, strides[i], value->dtype) || dim_is(strides[i], 0))
-            return false;
-    return true;
 }
 
 bool matmul_holds_blocks(const MatmulPlan *plan, int columns, const char **why) {

@@ -5,6 +5,7 @@
  * up, with what is computed on the operands before (prologue) and on the product after (epilogue):
  *
  *     matmul.c           what the region is (MatmulPlan), its paths and schedules, the Template row
+ *     matmul_operand.c   where operands lie in memory, and how TMA reads them
  *     matmul_sum.c       products that are added up: each a plan of its own
  *     matmul_wgmma.c     TMA, mbarrier ring, wgmma, warp roles (sm_90a)
  *     matmul_mma.c       cp.async or computed operands, ldmatrix, mma.sync (sm_80 and later)
@@ -94,9 +95,11 @@ typedef struct MatmulOperand {
      * view has the inner one's. */
     bool is_parted;
     const Dim *mn_part, *mn_outer, *k_part, *k_outer; /* NULL: the axis is in one */
-    /* Memory of which indices choose each matrix of the batch: not is_memory, but TMA reads it, the view is
-     * that of the memory the matrices are chosen from. NULL: it is not so. */
+    /* Memory of which indices choose each matrix of the batch, so that TMA reads it, or each row along M or
+     * N, which warps copy (wgmma_rows.c): not is_memory; the view is that of what they are chosen from. NULL:
+     * neither. */
     const ViewGather *chosen;
+    bool chooses_rows;
     bool is_contiguous; /* along the `major` axis neighbours are neighbours in memory */
     OperandMajor major; /* the axis that tiles keep contiguous */
     DType narrow;       /* the narrowest type that is known to hold every element */
@@ -156,6 +159,9 @@ static inline bool matmul_has_idle_guest(const MatmulPlan *plan) {
     return matmul_rows_guest(plan) || matmul_columns_guest(plan);
 }
 
+/* Whether such warps have work: a guest, or rows that indices choose. */
+bool matmul_uses_idle_warps(const MatmulPlan *plan);
+
 /* Whether K is known to be so short that sums of a thread for each element may be chosen, not only fallen
  * back to. */
 bool matmul_is_short(const MatmulPlan *plan);
@@ -180,8 +186,11 @@ MatmulSum matmul_last_sum(const Region *region);
  * matrix instructions do not add both up. */
 const MatmulPlan *matmul_plan_before(const MatmulPlan *plan, const char **why);
 
-/* Whether indices choose the operand's matrices of the batch from memory that TMA reads, whatever the type of
- * its elements; notes which, and the view. */
+/* Reads operand `which` of a product of the region. */
+void matmul_read_operand(const Graph *graph, const Region *region, const Value *product, int which,
+                         MatmulOperand *operand);
+/* Whether indices choose the operand's matrices of the batch, or its rows, from memory that can be read so,
+ * whatever the type of its elements; notes which, and the view. */
 bool matmul_find_chosen(const Graph *graph, const Region *region, MatmulOperand *operand);
 /* Sets what follows from an operand's view. */
 void matmul_read_view(MatmulOperand *operand);
@@ -191,6 +200,14 @@ bool matmul_is_tma(const Graph *graph, const MatmulOperand *operand, const char 
 bool matmul_is_parted(const MatmulOperand *operand);
 /* Whether TMA brings the operand in any of these ways, or as matrices that indices choose. */
 bool matmul_is_brought_by_tma(const Graph *graph, const MatmulOperand *operand, const char **why);
+/* Whether warps of wgmma's kernels copy the rows that indices choose. */
+bool matmul_has_chosen_rows(const MatmulOperand *operand);
+bool matmul_chooses_rows(const MatmulPlan *plan); /* of any operand */
+/* What an index chooses for a batch, and for a row along M or N (NULL: it chooses whole matrices): a number
+ * below the extent of what is chosen from; that extent itself where the index is none, or the row is none of
+ * the operand's. */
+const KExpr *matmul_chosen(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand,
+                           const KExpr *const *batch, const KExpr *row);
 /* An input of the epilogue that TMA can read: 16-bit elements, the space's own dims, rows in steps of 16
  * bytes. */
 bool matmul_is_tma_input(const MatmulPlan *plan, const Value *value);
@@ -262,8 +279,9 @@ typedef struct MatmulTiles {
     int span_m, span_n;    /* rows and columns of a cluster: extents that they divide are never passed */
     int together;          /* blocks that count as one: a cluster or a gang */
     const Dim *tiles_m, *tiles_n, *batch; /* how many; m and n in clusters and gangs, batch in members */
-    int beside;        /* axes of the batch from this on are further columns in the order (matmul_beside) */
-    const Dim *across; /* columns of tiles with them */
+    int beside; /* axes of the batch from this on are further columns in the order (matmul_beside) */
+    int above;  /* or are further rows (matmul_above) */
+    const Dim *across, *down; /* columns and rows of tiles with them */
     const Dim *count;
 } MatmulTiles;
 typedef struct MatmulTile {
@@ -272,8 +290,11 @@ typedef struct MatmulTile {
 } MatmulTile;
 MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule);
 /* The axis of the batch from which on all matrices have one first operand; the rank of the batch where none
- * do. */
+ * do, or where matrices are rows (matmul_above). */
 int matmul_beside(const MatmulPlan *plan);
+/* The axis of the batch from which on indices choose all matrices' second operands, which then may be the
+ * same for many of them; the rank of the batch where they do not. */
+int matmul_above(const MatmulPlan *plan);
 /* Blocks of a persistent launch: no more than run at once, and no more than the number of rounds needs. */
 const Dim *matmul_persistent_grid(const MatmulPlan *plan, const Schedule *schedule);
 const Dim *matmul_grid(const MatmulPlan *plan, const MatmulTiles *tiles, int blocks_per_sm);
@@ -402,7 +423,7 @@ typedef struct MatmulTma {
     MatmulMaps maps;
     int share; /* blocks of a cluster, each of which loads its part of the tile into all; 1: none */
     int share_step, cluster; /* from the rank of one of these blocks to that of the next; all blocks */
-    const KExpr *chosen;     /* the present tile's matrix, where indices choose it (matmul_tma_choose) */
+    const KExpr *chosen;     /* the present tile's matrix, where indices choose it (matmul_chosen) */
     bool is_once;            /* nobody loads these elements again: L2 gives them up first */
     /* What the tile has along M or N beyond the operand need not be zeros: it is left as it was. Rows beyond
      * the end of memory are no work for memory, but they are for L2: 132 blocks whose tiles had 1 row of 128
@@ -412,9 +433,6 @@ typedef struct MatmulTma {
 /* Bytes that the load of the tile at mn0 brings, this block's and others' parts. */
 const KExpr *matmul_tma_bytes(Builder *b, const MatmulTma *tma, const KExpr *mn0);
 MatmulMaps matmul_tma_maps(Builder *b, DimTable *dims, const MatmulTma *tma); /* that loads take */
-/* Ahead of the loads of a tile: the number of the matrix that is chosen for its batch; NULL where none is. */
-const KExpr *matmul_tma_choose(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand,
-                               const KExpr *const *batch);
 /* Loads the tile at (mn0, k0) of a batch into a stage; the bytes count at mbarrier address `full`. */
 void matmul_tma_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const KExpr *stage,
                      const KExpr *full, const KExpr *mn0, const KExpr *k0, const KExpr *const *batch);

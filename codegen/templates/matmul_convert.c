@@ -27,6 +27,7 @@ static bool convert_source(const MatmulPlan *plan, const MatmulOperand *operand,
     source->value = value;
     source->is_parted = false;
     source->chosen = NULL;
+    source->chooses_rows = false;
     source->view = view_of(plan->graph, value, convert_is_input, (void *)(uintptr_t)plan->region);
     source->is_memory = region_reads(plan->region, source->view.base);
     if (!source->is_memory && !matmul_find_chosen(plan->graph, plan->region, source))
@@ -63,7 +64,7 @@ bool matmul_convert_source(const MatmulPlan *plan, const MatmulOperand *operand,
 
 bool matmul_is_converted(const MatmulPlan *plan, const MatmulOperand *operand) {
     const char *why;
-    return !matmul_is_brought_by_tma(plan->graph, operand, &why);
+    return !matmul_is_brought_by_tma(plan->graph, operand, &why) && !matmul_has_chosen_rows(operand);
 }
 
 static int convert_operands(const MatmulPlan *plan) {

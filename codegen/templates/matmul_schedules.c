@@ -37,11 +37,22 @@ static bool schedules_only_reads(const Cost *c) {
            c->batch == 1 && larger > (double)plan->target->l2_bytes;
 }
 
+/* Where indices choose the second operands, rows of tiles that are far apart may read the same one: as many
+ * come together as a quarter of L2 holds the first operand of: each half of it has what the other's SMs read,
+ * too. */
+static int schedules_group_above(const Cost *c, const Schedule *s) {
+    enum { MOST = 4096 };
+    double row = schedules_operand_bytes(&c->plan->a, s->tile_m, c->k);
+    return schedules_power(fmin((double)c->plan->target->l2_bytes / 4 / row, MOST));
+}
+
 /* Tiles that a round of blocks works on together should span equal bytes of both operands. With wgmma half as
  * many rows did as well or better: 4 took up to 4 % less than 8, 16 up to 2 % more. A round that has whole
  * rows of tiles goes along them, as does one that soon ends: 2 took 2 to 4 % less than 8. */
 static int schedules_group_m(const Cost *c, const Schedule *s) {
     enum { FEW_COLUMNS = 8, SHORT_BYTES = 512 };
+    if (!s->swap_ab && matmul_above(c->plan) < c->plan->batch_rank)
+        return schedules_group_above(c, s);
     int bits = dtype_bits(c->plan->a.elem), cluster_n = s->cluster_n > 1 ? s->cluster_n : 1;
     double cols = s->swap_ab ? (double)c->m : (double)c->n * (double)c->beside;
     double slots = c->plan->target->sm_count;
@@ -268,14 +279,14 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
     const MatmulPlan *plan = matmul_wgmma_plan(c->plan);
     if (schedules_is_tight(c, plan, &s))
         return;
+    bool has_idle = matmul_uses_idle_warps(plan);
     if (s.warps_m == 3) {
-        s.producer_registers = 32;
-        s.consumer_registers = 160;
+        s.producer_registers = has_idle ? GUEST_REGISTERS : 32;
+        s.consumer_registers = has_idle ? 152 : 160;
     } else if (s.warps_m == 2) { /* two sums at a time take what there is */
-        bool is_full = matmul_partial_cols(plan, &s) || schedules_reads_tables(plan),
-             has_guest = matmul_has_idle_guest(plan);
-        s.producer_registers = has_guest ? GUEST_REGISTERS : is_full ? 24 : 40;
-        s.consumer_registers = has_guest ? 224 : is_full ? 240 : 232;
+        bool is_full = matmul_partial_cols(plan, &s) || schedules_reads_tables(plan);
+        s.producer_registers = has_idle ? GUEST_REGISTERS : is_full ? 24 : 40;
+        s.consumer_registers = has_idle ? 224 : is_full ? 240 : 232;
     }
     schedules_add_clusters(c, accepts, found, s);
     if (matmul_converters(plan, &s) || plan->operand_rows.n) {
@@ -292,7 +303,7 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
     if (schedules_has_turns(c, plan, &s)) {
         Schedule turns = s;
         turns.ping_pong = true;
-        if (!matmul_has_idle_guest(plan)) {
+        if (!has_idle) {
             turns.producer_registers = 24;
             turns.consumer_registers = 240;
         }
@@ -303,8 +314,8 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
         turns.threads = 128 * 3;
         turns.warps_m = 2;
         turns.ping_pong = true;
-        turns.producer_registers = 24;
-        turns.consumer_registers = 240;
+        turns.producer_registers = has_idle ? GUEST_REGISTERS : 24;
+        turns.consumer_registers = has_idle ? 224 : 240;
         schedules_add_deepest(c, accepts, found, turns, WGMMA_STAGES, 1);
     }
     if (s.warps_m == 1)

@@ -77,8 +77,26 @@ static const Dim *tiles_batch(const MatmulPlan *plan, const MatmulTiles *tiles, 
     return has_members ? dim_div(dims, extent, dim_const(dims, tiles->members.n)) : extent;
 }
 
+/* Whether indices choose an operand along an axis of the product's batch. */
+static bool tiles_is_chosen(const MatmulPlan *plan, const MatmulOperand *operand, int axis) {
+    int own = axis - (plan->batch_rank + 2 - operand->value->rank);
+    return operand->chosen && !operand->chooses_rows && own >= 0 &&
+           !dim_is(operand->chosen->index.strides[own], 0);
+}
+
+int matmul_above(const MatmulPlan *plan) {
+    int axis = plan->batch_rank;
+    for (; axis > 0; axis--)
+        for (int i = 0; i < plan->n_cores; i++)
+            if (!tiles_is_chosen(plan, &plan->b[i], axis - 1))
+                return axis;
+    return axis;
+}
+
 int matmul_beside(const MatmulPlan *plan) {
     const Value *shared = plan->a.value;
+    if (matmul_above(plan) < plan->batch_rank)
+        return plan->batch_rank;
     int axis = plan->batch_rank, missing = plan->batch_rank + 2 - shared->rank;
     while (axis > 0 && (axis - 1 < missing || dim_is(shared->dims[axis - 1 - missing], 1)))
         axis--;
@@ -106,13 +124,17 @@ MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule) {
     tiles.tiles_n = dim_ceil_div(dims, cols, dim_const(dims, (int64_t)tiles.span_n * tiles.gang));
     tiles.batch = dim_const(dims, 1);
     tiles.across = tiles.tiles_n;
+    tiles.down = tiles.tiles_m;
     bool is_by_matrix = schedule->swap_ab || matmul_rows_guest(plan); /* or a guest waits for rows of one */
     tiles.beside = is_by_matrix ? plan->batch_rank : matmul_beside(plan);
+    tiles.above = is_by_matrix ? plan->batch_rank : matmul_above(plan);
     for (int i = 0; i < plan->batch_rank; i++) {
         const Dim *extent = tiles_batch(plan, &tiles, i);
         tiles.batch = dim_mul(dims, tiles.batch, extent);
         if (i >= tiles.beside)
             tiles.across = dim_mul(dims, tiles.across, extent);
+        if (i >= tiles.above)
+            tiles.down = dim_mul(dims, tiles.down, extent);
     }
     tiles.count = dim_mul(dims, tiles.batch, dim_mul(dims, tiles.tiles_m, tiles.tiles_n));
     return tiles;
@@ -274,20 +296,22 @@ static void tiles_grouped(Builder *b, DimTable *dims, const KExpr *number, const
 MatmulTile matmul_tile_at(Builder *b, const MatmulPlan *plan, const MatmulTiles *tiles, const KExpr *number) {
     DimTable *dims = plan->graph->dims;
     MatmulTile tile = {0};
-    const KExpr *within = tiles_matrix(b, plan, tiles, number, dim_mul(dims, tiles->tiles_m, tiles->across),
-                                       0, tiles->beside, &tile);
+    int first = tiles->beside < tiles->above ? tiles->beside : tiles->above;
+    const KExpr *within =
+        tiles_matrix(b, plan, tiles, number, dim_mul(dims, tiles->down, tiles->across), 0, first, &tile);
     const KExpr *m, *n;
     if (dim_is(tiles->across, 1)) {
         m = within;
         n = k_i32(b, 0);
-    } else if (dim_is(tiles->tiles_m, 1)) {
+    } else if (dim_is(tiles->down, 1)) {
         m = k_i32(b, 0);
         n = within;
     } else if (tiles->group_n) {
-        tiles_grouped(b, dims, within, tiles->across, tiles->tiles_m, tiles->group_n, &n, &m);
+        tiles_grouped(b, dims, within, tiles->across, tiles->down, tiles->group_n, &n, &m);
     } else {
-        tiles_grouped(b, dims, within, tiles->tiles_m, tiles->across, tiles->group_m, &m, &n);
+        tiles_grouped(b, dims, within, tiles->down, tiles->across, tiles->group_m, &m, &n);
     }
+    m = tiles_matrix(b, plan, tiles, m, tiles->tiles_m, tiles->above, plan->batch_rank, &tile);
     n = tiles_matrix(b, plan, tiles, n, tiles->tiles_n, tiles->beside, plan->batch_rank, &tile);
     if (tiles->members.n > 1) {
         int axis = tiles->members.axis;

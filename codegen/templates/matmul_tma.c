@@ -218,28 +218,6 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
     k_atom(b, atom, NULL, operands, n);
 }
 
-/* Beyond the last matrix, where the index is none of one: there TMA reads zeros. */
-const KExpr *matmul_tma_choose(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand,
-                               const KExpr *const *batch) {
-    const ViewGather *chosen = operand->chosen;
-    if (!chosen)
-        return NULL;
-    const KBuffer *memory = k_global(b, chosen->index.base, false);
-    const KExpr *at = k_dim(b, chosen->index.offset, K_I32);
-    for (int i = 0; i < operand->value->rank - 2; i++) {
-        const Dim *stride = chosen->index.strides[i];
-        if (!dim_is(stride, 0))
-            at = k_add(b, at,
-                       k_mul(b, matmul_batch_coord(b, plan, operand, i, batch), k_dim(b, stride, K_I32)));
-    }
-    const KExpr *number = k_load_scalar(b, "chosen", memory, at, NULL);
-    KType type = number->type == K_I64 ? K_I64 : K_I32;
-    number = k_convert(b, number, type);
-    const KExpr *extent = k_dim(b, chosen->extent, type);
-    const KExpr *is_one = k_and(b, k_ge(b, number, k_int(b, type, 0)), k_lt(b, number, extent));
-    return k_let_expr(b, "matrix", k_convert(b, k_select(b, is_one, number, extent), K_I32));
-}
-
 void matmul_tma_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const KExpr *stage,
                      const KExpr *full, const KExpr *mn0, const KExpr *k0, const KExpr *const *batch) {
     bool is_k = tma->operand->major == MAJOR_K;

@@ -300,8 +300,8 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
 
 static void wgmma_init(Wgmma *w) {
     Builder *b = w->b;
-    /* of the producer, and of the warps that convert a stage, or that bring it */
-    int arrivals = 1 + 4 * (matmul_brings(w->plan) ? w->converters : w->converters > 0);
+    /* of the producer, and of the warps that convert a stage, or that bring parts of it */
+    int arrivals = 1 + 4 * (matmul_brings(w->plan) ? w->converters : w->converters > 0) + (w->landed != NULL);
     int releases = wgmma_releases(w->schedule) * pipeline_peer_count(w->tiles.cluster_m, w->tiles.cluster_n);
     k_comment(b, "the ring of stages: %d arrivals fill one, %d free it", arrivals, releases);
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));
@@ -312,6 +312,7 @@ static void wgmma_init(Wgmma *w) {
         }
     wgmma_signals_init(w);
     pipeline_init(b, &w->pipeline, arrivals, releases);
+    wgmma_rows_init(w);
     if (wgmma_has_raw(w))
         pipeline_init(b, &w->converts[0].raw, 1, 4);
     k_end(b);
@@ -358,10 +359,10 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
                                              : "b_tile_0",
                           schedule->swap_ab);
     /* a cooperative launch does not begin before the kernel before has ended */
-    bool may_start_early =
-        kernel->waits && w.cluster == 1 && !w.converters && !w.stream.blocks && !plan->region->guest;
+    bool may_start_early = kernel->waits && w.cluster == 1 && !w.converters && !w.stream.blocks &&
+                           !plan->region->guest && !w.landed;
     for (int i = 0; i < w.n_operands; i++) {
-        if (w.operands[i].convert)
+        if (w.operands[i].convert || w.operands[i].rows)
             continue;
         MatmulTma tma = wgmma_tma(&w, &w.operands[i]);
         w.operands[i].maps = matmul_tma_maps(b, plan->graph->dims, &tma);
@@ -410,6 +411,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         k_atom(b, ATOM_setmaxnreg_dec, &schedule->producer_registers, NULL, 0);
     wgmma_signals_meet(&w);
     wgmma_produce(&w);
+    wgmma_copy_rows(&w);
     wgmma_guest_rows(&w, schedule->producer_registers);
     wgmma_guest_columns(&w);
     if (w.split > 1)
@@ -440,7 +442,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     kernel->summary = text_format(
         b->arena,
         "matmul by wgmma: tile %dx%dx%d, %d stages, cluster %dx%d, "
-        "%d consumer warpgroups%s%s%s%s%s%s%s%s%s%s",
+        "%d consumer warpgroups%s%s%s%s%s%s%s%s%s%s%s",
         schedule->tile_m, schedule->tile_n, schedule->tile_k, schedule->stages, w.tiles.cluster_m,
         w.tiles.cluster_n, w.consumers, schedule->ping_pong ? " in turn" : "",
         w.tiles.members.n > 1 ? text_format(b->arena, ", %d matrices a tile", w.tiles.members.n) : "",
@@ -451,6 +453,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
             ? text_format(b->arena, wgmma_has_raw(&w) ? ", %d that convert" : ", %d that bring rows",
                           w.converters)
             : "",
+        w.landed ? ", rows by index" : "",
         w.n_terms ? text_format(b->arena, ", %d products added up", w.n_terms + 1) : "",
         w.partial_cols ? ", sums in two levels" : "", schedule->swap_ab ? ", transposed product" : "",
         is_staged ? matmul_staging_name(&staging) : "",

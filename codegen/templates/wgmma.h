@@ -6,6 +6,7 @@
  *     wgmma_load.c      operands, the loop over tiles, the producer and what computes operands on their way
  *     wgmma_product.c   instructions of one stage and of a tile, in one level of sums or two
  *     wgmma_fragments.c an operand that is computed in the registers that the products take it from
+ *     wgmma_rows.c      an operand whose rows indices choose
  *     wgmma_turned.c    an operand of 32 bits along M or N, which goes there as it is
  *     wgmma_sum.c       products that are added up, one behind the other
  *     wgmma_stream.c    tiles that do not fill a round, whose steps of K several blocks share
@@ -29,11 +30,13 @@ enum {
 /* An operand as this kernel sees it: which side of the (maybe transposed) product it is on. */
 typedef struct WgmmaFragments WgmmaFragments;
 typedef struct WgmmaTurned WgmmaTurned;
+typedef struct WgmmaRows WgmmaRows;
 typedef struct WgmmaOperand {
     const MatmulOperand *operand;
     const MatmulConvert *convert; /* NULL: TMA brings it, or what fragments are made from */
     WgmmaFragments *fragments;    /* NULL: it is not computed where it is multiplied */
     WgmmaTurned *turned;          /* NULL: it does not lie along M or N, or may */
+    WgmmaRows *rows;              /* NULL: indices do not choose its rows */
     Tile tile;
     bool is_rows; /* gives rows of the tile, else columns */
     int tile_mn;
@@ -104,6 +107,7 @@ typedef struct Wgmma {
     int n_products;                             /* 0: there is the plan's own alone */
     const Dim *count;                           /* tiles of all of them */
     Pipeline pipeline;
+    const KBuffer *landed; /* mbarriers: a stage's copies of chosen rows are complete; NULL: there are none */
     int consumers, blocks; /* warpgroups; m64 blocks of each */
     int cluster;
     PipelinePeers peers; /* a consumer's */
@@ -244,6 +248,16 @@ void wgmma_convert(Wgmma *w);
 
 /* wgmma_bring.c: the converters' part where they bring operands from memory. */
 void wgmma_bring(Wgmma *w);
+
+/* wgmma_rows.c: nothing is done where indices choose no rows */
+bool wgmma_accepts_rows(const MatmulPlan *plan, const Schedule *schedule, int tile_mn, const char **why);
+/* Bytes of shared memory besides the tiles. */
+int64_t wgmma_rows_bytes(const MatmulPlan *plan, const Schedule *schedule);
+void wgmma_rows_new(Wgmma *w, WgmmaOperand *o);
+/* By one thread, before a barrier that all threads pass. */
+void wgmma_rows_init(Wgmma *w);
+/* The part of the producer's warps that do not load by TMA. */
+void wgmma_copy_rows(Wgmma *w);
 
 /* wgmma_fragments.c */
 

@@ -67,7 +67,7 @@ int64_t matmul_smem_wgmma(const MatmulPlan *plan, const Schedule *schedule) {
                                                                        wgmma_result_cols(schedule), 1);
     return round_up(factors, swizzle_period(SWIZZLE_128)) + stage * schedule->stages + parts +
            matmul_staging_bytes(plan, schedule) + matmul_scales_bytes(plan, schedule) +
-           matmul_convert_bytes(plan, schedule) + BARRIER_BYTES;
+           matmul_convert_bytes(plan, schedule) + wgmma_rows_bytes(plan, schedule) + BARRIER_BYTES;
 }
 
 /* A tile lies within one part of each axis that memory has in two. */
@@ -87,6 +87,8 @@ bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedule, con
         *why = "memory has an axis of an operand in parts, which no tile of this size divides";
         if (!wgmma_accepts_parts(plan, schedule, operand, tile_mn))
             return false;
+    } else if (matmul_has_chosen_rows(operand)) {
+        return wgmma_accepts_rows(plan, schedule, tile_mn, why);
     } else if (!matmul_is_brought_by_tma(plan->graph, operand, why)) {
         if (operand->is_memory && operand->narrow == operand->elem && !matmul_is_brought(plan, operand))
             return false;

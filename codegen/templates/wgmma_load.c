@@ -43,6 +43,8 @@ void wgmma_add_operand(Wgmma *w, const MatmulOperand *operand, const char *name,
         return;
     }
     o->tile = wgmma_tile(w, o, name, NULL);
+    if (matmul_has_chosen_rows(operand))
+        wgmma_rows_new(w, o);
 }
 
 /* Whether each element is loaded by one block only: a streamed weight should leave L2 to what is read again.
@@ -71,12 +73,18 @@ bool wgmma_is_early(Builder *b, const MatmulOperand *operand) {
            (!operand->chosen || !k_global(b, operand->chosen->index.base, false)->late);
 }
 
-/* Ahead of a tile's loads, which matrices they are of. */
+/* Ahead of a tile's loads by TMA, which matrix of the operand they are of; NULL: it is the batch's. */
+static const KExpr *wgmma_matrix(Wgmma *w, const MatmulOperand *operand, const MatmulTile *tile) {
+    if (!operand->chosen || operand->chooses_rows)
+        return NULL;
+    return k_let_expr(w->b, "matrix", matmul_chosen(w->b, w->plan, operand, tile->batch, NULL));
+}
+
 static void wgmma_choose(Wgmma *w, const MatmulTile *tile) {
     for (int i = 0; i < w->n_operands; i++) {
         WgmmaOperand *o = &w->operands[i];
         if (!o->convert)
-            o->chosen = matmul_tma_choose(w->b, w->plan, wgmma_tma(w, o).operand, tile->batch);
+            o->chosen = wgmma_matrix(w, wgmma_tma(w, o).operand, tile);
     }
 }
 
@@ -167,7 +175,7 @@ static void wgmma_first_raw(Wgmma *w, const PipelineState *raw, const MatmulTile
     if (!wgmma_has_raw(w))
         return;
     MatmulTma *tma = &w->converts[0].tma;
-    tma->chosen = matmul_tma_choose(b, w->plan, tma->operand, tile->batch);
+    tma->chosen = wgmma_matrix(w, tma->operand, tile);
     const KExpr *end = k_min(b, wgmma_units(w), k_i32(b, w->converts[0].ahead));
     wgmma_load_raw(w, raw, tile, k_for_begin(b, "unit", k_i32(b, 0), end, 1, UNROLL_NONE));
     k_end(b);
@@ -230,7 +238,7 @@ static void wgmma_load_step(Wgmma *w, const PipelineState *state, const MatmulTi
     Builder *b = w->b;
     for (int i = 0; i < w->n_operands; i++) {
         const WgmmaOperand *o = &w->operands[i];
-        if (o->convert || !(o->is_early ? early : late))
+        if (o->convert || o->rows || !(o->is_early ? early : late))
             continue;
         MatmulTma tma = wgmma_tma(w, o);
         matmul_tma_load(b, w->plan, &tma, k_var(b, state->stage),
@@ -246,7 +254,7 @@ static const KExpr *wgmma_bytes(Wgmma *w, const MatmulTile *tile) {
     for (int i = 0; i < w->n_operands; i++) {
         const WgmmaOperand *o = &w->operands[i];
         MatmulTma tma = wgmma_tma(w, o);
-        if (!o->convert)
+        if (!o->convert && !o->rows)
             bytes = k_add(b, bytes, matmul_tma_bytes(b, &tma, o->is_rows ? tile->row : tile->col));
     }
     return bytes;

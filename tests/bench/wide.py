@@ -28,6 +28,25 @@ def scaled_pairs(x, w, sx, sw):
     return torch._scaled_mm(x, w.t(), scale_a=sx.t(), scale_b=sw, out_dtype=BF)
 
 
+def chosen(count, *shape):
+    return torch.randint(0, count, shape, device="cuda", dtype=torch.int32)
+
+
+def experts(blocks, count):
+    """The expert of each block of tokens, which lie by experts."""
+    return torch.sort(chosen(count, blocks)).values
+
+
+def expert_pairs(x, t, e, w, u):
+    g = x[t]
+    return F.silu(g @ w[e].transpose(1, 2)) * (g @ u[e].transpose(1, 2))
+
+
+def dequantized(x, s):
+    """In 16 bits, as a product of PyTorch's takes it; unrounded for the reference."""
+    return x * s if x.dtype == torch.float64 else (x.float() * s).to(BF)
+
+
 def weight_only(x, w, s):
     return (F.linear(x, w.to(x.dtype)) * s).to(x.dtype)
 
@@ -120,6 +139,19 @@ CASES = {
     "deep_k": linear(256, 256, 65536, F.linear),
     "moe_8x512": (lambda: [rand(8, 512, 4096), rand(8, 14336, 4096)], lambda x, w: F.silu(x @ w.transpose(1, 2)),
                   2.0 * 8 * 512 * 14336 * 4096, 2 * 8 * (512 * 4096 + 14336 * 4096 + 512 * 14336)),
+    "moe_blocks": (lambda: [rand(64, 128, 2048), experts(64, 8), rand(8, 2816, 2048)], lambda x, e, w: x @ w[e].transpose(1, 2),
+                   2.0 * 64 * 128 * 2816 * 2048, 2 * (8192 * 2048 + 8 * 2816 * 2048 + 8192 * 2816)),
+    "moe_tokens": (lambda: [rand(4096, 2048), chosen(4096, 64, 128), experts(64, 8), rand(8, 1408, 2048), rand(8, 1408, 2048)], expert_pairs,
+                   4.0 * 64 * 128 * 1408 * 2048, 2 * (4096 * 2048 + 2 * 8 * 1408 * 2048 + 8192 * 1408)),
+    "moe_fp8": (lambda: [fp8(64, 128, 2048), rand(64, 128, 1, dtype=F32), experts(64, 8), fp8(8, 2816, 2048), rand(8, 2816, 1, dtype=F32)],
+                lambda x, s, e, w, v: dequantized(x, s) @ dequantized(w[e], v[e]).transpose(1, 2), 2.0 * 64 * 128 * 2816 * 2048,
+                8192 * 2048 + 8 * 2816 * 2048 + 2 * 8192 * 2816),
+    "moe_decode": (lambda: [rand(16, 1, 2048), chosen(64, 16, 8), rand(64, 1408, 2048)],
+                   lambda x, e, w: F.silu(x[:, None] @ w[e].transpose(2, 3)), 2.0 * 128 * 1408 * 2048, 2 * 56 * 1408 * 2048),
+    "lora_pick": (lambda: [rand(64, 1, 4096), chosen(32, 64), rand(32, 16, 4096), rand(32, 4096, 16)],
+                  lambda x, e, a, b: (x @ a[e].transpose(1, 2)) @ b[e].transpose(1, 2), 4.0 * 64 * 4096 * 16, 4 * (28 * 16 + 64) * 4096),
+    "token_rows": (lambda: [rand(32768, 1792), chosen(32768, 16384), rand(3584, 1792)], lambda x, t, w: x[t] @ w.T,
+                   2.0 * 16384 * 3584 * 1792, 2 * (13000 * 1792 + 3584 * 1792 + 16384 * 3584)),
     "odd_777": linear(333, 555, 777, lambda x, w, b: F.gelu(F.linear(x, w, b)), (555,)),
     "odd_4097": linear(4097, 1023, 1025, F.linear),
     "vocabulary": (lambda: [rand(2048, 2048), rand(50257, 2048)], lambda x, w: F.linear(x, w).float(), 2.0 * 2048 * 2048 * 50257,

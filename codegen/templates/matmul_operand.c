@@ -1,0 +1,262 @@
+/* Where an operand's elements are: memory under strides, in two parts along an axis, or slices that indices
+ * choose; and in which ways TMA reads them. */
+#include "codegen/templates/matmul.h"
+
+static bool operand_is_input(void *context, const Value *value) {
+    return region_reads(context, value);
+}
+
+/* Whether the operand's view tells where its elements are, in one way or another. */
+static bool operand_has_view(const MatmulOperand *operand) {
+    return operand->is_memory || operand->is_parted || operand->chosen;
+}
+
+/* The widest type that an operand's elements need: exact widening on the way is undone. */
+static DType operand_narrow(const MatmulOperand *operand) {
+    const Value *value = operand->value;
+    if (operand_has_view(operand))
+        return operand->view.base->dtype;
+    while (value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype))
+        value = value->in[0];
+    return value->dtype;
+}
+
+void matmul_read_view(MatmulOperand *operand) {
+    const Value *value = operand->value;
+    operand->narrow = operand_narrow(operand);
+    operand->major = MAJOR_K;
+    if (operand_has_view(operand)) {
+        bool along_k = dim_is(operand->view.strides[operand->k_axis], 1);
+        bool along_mn = dim_is(operand->view.strides[operand->mn_axis], 1);
+        operand->is_contiguous = along_k || along_mn;
+        operand->major =
+            along_mn && (!along_k || dim_is(value->dims[operand->k_axis], 1)) ? MAJOR_MN : MAJOR_K;
+    }
+    bool has_strides = operand->is_memory || operand->chosen;
+    operand->n_batch = 0;
+    for (int i = 0; i < value->rank - 2; i++)
+        if (!dim_is(value->dims[i], 1) && !(has_strides && dim_is(operand->view.strides[i], 0)))
+            operand->batch[operand->n_batch++] = i;
+}
+
+/* Whether a value is another with its last two axes exchanged. */
+static bool operand_is_flipped(const Value *value) {
+    int rank = value->rank;
+    if (value->op != OP_transpose || value->attrs[0].ints[rank - 1] != rank - 2)
+        return false;
+    for (int axis = 0; axis < rank - 2; axis++)
+        if (value->attrs[0].ints[axis] != axis)
+            return false;
+    return true;
+}
+
+/* Takes one axis of an operand from its factors; false where it is in more than two. */
+static bool operand_part(DimTable *dims, const ViewFactors *factors, int axis, bool may_have_two,
+                         MatmulOperand *operand, const Dim **part, const Dim **outer) {
+    const ViewFactor *found[2];
+    int n = 0;
+    for (int i = 0; i < factors->n; i++) {
+        if (factors->at[i].axis != axis)
+            continue;
+        if (n == (may_have_two ? 2 : 1))
+            return false;
+        found[n++] = &factors->at[i];
+    }
+    operand->view.strides[axis] = n ? found[n - 1]->stride : dim_const(dims, 0);
+    if (n == 2) {
+        *part = found[1]->dim;
+        *outer = found[0]->stride;
+    }
+    return true;
+}
+
+static bool operand_is_step(const Graph *graph, const Dim *distance, DType elem) {
+    int64_t divisor = dim_divisor(graph->dims, distance);
+    return dim_lower(graph->dims, distance) >= 0 && divisor * dtype_bits(elem) % 128 == 0;
+}
+
+/* Whether TMA can read the operand where M, N or K lie in two parts; notes where. */
+static bool operand_is_parted(const Graph *graph, const Region *region, MatmulOperand *operand) {
+    ViewFactors factors;
+    void *context = (void *)(uintptr_t)region;
+    Value *value = (Value *)(uintptr_t)operand->value,
+          *base = view_below_movements(value, operand_is_input, context);
+    const Dim *strides[RANK_MAX];
+    view_base_strides(graph, base, strides);
+    if (!operand_is_input(context, base) || !view_factors(graph, value, base, strides, &factors))
+        return false;
+    MatmulOperand found = *operand;
+    found.view = (View){.base = base, .offset = factors.offset};
+    int n_batch = 0;
+    for (int i = 0; i < value->rank; i++) {
+        bool is_mn = i == operand->mn_axis, is_k = i == operand->k_axis;
+        const Dim *part = NULL, *outer = NULL;
+        if (!operand_part(graph->dims, &factors, i, is_mn || is_k, &found, &part, &outer))
+            return false;
+        if (is_mn) {
+            found.mn_part = part;
+            found.mn_outer = outer;
+        } else if (is_k) {
+            found.k_part = part;
+            found.k_outer = outer;
+        } else {
+            n_batch += !dim_is(value->dims[i], 1);
+        }
+    }
+    int parts = (found.mn_part != NULL) + (found.k_part != NULL);
+    bool has_run =
+        dim_is(found.view.strides[operand->k_axis], 1) || dim_is(found.view.strides[operand->mn_axis], 1);
+    if (!parts || parts + n_batch > 2 || !has_run || dtype_bits(base->dtype) < 8)
+        return false;
+    if (!operand_is_step(graph, factors.offset, base->dtype))
+        return false;
+    for (int i = 0; i < factors.n; i++)
+        if (!dim_is(factors.at[i].stride, 1) && !operand_is_step(graph, factors.at[i].stride, base->dtype))
+            return false;
+    found.is_parted = true;
+    *operand = found;
+    return true;
+}
+
+/* Whether TMA can read what an operand's view says. */
+static bool operand_is_tma_view(const Graph *graph, const MatmulOperand *operand, const char **why) {
+    *why = "TMA needs an operand that is contiguous along K, M or N";
+    if (!operand->is_contiguous)
+        return false;
+    *why = "TMA needs rows and starts that are multiples of 16 bytes";
+    int outer = operand->major == MAJOR_K ? operand->mn_axis : operand->k_axis;
+    if (!operand_is_step(graph, operand->view.offset, operand->elem) ||
+        !operand_is_step(graph, operand->view.strides[outer], operand->elem) ||
+        dim_is(operand->view.strides[outer], 0) ||
+        (operand->chosen && !operand_is_step(graph, operand->chosen->step, operand->elem)))
+        return false;
+    for (int i = 0; i < operand->n_batch; i++)
+        if (!operand_is_step(graph, operand->view.strides[operand->batch[i]], operand->elem))
+            return false;
+    *why = "TMA reads at most four dims here: two of the matrix and two of the batch";
+    if (operand->n_batch + (operand->chosen != NULL) > 2)
+        return false;
+    *why = NULL;
+    return true;
+}
+
+/* Whether the rows that indices choose along M or N lie along K, each from a multiple of 16 bytes on. */
+static bool operand_has_whole_rows(const Graph *graph, const MatmulOperand *operand) {
+    const ViewGather *chosen = operand->chosen;
+    bool fits = operand->is_contiguous && operand->major == MAJOR_K &&
+                operand_is_step(graph, operand->view.offset, operand->elem) &&
+                operand_is_step(graph, chosen->step, operand->elem) &&
+                dim_is(operand->view.strides[operand->mn_axis], 0) &&
+                operand_is_step(graph, operand->value->dims[operand->k_axis], operand->elem);
+    for (int i = 0; i < operand->n_batch; i++)
+        fits = fits && operand_is_step(graph, operand->view.strides[operand->batch[i]], operand->elem);
+    return fits;
+}
+
+bool matmul_find_chosen(const Graph *graph, const Region *region, MatmulOperand *operand) {
+    ViewGather *gather = ARENA_NEW(graph->arena, ViewGather);
+    Value *value = (Value *)(uintptr_t)operand->value;
+    if (!view_gather(graph, value, operand_is_input, (void *)(uintptr_t)region, gather) ||
+        !region_reads(region, gather->data.base) || !region_reads(region, gather->index.base) ||
+        !dim_is(gather->index.strides[operand->k_axis], 0) ||
+        dim_upper(graph->dims, gather->extent) > INT32_MAX)
+        return false;
+    MatmulOperand found = *operand;
+    const char *why;
+    found.view = gather->data;
+    found.chosen = gather;
+    found.chooses_rows = !dim_is(gather->index.strides[operand->mn_axis], 0);
+    matmul_read_view(&found);
+    found.elem = found.narrow;
+    if (found.chooses_rows ? !operand_has_whole_rows(graph, &found)
+                           : !operand_is_tma_view(graph, &found, &why))
+        return false;
+    operand->view = found.view;
+    operand->chosen = gather;
+    operand->chooses_rows = found.chooses_rows;
+    return true;
+}
+
+void matmul_read_operand(const Graph *graph, const Region *region, const Value *product, int which,
+                         MatmulOperand *operand) {
+    Value *value = product->in[which];
+    *operand = (MatmulOperand){.value = value, .runs = ARENA_NEW(graph->arena, MatmulRuns)};
+    operand->mn_axis = value->rank - (which == 0 ? 2 : 1);
+    operand->k_axis = value->rank - (which == 0 ? 1 : 2);
+    operand->mn = value->dims[operand->mn_axis];
+    operand->view = view_of(graph, value, operand_is_input, (void *)(uintptr_t)region);
+    operand->is_memory = region_reads(region, operand->view.base);
+    bool has_view = operand->is_memory || operand_is_parted(graph, region, operand) ||
+                    matmul_find_chosen(graph, region, operand);
+    while (!has_view && operand_is_flipped(operand->value)) { /* the same, the other way round */
+        int axis = operand->mn_axis;
+        operand->value = operand->value->in[0];
+        operand->mn_axis = operand->k_axis;
+        operand->k_axis = axis;
+    }
+    matmul_read_view(operand);
+}
+
+bool matmul_is_tma(const Graph *graph, const MatmulOperand *operand, const char **why) {
+    *why = "TMA copies memory: an operand is computed in this kernel, or converted";
+    return operand->is_memory && operand->narrow == operand->elem && operand_is_tma_view(graph, operand, why);
+}
+
+bool matmul_is_parted(const MatmulOperand *operand) {
+    return operand->is_parted && operand->narrow == operand->elem;
+}
+
+bool matmul_is_brought_by_tma(const Graph *graph, const MatmulOperand *operand, const char **why) {
+    bool is_chosen = operand->chosen && !operand->chooses_rows && operand->narrow == operand->elem;
+    return is_chosen || matmul_is_parted(operand) || matmul_is_tma(graph, operand, why);
+}
+
+bool matmul_has_chosen_rows(const MatmulOperand *operand) {
+    return operand->chooses_rows && operand->narrow == operand->elem;
+}
+
+bool matmul_chooses_rows(const MatmulPlan *plan) {
+    bool found = matmul_has_chosen_rows(&plan->a);
+    for (int i = 0; i < plan->n_cores; i++)
+        found = found || matmul_has_chosen_rows(&plan->b[i]);
+    return found;
+}
+
+bool matmul_uses_idle_warps(const MatmulPlan *plan) {
+    return matmul_chooses_rows(plan) || matmul_has_idle_guest(plan);
+}
+
+bool matmul_is_tma_input(const MatmulPlan *plan, const Value *value) {
+    const Dim *strides[RANK_MAX];
+    if (dtype_bits(value->dtype) != 16 || !dtype_is_float(value->dtype) ||
+        !value_same_dims(value, plan->core[0]) || plan->batch_rank > 2 ||
+        dim_divisor(plan->graph->dims, plan->n) % 2 != 0)
+        return false;
+    view_base_strides(plan->graph, value, strides);
+    if (!dim_is(strides[value->rank - 1], 1))
+        return false;
+    for (int i = 0; i < value->rank - 1; i++)
+        if (!operand_is_step(plan->graph, strides[i], value->dtype) || dim_is(strides[i], 0))
+            return false;
+    return true;
+}
+
+const KExpr *matmul_chosen(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand,
+                           const KExpr *const *batch, const KExpr *row) {
+    const ViewGather *chosen = operand->chosen;
+    const KExpr *at = k_dim(b, chosen->index.offset, K_I32), *is_one = NULL;
+    for (int i = 0; i < operand->value->rank - 2; i++)
+        at = k_add(b, at,
+                   k_mul(b, matmul_batch_coord(b, plan, operand, i, batch),
+                         k_dim(b, chosen->index.strides[i], K_I32)));
+    if (row) {
+        is_one = k_lt(b, row, k_dim(b, operand->mn, K_I32));
+        at = k_add(b, at, k_mul(b, row, k_dim(b, chosen->index.strides[operand->mn_axis], K_I32)));
+    }
+    const KExpr *number = k_load_scalar(b, "chosen", k_global(b, chosen->index.base, false), at, is_one);
+    KType type = number->type == K_I64 ? K_I64 : K_I32;
+    number = k_convert(b, number, type);
+    const KExpr *extent = k_dim(b, chosen->extent, type);
+    is_one = k_and(b, is_one, k_and(b, k_ge(b, number, k_int(b, type, 0)), k_lt(b, number, extent)));
+    return k_convert(b, k_select(b, is_one, number, extent), K_I32);
+}
