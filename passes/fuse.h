@@ -238,6 +238,9 @@ bool fuse_sum(Fuse *fuse, Value *value);
 bool fuse_sum_follows(const Fuse *fuse, const Value *product);
 /* Whether a matmul reads `operand` from memory rather than computing it. */
 bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand);
+/* The indices that choose an operand's matrices or rows, where they are computed and have to be stored for
+ * that; NULL: nothing is to be stored. */
+Value *matmul_index_apart(Fuse *fuse, Value *matmul, int operand);
 /* The exact widening of an operand to 16 bits that is done once, in memory, since many rows read it; NULL: it
  * is done as the operand is read, or there is none. */
 Value *matmul_widened_apart(Fuse *fuse, Value *matmul, int operand);

@@ -139,13 +139,18 @@ static bool matmul_is_stepped(const Fuse *fuse, const View *view, int rank) {
 }
 
 /* Whether indices choose an operand's matrices, or its rows along M or N, of memory that kernels read where
- * it lies: by TMA, or by warps that copy rows. */
-static bool matmul_is_chosen(Fuse *fuse, Value *operand, int k_axis) {
+ * it lies: by TMA, or by warps that copy rows. The indices are in memory, or can be. */
+static bool matmul_is_chosen(Fuse *fuse, Value *matmul, int which, Value **index) {
+    Value *operand = matmul->in[which];
+    int k_axis = operand->rank - (which ? 2 : 1);
     int row = operand->rank - 2, col = operand->rank - 1, mn_axis = row + col - k_axis, n_batch = 1;
     ViewGather gather;
-    if (!view_gather(fuse->graph, operand, matmul_is_stored, fuse, &gather) ||
-        !matmul_is_stored(fuse, gather.data.base) || !matmul_is_stored(fuse, gather.index.base) ||
-        gather.data.base->dtype != operand->dtype)
+    if (!fuse->limits->reads_chosen || !product_uses_tensor_cores(fuse->limits, matmul) ||
+        !view_gather(fuse->graph, operand, matmul_is_stored, fuse, &gather) ||
+        !matmul_is_stored(fuse, gather.data.base) || gather.data.base->dtype != operand->dtype)
+        return false;
+    *index = gather.index.base;
+    if (!matmul_is_stored(fuse, *index) && (!value_is_pointwise(*index) || fuse_node(fuse, *index)->free))
         return false;
     for (int i = 0; i < row; i++)
         n_batch += !dim_is(operand->dims[i], 1) && !dim_is(gather.data.strides[i], 0);
@@ -158,6 +163,11 @@ static bool matmul_is_chosen(Fuse *fuse, Value *operand, int k_axis) {
     if (dim_is(gather.index.strides[mn_axis], 0))
         return fits && n_batch <= 2 && is_along_k != is_along_mn;
     return fits && is_along_k && dim_divisor(fuse->graph->dims, operand->dims[k_axis]) % step == 0;
+}
+
+Value *matmul_index_apart(Fuse *fuse, Value *matmul, int operand) {
+    Value *index;
+    return matmul_is_chosen(fuse, matmul, operand, &index) && !matmul_is_stored(fuse, index) ? index : NULL;
 }
 
 bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand) {
@@ -174,8 +184,8 @@ bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand) {
                     "the product is small, so its operand is computed as it is read");
         return false;
     }
-    if (fuse->limits->reads_chosen && product_uses_tensor_cores(fuse->limits, matmul) &&
-        matmul_is_chosen(fuse, value, operand ? value->rank - 2 : value->rank - 1)) {
+    Value *index;
+    if (matmul_is_chosen(fuse, matmul, operand, &index)) {
         pass_decide(fuse->pass, "prologue", true, matmul, value, NULL,
                     "it is read where the indices say that it lies");
         return false;

@@ -159,7 +159,7 @@ bool matmul_find_chosen(const Graph *graph, const Region *region, MatmulOperand 
     if (!view_gather(graph, value, operand_is_input, (void *)(uintptr_t)region, gather) ||
         !region_reads(region, gather->data.base) || !region_reads(region, gather->index.base) ||
         !dim_is(gather->index.strides[operand->k_axis], 0) ||
-        dim_upper(graph->dims, gather->extent) > INT32_MAX)
+        dim_lower(graph->dims, gather->extent) > INT32_MAX)
         return false;
     MatmulOperand found = *operand;
     const char *why;
