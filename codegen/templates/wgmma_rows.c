@@ -110,34 +110,57 @@ static void rows_copy(Wgmma *w, const WgmmaOperand *o, const KExpr *stage, const
     epilogue_loop_end(b, turns);
 }
 
-/* Every step of the block's tiles, as the producer goes through them, ends with rows_steps_end(); gives where
- * in K the step begins. */
-static const KExpr *rows_steps_begin(Wgmma *w, MatmulTile *tile, bool copies) {
+static KOperand rows_landed(Wgmma *w, const PipelineState *state) {
+    return k_operand(k_smem_addr(w->b, w->landed, k_var(w->b, state->stage)));
+}
+
+/* A stage, whose copies are those of `k0`; NULL: an input of the epilogue has it, and nothing is copied. */
+static void rows_copy_stage(Wgmma *w, const PipelineState *state, const KExpr *k0, const MatmulTile *tile) {
     Builder *b = w->b;
-    wgmma_tiles_begin(w, NULL, 1, tile);
-    const KExpr *first, *steps = wgmma_steps(w, &first);
-    for (int i = 0; i < w->n_operands && copies; i++)
+    pipeline_wait_empty(b, &w->pipeline, state);
+    for (int i = 0; i < w->n_operands && k0; i++)
         if (w->operands[i].rows)
-            rows_begin(w, &w->operands[i], tile);
-    const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
-    return wgmma_k0(w, first, step);
+            rows_copy(w, &w->operands[i], k_var(b, state->stage), k0, tile);
+    KOperand landed = rows_landed(w, state);
+    k_atom(b, ATOM_cp_async_arrive, NULL, &landed, 1);
+    pipeline_advance(b, &w->pipeline, state);
 }
 
-static void rows_steps_end(Wgmma *w) {
-    k_end(w->b);
-    wgmma_tiles_end(w);
+static void rows_fence_stage(Wgmma *w, const PipelineState *state) {
+    Builder *b = w->b;
+    KOperand landed[] = {rows_landed(w, state), k_operand(k_var(b, state->phase))};
+    k_atom(b, ATOM_mbar_wait, NULL, landed, 2);
+    matmul_convert_arrive(b, &w->pipeline, state);
 }
 
-static void rows_arrive(Wgmma *w) {
+/* Every stage of the block's tiles, as the producer fills them. */
+static void rows_stages(Wgmma *w, bool copies) {
     Builder *b = w->b;
     PipelineState state = pipeline_start(b, &w->pipeline);
     MatmulTile tile;
-    rows_steps_begin(w, &tile, false);
-    KOperand landed[] = {k_operand(k_smem_addr(b, w->landed, k_var(b, state.stage))),
-                         k_operand(k_var(b, state.phase))};
-    k_atom(b, ATOM_mbar_wait, NULL, landed, 2);
-    matmul_convert_arrive(b, &w->pipeline, &state);
-    rows_steps_end(w);
+    wgmma_tiles_begin(w, NULL, 1, &tile);
+    const KExpr *first, *steps = wgmma_steps(w, &first);
+    for (int i = 0; i < w->n_operands && copies; i++)
+        if (w->operands[i].rows)
+            rows_begin(w, &w->operands[i], &tile);
+    const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
+    if (copies)
+        rows_copy_stage(w, &state, k_let_expr(b, "k", wgmma_k0(w, first, step)), &tile);
+    else
+        rows_fence_stage(w, &state);
+    k_end(b);
+    if (w->inputs.n) {
+        const KExpr *chunks = k_i32(b, (int64_t)w->inputs.n * w->inputs.chunks);
+        if (w->stream.blocks) /* they come to who stores the tile */
+            chunks = k_select(b, k_eq(b, w->stream.first, k_i32(b, 0)), chunks, k_i32(b, 0));
+        k_for_begin(b, "chunk", k_i32(b, 0), chunks, 1, UNROLL_NONE);
+        if (copies)
+            rows_copy_stage(w, &state, NULL, &tile);
+        else
+            rows_fence_stage(w, &state);
+        k_end(b);
+    }
+    wgmma_tiles_end(w);
 }
 
 void wgmma_copy_rows(Wgmma *w) {
@@ -147,19 +170,9 @@ void wgmma_copy_rows(Wgmma *w) {
     const KExpr *warp = k_special(b, SPECIAL_WARP);
     k_comment(b, "rows that indices choose, by warps that do not load by TMA");
     k_if_begin(b, k_ge(b, warp, k_i32(b, ROWS_WARP)));
-    PipelineState state = pipeline_start(b, &w->pipeline);
-    MatmulTile tile;
-    const KExpr *k0 = k_let_expr(b, "k", rows_steps_begin(w, &tile, true));
-    pipeline_wait_empty(b, &w->pipeline, &state);
-    for (int i = 0; i < w->n_operands; i++)
-        if (w->operands[i].rows)
-            rows_copy(w, &w->operands[i], k_var(b, state.stage), k0, &tile);
-    KOperand landed = k_operand(k_smem_addr(b, w->landed, k_var(b, state.stage)));
-    k_atom(b, ATOM_cp_async_arrive, NULL, &landed, 1);
-    pipeline_advance(b, &w->pipeline, &state);
-    rows_steps_end(w);
+    rows_stages(w, true);
     k_end(b);
     k_if_begin(b, k_eq(b, warp, k_i32(b, ROWS_FENCE)));
-    rows_arrive(w);
+    rows_stages(w, false);
     k_end(b);
 }
