@@ -138,6 +138,17 @@ static bool matmul_is_stepped(const Fuse *fuse, const View *view, int rank) {
     return fits;
 }
 
+/* Whether TMA may read an operand, that of a product beside rows that warps copy, so that no warpgroup
+ * computes or brings it. */
+static bool matmul_is_tma(Fuse *fuse, Value *operand) {
+    ViewGather gather;
+    View view = view_of(fuse->graph, operand, matmul_is_stored, fuse);
+    if (view_gather(fuse->graph, operand, matmul_is_stored, fuse, &gather))
+        view = gather.data;
+    return matmul_is_stored(fuse, view.base) && view.base->dtype == operand->dtype &&
+           matmul_is_stepped(fuse, &view, operand->rank);
+}
+
 /* Whether indices choose an operand's matrices, or its rows along M or N, of memory that kernels read where
  * it lies: by TMA, or by warps that copy rows. The indices are in memory, or can be. */
 static bool matmul_is_chosen(Fuse *fuse, Value *matmul, int which, Value **index) {
@@ -162,7 +173,8 @@ static bool matmul_is_chosen(Fuse *fuse, Value *matmul, int which, Value **index
                 matmul_is_stepped(fuse, &gather.data, operand->rank);
     if (dim_is(gather.index.strides[mn_axis], 0))
         return fits && n_batch <= 2 && is_along_k != is_along_mn;
-    return fits && is_along_k && dim_divisor(fuse->graph->dims, operand->dims[k_axis]) % step == 0;
+    return fits && is_along_k && matmul_is_tma(fuse, matmul->in[1 - which]) &&
+           dim_divisor(fuse->graph->dims, operand->dims[k_axis]) % step == 0;
 }
 
 Value *matmul_index_apart(Fuse *fuse, Value *matmul, int operand) {

@@ -125,9 +125,16 @@ MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule) {
     tiles.batch = dim_const(dims, 1);
     tiles.across = tiles.tiles_n;
     tiles.down = tiles.tiles_m;
-    bool is_by_matrix = schedule->swap_ab || matmul_rows_guest(plan); /* or a guest waits for rows of one */
-    tiles.beside = is_by_matrix ? plan->batch_rank : matmul_beside(plan);
-    tiles.above = is_by_matrix ? plan->batch_rank : matmul_above(plan);
+    int chosen = matmul_above(plan);
+    if (schedule->swap_ab) { /* rows lie along N */
+        tiles.beside = chosen;
+        tiles.above = plan->batch_rank;
+    } else if (matmul_rows_guest(plan)) { /* it waits for rows of one matrix */
+        tiles.beside = tiles.above = plan->batch_rank;
+    } else {
+        tiles.beside = matmul_beside(plan);
+        tiles.above = chosen;
+    }
     for (int i = 0; i < plan->batch_rank; i++) {
         const Dim *extent = tiles_batch(plan, &tiles, i);
         tiles.batch = dim_mul(dims, tiles.batch, extent);

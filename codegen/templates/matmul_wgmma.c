@@ -360,7 +360,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
                           schedule->swap_ab);
     /* a cooperative launch does not begin before the kernel before has ended */
     bool may_start_early = kernel->waits && w.cluster == 1 && !w.converters && !w.stream.blocks &&
-                           !plan->region->guest && !w.landed;
+                           !plan->region->guest && !matmul_chooses_rows(plan);
     for (int i = 0; i < w.n_operands; i++) {
         if (w.operands[i].convert || w.operands[i].rows)
             continue;
@@ -401,6 +401,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     for (int i = 0; i < w.n_operands; i++)
         w.scales[i] = matmul_scales(b, plan, schedule, w.operands[i].operand, w.operands[i].is_rows);
     w.pipeline = pipeline_new(b, "stage", schedule->stages);
+    wgmma_rows_declare(&w);
     Lower *lower = lower_new(b, plan->region);
 
     if (!w.starts_early)

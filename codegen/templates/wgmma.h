@@ -254,6 +254,7 @@ bool wgmma_accepts_rows(const MatmulPlan *plan, const Schedule *schedule, int ti
 /* Bytes of shared memory besides the tiles. */
 int64_t wgmma_rows_bytes(const MatmulPlan *plan, const Schedule *schedule);
 void wgmma_rows_new(Wgmma *w, WgmmaOperand *o);
+void wgmma_rows_declare(Wgmma *w); /* behind all tiles, which begin at multiples of 1024 bytes */
 /* By one thread, before a barrier that all threads pass. */
 void wgmma_rows_init(Wgmma *w);
 /* The part of the producer's warps that do not load by TMA. */

@@ -45,7 +45,10 @@ void wgmma_rows_new(Wgmma *w, WgmmaOperand *o) {
     int64_t memory = dim_upper(dims, value_count(w->plan->graph, o->operand->view.base));
     o->rows = ARENA_NEW(w->b->arena, WgmmaRows);
     o->rows->index = memory <= INT32_MAX / 2 ? K_I32 : K_I64;
-    if (!w->landed)
+}
+
+void wgmma_rows_declare(Wgmma *w) {
+    if (matmul_chooses_rows(w->plan))
         w->landed = k_shared(w->b, "stage_landed", DTYPE_I64, w->schedule->stages, 8);
 }
 

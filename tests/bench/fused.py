@@ -390,6 +390,45 @@ def gathered(c):
     c.result(c.activated(c.biased(x @ c.right(), 0.5)))
 
 
+def experts(c):
+    """Blocks of tokens, each with the weights of an expert: one or two products, perhaps of chosen tokens."""
+    blocks, count = c.random.choice([4, 16, 64, 128]), c.random.choice([4, 8, 32, 64])
+    c.m, c.n, c.k = c.random.choice([1, 4, 16, 64, 128, 256]), min(c.n, 4096), min(c.k, 4096)
+    while max(blocks, count) * c.n * c.k > 5e8:  # the reference has each block's weights in f64
+        blocks, count = max(blocks // 2, 1), max(count // 2, 1)
+    c.flops, used = 2.0 * blocks * c.m * c.n * c.k, min(blocks, count)
+    c.bytes = 2.0 * (blocks * c.m * (c.k + c.n) + used * c.n * c.k)
+    sorted_ids = c.chance(0.7)
+
+    def ids():
+        e = torch.randint(0, count, (blocks,), device="cuda", dtype=torch.int32)
+        return torch.sort(e).values if sorted_ids else e
+
+    def weights(name):
+        shape = (count, c.n, c.k) if c.layout != "nn" else (count, c.k, c.n)
+        c.input(name, *shape, scale=0.1)
+        w = Term(f"gather({name}, e)", lambda v: v[name][v["e"].long()])
+        return w.turned() if c.layout != "nn" else w
+
+    if c.chance(0.4):
+        tokens = blocks * c.m // 2 + 1
+        c.input("x", tokens, c.k)
+        c.input("t", blocks, c.m, type="i32", make=lambda: torch.randint(0, tokens, (blocks, c.m), device="cuda", dtype=torch.int32))
+        x = Term("gather(x, t)", lambda v: v["x"][v["t"].long()])
+    else:
+        x = c.input("x", blocks, c.m, c.k)
+    c.input("e", blocks, type="i32", make=ids)
+    y = x @ weights("w")
+    if c.chance(0.4):
+        c.suffix, c.flops = "_gate", 2 * c.flops
+        y = y.through(*ACTIVATIONS["silu"]) * (x @ weights("u"))
+    else:
+        y = c.activated(y)
+    if c.chance(0.3):
+        y = y * c.input("p", blocks, c.m, 1)
+    c.result(y, blocks, c.m, c.n)
+
+
 def quantized(c):
     """A result in e4m3 with a scale for each 128 of a row."""
     c.n = max(c.n // 128, 1) * 128
@@ -404,7 +443,7 @@ def quantized(c):
 
 FAMILIES = {"ep": epilogue, "norm": norm_behind, "soft": softmax_behind, "pre": prologue, "glu": gated, "red": reduced,
             "bmm": batched, "fp8": scaled_fp8, "grad": gradient, "two": two_layers, "few": decode, "low": narrow_weights,
-            "and": several, "back": backward, "rope": rotated, "loss": loss, "rows": gathered, "block": quantized}
+            "and": several, "back": backward, "rope": rotated, "loss": loss, "rows": gathered, "block": quantized, "experts": experts}
 DRAWN = [*FAMILIES, "ep", "ep", "norm", "pre", "few", "low"]
 
 
