@@ -62,6 +62,9 @@ static const double cost_short_block = 0.8e-9, cost_short_row = 0.04e-9;
  * instructions to convert an element. */
 static const double cost_computed_slots = 4.87, cost_computed_lanes = 0.234, cost_computed_latency = 0.114e-6;
 static const double cost_convert_slots = 2.5;
+/* The same where an index is read for each access: pairs for 64 blocks of 4 rows, 1536 x 3072, took 253 us.
+ */
+static const double cost_chosen = 2;
 
 /* A thread with an element of its own: instructions, and more and seconds for each of K. 3312 x 24 x 16,
  * whose neighbours' columns are eight to a bank of L1, took 1.5 us besides a kernel's start, 10432 x 64 x
@@ -107,9 +110,10 @@ static double cost_accesses(const MatmulPlan *plan, const Schedule *s, const Cos
         int tile_mn = i ? s->tile_n : s->tile_m,
             width = operand->copy_width ? operand->copy_width : operand->run_width;
         bool is_converted = !operand->is_memory || operand->narrow != operand->elem;
+        double each = 1.0 / width + (is_converted ? cost_convert_slots / cost_computed_slots : 0);
+        each *= operand->chosen ? cost_chosen : 1;
         if (matmul_loader_registers(plan, operand, s, tile_mn, 32))
-            accesses += fmin(tile_mn, i ? w->cols : w->rows) * depth *
-                        (1.0 / width + (is_converted ? cost_convert_slots / cost_computed_slots : 0));
+            accesses += fmin(tile_mn, i ? w->cols : w->rows) * depth * each;
     }
     return accesses;
 }
