@@ -41,14 +41,15 @@ static const double cost_load = 0.72e-6, cost_l2_per_clock = 170, cost_l2_all = 
  * 64 x 256; the first took 141 or 169 us, as it had 1.0 or 1.2 GB to read. */
 static const double cost_l2_apart = 4600, cost_l2_column = 14, cost_l2_together = 15e-6,
                     cost_apart_power = 25;
-/* The share of that rate where indices choose second operands: with two warpgroups in turn, side by side, and
- * where one tile of a transposed product has a matrix's few rows. Neighbours do not ask for the same, but in
- * the last case. 64 blocks of 128 rows with one of 8 matrices of 2816 x 2048 each took 254 us by 128 x 128 in
- * turn, 157 by 128 x 240 in clusters; 128 blocks of 256 with one of 64 of 4096 x 768 468 by 128 x 192 in turn
- * and 404 by 128 x 128 side by side; pairs for 64 blocks of 4 rows, 1536 x 3072, 71 transposed and 104 not.
+/* The share of that rate where indices choose second operands: with two warpgroups in turn or in clusters,
+ * with a tile of one block's, and where one tile of a transposed product has a matrix's few rows. Neighbours
+ * do not ask for the same, but in the last case. 64 blocks of 128 rows with one of 8 matrices of 2816 x 2048
+ * each took 254 us by 128 x 128 in turn, 157 by 128 x 240 in clusters; 128 blocks of 256 with one of 64 of
+ * 4096 x 768 468 by 128 x 192 in turn and 404 by 128 x 128 side by side; pairs for 64 blocks of 4 rows, 1536
+ * x 3072, 71 transposed and 104 not.
  */
 enum { COST_FEW_ROWS = 32 };
-static const double cost_chosen_in_turn = 0.65, cost_chosen_beside = 0.9, cost_chosen_few = 1.2;
+static const double cost_chosen_apart = 0.65, cost_chosen_beside = 0.9, cost_chosen_few = 1.2;
 static const double cost_two_lines = 1.28, cost_five_sectors = 2.44;
 static const double cost_half_lines = 1.63, cost_quarter_lines = 4;
 /* L2's time for a row of a tile that lies beyond the operand's end, of one along K and of others: 132 blocks
@@ -360,7 +361,8 @@ static double cost_drifting(const MatmulPlan *plan, const CostLines *lines, cons
         return 0;
     bool is_chosen = matmul_above(plan) < plan->batch_rank;
     bool are_few = s->swap_ab && w->tiles_n <= 1 && w->cols <= COST_FEW_ROWS;
-    double share = are_few ? cost_chosen_few : s->ping_pong ? cost_chosen_in_turn : cost_chosen_beside;
+    bool is_apart = s->ping_pong || w->cluster_m * w->cluster_n > 1;
+    double share = are_few ? cost_chosen_few : is_apart ? cost_chosen_apart : cost_chosen_beside;
     double rounds = shares ? shares->rounds + shares->share : w->rounds;
     double bytes = (lines->within + lines->beyond) * s->tile_k / 8 * w->abreast * w->steps * rounds;
     double rate = (cost_l2_apart + cost_l2_column * s->tile_n * plan->n_cores) * (is_chosen ? share : 1);
