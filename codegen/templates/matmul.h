@@ -203,9 +203,9 @@ bool matmul_is_brought_by_tma(const Graph *graph, const MatmulOperand *operand, 
 /* Whether warps of wgmma's kernels copy the rows that indices choose. */
 bool matmul_has_chosen_rows(const MatmulOperand *operand);
 bool matmul_chooses_rows(const MatmulPlan *plan); /* of any operand */
-/* What an index chooses for a batch, and for a row along M or N (NULL: it chooses whole matrices): a number
- * below the extent of what is chosen from; that extent itself where the index is none, or the row is none of
- * the operand's. */
+/* What an index chooses for a batch, and for a row along M or N (NULL: it chooses whole matrices): -1 where
+ * the index is none of what is chosen from, or the row none of the operand's. TMA reads zeros at -1, also
+ * from a tensor of no matrices, which its map gives one. */
 const KExpr *matmul_chosen(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand,
                            const KExpr *const *batch, const KExpr *row);
 /* An input of the epilogue that TMA can read: 16-bit elements, the space's own dims, rows in steps of 16

@@ -258,5 +258,5 @@ const KExpr *matmul_chosen(Builder *b, const MatmulPlan *plan, const MatmulOpera
     number = k_convert(b, number, type);
     const KExpr *extent = k_dim(b, chosen->extent, type);
     is_one = k_and(b, is_one, k_and(b, k_ge(b, number, k_int(b, type, 0)), k_lt(b, number, extent)));
-    return k_convert(b, k_select(b, is_one, number, extent), K_I32);
+    return k_convert(b, k_select(b, is_one, number, k_int(b, type, -1)), K_I32);
 }

@@ -104,7 +104,7 @@ static void rows_copy(Wgmma *w, const WgmmaOperand *o, const KExpr *stage, const
         bytes = k_let_expr(b, "bytes", k_select(b, k_lt(b, k, k_dim(b, w->plan->k, K_I32)), bytes, none));
     const KExpr *turn = epilogue_loop(b, "turn", turns), *number = k_elem(b, o->rows->numbers, turn);
     const KExpr *row = k_mul(b, k_convert(b, number, type), k_dim(b, chosen->step, type));
-    const KExpr *is_row = k_lt(b, number, k_dim(b, chosen->extent, K_I32));
+    const KExpr *is_row = k_ge(b, number, k_i32(b, 0));
     const KBuffer *memory = k_global(b, operand->view.base, false);
     KOperand operands[] = {k_operand(tile_address(b, &o->tile, stage, rows_row(b, turn), col)),
                            k_operand(k_global_addr(b, memory, k_add(b, origin, row))),
