@@ -177,21 +177,29 @@ static bool matmul_is_chosen(Fuse *fuse, Value *matmul, int which, Value **index
            dim_divisor(fuse->graph->dims, operand->dims[k_axis]) % step == 0;
 }
 
+/* Whether a product is so small that a launch costs more. */
+static bool matmul_is_small(Fuse *fuse, const Value *matmul) {
+    int64_t m = fuse_extent(fuse, matmul_extent(matmul, 2)), n = fuse_extent(fuse, matmul_extent(matmul, 1));
+    int64_t k = fuse_extent(fuse, matmul->in[0]->dims[matmul->in[0]->rank - 1]);
+    return m < MATMUL_SMALL && n < MATMUL_SMALL && k < MATMUL_SMALL && m * n < MATMUL_SMALL &&
+           m * n * k <= MATMUL_SMALL;
+}
+
 Value *matmul_index_apart(Fuse *fuse, Value *matmul, int operand) {
     Value *index;
-    return matmul_is_chosen(fuse, matmul, operand, &index) && !matmul_is_stored(fuse, index) ? index : NULL;
+    bool is_apart = !matmul_is_small(fuse, matmul) && matmul_is_chosen(fuse, matmul, operand, &index) &&
+                    !matmul_is_stored(fuse, index);
+    return is_apart ? index : NULL;
 }
 
 bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand) {
     Value *value = matmul->in[operand];
-    int64_t m = fuse_extent(fuse, matmul_extent(matmul, 2)), n = fuse_extent(fuse, matmul_extent(matmul, 1));
-    int64_t k = fuse_extent(fuse, matmul->in[0]->dims[matmul->in[0]->rank - 1]);
-    int64_t tiles = ((operand ? m : n) + MATMUL_TILE - 1) / MATMUL_TILE;
+    int64_t extent = fuse_extent(fuse, matmul_extent(matmul, operand ? 2 : 1));
+    int64_t tiles = (extent + MATMUL_TILE - 1) / MATMUL_TILE;
     int64_t cost = fuse_cone_cost(fuse, value, 1 << 20);
     if (fuse_home(fuse, matmul)->is_chain)
         return true;
-    if (m < MATMUL_SMALL && n < MATMUL_SMALL && k < MATMUL_SMALL && m * n < MATMUL_SMALL &&
-        m * n * k <= MATMUL_SMALL) {
+    if (matmul_is_small(fuse, matmul)) {
         pass_decide(fuse->pass, "prologue", true, matmul, value, NULL,
                     "the product is small, so its operand is computed as it is read");
         return false;
