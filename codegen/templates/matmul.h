@@ -271,8 +271,9 @@ MatmulBatch matmul_member_batch(Builder *b, const MatmulPlan *plan, const Matmul
 
 /* matmul_tiles.c: tiles of the result in an order that keeps L2 warm: groups of `group_m` tiles along m, n
  * advancing within, and behind the last n the next matrix of those that share the first operand; or, where
- * `group_n` is set, groups of so many along n, m advancing within. With swap_ab, "m" of a tile lies along N
- * of the result. A cluster counts as one tile here. */
+ * `group_n` is set, groups of so many along n, m advancing within. Where indices choose second operands, the
+ * rows of all matrices are as of one. With swap_ab, "m" of a tile lies along N of the result. A cluster counts
+ * as one tile here. */
 typedef struct MatmulTiles {
     int tile_m, tile_n, cluster_m, cluster_n, gang, group_m, group_n;
     MatmulMembers members; /* tile_n columns of each */

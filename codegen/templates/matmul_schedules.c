@@ -41,9 +41,9 @@ static bool schedules_only_reads(const Cost *c) {
  * come together as a quarter of L2 holds the first operand of: each half of it has what the other's SMs read,
  * too. */
 static int schedules_group_above(const Cost *c, const Schedule *s) {
-    enum { MOST = 4096 };
+    double all = ceil((double)c->m / s->tile_m) * (double)c->batch;
     double row = schedules_operand_bytes(&c->plan->a, s->tile_m, c->k);
-    return schedules_power(fmin((double)c->plan->target->l2_bytes / 4 / row, MOST));
+    return schedules_power(fmin((double)c->plan->target->l2_bytes / 4 / row, all));
 }
 
 /* Tiles that a round of blocks works on together should span equal bytes of both operands. With wgmma half as
