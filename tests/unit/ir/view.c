@@ -291,11 +291,74 @@ BENCH_TEST(test_stored_in_another_order) {
     assert_true(said > 100 && refused > 10);
 }
 
+static bool gather_is_input(void *context, const Value *value) {
+    (void)context;
+    return value->op == OP_input;
+}
+
+/* What element `coords` of a gathered value is: the place in the data's memory, 0 for an index of none. */
+static int64_t gathered_place(const ViewGather *gather, int rank, const int64_t *coords,
+                              const int64_t *numbers) {
+    int64_t number = gather->index.offset->value, place = gather->data.offset->value;
+    for (int i = 0; i < rank; i++) {
+        number += coords[i] * gather->index.strides[i]->value;
+        place += coords[i] * gather->data.strides[i]->value;
+    }
+    int64_t at = numbers[number];
+    return at < 0 || at >= gather->extent->value ? 0 : place + at * gather->step->value;
+}
+
+BENCH_TEST(test_slices_that_indices_choose) {
+    const Dim *dims[] = {CONST(5), CONST(4), CONST(6)}, *two[] = {CONST(2), CONST(3)};
+    Value *x = places_input(bench, dims, NULL);
+    Value *index = graph_add_input(bench->graph, "i", DTYPE_I32, 2, two, NULL, (Span){0});
+    static const int64_t numbers[] = {3, 0, -1, 2, 1, 7};
+    Tensor in[2], moved;
+    int64_t extents[] = {5, 4, 6}, index_extents[] = {2, 3};
+    assert_true(tensor_new(bench->arena, DTYPE_I32, 3, extents, &in[0]));
+    assert_true(tensor_new(bench->arena, DTYPE_I32, 2, index_extents, &in[1]));
+    for (int64_t e = 0; e < in[0].count; e++)
+        in[0].at[e].i = e;
+    for (int64_t e = 0; e < in[1].count; e++)
+        in[1].at[e].i = numbers[e];
+    DimBindings none = {0};
+    for (int axis = 0; axis < 3; axis++) {
+        Value *operands[] = {x, index};
+        Value *value = graph_append(bench->graph, OP_gather, operands, 2, (Attr[OP_MAX_ATTRS]){{.i = axis}},
+                                    (Span){0}, &bench->diags);
+        assert_non_null(value);
+        int perm[] = {3, 1, 0, 2};
+        value = move(bench, OP_transpose, value, (Attr[OP_MAX_ATTRS]){{.ints = perm, .n_ints = 4}});
+        ViewGather gather;
+        assert_true(view_gather(bench->graph, value, gather_is_input, NULL, &gather));
+        assert_ptr_equal(gather.data.base, x);
+        assert_ptr_equal(gather.index.base, index);
+        assert_true(reference_value(bench->arena, bench->graph, &none, in, value, &moved, &bench->diags));
+        for (int64_t e = 0; e < moved.count; e++) {
+            int64_t coords[4], rest = e;
+            for (int i = 3; i >= 0; i--) {
+                coords[i] = rest % moved.dims[i];
+                rest /= moved.dims[i];
+            }
+            assert_int_equal(gathered_place(&gather, 4, coords, numbers), moved.at[e].i);
+        }
+        /* across an index' axis and one of the data there is no stride */
+        const Dim *flat[] = {CONST(moved.count)};
+        Value *joined = move(bench, OP_reshape, value, (Attr[OP_MAX_ATTRS]){{.dims = flat, .n_dims = 1}});
+        assert_false(view_gather(bench->graph, joined, gather_is_input, NULL, &gather));
+        assert_false(view_gather(bench->graph, x, gather_is_input, NULL, &gather));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        BENCH_ENTRY(test_random_chains), BENCH_ENTRY(test_what_strides_cannot_say),
-        BENCH_ENTRY(test_long_chains),   BENCH_ENTRY(test_stops_where_asked_and_knows_outputs),
-        BENCH_ENTRY(test_vector_widths), BENCH_ENTRY(test_stored_in_another_order),
+        BENCH_ENTRY(test_random_chains),
+        BENCH_ENTRY(test_what_strides_cannot_say),
+        BENCH_ENTRY(test_long_chains),
+        BENCH_ENTRY(test_stops_where_asked_and_knows_outputs),
+        BENCH_ENTRY(test_vector_widths),
+        BENCH_ENTRY(test_stored_in_another_order),
+        BENCH_ENTRY(test_slices_that_indices_choose),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,6 +114,12 @@ static void test_tables_are_gathered_narrow(void **state) {
     check_text("graph g (t: bf16[64, N], i: i32[M]) -> (y: f32[M, N]) { y = gather(cast(t, dtype=f32), i, "
                "axis=0) * 2 }",
                sizes, LIST("gather(t, i"), NONE);
+    /* Both factors, and none that repeats along the axis: an index of nothing would not read 0. */
+    check_text("graph g (t: e4m3[64, N], s: f32[64, 1], i: i32[M]) -> (y: f32[M, N]) {\n"
+               "  y = gather(dequantize(t, s), i) }",
+               sizes, LIST("gather(t, i", "gather(s, i"), NONE);
+    check_text("graph g (t: f32[64, N], s: f32[1, N], i: i32[M]) -> (y: f32[M, N]) { y = gather(t * s, i) }",
+               sizes, LIST("= mul(t, s)"), LIST("gather(t, i"));
 }
 
 int main(void) {

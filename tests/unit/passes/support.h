@@ -54,6 +54,7 @@ static inline FuseLimits support_limits(void) {
                         .hosts_rows = true,
                         .computes_fragments = true,
                         .turns_words = true,
+                        .reads_chosen = true,
                         .brings_rows = true,
                         .matmul_row_max = 256,
                         .matmul_gang_row_max = 8192,
