@@ -274,6 +274,8 @@ bool fuse_operand_statistic(Fuse *fuse, Value *value);
 bool fuse_operand_refuse(Fuse *fuse, const Region *region);
 /* fuse_chain.c: a product joins the kernel that computes its first operand, where that stays in registers */
 bool fuse_chain(Fuse *fuse, Value *matmul);
+/* Whether the chain that a product is of reads an operand's matrices where indices say that they lie. */
+bool chain_chooses(Fuse *fuse, Value *matmul, int operand);
 /* Whether the graph asks for another path of some product than wgmma, and would not get it. */
 bool chain_has_other_path(const Graph *graph);
 /* Longest rows whose statistics the epilogue of a group's last product can take; INT64_MAX: those of a

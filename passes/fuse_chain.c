@@ -31,11 +31,25 @@ static bool chain_is_base(void *context, const Value *value) {
     return value->op == OP_input || fuse_home(context, value);
 }
 
-/* Whether TMA can read an operand: memory under strides, 16-bit elements, rows at 16 bytes. */
-static bool chain_reads_by_tma(Fuse *fuse, Value *matmul, int operand, View *view) {
+/* Whether indices choose an operand's matrices, of memory, as a cache's of a sequence. */
+static bool chain_is_chosen(Fuse *fuse, Value *operand, ViewGather *gather) {
+    int row = operand->rank - 2, col = operand->rank - 1;
+    return fuse->limits->reads_chosen && view_gather(fuse->graph, operand, chain_is_base, fuse, gather) &&
+           chain_is_base(fuse, gather->data.base) && chain_is_base(fuse, gather->index.base) &&
+           dim_is(gather->index.strides[row], 0) && dim_is(gather->index.strides[col], 0) &&
+           dim_divisor(fuse->graph->dims, gather->step) % CHAIN_TMA_ELEMENTS == 0;
+}
+
+/* Whether TMA can read an operand: memory under strides, 16-bit elements, rows at 16 bytes. `may_choose`:
+ * indices may choose its matrices; then read->index has a base. */
+static bool chain_reads_by_tma(Fuse *fuse, Value *matmul, int operand, bool may_choose, ViewGather *read) {
     Value *value = matmul->in[operand];
     int row = value->rank - 2, col = value->rank - 1, n_batch = 0;
-    *view = view_of(fuse->graph, value, chain_is_base, fuse);
+    if (may_choose && chain_is_chosen(fuse, value, read))
+        n_batch = 1;
+    else
+        *read = (ViewGather){.data = view_of(fuse->graph, value, chain_is_base, fuse)};
+    const View *view = &read->data;
     if (view->base->dtype != value->dtype || fuse_node(fuse, view->base)->free)
         return false;
     for (int i = 0; i < row; i++)
@@ -44,6 +58,12 @@ static bool chain_reads_by_tma(Fuse *fuse, Value *matmul, int operand, View *vie
     int inner = by_rows ? col : row, outer = by_rows ? row : col;
     return n_batch <= CHAIN_TMA_BATCH && !dim_is(view->strides[outer], 0) &&
            view_vector_width(fuse->graph, view, value, inner, CHAIN_TMA_ELEMENTS) == CHAIN_TMA_ELEMENTS;
+}
+
+bool chain_chooses(Fuse *fuse, Value *matmul, int operand) {
+    ViewGather read;
+    return fuse_home(fuse, matmul)->is_in_parts && chain_reads_by_tma(fuse, matmul, operand, true, &read) &&
+           read.index.base;
 }
 
 /* Whether the second operand of the group's last product is contiguous along K. */
@@ -139,7 +159,7 @@ static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_
                                const char **change) {
     DimTable *dims = fuse->graph->dims;
     Value *held = matmul->in[0], *first = group->cores.at[0];
-    View view;
+    ViewGather read;
     *change = "an operand whose columns stay where they are";
     if (group->is_moved)
         return "columns of its first operand trade places, or leave apart";
@@ -165,9 +185,9 @@ static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_
     if (!value_same_dims(held, group->cores.at[group->cores.n - 1]) || !value_same_rows(matmul, first))
         return "its rows are not those of the product before it";
     *change = "operands in memory whose rows start at 16 bytes";
-    if ((group->cores.n == 1 &&
-         (!chain_reads_by_tma(fuse, first, 0, &view) || !chain_reads_by_tma(fuse, first, 1, &view))) ||
-        !chain_reads_by_tma(fuse, matmul, 1, &view))
+    if ((group->cores.n == 1 && (!chain_reads_by_tma(fuse, first, 0, streams, &read) ||
+                                 !chain_reads_by_tma(fuse, first, 1, streams, &read))) ||
+        !chain_reads_by_tma(fuse, matmul, 1, streams, &read))
         return "TMA cannot read an operand";
     *change = "sums of at least one term, known from the dims or a 'where' such as T >= 1";
     const Dim *rows = held->dims[held->rank - 2];
@@ -202,10 +222,12 @@ static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_
 }
 
 /* What the kernel reads has to lie in memory. */
-static void chain_read(Fuse *fuse, Value *matmul, int operand) {
-    View view;
-    chain_reads_by_tma(fuse, matmul, operand, &view);
-    fuse_node(fuse, view.base)->is_read_whole = true;
+static void chain_read(Fuse *fuse, Value *matmul, int operand, bool may_choose) {
+    ViewGather read;
+    chain_reads_by_tma(fuse, matmul, operand, may_choose, &read);
+    fuse_node(fuse, read.data.base)->is_read_whole = true;
+    if (read.index.base)
+        fuse_node(fuse, read.index.base)->is_read_whole = true;
 }
 
 bool fuse_chain(Fuse *fuse, Value *matmul) {
@@ -230,10 +252,10 @@ bool fuse_chain(Fuse *fuse, Value *matmul) {
         return false;
     }
     if (group->cores.n == 1) {
-        chain_read(fuse, before, 0);
-        chain_read(fuse, before, 1);
+        chain_read(fuse, before, 0, streams);
+        chain_read(fuse, before, 1, streams);
     }
-    chain_read(fuse, matmul, 1);
+    chain_read(fuse, matmul, 1, streams);
     group_add_core(fuse, group, matmul);
     group->is_chain = true;
     group->is_in_parts = streams;

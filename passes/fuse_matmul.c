@@ -187,8 +187,8 @@ static bool matmul_is_small(Fuse *fuse, const Value *matmul) {
 
 Value *matmul_index_apart(Fuse *fuse, Value *matmul, int operand) {
     Value *index;
-    bool is_apart = !matmul_is_small(fuse, matmul) && matmul_is_chosen(fuse, matmul, operand, &index) &&
-                    !matmul_is_stored(fuse, index);
+    bool is_apart = !fuse_home(fuse, matmul)->is_chain && !matmul_is_small(fuse, matmul) &&
+                    matmul_is_chosen(fuse, matmul, operand, &index) && !matmul_is_stored(fuse, index);
     return is_apart ? index : NULL;
 }
 
@@ -198,7 +198,7 @@ bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand) {
     int64_t tiles = (extent + MATMUL_TILE - 1) / MATMUL_TILE;
     int64_t cost = fuse_cone_cost(fuse, value, 1 << 20);
     if (fuse_home(fuse, matmul)->is_chain)
-        return true;
+        return !chain_chooses(fuse, matmul, operand);
     if (matmul_is_small(fuse, matmul)) {
         pass_decide(fuse->pass, "prologue", true, matmul, value, NULL,
                     "the product is small, so its operand is computed as it is read");

@@ -54,6 +54,11 @@ static bool chain_rows(ChainPlan *plan, Value *const *outputs, size_t n, const c
     return true;
 }
 
+/* Whether TMA reads an operand; around a softmax in parts also one whose matrices indices choose. */
+static bool chain_is_tma(const ChainPlan *plan, const MatmulOperand *operand, const char **why) {
+    return (plan->streams && matmul_has_chosen_matrices(operand)) || matmul_is_tma(plan->graph, operand, why);
+}
+
 static bool chain_link(ChainPlan *plan, int i, Value *core, const char **why) {
     const Region *whole = plan->region;
     bool is_last = i == plan->n_links - 1;
@@ -82,8 +87,7 @@ static bool chain_link(ChainPlan *plan, int i, Value *core, const char **why) {
     *why = "chained products have the same rows";
     if (!value_same_rows(core, whole->cores.at[0]) || (held && !value_same_dims(held, core)))
         return false;
-    if ((i == 0 && !matmul_is_tma(plan->graph, &link->a, why)) ||
-        !matmul_is_tma(plan->graph, &link->b[0], why))
+    if ((i == 0 && !chain_is_tma(plan, &link->a, why)) || !chain_is_tma(plan, &link->b[0], why))
         return false;
     *why = "the columns between chained products are known, and no more than the registers hold";
     int64_t most = dim_upper(plan->graph->dims, link->n);

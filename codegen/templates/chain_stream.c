@@ -232,6 +232,14 @@ static void stream_load(Stream *s, int link, const MatmulTma *tma, const Pipelin
     pipeline_advance(b, ring, state);
 }
 
+/* Ahead of a tile's loads: the matrices that indices choose, as a cache's of a sequence. */
+static void stream_choose(Stream *s, const MatmulTile *tile) {
+    const MatmulPlan *link = s->plan->link;
+    s->query.chosen = matmul_chosen_matrix(s->b, &link[0], s->query.operand, tile->batch);
+    s->key.chosen = matmul_chosen_matrix(s->b, &link[0], s->key.operand, tile->batch);
+    s->value.chosen = matmul_chosen_matrix(s->b, &link[1], s->value.operand, tile->batch);
+}
+
 static void stream_produce(Stream *s) {
     Builder *b = s->b;
     const KExpr *zero = k_i32(b, 0), *one = k_i32(b, 1), *width = k_i32(b, s->schedule->tile_k);
@@ -240,6 +248,7 @@ static void stream_produce(Stream *s) {
                   value = pipeline_start(b, &s->values);
     MatmulTile tile = stream_tiles_begin(s);
     stream_find_parts(s, &tile);
+    stream_choose(s, &tile);
     stream_load(s, 0, &s->query, &s->queries, &query, tile.row, zero, &tile);
     stream_load(s, 0, &s->key, &s->keys, &key, k_mul(b, s->first, width), zero, &tile);
     const KExpr *part = k_for_begin(b, "part", k_add(b, s->first, one), s->end, 1, UNROLL_NONE);

@@ -198,7 +198,9 @@ void matmul_read_view(MatmulOperand *operand);
 bool matmul_is_tma(const Graph *graph, const MatmulOperand *operand, const char **why);
 /* Whether it can where tiles lie within the parts that memory has the operand in. */
 bool matmul_is_parted(const MatmulOperand *operand);
-/* Whether TMA brings the operand in any of these ways, or as matrices that indices choose. */
+/* Whether it reads matrices that indices choose. */
+bool matmul_has_chosen_matrices(const MatmulOperand *operand);
+/* Whether TMA brings the operand in any of these ways. */
 bool matmul_is_brought_by_tma(const Graph *graph, const MatmulOperand *operand, const char **why);
 /* Whether warps of wgmma's kernels copy the rows that indices choose. */
 bool matmul_has_chosen_rows(const MatmulOperand *operand);
@@ -208,6 +210,9 @@ bool matmul_chooses_rows(const MatmulPlan *plan); /* of any operand */
  * from a tensor of no matrices, which its map gives one. */
 const KExpr *matmul_chosen(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand,
                            const KExpr *const *batch, const KExpr *row);
+/* Ahead of a tile's loads by TMA, which matrix of the operand they are of; NULL: it is the batch's. */
+const KExpr *matmul_chosen_matrix(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand,
+                                  const KExpr *const *batch);
 /* An input of the epilogue that TMA can read: 16-bit elements, the space's own dims, rows in steps of 16
  * bytes. */
 bool matmul_is_tma_input(const MatmulPlan *plan, const Value *value);
@@ -272,8 +277,8 @@ MatmulBatch matmul_member_batch(Builder *b, const MatmulPlan *plan, const Matmul
 /* matmul_tiles.c: tiles of the result in an order that keeps L2 warm: groups of `group_m` tiles along m, n
  * advancing within, and behind the last n the next matrix of those that share the first operand; or, where
  * `group_n` is set, groups of so many along n, m advancing within. Where indices choose second operands, the
- * rows of all matrices are as of one. With swap_ab, "m" of a tile lies along N of the result. A cluster counts
- * as one tile here. */
+ * rows of all matrices are as of one. With swap_ab, "m" of a tile lies along N of the result. A cluster
+ * counts as one tile here. */
 typedef struct MatmulTiles {
     int tile_m, tile_n, cluster_m, cluster_n, gang, group_m, group_n;
     MatmulMembers members; /* tile_n columns of each */
@@ -424,7 +429,7 @@ typedef struct MatmulTma {
     MatmulMaps maps;
     int share; /* blocks of a cluster, each of which loads its part of the tile into all; 1: none */
     int share_step, cluster; /* from the rank of one of these blocks to that of the next; all blocks */
-    const KExpr *chosen;     /* the present tile's matrix, where indices choose it (matmul_chosen) */
+    const KExpr *chosen;     /* the present tile's matrix, where indices choose it (matmul_chosen_matrix) */
     bool is_once;            /* nobody loads these elements again: L2 gives them up first */
     /* What the tile has along M or N beyond the operand need not be zeros: it is left as it was. Rows beyond
      * the end of memory are no work for memory, but they are for L2: 132 blocks whose tiles had 1 row of 128

@@ -206,9 +206,13 @@ bool matmul_is_parted(const MatmulOperand *operand) {
     return operand->is_parted && operand->narrow == operand->elem;
 }
 
+bool matmul_has_chosen_matrices(const MatmulOperand *operand) {
+    return operand->chosen && !operand->chooses_rows && operand->narrow == operand->elem;
+}
+
 bool matmul_is_brought_by_tma(const Graph *graph, const MatmulOperand *operand, const char **why) {
-    bool is_chosen = operand->chosen && !operand->chooses_rows && operand->narrow == operand->elem;
-    return is_chosen || matmul_is_parted(operand) || matmul_is_tma(graph, operand, why);
+    return matmul_has_chosen_matrices(operand) || matmul_is_parted(operand) ||
+           matmul_is_tma(graph, operand, why);
 }
 
 bool matmul_has_chosen_rows(const MatmulOperand *operand) {
@@ -259,4 +263,11 @@ const KExpr *matmul_chosen(Builder *b, const MatmulPlan *plan, const MatmulOpera
     const KExpr *extent = k_dim(b, chosen->extent, type);
     is_one = k_and(b, is_one, k_and(b, k_ge(b, number, k_int(b, type, 0)), k_lt(b, number, extent)));
     return k_convert(b, k_select(b, is_one, number, k_int(b, type, -1)), K_I32);
+}
+
+const KExpr *matmul_chosen_matrix(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand,
+                                  const KExpr *const *batch) {
+    if (!operand->chosen || operand->chooses_rows)
+        return NULL;
+    return k_let_expr(b, "matrix", matmul_chosen(b, plan, operand, batch, NULL));
 }

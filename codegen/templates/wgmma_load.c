@@ -73,18 +73,12 @@ bool wgmma_is_early(Builder *b, const MatmulOperand *operand) {
            (!operand->chosen || !k_global(b, operand->chosen->index.base, false)->late);
 }
 
-/* Ahead of a tile's loads by TMA, which matrix of the operand they are of; NULL: it is the batch's. */
-static const KExpr *wgmma_matrix(Wgmma *w, const MatmulOperand *operand, const MatmulTile *tile) {
-    if (!operand->chosen || operand->chooses_rows)
-        return NULL;
-    return k_let_expr(w->b, "matrix", matmul_chosen(w->b, w->plan, operand, tile->batch, NULL));
-}
-
+/* Ahead of a tile's loads. */
 static void wgmma_choose(Wgmma *w, const MatmulTile *tile) {
     for (int i = 0; i < w->n_operands; i++) {
         WgmmaOperand *o = &w->operands[i];
         if (!o->convert)
-            o->chosen = wgmma_matrix(w, wgmma_tma(w, o).operand, tile);
+            o->chosen = matmul_chosen_matrix(w->b, w->plan, wgmma_tma(w, o).operand, tile->batch);
     }
 }
 
@@ -175,7 +169,7 @@ static void wgmma_first_raw(Wgmma *w, const PipelineState *raw, const MatmulTile
     if (!wgmma_has_raw(w))
         return;
     MatmulTma *tma = &w->converts[0].tma;
-    tma->chosen = wgmma_matrix(w, tma->operand, tile);
+    tma->chosen = matmul_chosen_matrix(b, w->plan, tma->operand, tile->batch);
     const KExpr *end = k_min(b, wgmma_units(w), k_i32(b, w->converts[0].ahead));
     wgmma_load_raw(w, raw, tile, k_for_begin(b, "unit", k_i32(b, 0), end, 1, UNROLL_NONE));
     k_end(b);

@@ -53,12 +53,20 @@ static void test_what_is_gathered_first(void **state) {
                  "rows matmul", dims);
 }
 
+static void test_attention(void **state) {
+    (void)state;
+    expect_graph("graph g (q: bf16[2, M, 64], k: bf16[5, 700, 64], v: bf16[5, 700, 64], i: i32[2])\n"
+                 "    -> (o: bf16[2, M, 64]) { o = softmax(q @ gather(k, i).T) @ gather(v, i) }",
+                 "chain2", CHOSEN_DIMS);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_matrices),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_computed_indices),
         cmocka_unit_test(test_what_is_gathered_first),
+        cmocka_unit_test(test_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
