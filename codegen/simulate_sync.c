@@ -231,35 +231,25 @@ bool sim_arrive_late(Sim *sim) {
     return true;
 }
 
-static void sync_is_full(Sim *sim, SimWarp *warp, int lane, const SimMbarrier *mbarrier) {
-    sim_fail(sim, warp, lane, "the mbarrier at shared byte %lld gets more than its %d arrivals in a phase",
-             (long long)mbarrier->offset, mbarrier->count);
-}
-
-static void sync_arrive(Sim *sim, SimWarp *warp, int lane, SimMbarrier *mbarrier, int64_t bytes) {
+/* `is_for_copies`: in the name of the warp's copies alone; what else it has done is not ordered before. */
+static void sync_arrive(Sim *sim, SimWarp *warp, int lane, SimMbarrier *mbarrier, int64_t bytes,
+                        bool is_for_copies) {
     if (!mbarrier)
         return;
     if (mbarrier->pending == 0) {
-        sync_is_full(sim, warp, lane, mbarrier);
+        sim_fail(sim, warp, lane,
+                 "the mbarrier at shared byte %lld gets more than its %d arrivals in a phase",
+                 (long long)mbarrier->offset, mbarrier->count);
         return;
     }
-    clock_merge(sim, mbarrier->arriving, warp->clock);
+    if (is_for_copies) {
+        uint32_t *complete = &mbarrier->arriving[sim->n_warps * sim->n_ctas + warp->agent];
+        *complete = warp->copy_groups > *complete ? warp->copy_groups : *complete;
+    } else {
+        clock_merge(sim, mbarrier->arriving, warp->clock);
+    }
     mbarrier->pending--;
     mbarrier->bytes += bytes;
-    sync_complete_mbarrier(sim, mbarrier);
-}
-
-/* In the name of the warp's copies alone: what else it has done is not ordered before. */
-static void sync_arrive_copies(Sim *sim, SimWarp *warp, int lane, SimMbarrier *mbarrier) {
-    if (!mbarrier)
-        return;
-    if (mbarrier->pending == 0) {
-        sync_is_full(sim, warp, lane, mbarrier);
-        return;
-    }
-    uint32_t *complete = &mbarrier->arriving[sim->n_warps * sim->n_ctas + warp->agent];
-    *complete = warp->copy_groups > *complete ? warp->copy_groups : *complete;
-    mbarrier->pending--;
     sync_complete_mbarrier(sim, mbarrier);
 }
 
@@ -308,15 +298,10 @@ void sim_mbarrier_atom(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask ma
         case ATOM_mbar_init: sync_init_mbarrier(sim, warp, (int)lane, at, value); break;
         case ATOM_mbar_arrive:
         case ATOM_mbar_arrive_early:
-            sync_arrive(sim, warp, (int)lane, sim_mbarrier(sim, warp, (int)lane, warp->cta, at, false), 0);
-            break;
         case ATOM_cp_async_arrive:
-            sync_arrive_copies(sim, warp, (int)lane,
-                               sim_mbarrier(sim, warp, (int)lane, warp->cta, at, false));
-            break;
         case ATOM_mbar_expect_tx:
             sync_arrive(sim, warp, (int)lane, sim_mbarrier(sim, warp, (int)lane, warp->cta, at, false),
-                        value);
+                        atom == ATOM_mbar_expect_tx ? value : 0, atom == ATOM_cp_async_arrive);
             break;
         default: { /* ATOM_mbar_arrive_remote, ATOM_mbar_arrive_remote_early */
             if (value < 0 || value >= sim->n_ctas || sim->ctas[value].running == 0) {
@@ -327,7 +312,7 @@ void sim_mbarrier_atom(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask ma
             }
             SimCta *cta = &sim->ctas[value];
             sync_arrive(sim, warp, (int)lane, sim_mbarrier(sim, warp, (int)lane, cta, at, cta != warp->cta),
-                        0);
+                        0, false);
             break;
         }
         }

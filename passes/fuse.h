@@ -12,6 +12,7 @@
 
 #include "ir/block.h"
 #include "ir/columns.h"
+#include "ir/view.h"
 #include "passes/product.h"
 #include "passes/rewrite.h"
 
@@ -149,6 +150,13 @@ static inline FuseNode *fuse_node(const Fuse *fuse, const Value *value) {
 static inline Group *fuse_home(const Fuse *fuse, const Value *value) {
     return fuse->nodes[value->id].home;
 }
+/* Whether walks along operands end here: at an input, or at what some group computes already. */
+static inline bool fuse_is_base(const Fuse *fuse, const Value *value) {
+    return value->op == OP_input || fuse_home(fuse, value);
+}
+/* view_of and view_gather down to such bases. */
+View fuse_view(Fuse *fuse, Value *value);
+bool fuse_view_gather(Fuse *fuse, Value *value, ViewGather *gather);
 
 /* Whether `group` reads `value` from memory: it lies there, another group writes it, and that one does not
  * wait for `group` (whose own Values it may have been computed from; then `group` computes it too). */

@@ -27,15 +27,11 @@ enum {
     CHAIN_STREAM_ROWS = 64 /* fewer leave matrix instructions without rows, where memory is all that counts */
 };
 
-static bool chain_is_base(void *context, const Value *value) {
-    return value->op == OP_input || fuse_home(context, value);
-}
-
 /* Whether indices choose an operand's matrices, of memory, as a cache's of a sequence. */
 static bool chain_is_chosen(Fuse *fuse, Value *operand, ViewGather *gather) {
     int row = operand->rank - 2, col = operand->rank - 1;
-    return fuse->limits->reads_chosen && view_gather(fuse->graph, operand, chain_is_base, fuse, gather) &&
-           chain_is_base(fuse, gather->data.base) && chain_is_base(fuse, gather->index.base) &&
+    return fuse->limits->reads_chosen && fuse_view_gather(fuse, operand, gather) &&
+           fuse_is_base(fuse, gather->data.base) && fuse_is_base(fuse, gather->index.base) &&
            dim_is(gather->index.strides[row], 0) && dim_is(gather->index.strides[col], 0) &&
            dim_divisor(fuse->graph->dims, gather->step) % CHAIN_TMA_ELEMENTS == 0;
 }
@@ -48,7 +44,7 @@ static bool chain_reads_by_tma(Fuse *fuse, Value *matmul, int operand, bool may_
     if (may_choose && chain_is_chosen(fuse, value, read))
         n_batch = 1;
     else
-        *read = (ViewGather){.data = view_of(fuse->graph, value, chain_is_base, fuse)};
+        *read = (ViewGather){.data = fuse_view(fuse, value)};
     const View *view = &read->data;
     if (view->base->dtype != value->dtype || fuse_node(fuse, view->base)->free)
         return false;
@@ -69,7 +65,7 @@ bool chain_chooses(Fuse *fuse, Value *matmul, int operand) {
 /* Whether the second operand of the group's last product is contiguous along K. */
 static bool chain_is_along_k(Fuse *fuse, const Group *group) {
     Value *operand = group->cores.at[group->cores.n - 1]->in[1];
-    View view = view_of(fuse->graph, operand, chain_is_base, fuse);
+    View view = fuse_view(fuse, operand);
     return dim_is(view.strides[operand->rank - 2], 1);
 }
 

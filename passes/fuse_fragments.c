@@ -51,14 +51,14 @@ static bool cone_is_joined(const Fuse *fuse, const Value *value) {
     if (value->op != OP_reshape || value->rank < 2)
         return false;
     const Value *base = value->in[0];
-    return (base->op == OP_input || fuse_home(fuse, base)) && base->rank >= 2 &&
+    return fuse_is_base(fuse, base) && base->rank >= 2 &&
            base->dims[base->rank - 1] == value->dims[value->rank - 1];
 }
 
 static void cone_walk(Fuse *fuse, Cone *cone, const Value *value) {
     if (fuse_node(fuse, value)->free || !cone_is_new(fuse, value))
         return;
-    if (value->op == OP_input || fuse_home(fuse, value) || cone_is_joined(fuse, value)) {
+    if (fuse_is_base(fuse, value) || cone_is_joined(fuse, value)) {
         cone_leaf(cone, value);
         return;
     }

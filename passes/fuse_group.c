@@ -66,6 +66,18 @@ bool group_is_needed_elsewhere(const Fuse *fuse, const Group *group, const Value
     return false;
 }
 
+static bool group_ends_view(void *context, const Value *value) {
+    return fuse_is_base(context, value);
+}
+
+View fuse_view(Fuse *fuse, Value *value) {
+    return view_of(fuse->graph, value, group_ends_view, fuse);
+}
+
+bool fuse_view_gather(Fuse *fuse, Value *value, ViewGather *gather) {
+    return view_gather(fuse->graph, value, group_ends_view, fuse, gather);
+}
+
 bool fuse_reads(const Fuse *fuse, const Group *group, const Value *value) {
     const FuseNode *node = fuse_node(fuse, value);
     return value->op == OP_input || (node->stored && node->home != group && !group_waits(node->home, group));

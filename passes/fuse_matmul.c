@@ -101,8 +101,7 @@ static bool matmul_is_scaled(const Fuse *fuse, const Value *value) {
         product = product->in[0];
     for (int i = 0; i < 2 && product->op == OP_mul && fuse->limits->scales_blocks; i++) {
         const Value *factor = matmul_below_views(product->in[1 - i], false);
-        bool is_memory = factor->op == OP_input || fuse_home(fuse, factor);
-        if (matmul_is_fp8(product->in[i]) && factor->dtype == DTYPE_F32 && is_memory)
+        if (matmul_is_fp8(product->in[i]) && factor->dtype == DTYPE_F32 && fuse_is_base(fuse, factor))
             return true;
     }
     return false;
@@ -124,10 +123,6 @@ Value *matmul_widened_apart(Fuse *fuse, Value *matmul, int operand) {
     return value;
 }
 
-static bool matmul_is_stored(void *context, const Value *value) {
-    return value->op == OP_input || fuse_home(context, value);
-}
-
 /* Whether all of a view's strides but 1 are steps of 16 bytes, as TMA takes them. */
 static bool matmul_is_stepped(const Fuse *fuse, const View *view, int rank) {
     int64_t step = 128 / dtype_bits(view->base->dtype);
@@ -142,10 +137,10 @@ static bool matmul_is_stepped(const Fuse *fuse, const View *view, int rank) {
  * computes or brings it. */
 static bool matmul_is_tma(Fuse *fuse, Value *operand) {
     ViewGather gather;
-    View view = view_of(fuse->graph, operand, matmul_is_stored, fuse);
-    if (view_gather(fuse->graph, operand, matmul_is_stored, fuse, &gather))
+    View view = fuse_view(fuse, operand);
+    if (fuse_view_gather(fuse, operand, &gather))
         view = gather.data;
-    return matmul_is_stored(fuse, view.base) && view.base->dtype == operand->dtype &&
+    return fuse_is_base(fuse, view.base) && view.base->dtype == operand->dtype &&
            matmul_is_stepped(fuse, &view, operand->rank);
 }
 
@@ -157,11 +152,11 @@ static bool matmul_is_chosen(Fuse *fuse, Value *matmul, int which, Value **index
     int row = operand->rank - 2, col = operand->rank - 1, mn_axis = row + col - k_axis, n_batch = 1;
     ViewGather gather;
     if (!fuse->limits->reads_chosen || !product_uses_tensor_cores(fuse->limits, matmul) ||
-        !view_gather(fuse->graph, operand, matmul_is_stored, fuse, &gather) ||
-        !matmul_is_stored(fuse, gather.data.base) || gather.data.base->dtype != operand->dtype)
+        !fuse_view_gather(fuse, operand, &gather) || !fuse_is_base(fuse, gather.data.base) ||
+        gather.data.base->dtype != operand->dtype)
         return false;
     *index = gather.index.base;
-    if (!matmul_is_stored(fuse, *index) && (!value_is_pointwise(*index) || fuse_node(fuse, *index)->free))
+    if (!fuse_is_base(fuse, *index) && (!value_is_pointwise(*index) || fuse_node(fuse, *index)->free))
         return false;
     for (int i = 0; i < row; i++)
         n_batch += !dim_is(operand->dims[i], 1) && !dim_is(gather.data.strides[i], 0);
@@ -188,7 +183,7 @@ static bool matmul_is_small(Fuse *fuse, const Value *matmul) {
 Value *matmul_index_apart(Fuse *fuse, Value *matmul, int operand) {
     Value *index;
     bool is_apart = !fuse_home(fuse, matmul)->is_chain && !matmul_is_small(fuse, matmul) &&
-                    matmul_is_chosen(fuse, matmul, operand, &index) && !matmul_is_stored(fuse, index);
+                    matmul_is_chosen(fuse, matmul, operand, &index) && !fuse_is_base(fuse, index);
     return is_apart ? index : NULL;
 }
 

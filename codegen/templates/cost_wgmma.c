@@ -46,8 +46,7 @@ static const double cost_l2_apart = 4600, cost_l2_column = 14, cost_l2_together 
  * do not ask for the same, but in the last case. 64 blocks of 128 rows with one of 8 matrices of 2816 x 2048
  * each took 254 us by 128 x 128 in turn, 157 by 128 x 240 in clusters; 128 blocks of 256 with one of 64 of
  * 4096 x 768 468 by 128 x 192 in turn and 404 by 128 x 128 side by side; pairs for 64 blocks of 4 rows, 1536
- * x 3072, 71 transposed and 104 not.
- */
+ * x 3072, 71 transposed and 104 not. */
 enum { COST_FEW_ROWS = 32 };
 static const double cost_chosen_apart = 0.65, cost_chosen_beside = 0.9, cost_chosen_few = 1.2;
 static const double cost_two_lines = 1.28, cost_five_sectors = 2.44;

@@ -308,6 +308,9 @@ MatmulTile matmul_tile_at(Builder *b, const MatmulPlan *plan, const MatmulTiles 
 /* Coordinates of a batch in an operand's batch axis i, aligned at the right; grouped axes repeat. */
 const KExpr *matmul_batch_coord(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, int axis,
                                 const KExpr *const *batch);
+/* The element of an operand's memory that lies in a batch's matrix where `element` does in the first. */
+const KExpr *matmul_in_batch(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand,
+                             const KExpr *element, const KExpr *const *batch);
 
 /* matmul_gang.c: a block's part in its gang. Packets, of two rows that are half_rows apart, lie as [gang]
  * [parity of the round][statistic][such a pair of rows][block of the gang]; the pairs are those of the tile,

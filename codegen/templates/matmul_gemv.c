@@ -258,7 +258,8 @@ bool matmul_accepts_gemv(const MatmulPlan *plan, const Schedule *schedule, const
         *why = schedule->swap_ab
                    ? "the second operand would be computed anew for every row: gemv reads it from memory"
                    : "the first operand would be computed anew for every column: gemv reads it from memory";
-        if (!gemv_few(plan, schedule, i)->is_memory && !gemv_few(plan, schedule, i)->chosen)
+        const MatmulOperand *few = gemv_few(plan, schedule, i);
+        if (!few->is_memory && !few->chosen)
             return false;
     }
     *why = "nothing waits in stages here, and vector is a power of two: elements of a load at most";

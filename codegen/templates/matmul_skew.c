@@ -193,12 +193,8 @@ static const KExpr *skew_from(Builder *b, const MatmulSkew *skew, const KExpr *c
 void matmul_skew_tile(Builder *b, MatmulSkew *skew, const KExpr *mn0, const KExpr *const *batch) {
     const MatmulOperand *operand = skew->operand;
     KType type = skew->index;
-    const KExpr *matrix = k_dim(b, operand->view.offset, type);
-    for (int i = 0; i < operand->n_batch; i++) {
-        const KExpr *at = matmul_batch_coord(b, skew->plan, operand, operand->batch[i], batch);
-        const Dim *stride = operand->view.strides[operand->batch[i]];
-        matrix = k_add(b, matrix, k_mul(b, k_convert(b, at, type), k_dim(b, stride, type)));
-    }
+    const KExpr *matrix =
+        matmul_in_batch(b, skew->plan, operand, k_dim(b, operand->view.offset, type), batch);
     bool is_k = operand->major == MAJOR_K, is_even = skew_is_even(skew);
     const KExpr *corner = k_add(b, matrix, is_k ? skew_rows(b, skew, mn0) : k_convert(b, mn0, type));
     corner = k_let_expr(b, "corner", corner);

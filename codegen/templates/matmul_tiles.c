@@ -350,3 +350,14 @@ const KExpr *matmul_batch_coord(Builder *b, const MatmulPlan *plan, const Matmul
         return coord;
     return k_div(b, coord, k_dim(b, dim_div(plan->graph->dims, out, own), K_I32)); /* grouped heads repeat */
 }
+
+const KExpr *matmul_in_batch(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand,
+                             const KExpr *element, const KExpr *const *batch) {
+    KType type = element->type;
+    for (int i = 0; i < operand->n_batch; i++) {
+        const KExpr *at = matmul_batch_coord(b, plan, operand, operand->batch[i], batch);
+        const Dim *stride = operand->view.strides[operand->batch[i]];
+        element = k_add(b, element, k_mul(b, k_convert(b, at, type), k_dim(b, stride, type)));
+    }
+    return element;
+}

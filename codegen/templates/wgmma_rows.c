@@ -78,15 +78,9 @@ static void rows_begin(Wgmma *w, WgmmaOperand *o, const MatmulTile *tile) {
 /* The element that a lane's copies of a step count rows from: of column `k` of the batch's first. */
 static const KExpr *rows_origin(Wgmma *w, const WgmmaOperand *o, const KExpr *k, const MatmulTile *tile) {
     Builder *b = w->b;
-    const MatmulOperand *operand = o->operand;
     KType type = o->rows->index;
-    const KExpr *origin = k_add(b, k_dim(b, operand->view.offset, type), k_convert(b, k, type));
-    for (int i = 0; i < operand->n_batch; i++) {
-        const KExpr *at = matmul_batch_coord(b, w->plan, operand, operand->batch[i], tile->batch);
-        const Dim *stride = operand->view.strides[operand->batch[i]];
-        origin = k_add(b, origin, k_mul(b, k_convert(b, at, type), k_dim(b, stride, type)));
-    }
-    return k_let_expr(b, "origin", origin);
+    const KExpr *first = k_add(b, k_dim(b, o->operand->view.offset, type), k_convert(b, k, type));
+    return k_let_expr(b, "origin", matmul_in_batch(b, w->plan, o->operand, first, tile->batch));
 }
 
 /* The copies of a step of K into a stage. */
