@@ -12,7 +12,8 @@ static void rows_sources(Fuse *fuse, const Value *value, const Value **sources, 
     if (node->free || fuse->stamps[value->id] == fuse->stamp || *n >= room)
         return;
     fuse->stamps[value->id] = fuse->stamp;
-    if (value->op == OP_input || value_is_heavy(value)) {
+    bool is_joined = value->op == OP_concat && fuse_home(fuse, value); /* results of a kernel, as one */
+    if (value->op == OP_input || value_is_heavy(value) || is_joined) {
         sources[(*n)++] = value;
         return;
     }

@@ -559,6 +559,53 @@ static void test_topk(void **state) {
     parsed_free(&run.parsed);
 }
 
+/* Places of the `k` largest, by the rule that topk has. */
+static void topk_select(const double *x, int n, int k, int *places) {
+    for (int j = 0; j < k; j++) {
+        places[j] = -1;
+        for (int c = 0; c < n; c++) {
+            bool is_taken = false;
+            for (int earlier = 0; earlier < j; earlier++)
+                is_taken = is_taken || places[earlier] == c;
+            if (!is_taken && (places[j] < 0 || topk_before(x, c, places[j])))
+                places[j] = c;
+        }
+    }
+}
+
+/* An axis that is cut into parts, the last of them short: equals in one part and in several, NaN, -inf alone.
+ */
+static void test_topk_long(void **state) {
+    (void)state;
+    enum { K = 7, LONG = 40001 };
+    static const char *const rows[] = {"floor(sin(n * 12.9898) * 50)",
+                                       "select(n == 39990, log(-1 - n), floor(n / 9000))",
+                                       "select(n < 39998, -inf, n)", "n * -inf"};
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        char body[400];
+        snprintf(body, sizeof body,
+                 "n = cast(index([1, %d], 1), f64) + 1\n z = %s\n v, i = topk(z, 7)\n"
+                 "u, j = topk(z, 7, over=-1, of=n)",
+                 LONG, rows[r]);
+        Run run =
+            run_text("(x: f64[M, N]) -> (v: f64[1, 7], i: i64[1, 7], u: f64[1, 7], z: f64[1, 40001])", body);
+        double *z = malloc(LONG * sizeof *z);
+        int places[K];
+        assert_non_null(z);
+        for (int c = 0; c < LONG; c++)
+            z[c] = run.outputs[3].at[c].f;
+        topk_select(z, LONG, K, places);
+        for (int j = 0; j < K; j++) {
+            double v = run.outputs[0].at[j].f, want = z[places[j]];
+            assert_int_equal(run.outputs[1].at[j].i, places[j]);
+            assert_true(isnan(want) ? isnan(v) : v == want);
+            assert_true(run.outputs[2].at[j].f == places[j] + 1);
+        }
+        free(z);
+        parsed_free(&run.parsed);
+    }
+}
+
 /* Quantized to e4m3 or i8 by blocks and back: near, by the step of the type; and dropout keeps about its
  * share. */
 static void test_quantize_and_dropout(void **state) {
@@ -591,9 +638,13 @@ static void test_quantize_and_dropout(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_activations), cmocka_unit_test(test_extreme_values),
-        cmocka_unit_test(test_backward),    cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_topk),        cmocka_unit_test(test_quantize_and_dropout),
+        cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_extreme_values),
+        cmocka_unit_test(test_backward),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_topk),
+        cmocka_unit_test(test_topk_long),
+        cmocka_unit_test(test_quantize_and_dropout),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
