@@ -223,7 +223,6 @@ typedef enum ReductionLayout { REDUCTION_ROWS, REDUCTION_COLUMNS, REDUCTION_MIXE
 ReductionLayout reduction_layout(const Value *value, int *n_reduced);
 /* Whether a reduction is so short that it is computed like a scalar, in place. */
 bool reduction_is_inline(const Value *value);
-bool op_is_view(OpKind op); /* reshape, transpose, slice, broadcast */
 
 /* fuse_matmul.c, fuse_rows.c, fuse_pointwise.c: what starts a group, and who joins it */
 void fuse_matmul(Fuse *fuse, Value *value);
@@ -249,6 +248,8 @@ bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand);
 /* The indices that choose an operand's matrices or rows, where they are computed and have to be stored for
  * that; NULL: nothing is to be stored. */
 Value *matmul_index_apart(Fuse *fuse, Value *matmul, int operand);
+/* Factors of blocks of an operand's elements that have to be computed first; NULL: it has none. */
+Value *matmul_factors_apart(Fuse *fuse, Value *matmul, int operand);
 /* The exact widening of an operand to 16 bits that is done once, in memory, since many rows read it; NULL: it
  * is done as the operand is read, or there is none. */
 Value *matmul_widened_apart(Fuse *fuse, Value *matmul, int operand);

@@ -10,10 +10,12 @@
 enum {
     MATMUL_TILE =
         128, /* rows or columns of a tile: how often an operand's element is read is extent / tile */
-    MATMUL_SMALL = 1 << 22, /* multiplications below which a launch costs more than the product */
+    MATMUL_FACTOR_BLOCK = 16, /* elements for each of which a factor is computed once, by another kernel */
+    MATMUL_SMALL = 1 << 22,   /* multiplications below which a launch costs more than the product */
     /* rows from which an operand of 8 bits is converted by a kernel of its own: on the way it takes a fifth
-     * of the product's time, and there as long as 2000 rows do */
-    MATMUL_WIDEN_ROWS = 2304,
+     * of the product's time, and there as long as 1300 rows do. One of 4 bits is converted on the way for the
+     * columns of one transposed tile alone. */
+    MATMUL_WIDEN_ROWS = 1280,
     MATMUL_RECOMPUTE_COST =
         128, /* scalar operations an operand's element may cost over all tiles, without tensor cores */
 };
@@ -88,33 +90,56 @@ bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b) {
     return true;
 }
 
-static bool matmul_is_fp8(const Value *value) {
+/* Whether `value` is a view of elements of 8 bits that matrix instructions take, floats or integers. */
+static bool matmul_is_byte(const Value *value, bool is_float) {
     DType type = matmul_below_views(value, true)->dtype;
-    return type == DTYPE_E4M3 || type == DTYPE_E5M2;
+    return is_float ? type == DTYPE_E4M3 || type == DTYPE_E5M2 : type == DTYPE_I8 || type == DTYPE_U8;
 }
 
-/* fp8 memory times f32 memory that repeats (a factor a block): the products are of the fp8 elements, and the
- * factors go into the accumulators. */
-static bool matmul_is_scaled(const Fuse *fuse, const Value *value) {
+/* What memory of 8 bits an element is multiplied with, an f32 factor a block, each of at least
+ * MATMUL_FACTOR_BLOCK elements unless it lies in memory: the products are of the elements, and the factors go
+ * into the accumulators. NULL: `value` is not such a product. */
+static Value *matmul_factors(const Fuse *fuse, const Value *value, bool is_float) {
     const Value *product = value;
     while (product->op == OP_transpose)
         product = product->in[0];
     for (int i = 0; i < 2 && product->op == OP_mul && fuse->limits->scales_blocks; i++) {
-        const Value *factor = matmul_below_views(product->in[1 - i], false);
-        if (matmul_is_fp8(product->in[i]) && factor->dtype == DTYPE_F32 && fuse_is_base(fuse, factor))
-            return true;
+        Value *factors = product->in[1 - i];
+        while (op_is_view(factors->op))
+            factors = factors->in[0];
+        int64_t each = fuse_count(fuse, product->rank, (const Dim *const *)product->dims) /
+                       fuse_count(fuse, factors->rank, (const Dim *const *)factors->dims);
+        if (matmul_is_byte(product->in[i], is_float) && factors->dtype == DTYPE_F32 &&
+            (fuse_is_base(fuse, factors) || each >= MATMUL_FACTOR_BLOCK))
+            return factors;
     }
-    return false;
+    return NULL;
+}
+
+/* The factors of an operand that sums of products take; NULL: it has none, or the elements of both are no
+ * operands of one matrix instruction. */
+static Value *matmul_summed_factors(const Fuse *fuse, const Value *matmul, int operand) {
+    const Value *other = matmul->in[1 - operand];
+    for (int is_float = 0; is_float < 2; is_float++) {
+        Value *factors = matmul_factors(fuse, matmul->in[operand], is_float);
+        if (factors && (matmul_factors(fuse, other, is_float) || matmul_is_byte(other, is_float)))
+            return factors;
+    }
+    return NULL;
 }
 
 Value *matmul_widened_apart(Fuse *fuse, Value *matmul, int operand) {
     Value *value = matmul->in[operand];
     const Value *other = matmul_below_views(matmul->in[1 - operand], false);
-    int64_t rows = dim_lower(fuse->graph->dims, matmul_extent(matmul, operand ? 2 : 1));
+    const Dim *extent = matmul_extent(matmul, operand ? 2 : 1);
     while (op_is_view(value->op) && !fuse_home(fuse, value))
         value = value->in[0];
     if (fuse_home(fuse, value) || value->op != OP_cast || dtype_bits(value->dtype) != 16 ||
-        dtype_bits(value->in[0]->dtype) > 8 || dtype_bits(other->dtype) != 16 || rows < MATMUL_WIDEN_ROWS ||
+        dtype_bits(value->in[0]->dtype) > 8 || dtype_bits(other->dtype) != 16)
+        return NULL;
+    bool is_byte = dtype_bits(value->in[0]->dtype) == 8;
+    int64_t rows = is_byte ? dim_lower(fuse->graph->dims, extent) : fuse_extent(fuse, extent);
+    if (rows < (is_byte ? MATMUL_WIDEN_ROWS : MATMUL_TILE + 1) ||
         !product_uses_tensor_cores(fuse->limits, matmul))
         return NULL;
     pass_decide(fuse->pass, "matmul_prologue", false, matmul, value, "fewer rows, which read it less often",
@@ -187,6 +212,13 @@ Value *matmul_index_apart(Fuse *fuse, Value *matmul, int operand) {
     return is_apart ? index : NULL;
 }
 
+Value *matmul_factors_apart(Fuse *fuse, Value *matmul, int operand) {
+    Value *factors = matmul_summed_factors(fuse, matmul, operand);
+    bool is_apart = factors && !fuse_home(fuse, matmul)->is_chain && !matmul_is_small(fuse, matmul) &&
+                    !fuse_is_base(fuse, factors) && !fuse_node(fuse, factors)->free;
+    return is_apart ? factors : NULL;
+}
+
 bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand) {
     Value *value = matmul->in[operand];
     int64_t extent = fuse_extent(fuse, matmul_extent(matmul, operand ? 2 : 1));
@@ -205,8 +237,7 @@ bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand) {
                     "it is read where the indices say that it lies");
         return false;
     }
-    const Value *other = matmul->in[1 - operand];
-    if (matmul_is_scaled(fuse, value) && (matmul_is_scaled(fuse, other) || matmul_is_fp8(other))) {
+    if (matmul_summed_factors(fuse, matmul, operand)) {
         pass_decide(fuse->pass, "prologue", true, matmul, value, NULL,
                     "its factors, one a block, are applied to sums of products");
         return false;

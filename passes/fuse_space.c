@@ -33,10 +33,6 @@ bool space_fits(const Group *group, const Value *value) {
     return all_one || (all_full && group->kind != TEMPLATE_COLUMNS);
 }
 
-bool op_is_view(OpKind op) {
-    return op == OP_reshape || op == OP_transpose || op == OP_slice || op == OP_broadcast;
-}
-
 Value *space_stored_base(const Fuse *fuse, Value *value) {
     while (!fuse_home(fuse, value) && (value->op == OP_reshape || value->op == OP_transpose))
         value = value->in[0];

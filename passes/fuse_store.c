@@ -266,12 +266,15 @@ void fuse_store(Fuse *fuse) {
             continue;
         for (int k = 0; k < 2; k++) {
             Value *viewed = store_viewed(fuse, value->in[k]), *widened = matmul_widened_apart(fuse, value, k),
-                  *index = matmul_index_apart(fuse, value, k);
+                  *index = matmul_index_apart(fuse, value, k),
+                  *factors = matmul_factors_apart(fuse, value, k);
             const FuseNode *operand = fuse_node(fuse, viewed);
             if (widened)
                 forced[widened->id] = true;
             if (index)
                 forced[index->id] = true;
+            if (factors)
+                forced[factors->id] = true;
             if (!operand->home && !operand->free && viewed->op != OP_input &&
                 matmul_wants_stored(fuse, value, k))
                 forced[viewed->id] = true;

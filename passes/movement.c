@@ -4,6 +4,7 @@
  *     broadcast(broadcast(x))    ->  broadcast(x)          y + broadcast(b)         ->  y + b
  *     gather(cast(table), i)     ->  cast(gather(table, i))
  *     gather(table * s, i)       ->  gather(table, i) * gather(s, i)
+ *     gather(wide(s), i)         ->  wide(gather(s, i))       which repeats within a slice
  *
  * movement_turn.c exchanges rows and columns of what products read and give, movement_space.c moves reshapes
  * and transposes past what is element by element, movement_reduce.c brings reductions into the forms that
@@ -83,10 +84,26 @@ static bool movement_is_zero(int n, const Dim *const *dims) {
     return true;
 }
 
+/* Slices of what repeats within each: factors of blocks, behind reshapes that leave the slices' axis. */
+static Value *movement_gather_repeated(Rewrite *rewrite, Value *value) {
+    Value *table = value->in[0], *below = table->in[0], *in[2] = {below, value->in[1]};
+    bool repeats = table->op == OP_broadcast || (table->op == OP_reshape && below->op == OP_broadcast);
+    if (!repeats || value->attrs[0].i != 0 || below->rank < 1 || below->dims[0] != table->dims[0] ||
+        (table->op == OP_broadcast && below->rank != table->rank))
+        return value;
+    Value *fresh = build_like(rewrite, value, in);
+    if (!fresh)
+        return value;
+    return table->op == OP_broadcast ? build_broadcast(rewrite, fresh, value->rank, value->dims, value)
+                                     : build_reshape(rewrite, fresh, value->rank, value->dims, value);
+}
+
 /* A cast, and a product of factors that have the axis: an index out of range reads 0, which both keep. */
 static Value *movement_gather(Rewrite *rewrite, Value *value) {
     Value *table = value->in[0], *in[2] = {NULL, value->in[1]}, *factors[2];
     int axis = (int)value->attrs[0].i;
+    if (table->op == OP_broadcast || table->op == OP_reshape)
+        return movement_gather_repeated(rewrite, value);
     if ((table->op != OP_cast && table->op != OP_mul) || rewrite_uses(rewrite, table) > 1)
         return value;
     for (int i = 0; i < table->n_in; i++)

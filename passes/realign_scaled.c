@@ -1,15 +1,20 @@
-/* fp8 elements that are multiplied with factors of blocks, and lie along M or N. Matrix instructions take fp8
- * along K alone, so the elements are copied to that order; the factors stay as they are, and are applied to
- * sums of products (codegen/templates/matmul_scale.c):
+/* Elements of 8 bits that are multiplied with factors of blocks. Matrix instructions take them along K alone,
+ * so those that lie along M or N are copied to that order; the factors stay as they are, and are applied to
+ * sums of products (codegen/templates/matmul_scale.c), for which they are in f32:
  *
- *     dx = dequantize(dy, sd) @ dequantize(w, sw)      w: e4m3[N, K], contracted along N
+ *     dx = dequantize(dy, sd) @ dequantize(w, sw)      w: e4m3[N, K], contracted along N; sw: bf16
  * ->  p  = transpose(w)                                a kernel of its own
- *     dx = dequantize(dy, sd) @ (p.T * wide(sw))
+ *     f  = cast(sw, f32)                               another one, for a number a block
+ *     dx = dequantize(dy, sd) @ (p.T * wide(f))
  *
- * Without the copy the elements would be multiplied by their factors first: a product in f32. */
+ * Without that the elements would be multiplied by their factors first: a product in f32. */
 #include "passes/realign.h"
 
-static const double scaled_fma = 45e12, scaled_fp8 = 1200e12; /* operations a second */
+#include <math.h>
+
+static const double scaled_fma = 45e12, scaled_bytes = 1200e12; /* operations a second */
+/* Seconds for each element of K, however few rows and columns are multiplied in f32. */
+static const double scaled_fma_step = 45e-9;
 
 /* An operand that is elements times factors, or such a product with its last axes exchanged. */
 typedef struct ScaledOperand {
@@ -18,8 +23,9 @@ typedef struct ScaledOperand {
     bool is_second; /* whether its axes are in the order of a second operand, K first */
 } ScaledOperand;
 
-static bool scaled_is_fp8(const Value *value) {
-    return value->dtype == DTYPE_E4M3 || value->dtype == DTYPE_E5M2;
+static bool scaled_is_byte(const Value *value) {
+    return value->dtype == DTYPE_E4M3 || value->dtype == DTYPE_E5M2 || value->dtype == DTYPE_I8 ||
+           value->dtype == DTYPE_U8;
 }
 
 static bool scaled_is_exchanged(const Value *value) {
@@ -37,7 +43,7 @@ static ScaledOperand scaled_find(Value *operand, bool is_second) {
     Value *product = is_exchanged ? operand->in[0] : operand;
     ScaledOperand found = {.is_second = is_second != is_exchanged};
     for (int i = 0; i < 2 && product->op == OP_mul && !found.product; i++)
-        if (scaled_is_fp8(product->in[i]) && value_same_dims(product->in[i], product)) {
+        if (scaled_is_byte(product->in[i]) && value_same_dims(product->in[i], product)) {
             found.product = product;
             found.elements = i;
         }
@@ -48,9 +54,39 @@ static bool scaled_is_turned(const ScaledOperand *operand) {
     return operand->product && realign_is_turned(operand->product->in[operand->elements], operand->is_second);
 }
 
+static Value *scaled_factors(const ScaledOperand *operand) {
+    return operand->product ? operand->product->in[1 - operand->elements] : NULL;
+}
+
+static bool scaled_is_half(const ScaledOperand *operand) {
+    const Value *factors = scaled_factors(operand);
+    return factors && dtype_is_float(factors->dtype) && dtype_bits(factors->dtype) == 16;
+}
+
+/* What factors repeat, in f32. */
+static Value *scaled_widened(Rewrite *rewrite, Value *factors) {
+    if (!op_is_view(factors->op))
+        return build_cast(rewrite, factors, DTYPE_F32, factors);
+    Value *below = scaled_widened(rewrite, factors->in[0]);
+    return below ? build_like(rewrite, factors, &below) : NULL;
+}
+
+/* Seconds that an operand's copies take before its product. */
+static double scaled_seconds(const ScaledOperand *operand, const Value *value, bool is_second) {
+    double seconds = scaled_is_half(operand) ? realign_launch : 0;
+    if (scaled_is_turned(operand))
+        return seconds + realign_copy_seconds(operand->product->in[operand->elements]);
+    return !operand->product && realign_is_turned(value, is_second) ? realign_copy_seconds(value) : seconds;
+}
+
 static Value *scaled_copied(Rewrite *rewrite, Value *operand, const ScaledOperand *found) {
     Value *in[2] = {found->product->in[0], found->product->in[1]};
-    in[found->elements] = realign_turned(rewrite, in[found->elements], found->is_second);
+    if (scaled_is_turned(found))
+        in[found->elements] = realign_turned(rewrite, in[found->elements], found->is_second);
+    if (scaled_is_half(found))
+        in[1 - found->elements] = scaled_widened(rewrite, scaled_factors(found));
+    if (!in[0] || !in[1])
+        return operand;
     Value *product = build_like(rewrite, found->product, in);
     return operand == found->product ? product : build_like(rewrite, operand, &product);
 }
@@ -60,23 +96,22 @@ Value *realign_scaled(Rewrite *rewrite, Value *product) {
     double copies = 0;
     for (int i = 0; i < 2; i++) {
         operands[i] = scaled_find(product->in[i], i);
-        if (!operands[i].product && !scaled_is_fp8(product->in[i]))
+        if (!operands[i].product && !scaled_is_byte(product->in[i]))
             return NULL;
-        if (scaled_is_turned(&operands[i]))
-            copies += realign_copy_seconds(operands[i].product->in[operands[i].elements]);
-        else if (!operands[i].product && realign_is_turned(product->in[i], i))
-            copies += realign_copy_seconds(product->in[i]);
+        copies += scaled_seconds(&operands[i], product->in[i], i);
     }
     const Dim *k = product->in[0]->dims[product->in[0]->rank - 1];
-    double operations = dim_is_const(k) ? 2 * realign_count(product) * (double)k->value : 0;
+    double length = dim_is_const(k) ? (double)k->value : 0;
+    double operations = 2 * realign_count(product) * length;
+    double multiplied = fmax(operations / scaled_fma, length * scaled_fma_step);
     bool has_factors = operands[0].product || operands[1].product;
-    if (!has_factors || copies == 0 || operations / scaled_fma - operations / scaled_fp8 < copies)
+    if (!has_factors || copies == 0 || multiplied - operations / scaled_bytes < copies)
         return NULL;
     Value *in[2] = {product->in[0], product->in[1]};
     for (int i = 0; i < 2; i++)
-        if (scaled_is_turned(&operands[i]))
+        if (operands[i].product)
             in[i] = scaled_copied(rewrite, in[i], &operands[i]);
-        else if (!operands[i].product && realign_is_turned(in[i], i))
+        else if (realign_is_turned(in[i], i))
             in[i] = realign_turned(rewrite, in[i], i);
     return build_like(rewrite, product, in);
 }

@@ -13,6 +13,10 @@ bool value_is_pointwise(const Value *value) {
     return op_is_scalar(value->op) || value->op == OP_cast;
 }
 
+bool op_is_view(OpKind op) {
+    return op == OP_reshape || op == OP_transpose || op == OP_slice || op == OP_broadcast;
+}
+
 bool value_is_heavy(const Value *value) {
     switch (value_class(value)) {
     case OPCLASS_REDUCTION:

@@ -294,7 +294,7 @@ static double cost_matrix(const MatmulPlan *plan, const Schedule *s, const CostS
     product += cost_turned_overlap * cost_turned(plan, s) * w->crowd;
     product += cost_chosen_rows(plan, s) * w->crowd;
     double promote = cost_is_alone(s, w) ? cost_promote_alone : cost_promote;
-    if (matmul_scale_is_by_column(s, &plan->b[0], false))
+    if (matmul_scale_is_by_column(s->swap_ab ? &plan->a : &plan->b[0], false))
         promote *= cost_promote_columns;
     double sums =
         matmul_partial_cols(plan, s) ? promote * s->tile_m * s->tile_n / 128 * w->crowd / cost_clock : 0;

@@ -41,7 +41,7 @@ static void plan_kind(MatmulPlan *plan) {
     plan_set_elems(plan, result);
     if (!plan->target->has_mma_bf16)
         return;
-    if (result == DTYPE_I32 && is_int8) {
+    if (is_int8 && (result == DTYPE_I32 || (result == DTYPE_F32 && matmul_has_scale(plan)))) {
         plan->kind = MATMUL_INT8;
         plan->a.elem = plan_byte(&plan->a);
         for (int i = 0; i < plan->n_cores; i++)
@@ -176,28 +176,22 @@ static bool plan_outputs(const MatmulPlan *plan, const char **why) {
     return true;
 }
 
-static void plan_find_scale(const MatmulPlan *plan, MatmulOperand *operand) {
-    if (operand->is_memory || !matmul_find_scale(plan->graph, plan->region, operand))
-        return;
-    operand->is_memory = true;
-    matmul_read_view(operand);
-}
-
 /* The product over narrow memory with factors of blocks left to the accumulators; NULL where it has not that
- * form. */
+ * form. Integers beside floats are no product of an instruction's. */
 static const MatmulPlan *plan_scaled(const MatmulPlan *plan) {
     if (plan->before)
         return NULL;
     MatmulPlan *scaled = ARENA_NEW(plan->graph->arena, MatmulPlan);
     *scaled = *plan;
-    plan_find_scale(scaled, &scaled->a);
-    bool has_scale = scaled->a.scale != NULL;
-    for (int i = 0; i < plan->n_cores; i++) {
-        plan_find_scale(scaled, &scaled->b[i]);
-        has_scale |= scaled->b[i].scale != NULL;
-    }
+    if (!plan->a.is_memory)
+        matmul_find_scale(plan->graph, plan->region, &scaled->a);
+    for (int i = 0; i < plan->n_cores; i++)
+        if (!plan->b[i].is_memory)
+            matmul_find_scale(plan->graph, plan->region, &scaled->b[i]);
+    if (!matmul_has_scale(scaled))
+        return NULL;
     plan_kind(scaled);
-    return has_scale && scaled->kind == MATMUL_FP8 ? scaled : NULL;
+    return scaled->kind == MATMUL_FP8 || scaled->kind == MATMUL_INT8 ? scaled : NULL;
 }
 
 /* The product, or two, or the last of those that are added up. */

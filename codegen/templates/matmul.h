@@ -192,6 +192,9 @@ void matmul_read_operand(const Graph *graph, const Region *region, const Value *
 /* Whether indices choose the operand's matrices of the batch, or its rows, from memory that can be read so,
  * whatever the type of its elements; notes which, and the view. */
 bool matmul_find_chosen(const Graph *graph, const Region *region, MatmulOperand *operand);
+/* The same for memory that the operand is computed from, with its axes in the operand's order. */
+bool matmul_take_chosen(const Graph *graph, const Region *region, const ViewGather *gather,
+                        MatmulOperand *operand);
 /* Sets what follows from an operand's view. */
 void matmul_read_view(MatmulOperand *operand);
 /* Whether TMA can read an operand: contiguous, everything else in steps of 16 bytes. */
@@ -225,8 +228,8 @@ int matmul_gang(const MatmulPlan *plan, const Schedule *schedule);
 
 /* matmul_scale.c */
 
-/* Whether a computed operand is memory times a factor a block; then its view is that memory's, and `scale` is
- * set. */
+/* Whether a computed operand is memory, perhaps chosen by indices, times a factor a block; then its view is
+ * that memory's, and `scale` is set. */
 bool matmul_find_scale(const Graph *graph, const Region *region, MatmulOperand *operand);
 /* Factors of one operand on their way: a ring of steps of K for each consumer warp. Where the operand has no
  * factors, nothing is done. */
@@ -239,12 +242,13 @@ typedef struct MatmulScales {
     const KBuffer *ring;
     const KExpr *own;                     /* first word of the warp's part */
     const KExpr *first[WGMMA_N_MAX / 32]; /* elements of the buffer that the lane copies, for K = 0 */
+    const KExpr *bytes[WGMMA_N_MAX / 32]; /* of which it reads as many, at a time */
 } MatmulScales;
 MatmulScales matmul_scales(Builder *b, const MatmulPlan *plan, const Schedule *schedule,
                            const MatmulOperand *operand, bool is_rows);
 int64_t matmul_scales_bytes(const MatmulPlan *plan, const Schedule *schedule);
 /* Whether the operand's factors differ from column to column of the product. */
-bool matmul_scale_is_by_column(const Schedule *schedule, const MatmulOperand *operand, bool is_rows);
+bool matmul_scale_is_by_column(const MatmulOperand *operand, bool is_rows);
 /* A tile begins: the lane's row (or column) of the result, below `extent`; of more columns than lanes the
  * first. */
 void matmul_scales_tile(Builder *b, MatmulScales *scales, const KExpr *warp, const KExpr *mn,

@@ -153,18 +153,18 @@ static bool operand_has_whole_rows(const Graph *graph, const MatmulOperand *oper
     return fits;
 }
 
-bool matmul_find_chosen(const Graph *graph, const Region *region, MatmulOperand *operand) {
-    ViewGather *gather = ARENA_NEW(graph->arena, ViewGather);
-    Value *value = (Value *)(uintptr_t)operand->value;
-    if (!view_gather(graph, value, operand_is_input, (void *)(uintptr_t)region, gather) ||
-        !region_reads(region, gather->data.base) || !region_reads(region, gather->index.base) ||
+bool matmul_take_chosen(const Graph *graph, const Region *region, const ViewGather *gather,
+                        MatmulOperand *operand) {
+    if (!region_reads(region, gather->data.base) || !region_reads(region, gather->index.base) ||
         !dim_is(gather->index.strides[operand->k_axis], 0) ||
         dim_lower(graph->dims, gather->extent) > INT32_MAX)
         return false;
+    ViewGather *kept = ARENA_NEW(graph->arena, ViewGather);
+    *kept = *gather;
     MatmulOperand found = *operand;
     const char *why;
     found.view = gather->data;
-    found.chosen = gather;
+    found.chosen = kept;
     found.chooses_rows = !dim_is(gather->index.strides[operand->mn_axis], 0);
     matmul_read_view(&found);
     found.elem = found.narrow;
@@ -172,9 +172,16 @@ bool matmul_find_chosen(const Graph *graph, const Region *region, MatmulOperand 
                            : !operand_is_tma_view(graph, &found, &why))
         return false;
     operand->view = found.view;
-    operand->chosen = gather;
+    operand->chosen = kept;
     operand->chooses_rows = found.chooses_rows;
     return true;
+}
+
+bool matmul_find_chosen(const Graph *graph, const Region *region, MatmulOperand *operand) {
+    ViewGather gather;
+    Value *value = (Value *)(uintptr_t)operand->value;
+    return view_gather(graph, value, operand_is_input, (void *)(uintptr_t)region, &gather) &&
+           matmul_take_chosen(graph, region, &gather, operand);
 }
 
 void matmul_read_operand(const Graph *graph, const Region *region, const Value *product, int which,

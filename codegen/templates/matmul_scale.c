@@ -74,6 +74,35 @@ static bool scale_factor(const Graph *graph, const Region *region, Value *value,
     return scale->offset != NULL;
 }
 
+/* Where the narrow elements are: memory under strides, or matrices or rows of it that indices choose.
+ * `axis[i]` is the axis of `data` that the operand's axis i is. */
+static bool scale_data(const Graph *graph, const Region *region, Value *data, const int *axis,
+                       MatmulOperand *operand) {
+    void *context = (void *)(uintptr_t)region;
+    int rank = operand->value->rank;
+    View view = view_of(graph, data, scale_is_input, context);
+    ViewGather gather;
+    if (region_reads(region, view.base)) {
+        operand->view = view;
+        for (int i = 0; i < rank; i++)
+            operand->view.strides[i] = view.strides[axis[i]];
+        operand->is_memory = true;
+        matmul_read_view(operand);
+        return true;
+    }
+    if (!view_gather(graph, data, scale_is_input, context, &gather))
+        return false;
+    ViewGather turned = gather;
+    for (int i = 0; i < rank; i++) {
+        turned.data.strides[i] = gather.data.strides[axis[i]];
+        turned.index.strides[i] = gather.index.strides[axis[i]];
+    }
+    if (!matmul_take_chosen(graph, region, &turned, operand))
+        return false;
+    matmul_read_view(operand);
+    return true;
+}
+
 bool matmul_find_scale(const Graph *graph, const Region *region, MatmulOperand *operand) {
     int rank = operand->value->rank, axis[RANK_MAX] = {0};
     for (int i = 0; i < rank; i++)
@@ -83,14 +112,11 @@ bool matmul_find_scale(const Graph *graph, const Region *region, MatmulOperand *
         return false;
     for (int i = 0; i < 2; i++) {
         Value *data = product->in[i], *factor = product->in[1 - i];
-        View view = view_of(graph, data, scale_is_input, (void *)(uintptr_t)region);
         MatmulScale scale;
-        if (!value_same_dims(data, product) || !region_reads(region, view.base) ||
-            !value_same_dims(factor, product) || !scale_factor(graph, region, factor, rank, axis, &scale))
+        if (!value_same_dims(data, product) || !value_same_dims(factor, product) ||
+            !scale_factor(graph, region, factor, rank, axis, &scale) ||
+            !scale_data(graph, region, data, axis, operand))
             continue;
-        operand->view = view;
-        for (int k = 0; k < rank; k++)
-            operand->view.strides[k] = view.strides[axis[k]];
         MatmulScale *kept = ARENA_NEW(graph->arena, MatmulScale);
         *kept = scale;
         operand->scale = kept;
@@ -99,10 +125,10 @@ bool matmul_find_scale(const Graph *graph, const Region *region, MatmulOperand *
     return false;
 }
 
-bool matmul_scale_is_by_column(const Schedule *schedule, const MatmulOperand *operand, bool is_rows) {
+bool matmul_scale_is_by_column(const MatmulOperand *operand, bool is_rows) {
     enum { COLUMNS_LEAST = 8 /* of an instruction */ };
     const MatmulScaleAxis *axis = operand->scale ? &operand->scale->axis[operand->mn_axis] : NULL;
-    return axis && axis->stride && !is_rows && !schedule->swap_ab && axis->block % COLUMNS_LEAST != 0;
+    return axis && axis->stride && !is_rows && axis->block % COLUMNS_LEAST != 0;
 }
 
 /* A factor must be one number for all columns of an instruction, unless each column has its own. */
@@ -112,8 +138,7 @@ static bool scale_is_shared(const MatmulPlan *plan, const Schedule *schedule, in
         operands[1 + i] = &plan->b[i];
     for (int i = 0; i < 1 + plan->n_cores; i++) {
         const MatmulScale *scale = operands[i]->scale;
-        if (!scale || (i == 0) != schedule->swap_ab ||
-            matmul_scale_is_by_column(schedule, operands[i], false))
+        if (!scale || (i == 0) != schedule->swap_ab || matmul_scale_is_by_column(operands[i], false))
             continue;
         const MatmulScaleAxis *axis = &scale->axis[operands[i]->mn_axis];
         if (axis->stride && axis->block % cols != 0)
@@ -200,7 +225,7 @@ static int scale_words(const MatmulPlan *plan, const Schedule *schedule, const M
                        bool is_rows) {
     if (is_rows)
         return schedule->tile_m / schedule->warps_m / 4;
-    int each = matmul_scale_is_by_column(schedule, operand, false) ? 1 : matmul_partial_cols(plan, schedule);
+    int each = matmul_scale_is_by_column(operand, false) ? 1 : matmul_partial_cols(plan, schedule);
     return schedule->tile_n / each;
 }
 
@@ -235,9 +260,17 @@ void matmul_scales_tile(Builder *b, MatmulScales *scales, const KExpr *warp, con
         return;
     for (int turn = 0; turn * SCALE_LANES < scales->words; turn++) {
         const KExpr *own = turn ? k_add(b, mn, k_i32(b, turn * SCALE_LANES)) : mn;
-        /* what lies beyond the result is never stored; its factors may be anyone's */
-        if (dim_divisor(scales->plan->graph->dims, extent) % tile_mn != 0)
-            own = k_min(b, own, k_sub(b, k_dim(b, extent, K_I32), k_i32(b, 1)));
+        scales->bytes[turn] = k_int(b, K_U32, 4 * scales->group);
+        /* What lies beyond the result is never stored; its factors are zeros that nobody reads from memory.
+         * (All lanes of all blocks that read the last row's instead wait for one line of L2: 16 x 4096 x 4096
+         * took 34 us, of 64 rows 14.) */
+        if (dim_divisor(scales->plan->graph->dims, extent) % tile_mn != 0) {
+            const KExpr *last = k_sub(b, k_dim(b, extent, K_I32), k_i32(b, 1));
+            scales->bytes[turn] = k_let_expr(
+                b, "factor_bytes",
+                k_select(b, k_lt(b, own, k_dim(b, extent, K_I32)), scales->bytes[turn], k_int(b, K_U32, 0)));
+            own = k_min(b, own, last);
+        }
         scales->first[turn] =
             k_let_expr(b, "scale_at", scale_index(b, scales->plan, operand, own, NULL, batch));
     }
@@ -261,7 +294,6 @@ static void scales_copy_turn(Builder *b, const MatmulScales *scales, const KExpr
     const MatmulScaleAxis *axis = &operand->scale->axis[operand->k_axis];
     const KExpr *from = scales->first[turn];
     const KExpr *word = k_add(b, k_special(b, SPECIAL_LANE), k_i32(b, turn * SCALE_LANES));
-    int bytes = 4 * scales->group;
     if (axis->stride) { /* behind the last step nothing is needed; its own factors come again */
         const KExpr *k = k_mul(b, k_min(b, step, last), k_i32(b, scales->tile_k));
         const KExpr *block = k_div(b, k, k_i32(b, axis->block));
@@ -272,14 +304,14 @@ static void scales_copy_turn(Builder *b, const MatmulScales *scales, const KExpr
     }
     KOperand operands[] = {k_operand(k_smem_addr(b, scales->ring, scale_at(b, scales, step, word))),
                            k_operand(k_global_addr(b, k_global(b, operand->scale->base, false), from)),
-                           k_operand(k_int(b, K_U32, bytes))};
+                           k_operand(scales->bytes[turn])};
     bool is_part = scales->words < (turn + 1) * SCALE_LANES;
     if (is_part)
         k_if_begin(b, k_lt(b, word, k_i32(b, scales->words)));
     if (scales->group > 1)
         k_atom(b, ATOM_cp_async_16, NULL, operands, 3);
     else
-        k_atom(b, ATOM_cp_async, &bytes, operands, 3);
+        k_atom(b, ATOM_cp_async, (int[]){4}, operands, 3);
     if (is_part)
         k_end(b);
 }

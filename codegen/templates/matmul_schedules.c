@@ -322,13 +322,17 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
         schedules_add_deepest(c, accepts, found, s, schedules_stages(c, &s), 2);
 }
 
-/* The longest step of K, up to a line of 128 bytes, that the parts divide in which memory has an operand's K.
- */
+/* The longest step of K, up to a line of 128 bytes, that divides the parts in which memory has an operand's
+ * K, and the blocks of its factors. */
 static int schedules_step(const MatmulPlan *plan, int line) {
     int step = line;
     for (int i = 0; i < 1 + plan->n_cores; i++) {
-        const Dim *part = i ? plan->b[i - 1].k_part : plan->a.k_part;
-        while (part && step > line / 4 && dim_divisor(plan->graph->dims, part) % step != 0)
+        const MatmulOperand *operand = i ? &plan->b[i - 1] : &plan->a;
+        const MatmulScaleAxis *factors = operand->scale ? &operand->scale->axis[operand->k_axis] : NULL;
+        while (operand->k_part && step > line / 4 &&
+               dim_divisor(plan->graph->dims, operand->k_part) % step != 0)
+            step /= 2;
+        while (factors && factors->stride && step > line / 4 && factors->block % step != 0)
             step /= 2;
     }
     return step;

@@ -217,7 +217,8 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
         w->accumulator[core] = k_array(b, w->plan->core[core]->name ? w->plan->core[core]->name : "acc",
                                        w->plan->accumulator, count, NULL);
     if (w->partial_cols)
-        w->partial = k_array(b, "partial", w->plan->accumulator, w->partial_cols / 2, NULL);
+        w->partial = k_array(b, "partial", w->plan->kind == MATMUL_INT8 ? K_I32 : w->plan->accumulator,
+                             w->partial_cols / 2, NULL);
     wgmma_factors(w);
     for (int i = 0; i < w->n_operands; i++) {
         WgmmaOperand *o = &w->operands[i];

@@ -205,7 +205,7 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
         return false;
     if (matmul_partial_cols(plan, schedule)) {
         *why = "two-level sums are for floats and all of K, and need warpgroups that multiply side by side";
-        if (plan->kind == MATMUL_INT8 || matmul_turned_registers(plan, schedule) || schedule->ping_pong ||
+        if (plan->accumulator != K_F32 || matmul_turned_registers(plan, schedule) || schedule->ping_pong ||
             wgmma_split(schedule) > 1)
             return false;
         *why = "a step of K lies within one block of factors, and an instruction's columns share one factor";

@@ -92,14 +92,14 @@ static int wgmma_own_factors(const Wgmma *w, const WgmmaOperand *o) {
     return o->is_rows ? 2 * w->blocks : w->schedule->tile_n / w->partial_cols;
 }
 
-static bool wgmma_is_by_column(const Wgmma *w, const WgmmaOperand *o) {
-    return matmul_scale_is_by_column(w->schedule, o->operand, o->is_rows);
+static bool wgmma_is_by_column(const WgmmaOperand *o) {
+    return matmul_scale_is_by_column(o->operand, o->is_rows);
 }
 
 void wgmma_factors(Wgmma *w) {
     Builder *b = w->b;
     for (int i = 0; i < w->n_operands; i++)
-        if (w->operands[i].operand->scale && !wgmma_is_by_column(w, &w->operands[i]))
+        if (w->operands[i].operand->scale && !wgmma_is_by_column(&w->operands[i]))
             w->next[i] = k_array(b, "next_factor", K_F32, wgmma_own_factors(w, &w->operands[i]), NULL);
     for (int core = 0; core < w->plan->n_cores; core++)
         if (w->next[0] || w->next[1 + core])
@@ -146,13 +146,14 @@ static void wgmma_set_factors(Wgmma *w) {
 /* The factors of a step for the thread's two columns of a group, where each column has its own; else NULL. */
 static const KVar *wgmma_column_factors(Wgmma *w, int core, int part, const KExpr *g, const KExpr *step) {
     Builder *b = w->b;
-    if (w->schedule->swap_ab || !wgmma_is_by_column(w, &w->operands[1 + core]))
+    int cols = w->schedule->swap_ab ? 0 : 1 + core;
+    if (!wgmma_is_by_column(&w->operands[cols]))
         return NULL;
     const KVar *own = k_array(b, "column_factor", K_F32, 2, NULL);
     const KExpr *lane = k_mul(b, k_mod(b, k_special(b, SPECIAL_LANE), k_i32(b, 4)), k_i32(b, 2));
     const KExpr *col = k_add(b, lane, k_add(b, k_mul(b, g, k_i32(b, 8)), k_i32(b, part * w->partial_cols)));
     for (int j = 0; j < 2; j++)
-        matmul_scale_read(b, &w->scales[1 + core], step, k_add(b, col, k_i32(b, j)), own, j);
+        matmul_scale_read(b, &w->scales[cols], step, k_add(b, col, k_i32(b, j)), own, j);
     return own;
 }
 
@@ -172,7 +173,8 @@ static void wgmma_promote(Wgmma *w, int core, int block, int part, const KExpr *
                                   : k_float(b, K_F32, 1);
         if (columns)
             factor = k_mul(b, factor, k_elem_at(b, columns, i % 2));
-        k_set_elem(b, w->accumulator[core], to, k_scalar(b, OP_fma, k_elem(b, w->partial, at), factor, sum));
+        const KExpr *partial = k_convert(b, k_elem(b, w->partial, at), w->plan->accumulator);
+        k_set_elem(b, w->accumulator[core], to, k_scalar(b, OP_fma, partial, factor, sum));
     }
     k_end(b);
 }
@@ -232,7 +234,7 @@ void wgmma_scales_tile(Wgmma *w, const KExpr *warp, const KExpr *warp_row, const
     row = k_add(b, k_add(b, tile->row, warp_row), row);
     for (int i = 0; i < w->n_operands; i++) {
         const WgmmaOperand *o = &w->operands[i];
-        int each = wgmma_is_by_column(w, o) ? 1 : w->partial_cols;
+        int each = wgmma_is_by_column(o) ? 1 : w->partial_cols;
         const KExpr *col = k_add(b, tile->col, k_mul(b, lane, k_i32(b, each)));
         matmul_scales_tile(b, &w->scales[i], warp, o->is_rows ? row : col, o->operand->mn,
                            o->is_rows ? w->tiles.span_m : w->tiles.span_n, tile->batch);

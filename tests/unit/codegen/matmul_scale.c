@@ -108,6 +108,8 @@ static void test_transposed_product(void **state) {
     Schedule swapped = two_level(64, 16, 1);
     swapped.swap_ab = true;
     check_blocks((Blocks){16, 128, 256, 16, 1, false}, swapped);
+    check_blocks((Blocks){9, 128, 384, 1, 128, false}, swapped); /* a factor for each column of it */
+    check_blocks((Blocks){13, 64, 256, 1, 1, true}, swapped);
 }
 
 static void test_plain_promotion(void **state) {
@@ -139,9 +141,9 @@ static void test_refusals(void **state) {
     open_blocks(&c, (Blocks){64, 128, 256, 1, 128, false});
     case_region(&c);
     Schedule schedule = two_level(64, 64, 1);
-    schedule.swap_ab = true; /* a factor for each column of what is transposed */
-    assert_false(template_matmul.accepts(c.graph, &c.region, &schedule, c.target, &why));
-    assert_non_null(strstr(why, "share one factor"));
+    schedule.tile_k = 64; /* within a block, but not all of a line */
+    assert_true(template_matmul.accepts(c.graph, &c.region, &schedule, c.target, &why));
+    schedule.tile_k = 128;
     Schedule simple = {.path = MATMUL_LOOP};
     assert_true(template_matmul.accepts(c.graph, &c.region, &simple, c.target, &why));
     case_close(&c);
