@@ -1,6 +1,6 @@
 /* Random numbers: Philox-4x32-10 (Salmon et al., SC 2011) counted by the element's row-major number;
  * ir/reference.h defines them. One counter gives four words, hence four elements: an aligned run computes
- * each counter once, for its four. */
+ * each counter once, for its four, or for the two that it has of them. */
 #include "codegen/lower_internal.h"
 
 enum { PHILOX_ROUNDS = 10, PHILOX_WORDS = 4 };
@@ -58,6 +58,13 @@ static const KExpr *random_counter(Lower *lower, const Value *value, const KExpr
     return k_add(b, group, k_int(b, K_I64, value->attrs[1].i));
 }
 
+/* Whether the second pair of its counter's words is an element's. */
+static const KExpr *random_is_upper(Lower *lower, const KExpr *number) {
+    Builder *b = lower->b;
+    const KExpr *place = k_mod(b, number, k_int(b, lower->index, PHILOX_WORDS));
+    return k_let_expr(b, "is_upper", k_ge(b, place, k_int(b, lower->index, 2)));
+}
+
 const KExpr *lower_random(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard) {
     Builder *b = lower->b;
     const KExpr *seed = lower_eval(lower, value->in[0], NULL, guard);
@@ -67,9 +74,7 @@ const KExpr *lower_random(Lower *lower, const Value *value, const LaneCoord *coo
     random_philox(b, seed, random_counter(lower, value, number), word);
     const KExpr *is_odd = k_let_expr(
         b, "is_odd", k_eq(b, k_mod(b, number, k_int(b, lower->index, 2)), k_int(b, lower->index, 1)));
-    const KExpr *is_upper = k_let_expr(
-        b, "is_upper",
-        k_ge(b, k_mod(b, number, k_int(b, lower->index, PHILOX_WORDS)), k_int(b, lower->index, 2)));
+    const KExpr *is_upper = random_is_upper(lower, number);
     const KExpr *even = k_select(b, is_upper, k_var(b, word[2]), k_var(b, word[0]));
     const KExpr *odd = k_select(b, is_upper, k_var(b, word[3]), k_var(b, word[1]));
     if (value->op == OP_uniform)
@@ -81,36 +86,56 @@ const KExpr *lower_random(Lower *lower, const Value *value, const LaneCoord *coo
     return k_mul(b, radius, turn);
 }
 
+/* Elements of a run that share a counter's words: four where a run begins with a counter, else two, which
+ * are a pair of normal numbers. */
+static int random_share(Lower *lower, const LaneCoord *number) {
+    int width = lower->shape->width;
+    bool is_whole = width % PHILOX_WORDS == 0 && number->align % PHILOX_WORDS == 0;
+    return is_whole ? PHILOX_WORDS : 2;
+}
+
 bool lower_random_is_wide(Lower *lower, const Value *value, const LaneCoord *coords) {
     LaneCoord number = lane_linear(lower, value->rank, coords, value->dims);
-    int width = lower->shape->width;
-    return width % PHILOX_WORDS == 0 && number.step == 1 && number.align % PHILOX_WORDS == 0 &&
+    return lower->shape->width % 2 == 0 && number.step == 1 && number.align % 2 == 0 &&
            !lower_expr_varies(lower, number.at);
+}
+
+/* Elements `at` and the next of a run, from a pair of words. */
+static void random_fill_pair(Builder *b, const Value *value, const KVar *array, const KExpr *at,
+                             const KExpr *even, const KExpr *odd) {
+    const KExpr *next = k_add(b, at, k_i32(b, 1)), *radius, *angle;
+    if (value->op == OP_uniform) {
+        k_set_elem(b, array, at, random_unit(b, even, 0));
+        k_set_elem(b, array, next, random_unit(b, odd, 0));
+        return;
+    }
+    random_polar(b, even, odd, &radius, &angle);
+    k_set_elem(b, array, at, k_mul(b, radius, k_scalar(b, OP_cos, angle, NULL, NULL)));
+    k_set_elem(b, array, next, k_mul(b, radius, k_scalar(b, OP_sin, angle, NULL, NULL)));
 }
 
 void lower_random_fill(Lower *lower, LowerEntry *entry) {
     Builder *b = lower->b;
     const Value *value = entry->key.value;
     const KExpr *seed = lower_eval(lower, value->in[0], NULL, entry->key.guard);
-    const KExpr *number =
-        lower_concrete(lower, lane_linear(lower, value->rank, entry->key.coords, value->dims).at);
-    const KExpr *counter = k_let_expr(b, "first_counter", random_counter(lower, value, number));
+    LaneCoord linear = lane_linear(lower, value->rank, entry->key.coords, value->dims);
+    const KExpr *number = k_let_expr(b, "number", lower_concrete(lower, linear.at));
+    int share = random_share(lower, &linear);
     const KExpr *group =
-        k_for_begin(b, "group", k_i32(b, 0), k_i32(b, lower->shape->width / PHILOX_WORDS), 1, UNROLL_FULL);
+        k_for_begin(b, "group", k_i32(b, 0), k_i32(b, lower->shape->width / share), 1, UNROLL_FULL);
+    const KExpr *first = k_mul(b, group, k_i32(b, share));
+    const KExpr *own = k_add(b, number, k_convert(b, first, lower->index));
     const KVar *word[PHILOX_WORDS];
-    random_philox(b, seed, k_add(b, counter, k_convert(b, group, K_I64)), word);
-    const KExpr *first = k_mul(b, group, k_i32(b, PHILOX_WORDS));
-    for (int pair = 0; pair < PHILOX_WORDS; pair += 2) {
-        const KExpr *even = k_var(b, word[pair]), *odd = k_var(b, word[pair + 1]), *radius, *angle;
-        const KExpr *even_at = k_add(b, first, k_i32(b, pair)), *odd_at = k_add(b, first, k_i32(b, pair + 1));
-        if (value->op == OP_uniform) {
-            k_set_elem(b, entry->array, even_at, random_unit(b, even, 0));
-            k_set_elem(b, entry->array, odd_at, random_unit(b, odd, 0));
-            continue;
-        }
-        random_polar(b, even, odd, &radius, &angle);
-        k_set_elem(b, entry->array, even_at, k_mul(b, radius, k_scalar(b, OP_cos, angle, NULL, NULL)));
-        k_set_elem(b, entry->array, odd_at, k_mul(b, radius, k_scalar(b, OP_sin, angle, NULL, NULL)));
+    random_philox(b, seed, random_counter(lower, value, own), word);
+    if (share == PHILOX_WORDS) {
+        for (int pair = 0; pair < PHILOX_WORDS; pair += 2)
+            random_fill_pair(b, value, entry->array, k_add(b, first, k_i32(b, pair)), k_var(b, word[pair]),
+                             k_var(b, word[pair + 1]));
+    } else {
+        const KExpr *is_upper = random_is_upper(lower, own);
+        random_fill_pair(b, value, entry->array, first,
+                         k_select(b, is_upper, k_var(b, word[2]), k_var(b, word[0])),
+                         k_select(b, is_upper, k_var(b, word[3]), k_var(b, word[1])));
     }
     k_end(b);
 }

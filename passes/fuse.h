@@ -266,6 +266,9 @@ Fuse *fuse_plan(Pass *pass, Graph *graph, FuseKnown *known);
  * own, by the cost model, and notes what it found, in fuse->known. True where the graph must be planned
  * again. */
 bool fuse_weigh_rows(Fuse *fuse);
+/* By id, what is computed of which the graph says how many kernels it takes, as few as can be, or how a
+ * product is multiplied, whose kernel then has it. */
+bool *fuse_mark_expected(const Fuse *fuse);
 /* fuse_fragments.c: seconds that a first operand costs beside the product alone which is computed between the
  * matrix instructions, or by a kernel of its own; whether the first is the quicker way. */
 typedef struct FragmentsEstimate {

@@ -31,7 +31,8 @@ static const double guest_launch = 2e-6, guest_clear = 2e-6, guest_end = 3e-6;
 static const double guest_order = 4e-6; /* a cooperative launch begins when the kernel before has ended */
 static const double guest_left = 1.3;   /* rounds whose rows are left when the products end */
 static const double guest_share = 0.35; /* of memory's rate that idle warps move */
-static const double guest_beside = 0.3; /* of the guest's time that products lose beside it */
+static const double guest_fitted_passes = 2; /* over a row, of what that was fitted to */
+static const double guest_beside = 0.3;      /* of the guest's time that products lose beside it */
 /* Of what two kernels cost: what is gained must be more than the estimate's error. */
 static const double guest_gain = 0.65;
 
@@ -165,9 +166,35 @@ static GuestEstimate guest_estimate_columns(const Fuse *fuse, const Region *host
                            .keeps_up = moved <= guest_share * busy * guest_products(fuse, host)};
 }
 
+/* How often idle warps read a row, which they do not keep: once for each reduction that waits for another,
+ * and for what is stored of it. */
+static double guest_passes(const Fuse *fuse, const Region *rows) {
+    ValueMap depth = {.arena = fuse->arena};
+    int most = 0, stored = 0;
+    for (size_t i = 0; i < rows->values.n; i++) { /* topological */
+        const Value *value = rows->values.at[i];
+        int own = 0;
+        for (int k = 0; k < value->n_in; k++) {
+            int below = value_map_get(&depth, value->in[k]);
+            own = below > own ? below : own;
+        }
+        own += value_class(value) == OPCLASS_REDUCTION;
+        value_map_set(&depth, value, own);
+        most = own > most ? own : most;
+    }
+    for (size_t i = 0; i < rows->outputs.n; i++)
+        stored |= !dim_is(rows->outputs.at[i]->dims[rows->rank - 1], 1);
+    return (double)(most + stored);
+}
+
 static GuestEstimate guest_estimate_rows(const Fuse *fuse, const Region *host, const Region *rows,
                                          double slower) {
-    enum { TILE_ROWS = 128, TILE_COLS = 256 };
+    enum {
+        TILE_ROWS = 128,
+        TILE_COLS = 256,
+        GROUP = 4,        /* rows of tiles that end together */
+        FAR_ROW = 1 << 16 /* bytes of a row that lies in L2 when it is read again */
+    };
     const FuseLimits *limits = fuse->limits;
     const Value *core = host->cores.at[0];
     double bytes = guest_outputs(fuse, rows), all = (double)fuse_count(fuse, host->rank - 1, host->dims);
@@ -175,12 +202,14 @@ static GuestEstimate guest_estimate_rows(const Fuse *fuse, const Region *host, c
     for (size_t i = 0; i < rows->inputs.n; i++)
         if (value_same_dims(rows->inputs.at[i], core))
             bytes += (double)fuse_bytes(fuse, rows->inputs.at[i]);
-    double round = limits->sm_count / ceil(cols / TILE_COLS) * TILE_ROWS;
+    double round = fmax(limits->sm_count / ceil(cols / TILE_COLS), GROUP) * TILE_ROWS;
     double left = fmin(1, guest_left * round / all), moved = bytes / limits->memory_bytes_per_second;
+    double again = bytes / all > FAR_ROW ? guest_passes(fuse, rows) / guest_fitted_passes : 1;
+    double idle = moved * fmax(1, again);
     return (GuestEstimate){.guest = guest_clear + (host->follows ? guest_order : 0) +
-                                    (left + guest_beside) * moved + guest_end + slower,
+                                    (left + guest_beside) * idle + guest_end + slower,
                            .two = moved + guest_launch,
-                           .keeps_up = moved / guest_share <= guest_products(fuse, host)};
+                           .keeps_up = idle / guest_share <= guest_products(fuse, host)};
 }
 
 static GuestEstimate guest_estimate(const Fuse *fuse, const Region *host, const Region *guest,

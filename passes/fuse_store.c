@@ -158,6 +158,12 @@ static void store_in(Fuse *fuse, FuseNode *node, Group *host) {
     }
 }
 
+static void store_alone(Fuse *fuse, FuseNode *node) {
+    const Value *value = node->value;
+    store_in(fuse, node, group_new(fuse, TEMPLATE_POINTWISE, value->rank, value->dims, 0));
+    node->barrier = true;
+}
+
 /* By the one of the groups that need it that can, or by its own. */
 static void store_somewhere(Fuse *fuse, FuseNode *node) {
     Value *value = node->value;
@@ -168,8 +174,7 @@ static void store_somewhere(Fuse *fuse, FuseNode *node) {
         store_in(fuse, node, host);
         return;
     }
-    store_in(fuse, node, group_new(fuse, TEMPLATE_POINTWISE, value->rank, value->dims, 0));
-    node->barrier = true;
+    store_alone(fuse, node);
 }
 
 /* Whether each row of the kernel has one element of it, so that no order of storing has more to a line. */
@@ -209,6 +214,28 @@ static bool store_reordered(Fuse *fuse, FuseNode *node) {
     return true;
 }
 
+/* Whether a mask is drawn by a kernel of its own, since it is behind sums of so few products that these do
+ * not hide the arithmetic of random numbers, of which threads there use two of four: 8192 x 4096 x 1024 with
+ * a GELU took 214 us, 164 so. */
+static bool store_is_drawn_apart(const Fuse *fuse, const FuseNode *node, const bool *is_expected) {
+    enum { SUM = 1024, ELEMENTS = 1 << 23 };
+    const Value *value = node->value;
+    bool is_drawn = false;
+    for (int i = 0; i < value->n_in; i++)
+        is_drawn = is_drawn || value->in[i]->op == OP_uniform;
+    if (!is_drawn || value->dtype != DTYPE_BOOL || is_expected[value->id] || !node->needs.n ||
+        fuse_count(fuse, value->rank, (const Dim *const *)value->dims) <= ELEMENTS)
+        return false;
+    for (size_t i = 0; i < node->needs.n; i++) {
+        const Group *group = node->needs.at[i];
+        const Value *a = group->cores.n == 1 ? group->cores.at[0]->in[0] : NULL;
+        if (group->kind != TEMPLATE_MATMUL || group->is_chain || !a ||
+            fuse_extent(fuse, a->dims[a->rank - 1]) > SUM)
+            return false;
+    }
+    return true;
+}
+
 /* Whether a floating Value that several groups need is dear enough to be stored once. */
 static bool store_is_dear(Fuse *fuse, const FuseNode *node) {
     int64_t limit = fuse->limits->inline_cost_max, leaf_bytes = 0, needs = (int64_t)node->needs.n;
@@ -221,7 +248,7 @@ static bool store_is_dear(Fuse *fuse, const FuseNode *node) {
     return leaf_bytes * needs > leaf_bytes + fuse_bytes(fuse, node->value) * (1 + needs);
 }
 
-static void store_floating(Fuse *fuse, FuseNode *node, bool forced) {
+static void store_floating(Fuse *fuse, FuseNode *node, bool forced, const bool *is_expected) {
     Value *value = node->value;
     bool output = value_is_output(fuse->graph, value);
     if (output && !forced && store_reordered(fuse, node))
@@ -233,6 +260,13 @@ static void store_floating(Fuse *fuse, FuseNode *node, bool forced) {
     }
     if (!node->needs.n && !output)
         return;
+    if (store_is_drawn_apart(fuse, node, is_expected)) {
+        pass_decide(fuse->pass, "drawn", false, value, node->needs.at[0]->cores.at[0],
+                    "@expect(kernels=1), or products of which more are added up",
+                    "a kernel of its own draws the mask, in half the time");
+        store_alone(fuse, node);
+        return;
+    }
     bool dear = !output && !forced && store_is_dear(fuse, node);
     if (output || forced || dear) {
         if (dear)
@@ -252,12 +286,13 @@ static void store_floating(Fuse *fuse, FuseNode *node, bool forced) {
 void fuse_store(Fuse *fuse) {
     Graph *graph = fuse->graph;
     bool *forced = ARENA_ARRAY(fuse->arena, bool, graph->values.n + 1);
+    const bool *is_expected = fuse_mark_expected(fuse);
     for (size_t i = graph->values.n; i-- > 0;) {
         FuseNode *node = &fuse->nodes[i];
         if (node->free || node->value->op == OP_input)
             continue;
         if (!node->home) {
-            store_floating(fuse, node, forced[i]);
+            store_floating(fuse, node, forced[i], is_expected);
             continue;
         }
         store_at_home(fuse, node);

@@ -14,10 +14,6 @@
 
 #include <math.h>
 
-enum {
-    WEIGH_STATISTICS = 3, /* of one kernel: rounds of a top-k cost more than what they read */
-};
-
 /* The kernels of both plans, and which are connected. */
 typedef struct Weigh {
     Fuse *fuse;
@@ -50,10 +46,7 @@ static bool weigh_is_for_product(const Hint *hint) {
     return false;
 }
 
-/* Marks what values are computed from of which the graph says how many kernels they take: as few as they can;
- * or how a product is multiplied, whose kernel then has them.
- */
-static bool *weigh_mark_expected(const Fuse *fuse) {
+bool *fuse_mark_expected(const Fuse *fuse) {
     const Graph *graph = fuse->graph;
     bool *is_expected = ARENA_ARRAY(fuse->arena, bool, graph->values.n + 1);
     for (size_t i = 0; i < graph->hints.n; i++) {
@@ -71,17 +64,14 @@ static bool *weigh_mark_expected(const Fuse *fuse) {
 /* Finds the statistics that may leave their product's kernel; how many. */
 static int weigh_find(Weigh *w) {
     const Partition *partition = w->fuse->pass->partition;
-    const bool *is_expected = weigh_mark_expected(w->fuse);
+    const bool *is_expected = fuse_mark_expected(w->fuse);
     int found = 0;
     for (size_t i = 0; i < partition->regions.n; i++) {
         const Region *region = partition->regions.at[i];
-        int n = 0;
         if (region->kind != TEMPLATE_MATMUL || region->n_reduced == 0 || weigh_is_head(region->cores.at[0]) ||
             is_expected[region->cores.at[0]->id])
             continue;
         for (size_t k = 0; k < region->values.n; k++)
-            n += weigh_is_statistic(w, region->values.at[k]);
-        for (size_t k = 0; k < region->values.n && n <= WEIGH_STATISTICS; k++)
             if (weigh_is_statistic(w, region->values.at[k])) {
                 w->candidate[region->values.at[k]->id] = region;
                 found++;

@@ -102,6 +102,15 @@ static double cost_efficiency(const MatmulPlan *plan, const Schedule *s) {
     return 0.8 * sqrt(reuse < 1 ? reuse : 1);
 }
 
+/* Operations for each element of an operand that is computed. */
+static int cost_operations(const MatmulPlan *plan, const MatmulOperand *operand) {
+    int n = 0;
+    for (size_t i = 0; i < plan->region->values.n && !operand->is_memory; i++)
+        n += value_same_dims(plan->region->values.at[i], operand->value) &&
+             op_is_scalar(plan->region->values.at[i]->op);
+    return n;
+}
+
 /* Accesses of a stage of the operands that threads compute instead of copying; none beyond their ends. */
 static double cost_accesses(const MatmulPlan *plan, const Schedule *s, const CostShare *w, double depth) {
     double accesses = 0;
@@ -110,7 +119,8 @@ static double cost_accesses(const MatmulPlan *plan, const Schedule *s, const Cos
         int tile_mn = i ? s->tile_n : s->tile_m,
             width = operand->copy_width ? operand->copy_width : operand->run_width;
         bool is_converted = !operand->is_memory || operand->narrow != operand->elem;
-        double each = 1.0 / width + (is_converted ? cost_convert_slots / cost_computed_slots : 0);
+        double slots = is_converted ? cost_convert_slots * (1 + cost_operations(plan, operand)) : 0;
+        double each = 1.0 / width + slots / cost_computed_slots;
         each *= operand->chosen ? cost_chosen : 1;
         if (matmul_loader_registers(plan, operand, s, tile_mn, 32))
             accesses += fmin(tile_mn, i ? w->cols : w->rows) * depth * each;

@@ -600,13 +600,17 @@ static void test_rows_are_weighed(void **state) {
                    "bf16[1600, 256]) {\n"
                    "  y = softmax(x @ w.T)\n  z = rmsnorm(u @ w.T) }",
                    "matmul/rows matmul rows", 2, 1);
-    /* where the cost model knows nothing of some kernel, and of a top-k, whose rounds it does not know either
-     */
-    expect_weighed(seconds_of_products, many, "matmul/rows", 0, 0);
+    /* rounds of a top-k together */
     expect_weighed(seconds_by_rows,
                    "graph g (x: bf16[1600, 64], w: bf16[64, 64]) -> (v: f32[1600, 4], i: i64[1600, 4]) {\n"
                    "  v, i = topk(softmax(x @ w.T), 4) }",
-                   "matmul/rows>2", 0, 0);
+                   "matmul rows>2", 0, 1);
+    expect_weighed(seconds_by_rows,
+                   "graph g (x: bf16[16, 64], w: bf16[64, 64]) -> (v: f32[16, 4], i: i64[16, 4]) {\n"
+                   "  v, i = topk(softmax(x @ w.T), 4) }",
+                   "matmul/rows>2", 10, 0);
+    /* where the cost model knows nothing of some kernel */
+    expect_weighed(seconds_of_products, many, "matmul/rows", 0, 0);
     /* heads are products of their own so that their rows are whole */
     expect_weighed(seconds_by_rows,
                    "graph g (x: bf16[1600, 64], w: bf16[512, 64]) -> (y: bf16[1600, 8, 64]) {\n"
