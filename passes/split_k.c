@@ -20,7 +20,9 @@ enum {
     SPLIT_K_SHARE = 4,       /* of which so many are left to do it where parts are made */
     SPLIT_K_LEAST = 1 << 15, /* K from which a second kernel, of 4 us, is less than what it saves */
     SPLIT_K_PART = 2048,     /* least K of a part, and a multiple of whole lines */
-    SPLIT_FMA_FEW = 64,      /* without tensor cores: rows or columns that have kernels of their own */
+    SPLIT_FMA_FEW = 32,      /* without tensor cores: rows or columns that have kernels of their own */
+    SPLIT_FMA_STREAMED = 64, /* or may have, a few at a time */
+    SPLIT_FMA_WIDE = 64,     /* tiles a multiprocessor where nothing is to be split */
     SPLIT_FMA_MOST = 8,      /* parts */
     SPLIT_FMA_LEAST = 384,   /* K */
     SPLIT_FMA_PART = 64,     /* least K of a part */
@@ -42,6 +44,7 @@ static const struct {
 /* Of a second kernel: seconds, bytes a second of the parts that are written and read, and the share of the
  * time without it that is worth its while. */
 static const double split_fma_kernel = 4e-6, split_fma_bytes = 3e12, split_fma_worth = 0.9;
+static const double split_streamed = 14e12; /* operations a second of kernels for few rows or columns */
 
 /* Seconds in the best of these tiles. */
 static double split_fma_seconds(const FuseLimits *limits, int64_t m, int64_t n, int64_t k, int64_t parts) {
@@ -57,13 +60,19 @@ static double split_fma_seconds(const FuseLimits *limits, int64_t m, int64_t n, 
 
 /* How many parts where a thread has some sums to itself: as many as are quickest. 512 x 512 along 4096 took
  * 84 us in two parts of tiles of 64 x 64. */
-static int64_t split_fma_parts(const FuseLimits *limits, const Dim *m, const Dim *n, const Dim *k) {
-    int64_t most = (int64_t)limits->sm_count * SPLIT_FMA_FEW;
+static int64_t split_fma_parts(const FuseLimits *limits, const Value *product, const Dim *k) {
+    const Dim *m = product->dims[product->rank - 2], *n = product->dims[product->rank - 1];
+    int64_t most = (int64_t)limits->sm_count * SPLIT_FMA_WIDE;
     if (k->value < SPLIT_FMA_LEAST || m->value <= SPLIT_FMA_FEW || n->value <= SPLIT_FMA_FEW ||
         m->value > most || n->value > most)
         return 1;
     int64_t best = 1;
-    double least = split_fma_worth * split_fma_seconds(limits, m->value, n->value, k->value, 1);
+    bool is_streamed = m->value <= SPLIT_FMA_STREAMED || n->value <= SPLIT_FMA_STREAMED;
+    if (is_streamed && product->in[0]->op != OP_transpose && product->in[1]->op == OP_transpose)
+        return 1; /* both lie along K, as streams are read fastest */
+    double whole = is_streamed ? 2.0 * (double)m->value * (double)n->value * (double)k->value / split_streamed
+                               : split_fma_seconds(limits, m->value, n->value, k->value, 1);
+    double least = split_fma_worth * whole;
     for (int64_t parts = 2; parts <= SPLIT_FMA_MOST && k->value / parts >= SPLIT_FMA_PART; parts++) {
         double seconds = split_fma_seconds(limits, m->value, n->value, k->value, parts);
         if (k->value % (parts * SPLIT_FMA_VECTOR) == 0 && seconds < least) {
@@ -81,7 +90,7 @@ static int64_t split_k_parts(const FuseLimits *limits, const Value *product) {
     if (!dim_is_const(m) || !dim_is_const(n) || !dim_is_const(k) || m->value < 1 || n->value < 1)
         return 1;
     if (!product_uses_tensor_cores(limits, product))
-        return split_fma_parts(limits, m, n, k);
+        return split_fma_parts(limits, product, k);
     int64_t tiles_m = ceil_div(m->value, SPLIT_K_TILE), tiles_n = ceil_div(n->value, SPLIT_K_TILE);
     if (k->value < SPLIT_K_LEAST || tiles_m > limits->sm_count || tiles_n > limits->sm_count ||
         tiles_m * tiles_n * SPLIT_K_CLUSTER > limits->sm_count * 3 / 4)

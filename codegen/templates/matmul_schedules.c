@@ -483,10 +483,10 @@ static void schedules_gemv_few(const Cost *c, SchedulesAccept *accepts, Candidat
 static void schedules_gemv(const Cost *c, SchedulesAccept *accepts, Candidates *found) {
     const MatmulPlan *plan = c->plan;
     enum { MOST_ROWS = 64 /* in tiles of 8, for weights that neither TMA nor cp.async can read */ };
-    /* the constants are measured for 16-bit and exact f32 operands; the others have it by @schedule */
-    bool is_measured =
-        plan->kind == MATMUL_16BIT || (plan->kind == MATMUL_FMA && plan->core[0]->dtype == DTYPE_F32);
-    if (!is_measured)
+    /* the constants are measured for 16-bit and exact f32 operands, and those of f64 are read alike; the
+     * others have it by @schedule */
+    DType type = plan->core[0]->dtype;
+    if (plan->kind != MATMUL_16BIT && !(plan->kind == MATMUL_FMA && (type == DTYPE_F32 || type == DTYPE_F64)))
         return;
     if (c->m <= MOST_ROWS)
         schedules_gemv_few(c, accepts, found, c->m, false);
