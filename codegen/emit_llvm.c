@@ -219,12 +219,33 @@ static bool llvm_check(EmitLlvm *e) {
     return !broken;
 }
 
+/* Truths that are converted as signed numbers, -1 or 0, which InstCombine makes of negated ones: the NVPTX
+ * backend of LLVM 19 gives 1 for -1 where the same truth is converted as an unsigned number too. A choice of
+ * the two numbers says the same. */
+static void llvm_mend_signed_truths(EmitLlvm *e) {
+    for (LLVMValueRef f = LLVMGetFirstFunction(e->module); f; f = LLVMGetNextFunction(f))
+        for (LLVMBasicBlockRef block = LLVMGetFirstBasicBlock(f); block; block = LLVMGetNextBasicBlock(block))
+            for (LLVMValueRef at = LLVMGetFirstInstruction(block), next; at; at = next) {
+                next = LLVMGetNextInstruction(at);
+                if (LLVMGetInstructionOpcode(at) != LLVMSIToFP ||
+                    LLVMTypeOf(LLVMGetOperand(at, 0)) != LLVMInt1TypeInContext(e->context))
+                    continue;
+                LLVMTypeRef type = LLVMTypeOf(at);
+                LLVMPositionBuilderBefore(e->builder, at);
+                LLVMReplaceAllUsesWith(at, LLVMBuildSelect(e->builder, LLVMGetOperand(at, 0),
+                                                           LLVMConstReal(type, -1), LLVMConstNull(type), ""));
+                LLVMInstructionEraseFromParent(at);
+            }
+}
+
 static bool llvm_optimize(EmitLlvm *e) {
     LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
     LLVMErrorRef error = LLVMRunPasses(e->module, llvm_passes, e->machine, options);
     LLVMDisposePassBuilderOptions(options);
-    if (!error)
+    if (!error) {
+        llvm_mend_signed_truths(e);
         return true;
+    }
     char *message = LLVMGetErrorMessage(error);
     snprintf(e->message, sizeof e->message, "%s", message);
     LLVMDisposeErrorMessage(message);
