@@ -8,6 +8,10 @@ bool emit_is_data(const EmitFacts *facts, const KExpr *expr) {
     case KX_VAR:
     case KX_ELEM: return facts->is_data[expr->var->id];
     case KX_UNPACK: return ktype_is_int(expr->type);
+    case KX_SCALAR: /* a place among numbers is chosen by comparing them */
+        if (expr->type == K_BOOL && ktype_is_float(expr->args[0]->type))
+            return true;
+        break;
     case KX_BITCAST:
         if (ktype_is_int(expr->type) && ktype_is_float(expr->args[0]->type))
             return true;
@@ -27,7 +31,7 @@ bool emit_is_data(const EmitFacts *facts, const KExpr *expr) {
 
 /* Marks what becomes data by these statements, given what is data already; whether there was anything new. */
 static bool facts_mark(EmitFacts *facts, const KVar *var, bool is_data) {
-    if (!is_data || !ktype_is_int(var->type) || facts->is_data[var->id])
+    if (!is_data || ktype_is_float(var->type) || facts->is_data[var->id])
         return false;
     facts->is_data[var->id] = true;
     return true;
