@@ -236,7 +236,7 @@ Meaning topk_call(Expand *expand, Value *x, int64_t k, int axis, Value *of, Span
     if (of)
         row.of = (Meaning){.kind = MEANING_TENSOR, .value = of};
     int64_t length = dim_is_const(x->dims[axis]) ? x->dims[axis]->value : 0;
-    bool is_long = length > TOPK_LONG && x->rank < RANK_MAX;
+    bool is_long = length > TOPK_LONG && length <= INT32_MAX && x->rank < RANK_MAX; /* places are i32 */
     TopKRow found = is_long ? topk_long(&t, row, length) : topk_rounds(&t, row, true);
     Meaning several = {.kind = MEANING_SEVERAL, .list = {ARENA_ARRAY(expand->arena, Meaning, 2), 2}};
     several.list.at[0] = found.left;

@@ -107,10 +107,11 @@ static Value *matmul_factors(const Fuse *fuse, const Value *value, bool is_float
         Value *factors = product->in[1 - i];
         while (op_is_view(factors->op))
             factors = factors->in[0];
-        int64_t each = fuse_count(fuse, product->rank, (const Dim *const *)product->dims) /
-                       fuse_count(fuse, factors->rank, (const Dim *const *)factors->dims);
+        bool are_few =
+            fuse_count(fuse, product->rank, (const Dim *const *)product->dims) / MATMUL_FACTOR_BLOCK >=
+            fuse_count(fuse, factors->rank, (const Dim *const *)factors->dims);
         if (matmul_is_byte(product->in[i], is_float) && factors->dtype == DTYPE_F32 &&
-            (fuse_is_base(fuse, factors) || each >= MATMUL_FACTOR_BLOCK))
+            (fuse_is_base(fuse, factors) || are_few))
             return factors;
     }
     return NULL;
