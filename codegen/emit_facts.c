@@ -9,7 +9,7 @@ bool emit_is_data(const EmitFacts *facts, const KExpr *expr) {
     case KX_ELEM: return facts->is_data[expr->var->id];
     case KX_UNPACK: return ktype_is_int(expr->type);
     case KX_SCALAR: /* a place among numbers is chosen by comparing them */
-        if (expr->type == K_BOOL && ktype_is_float(expr->args[0]->type))
+        if (expr->is_guarded || (expr->type == K_BOOL && ktype_is_float(expr->args[0]->type)))
             return true;
         break;
     case KX_BITCAST:

@@ -17,9 +17,10 @@ typedef struct Builder {
     struct BuildNames *names; /* that are taken */
     Span span;                /* the line of the graph that statements from now on come from */
     const KVar *warp;         /* build_warp(); NULL: not asked for yet */
-    bool rounds_products; /* from now on products of floats are rounded: for what stands in a kernel twice,
-                             and whoever of two comes first computes, which would else be fused in the one
-                             place and not in the other */
+    bool rounds_products;  /* from now on products of floats are rounded: for what stands in a kernel twice,
+                              and whoever of two comes first computes, which would else be fused in the one
+                              place and not in the other */
+    bool guards_divisions; /* from now on quotients of integers are a graph's (KExpr.is_guarded) */
 } Builder;
 
 Builder builder_new(Arena *arena, const Region *region, const Graph *graph, const Target *target,

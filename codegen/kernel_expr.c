@@ -59,6 +59,7 @@ static const KExpr *expr_scalar(Builder *b, OpKind op, const KExpr *x, const KEx
     KExpr *expr = expr_new(b, KX_SCALAR, kvalue_scalar_type(op, type));
     expr->op = op;
     expr->is_rounded = b->rounds_products && op == OP_mul && ktype_is_float(type);
+    expr->is_guarded = b->guards_divisions && (op == OP_div || op == OP_mod) && ktype_is_int(type);
     expr->args[0] = x;
     expr->args[1] = y;
     expr->args[2] = z;

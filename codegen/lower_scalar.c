@@ -100,7 +100,10 @@ const KExpr *lower_scalar_op(Builder *b, const Value *value, const KExpr *const 
     if (value->op == OP_div && type == K_F32 && scalar_reciprocal(args[1]))
         return k_convert(b, k_mul(b, args[0], k_float(b, K_F32, scalar_reciprocal(args[1]))),
                          ktype_of(value->dtype));
-    return k_convert(b, k_scalar(b, value->op, args[0], args[1], args[2]), ktype_of(value->dtype));
+    b->guards_divisions = true;
+    const KExpr *result = k_scalar(b, value->op, args[0], args[1], args[2]);
+    b->guards_divisions = false;
+    return k_convert(b, result, ktype_of(value->dtype));
 }
 
 /* An integer register cut to the values of a narrow integer type: its low bits. */
