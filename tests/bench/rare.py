@@ -11,7 +11,7 @@ from cases import BF, E4, F32, at_least_f32, from_i4, i4, i8, positive, rand, sc
 from wide import F16, chosen, dequantized
 
 TEXT = pathlib.Path(__file__).with_suffix(".sg").read_text()
-TYPES = {"bf16": BF, "f16": F16, "f32": F32, "e4m3": E4, "e5m2": torch.float8_e5m2, "i32": torch.int32}
+TYPES = {"bf16": BF, "f16": F16, "f32": F32, "e4m3": E4, "e5m2": torch.float8_e5m2, "i32": torch.int32, "i8": torch.int8}
 BITS = {"i4": 4, "i8": 8, "u8": 8, "bool": 8, "e4m3": 8, "e5m2": 8, "bf16": 16, "f16": 16, "i32": 32, "f32": 32, "i64": 64}
 WEIGHTS = ("w", "wg", "wu", "wd", "wo", "u", "v")
 F32_RATE, NARROW_RATE = 12, 0.5  # what a FLOP takes outside the tensor cores, and in 8 bits, where one in bf16 takes 1
@@ -220,6 +220,10 @@ def mx_blocks(x, w, s, t):
     return F.linear(x, w)
 
 
+def mx_exponents(x, w, s, t):
+    return mx_blocks(x, w, *(torch.exp2(e.to(torch.float64 if x.dtype == torch.float64 else F32)) for e in (s, t)))
+
+
 def awq(x, w, s, z):
     return F.linear(x, in_groups(from_i4(w), s, z))
 
@@ -362,6 +366,7 @@ CASES = dict([
     case("u8_out", uint8_out, (4096, 1024, 1024), s=scales(30), z=128.0),
     case("out_norm_quant", norm_quantized, (4096, 1024, 4096)),
     case("mx_blocks", mx_blocks, (4096, 4096, 4096), s=positive, t=scales(0.05)),
+    case("mx_exponents", mx_exponents, (4096, 4096, 4096), s=whole(-8, 8), t=whole(-8, 8)),
     case("awq_decode", awq, (16, 11008, 4096), s=scales(0.007), z=whole(-8, 8)),
     case("awq_prefill", awq, (2048, 11008, 4096), s=scales(0.007), z=whole(-8, 8)),
     case("i8_groups", lambda x, w, s: F.linear(x, in_groups(w, s)), (16, 4096, 4096), s=scales(5e-4)),

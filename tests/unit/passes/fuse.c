@@ -468,6 +468,13 @@ static void test_quantized_matmul(void **state) {
                  "matmul", DIMS({"M", 3}, {"N", 8}));
 }
 
+static int decisions_with(const Support *support, const char *words) {
+    int n = 0;
+    for (size_t i = 0; i < support->partition->decisions.n; i++)
+        n += strstr(support->partition->decisions.at[i].why, words) != NULL;
+    return n;
+}
+
 /* However many tiles read them, operands with a factor a block stay as they are in memory. */
 static void test_block_scaled_matmul(void **state) {
     (void)state;
@@ -480,6 +487,31 @@ static void test_block_scaled_matmul(void **state) {
                  "where M >= 8192, N >= 65536, K % 128 == 0 {\n"
                  "  y = dequantize(x, sx.T, block=[1, 128]) @ w.T }",
                  "matmul", NULL);
+}
+
+/* Powers of two, one for each 32 elements: in bf16 where the product is large. */
+static void test_short_blocks(void **state) {
+    (void)state;
+    static const struct {
+        int rows;
+        const char *exponent;
+        int in_bf16;
+    } tests[] = {
+        {4096, "cast(s, f32) - 127", 1}, {64, "cast(s, f32) - 127", 0}, {4096, "cast(s, f32) / 3", 0}};
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+        char text[400];
+        snprintf(text, sizeof text,
+                 "graph g (x: e4m3[%d, 4096], w: e4m3[4096, 4096], s: u8[%d, 128], t: i8[4096, 128]) -> (y: "
+                 "bf16[%d, 4096]) {\n  y = dequantize(x, exp2(%s), block=[1, 32]) @ dequantize(w, "
+                 "exp2(cast(t, f32)), block=[1, 32]).T }",
+                 tests[i].rows, tests[i].rows, tests[i].rows, tests[i].exponent);
+        Support support = {.text = text};
+        support_run(&support);
+        assert_string_equal(support.messages, "");
+        assert_string_equal(support.kernels, "pointwise pointwise matmul");
+        assert_int_equal(decisions_with(&support, "powers of two"), tests[i].in_bf16);
+        support_end(&support);
+    }
 }
 
 static bool allows_fast_sums(const char *hint) {
@@ -548,13 +580,6 @@ static double seconds_by_rows(void *context, const Graph *graph, const Region *r
 
 static double seconds_of_products(void *context, const Graph *graph, const Region *region) {
     return region->kind == TEMPLATE_MATMUL ? seconds_by_rows(context, graph, region) : 0;
-}
-
-static int decisions_with(const Support *support, const char *words) {
-    int n = 0;
-    for (size_t i = 0; i < support->partition->decisions.n; i++)
-        n += strstr(support->partition->decisions.at[i].why, words) != NULL;
-    return n;
 }
 
 static void expect_weighed(double (*seconds)(void *context, const Graph *graph, const Region *region),
@@ -678,6 +703,7 @@ int main(void) {
         cmocka_unit_test(test_borders),
         cmocka_unit_test(test_quantized_matmul),
         cmocka_unit_test(test_block_scaled_matmul),
+        cmocka_unit_test(test_short_blocks),
         cmocka_unit_test(test_sums_are_fast_where_allowed),
         cmocka_unit_test(test_mlp_is_two),
         cmocka_unit_test(test_heads_are_stored_in_order),
