@@ -6,8 +6,8 @@
 
 /* Integers are of two kinds. Coordinates and indices never overflow and are never divided by zero: their
  * arithmetic is printed plainly, and backends may use that to simplify addresses. Data (what comes from
- * memory, from other lanes or from floats) wraps and gives 0 where divided by zero, as the graph's semantics
- * say. */
+ * memory, from other lanes, from floats or from truths, and each quotient that the graph asks for) wraps and
+ * gives 0 where divided by zero, as the graph's semantics say. */
 typedef struct EmitFacts {
     bool *is_data; /* by KVar.id; false for floats */
 } EmitFacts;

@@ -142,6 +142,8 @@ static double scaled_seconds(const ScaledOperand *operand, const Value *value, b
 }
 
 static Value *scaled_copied(Rewrite *rewrite, Value *operand, const ScaledOperand *found) {
+    if (!scaled_is_turned(found) && !scaled_is_half(found))
+        return operand;
     Value *in[2] = {found->product->in[0], found->product->in[1]};
     if (scaled_is_turned(found))
         in[found->elements] = realign_turned(rewrite, in[found->elements], found->is_second);
