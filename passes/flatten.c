@@ -8,11 +8,21 @@
  * operand once. It is done where the reshape costs nothing: where the first operand lies in memory as it
  * should, or is computed from what does, and where all that follows element by element is told apart by the
  * rows together, or not by them at all. A gate of each part, [B, 1, N], would keep the result from its
- * kernel. */
+ * kernel.
+ *
+ * Where they are not joined, and M is few rows, another axis of the batch that has many becomes the rows:
+ *
+ *     y = x @ w + b                                     x: [512, 16, K], b: [16, N]
+ * ->  y = transpose(transpose(x, [1, 0, 2]) @ w, [1, 0, 2]) + b
+ *
+ * which moves nothing either: an operand's rows, and a result's, may lie apart in memory. */
 #include "passes/fuse.h"
 #include "passes/rewrite.h"
 
 enum { FLATTEN_SEARCH = 256 /* Values looked at for one answer */, FLATTEN_ROUNDS = 16 };
+enum { FLATTEN_TILE = 64, FLATTEN_FEW = 32 /* rows: of the least tile, and half of it */ };
+/* How much better tiles must be filled by another axis. */
+static const double flatten_gain = 1.5;
 
 typedef struct Flatten {
     const Graph *graph;
@@ -191,9 +201,51 @@ static Value *flatten_join(Rewrite *rewrite, Value *value, int n_joined, bool is
     return build_reshape(rewrite, value, rank, dims, value);
 }
 
+/* Rows of tiles for each row of a product of so many. */
+static double flatten_waste(int64_t rows) {
+    return (double)((rows + FLATTEN_TILE - 1) / FLATTEN_TILE * FLATTEN_TILE) / (double)rows;
+}
+
+/* The axis of the batch that becomes the rows of a product of few, whose axes are not joined; -1: none. */
+static int flatten_many(const Value *matmul) {
+    const Value *a = matmul->in[0], *b = matmul->in[1];
+    const Dim *m = matmul->dims[matmul->rank - 2];
+    if (!dim_is_const(m) || m->value < 2 || m->value > FLATTEN_FEW)
+        return -1;
+    int best = -1;
+    double waste = flatten_waste(m->value) / flatten_gain;
+    for (int i = matmul->rank - 3; i >= 0; i--) {
+        int at_a = i - (matmul->rank - a->rank), at_b = i - (matmul->rank - b->rank);
+        const Dim *dim = matmul->dims[i];
+        bool is_shared = at_a >= 0 && a->dims[at_a] == dim && (at_b < 0 || dim_is(b->dims[at_b], 1));
+        if (!is_shared || !dim_is_const(dim) || dim->value < 1 || flatten_waste(dim->value) > waste)
+            continue;
+        best = i;
+        waste = flatten_waste(dim->value);
+    }
+    return best;
+}
+
+/* The product with that axis for its rows. */
+static Value *flatten_exchange(Rewrite *rewrite, Value *value, int axis) {
+    int perm[RANK_MAX], rows = value->rank - 2, back = value->rank - value->in[0]->rank;
+    for (int i = 0; i < value->rank; i++)
+        perm[i] = i == axis ? rows : i == rows ? axis : i;
+    int first[RANK_MAX];
+    for (int i = 0; i < value->in[0]->rank; i++)
+        first[i] = perm[i + back] - back;
+    Value *in[] = {build_transpose(rewrite, value->in[0], first, value), value->in[1]};
+    Value *product = in[0] ? build_like(rewrite, value, in) : NULL;
+    return product ? build_transpose(rewrite, product, perm, value) : value;
+}
+
 static Value *flatten_rule(Rewrite *rewrite, Value *value) {
     const Flatten *flatten = rewrite->pass->state;
-    int n = value->op == OP_matmul ? flatten->n_joined[value->id] : 0;
+    if (value->op != OP_matmul || value->id >= rewrite->n_before)
+        return value;
+    int n = flatten->n_joined[value->id], many = n ? -1 : flatten_many(value);
+    if (many >= 0)
+        return flatten_exchange(rewrite, value, many);
     if (!n)
         return value;
     Value *in[] = {flatten_join(rewrite, value->in[0], n, false), value->in[1]};
@@ -217,7 +269,8 @@ bool pass_flatten(Pass *pass, Graph *graph) {
         if (++rounds == FLATTEN_ROUNDS)
             return false;
     for (size_t i = 0; i < graph->values.n; i++)
-        any = any || flatten.n_joined[i] > 0;
+        any = any || flatten.n_joined[i] > 0 ||
+              (graph->values.at[i]->op == OP_matmul && flatten_many(graph->values.at[i]) >= 0);
     pass->state = &flatten;
     return any && rewrite_graph(pass, graph, flatten_rule);
 }

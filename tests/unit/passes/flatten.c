@@ -62,10 +62,44 @@ static void test_left_alone(void **state) {
                    "matmul", false);
 }
 
+/* Few rows, which cannot be joined: whether another axis of so many takes their place. */
+static void expect_rows(const char *text, int64_t rows) {
+    Support support = {.text = text, .dims = sizes};
+    support_run(&support);
+    assert_string_equal(support.kernels, "matmul");
+    for (size_t i = 0; i < support.graph->values.n; i++) {
+        const Value *value = support.graph->values.at[i];
+        if (value->op == OP_matmul)
+            assert_int_equal(value->dims[value->rank - 2]->value, rows);
+    }
+    assert_true(support.evaluated && support.worst < 1e-4);
+    support_end(&support);
+}
+
+static void test_exchanged(void **state) {
+    (void)state;
+    expect_rows("graph g (x: bf16[96, 4, 8], w: bf16[8, 16]) -> (y: bf16[4, 96, 16]) {\n"
+                "  y = transpose(relu(x @ w), [1, 0, 2]) }",
+                96);
+    expect_rows("graph g (x: bf16[96, 4, 8], w: bf16[8, 16], b: f32[4, 16]) -> (y: bf16[96, 4, 16]) {\n"
+                "  y = x @ w + b }",
+                96);
+    /* the second operand varies along the axis between; the other way round rows are enough as they are */
+    expect_rows("graph g (x: bf16[96, 3, 4, 8], w: bf16[3, 8, 16]) -> (y: bf16[96, 3, 4, 16]) { y = x @ w }",
+                96);
+    expect_rows("graph g (x: bf16[4, 96, 8], w: bf16[8, 16], b: f32[96, 16]) -> (y: bf16[4, 96, 16]) {\n"
+                "  y = x @ w + b }",
+                96);
+    expect_rows(
+        "graph g (x: bf16[5, 4, 8], w: bf16[8, 16], b: f32[4, 16]) -> (y: bf16[5, 4, 16]) { y = x @ w + b }",
+        4);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_flat),
         cmocka_unit_test(test_left_alone),
+        cmocka_unit_test(test_exchanged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
