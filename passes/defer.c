@@ -203,7 +203,9 @@ static Value *defer_rule(Rewrite *rewrite, Value *value) {
         value->in[0]->rank < 2 || shown[value->id])
         return value;
     Value *operand = value->in[0];
-    if (!product_reduces_operand(rewrite->graph, limits, value))
+    /* of a row of nothing the factor may be NaN, where the product of none is 0 */
+    bool may_be_none = dim_lower(rewrite->graph->dims, operand->dims[operand->rank - 1]) < 1;
+    if (may_be_none || !product_reduces_operand(rewrite->graph, limits, value))
         return value;
     Defer d = {.rewrite = rewrite, .rounded = operand, .is_joined = defer_joins(operand)};
     if (d.is_joined)
