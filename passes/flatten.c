@@ -6,9 +6,9 @@
  *
  * Tiles then end with the batch instead of with each of its parts, and few rows a part read the second
  * operand once. It is done where the reshape costs nothing: where the first operand lies in memory as it
- * should, or is computed from what does, and where all that follows element by element is told apart by the
- * rows together, or not by them at all. A gate of each part, [B, 1, N], would keep the result from its
- * kernel.
+ * should, or is computed from what does, or is copied anyway (realign.c), and where all that follows element
+ * by element is told apart by the rows together, or not by them at all. A gate of each part, [B, 1, N], would
+ * keep the result from its kernel.
  *
  * Where they are not joined, and M is few rows, another axis of the batch that has many becomes the rows:
  *
@@ -17,7 +17,7 @@
  *
  * which moves nothing either: an operand's rows, and a result's, may lie apart in memory. */
 #include "passes/fuse.h"
-#include "passes/rewrite.h"
+#include "passes/realign.h"
 
 enum { FLATTEN_SEARCH = 256 /* Values looked at for one answer */, FLATTEN_ROUNDS = 16 };
 enum { FLATTEN_TILE = 64, FLATTEN_FEW = 32 /* rows: of the least tile, and half of it */ };
@@ -124,7 +124,9 @@ static void flatten_find(Flatten *flatten, const Value *value) {
         return;
     int n = flatten_axes(value), budget = FLATTEN_SEARCH;
     flatten->core[id] = value;
-    flatten->n_joined[id] = n && flatten_is_free(value->in[0], value->in[0], n, &budget) ? n : 0;
+    bool is_free = n && (flatten_is_free(value->in[0], value->in[0], n, &budget) ||
+                         realign_is_scattered(flatten->graph, value->in[0]));
+    flatten->n_joined[id] = is_free ? n : 0;
 }
 
 /* A reduction over some of the joined axes, which then are none. */
