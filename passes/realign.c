@@ -27,9 +27,11 @@
 #include "passes/fuse.h"
 
 static const double realign_slow = 40e12, realign_fast = 500e12; /* operations a second */
-/* operations a second with 8 bits and in tf32, and how many times longer they take where a product turns an
- * operand by itself */
-static const double realign_fast_bytes = 1200e12, realign_fast_words = 330e12, realign_turning = 3;
+/* Operations a second with 8 bits and in tf32, and where a product turns an operand by itself: mma.sync, by
+ * the estimate, for fp8, for integers, and tf32's three times as long. */
+static const double realign_fast_bytes = 1200e12, realign_fast_words = 330e12;
+static const double realign_turning_fp8 = 125e12, realign_turning_int8 = 350e12,
+                    realign_turning_words = 110e12;
 /* and at least, where rows and columns are few: seconds for each of K (48 x 4096 x 4096 of e4m3 took 40 us)
  */
 static const double realign_turning_step = 6e-9;
@@ -175,15 +177,24 @@ static bool realign_is_across(const Value *operand) {
 }
 
 bool realign_is_scattered(const Graph *graph, const Value *operand) {
-    return operand->rank >= 2 && dtype_bits(operand->dtype) == 16 && realign_is_tensor_type(operand->dtype) &&
+    return operand->rank >= 2 && dtype_bits(operand->dtype) <= 16 && realign_is_tensor_type(operand->dtype) &&
            dim_is_const(operand->dims[operand->rank - 1]) &&
            (realign_is_across(operand) || realign_is_strewn(graph, operand));
+}
+
+/* Whether a value is a packed input, or one in whose batch axes of one were put. */
+static bool realign_is_packed(const Value *value) {
+    const Value *base = value->op == OP_reshape ? value->in[0] : value;
+    bool has_matrices = base->rank >= 2 && value->rank >= base->rank;
+    for (int back = 1; back <= 2 && has_matrices; back++)
+        has_matrices = base->dims[base->rank - back] == value->dims[value->rank - back];
+    return base->op == OP_input && !base->strides && (base == value || has_matrices);
 }
 
 bool realign_is_turned(const Value *operand, bool is_second) {
     const Value *base = realign_base((Value *)(uintptr_t)operand);
     int last = operand->rank - 1, along = last, k = is_second ? last - 1 : last;
-    if (base->op != OP_input || base->strides || last < 1 || dtype_bits(base->dtype) == 16 ||
+    if (!realign_is_packed(base) || last < 1 || dtype_bits(base->dtype) == 16 ||
         !realign_is_tensor_type(base->dtype) || !dim_is_const(operand->dims[k]))
         return false;
     if (operand != base)
@@ -221,9 +232,10 @@ Value *realign_turned(Rewrite *rewrite, Value *operand, bool is_second) {
 
 /* The operand, or a transpose of it, on aligned rows. */
 static Value *realign_operand(Rewrite *rewrite, Value *operand, bool is_second) {
-    if (realign_is_turned(operand, is_second))
+    bool is_scattered = realign_is_scattered(rewrite->graph, operand);
+    if (realign_is_turned(operand, is_second) || (is_scattered && dtype_bits(operand->dtype) == 8))
         return realign_turned(rewrite, operand, is_second);
-    if (realign_is_scattered(rewrite->graph, operand)) {
+    if (is_scattered) {
         Value *packed = realign_copied(rewrite, operand, realign_missing(operand));
         if (packed)
             pass_decide(rewrite->pass, "realign", false, packed, operand,
@@ -250,6 +262,13 @@ bool value_is_realigned(const Value *value) {
     return realign_is_joined(copy) || (copy->op == OP_pad && value_same_dims(value, copy->in[0]));
 }
 
+/* Seconds that an operation takes longer where the product turns an operand of this type. */
+static double realign_turned_loss(DType type) {
+    if (dtype_bits(type) != 8)
+        return 1 / realign_turning_words - 1 / realign_fast_words;
+    return 1 / (dtype_is_float(type) ? realign_turning_fp8 : realign_turning_int8) - 1 / realign_fast_bytes;
+}
+
 /* Seconds that the product loses where an operand of it, other than `taken`, cannot be copied 16 bytes at a
  * time. */
 static double realign_gain(const Value *product, const Dim *k, int taken) {
@@ -259,10 +278,8 @@ static double realign_gain(const Value *product, const Dim *k, int taken) {
     double operations = realign_operations(product);
     for (int i = 0; i < 2; i++)
         if (i != taken && realign_is_turned(product->in[i], i))
-            return fmax(
-                operations * (realign_turning - 1) /
-                    (dtype_bits(product->in[i]->dtype) == 8 ? realign_fast_bytes : realign_fast_words),
-                (double)k->value * realign_turning_step);
+            return fmax(operations * realign_turned_loss(product->in[i]->dtype),
+                        (double)k->value * realign_turning_step);
     bool is_few = m->value <= REALIGN_FEW || n->value <= REALIGN_FEW;
     double steps = is_few ? 0 : (double)k->value;
     return fmax(operations / realign_slow, steps * realign_slow_step) -

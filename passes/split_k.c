@@ -29,11 +29,22 @@ enum {
     SPLIT_FMA_VECTOR = 4,    /* of which it is a multiple */
 };
 
-/* An operand that parts are views of: an input, maybe transposed. */
+/* An operand that parts are views of: an input, maybe with rows joined or transposed. */
 static bool split_k_is_memory(const Value *operand) {
     while (operand->op == OP_transpose)
         operand = operand->in[0];
+    if (operand->op == OP_reshape)
+        operand = operand->in[0];
     return operand->op == OP_input && !operand->strides;
+}
+
+/* Matrices of a product's batch; 0: not known, or more than are counted. */
+static int64_t split_k_batch(const Value *product) {
+    int64_t batch = 1;
+    for (int i = 0; i < product->rank - 2; i++)
+        if (!dim_is_const(product->dims[i]) || !checked_mul(batch, product->dims[i]->value, &batch))
+            return 0;
+    return batch;
 }
 
 /* Tiles of multiply-adds, and the seconds of one of K that a block alone on a multiprocessor takes (H200). */
@@ -47,14 +58,16 @@ static const double split_fma_kernel = 4e-6, split_fma_bytes = 3e12, split_fma_w
 static const double split_streamed = 14e12; /* operations a second of kernels for few rows or columns */
 
 /* Seconds in the best of these tiles. */
-static double split_fma_seconds(const FuseLimits *limits, int64_t m, int64_t n, int64_t k, int64_t parts) {
+static double split_fma_seconds(const FuseLimits *limits, const Value *product, int64_t k, int64_t parts) {
+    double m = (double)product->dims[product->rank - 2]->value,
+           n = (double)product->dims[product->rank - 1]->value, batch = (double)split_k_batch(product);
     double least = INFINITY;
     for (size_t i = 0; i < sizeof split_fma_tiles / sizeof *split_fma_tiles; i++) {
-        int64_t tiles = ceil_div(m, split_fma_tiles[i].rows) * ceil_div(n, split_fma_tiles[i].columns);
-        double rounds = (double)ceil_div(tiles * parts, limits->sm_count);
+        double tiles = batch * ceil(m / split_fma_tiles[i].rows) * ceil(n / split_fma_tiles[i].columns);
+        double rounds = ceil(tiles * (double)parts / (double)limits->sm_count);
         least = fmin(least, rounds * (double)(k / parts) * split_fma_tiles[i].step);
     }
-    double bytes = 2.0 * sizeof(float) * (double)parts * (double)m * (double)n;
+    double bytes = 2.0 * sizeof(float) * (double)parts * batch * m * n;
     return parts > 1 ? least + split_fma_kernel + bytes / split_fma_bytes : least;
 }
 
@@ -70,11 +83,13 @@ static int64_t split_fma_parts(const FuseLimits *limits, const Value *product, c
     bool is_streamed = m->value <= SPLIT_FMA_STREAMED || n->value <= SPLIT_FMA_STREAMED;
     if (is_streamed && product->in[0]->op != OP_transpose && product->in[1]->op == OP_transpose)
         return 1; /* both lie along K, as streams are read fastest */
-    double whole = is_streamed ? 2.0 * (double)m->value * (double)n->value * (double)k->value / split_streamed
-                               : split_fma_seconds(limits, m->value, n->value, k->value, 1);
+    double operations =
+        2.0 * (double)split_k_batch(product) * (double)m->value * (double)n->value * (double)k->value;
+    double whole =
+        is_streamed ? operations / split_streamed : split_fma_seconds(limits, product, k->value, 1);
     double least = split_fma_worth * whole;
     for (int64_t parts = 2; parts <= SPLIT_FMA_MOST && k->value / parts >= SPLIT_FMA_PART; parts++) {
-        double seconds = split_fma_seconds(limits, m->value, n->value, k->value, parts);
+        double seconds = split_fma_seconds(limits, product, k->value, parts);
         if (k->value % (parts * SPLIT_FMA_VECTOR) == 0 && seconds < least) {
             least = seconds;
             best = parts;
@@ -86,11 +101,14 @@ static int64_t split_fma_parts(const FuseLimits *limits, const Value *product, c
 /* How many parts; 1: as it is. */
 static int64_t split_k_parts(const FuseLimits *limits, const Value *product) {
     const Dim *m = product->dims[product->rank - 2], *n = product->dims[product->rank - 1];
-    const Dim *k = product->in[0]->dims[product->rank - 1];
-    if (!dim_is_const(m) || !dim_is_const(n) || !dim_is_const(k) || m->value < 1 || n->value < 1)
+    const Dim *k = product->in[0]->dims[product->in[0]->rank - 1];
+    if (!dim_is_const(m) || !dim_is_const(n) || !dim_is_const(k) || m->value < 1 || n->value < 1 ||
+        split_k_batch(product) < 1)
         return 1;
     if (!product_uses_tensor_cores(limits, product))
         return split_fma_parts(limits, product, k);
+    if (product->rank > 2)
+        return 1;
     int64_t tiles_m = ceil_div(m->value, SPLIT_K_TILE), tiles_n = ceil_div(n->value, SPLIT_K_TILE);
     if (k->value < SPLIT_K_LEAST || tiles_m > limits->sm_count || tiles_n > limits->sm_count ||
         tiles_m * tiles_n * SPLIT_K_CLUSTER > limits->sm_count * 3 / 4)
@@ -103,31 +121,46 @@ static int64_t split_k_parts(const FuseLimits *limits, const Value *product) {
     return parts;
 }
 
-static Value *split_k_rule(Rewrite *rewrite, Value *value) {
+/* An operand with its K, axis `axis` from behind, in two: parts, which become an axis before the last two,
+ * and elements of a part. */
+static Value *split_k_operand(Rewrite *rewrite, Value *operand, int axis, int64_t parts, const Value *like) {
     DimTable *table = rewrite->graph->dims;
+    const Dim *dims[RANK_MAX];
+    int rank = operand->rank, at = rank - axis, perm[RANK_MAX];
+    for (int i = 0; i < rank; i++)
+        dims[i + (i > at)] = operand->dims[i];
+    dims[at] = dim_const(table, parts);
+    dims[at + 1] = dim_const(table, operand->dims[at]->value / parts);
+    for (int i = 0; i <= rank; i++)
+        perm[i] = i;
+    perm[rank - 2] = at;
+    perm[at] = rank - 2;
+    Value *cut = build_reshape(rewrite, operand, rank + 1, dims, like);
+    return cut ? build_transpose(rewrite, cut, perm, like) : NULL;
+}
+
+static Value *split_k_rule(Rewrite *rewrite, Value *value) {
     const FuseLimits *limits = rewrite->pass->options->limits;
-    if (value->op != OP_matmul || value->rank != 2 || value->dtype != DTYPE_F32 ||
-        !split_k_is_memory(value->in[0]) || !split_k_is_memory(value->in[1]))
+    if (value->op != OP_matmul || value->rank < 2 || value->rank >= RANK_MAX || value->dtype != DTYPE_F32 ||
+        value->in[0]->rank < 2 || value->in[1]->rank < 2 || !split_k_is_memory(value->in[0]) ||
+        !split_k_is_memory(value->in[1]))
         return value;
-    int64_t parts = split_k_parts(limits, value);
+    int64_t parts = split_k_parts(limits, value), k = value->in[0]->dims[value->in[0]->rank - 1]->value;
     if (parts < 2)
         return value;
-    const Dim *p = dim_const(table, parts), *m = value->dims[0], *n = value->dims[1];
-    const Dim *k = dim_const(table, value->in[0]->dims[1]->value / parts);
-    const int swapped[] = {1, 0, 2}, first = 0;
-    Value *x = build_reshape(rewrite, value->in[0], 3, (const Dim *[]){m, p, k}, value);
-    Value *in[] = {build_transpose(rewrite, x, swapped, value),
-                   build_reshape(rewrite, value->in[1], 3, (const Dim *[]){p, k, n}, value)};
+    int axis = value->rank - 2;
+    Value *in[] = {split_k_operand(rewrite, value->in[0], 1, parts, value),
+                   split_k_operand(rewrite, value->in[1], 2, parts, value)};
     Value *product = build_like(rewrite, value, in);
-    Value *sum = build_reduce(rewrite, OP_sum, product, 1, &first, true, value);
-    Value *fresh = build_reshape(rewrite, sum, 2, (const Dim *const *)value->dims, value);
+    Value *sum = build_reduce(rewrite, OP_sum, product, 1, &axis, true, value);
+    Value *fresh = build_reshape(rewrite, sum, value->rank, (const Dim *const *)value->dims, value);
     if (!fresh || fresh->dtype != value->dtype)
         return value;
     pass_decide(
         rewrite->pass, "split_k", false, value, NULL, "more rows or columns, or a shorter K",
         "K of %lld is multiplied in %lld parts, which another kernel adds, so that all multiprocessors "
         "work",
-        (long long)value->in[0]->dims[1]->value, (long long)parts);
+        (long long)k, (long long)parts);
     return fresh;
 }
 

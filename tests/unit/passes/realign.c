@@ -54,6 +54,20 @@ static void test_copied(void **state) {
                    true, "transpose matmul");
 }
 
+/* Of 8 bits: behind an axis of a batch, or shared along one; narrow along K, where turning takes longest. */
+static void test_turned_batches(void **state) {
+    (void)state;
+    expect_kernels(
+        "graph g (x: e4m3[512, 128, 96], w: e4m3[512, 96, 768]) -> (y: bf16[512, 128, 768]) { y = x @ w }",
+        true, "transpose matmul");
+    expect_kernels("graph g (x: e4m3[64, 4, 64, 512], w: e4m3[4, 512, 512]) -> (y: bf16[64, 4, 64, 512]) "
+                   "{ y = x @ w }",
+                   true, "transpose matmul");
+    expect_kernels("graph g (x: i8[512, 256, 32], w: i8[32, 512, 512]) -> (y: i32[32, 256, 512]) "
+                   "{ y = transpose(x, [2, 1, 0]) @ transpose(w, [0, 2, 1]) }",
+                   true, "transpose matmul");
+}
+
 /* Two operands are copied by one kernel: not large ones, nor where another product shares a copy, nor one
  * matrix twice, nor copies in other orders. */
 static void test_joined(void **state) {
@@ -153,6 +167,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_words),  cmocka_unit_test(test_smaller),
                                        cmocka_unit_test(test_copied), cmocka_unit_test(test_joined),
                                        cmocka_unit_test(test_spaced), cmocka_unit_test(test_brought),
-                                       cmocka_unit_test(test_strewn)};
+                                       cmocka_unit_test(test_strewn), cmocka_unit_test(test_turned_batches)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
