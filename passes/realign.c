@@ -37,11 +37,13 @@ static const double realign_turning_fp8 = 125e12, realign_turning_int8 = 350e12,
 static const double realign_turning_step = 6e-9;
 /* operations a second where threads gather an operand that lies in many parts; by the estimate, 70 to 145 */
 static const double realign_strewn = 100e12;
-static const double realign_bytes = 3e12;                                /* a second */
+static const double realign_bytes = 3e12, realign_sectors = 4e12; /* a second, from memory, and from L2 */
 static const double realign_slow_step = 21e-9, realign_fast_step = 2e-9; /* seconds for each of K */
 enum {
     REALIGN_BYTES = 16,
     REALIGN_LINE = 128,
+    REALIGN_SECTOR = 32,
+    REALIGN_TILE = 16,  /* elements along either side of a tile that is turned */
     REALIGN_LONG = 512, /* bytes of a row that is made whole lines */
     REALIGN_CONE = 256, /* values that an operand is computed from, counted once for each use */
     REALIGN_FEW = 16    /* rows or columns of a product that a path without tiles takes as it lies */
@@ -111,6 +113,18 @@ Value *realign_part(Rewrite *rewrite, Value *copy, Value *base, const Dim *first
 Value *realign_copied(Rewrite *rewrite, Value *base, int64_t missing) {
     Value *padded = realign_padded(rewrite, base, missing);
     return padded ? realign_part(rewrite, padded, base, dim_const(rewrite->graph->dims, 0)) : NULL;
+}
+
+/* The same of a scattered operand. Where its rows are joined axes, these are copied: a kernel that turns
+ * tiles must see the one that is innermost in memory. */
+static Value *realign_gathered(Rewrite *rewrite, Value *operand, int64_t missing) {
+    Value *whole = operand->op == OP_reshape ? operand->in[0] : operand;
+    bool is_joined = whole != operand && whole->rank > operand->rank &&
+                     whole->dims[whole->rank - 1] == operand->dims[operand->rank - 1];
+    Value *copy = realign_copied(rewrite, is_joined ? whole : operand, missing);
+    return copy && is_joined
+               ? build_reshape(rewrite, copy, operand->rank, (const Dim *const *)operand->dims, operand)
+               : copy;
 }
 
 Value *realign_base(Value *operand) {
@@ -207,9 +221,14 @@ double realign_copy_seconds(const Value *value) {
     return 2 * realign_count(value) * dtype_bits(value->dtype) / 8 / realign_bytes + realign_launch;
 }
 
-/* Seconds that the copy of an operand costs; 0 where none is needed, or possible. */
+/* Seconds that the copy of an operand costs; 0 where none is needed, or possible. Where neighbours in memory
+ * are fewer than a kernel turns as a tile, each element is read from a sector of its own (512 x 196 x 49 x 12
+ * bytes behind each other took 600 us). */
 static double realign_copy(const Graph *graph, Value *operand, bool is_second) {
     const Value *base = realign_base(operand);
+    const Dim *run = realign_is_across(operand) ? base->dims[base->rank - 1] : NULL;
+    if (run && dim_is_const(run) && run->value < REALIGN_TILE)
+        return realign_count(operand) * REALIGN_SECTOR / realign_sectors + realign_launch;
     if (realign_is_scattered(graph, operand) || realign_is_turned(operand, is_second))
         return realign_copy_seconds(operand);
     bool is_stored = base->op == OP_input || value_is_heavy(base) ||
@@ -221,7 +240,7 @@ static double realign_copy(const Graph *graph, Value *operand, bool is_second) {
 
 Value *realign_turned(Rewrite *rewrite, Value *operand, bool is_second) {
     Value *rows = is_second ? build_turned(rewrite, operand, operand) : operand;
-    Value *packed = rows ? realign_copied(rewrite, rows, realign_missing(rows)) : NULL;
+    Value *packed = rows ? realign_gathered(rewrite, rows, realign_missing(rows)) : NULL;
     if (!packed)
         return operand;
     pass_decide(rewrite->pass, "realign", false, packed, operand,
@@ -236,7 +255,7 @@ static Value *realign_operand(Rewrite *rewrite, Value *operand, bool is_second) 
     if (realign_is_turned(operand, is_second) || (is_scattered && dtype_bits(operand->dtype) == 8))
         return realign_turned(rewrite, operand, is_second);
     if (is_scattered) {
-        Value *packed = realign_copied(rewrite, operand, realign_missing(operand));
+        Value *packed = realign_gathered(rewrite, operand, realign_missing(operand));
         if (packed)
             pass_decide(rewrite->pass, "realign", false, packed, operand,
                         "rows or columns that lie side by side",
