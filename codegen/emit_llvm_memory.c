@@ -186,6 +186,26 @@ static void memory_load_predicated(EmitLlvm *e, const KStmt *stmt, LLVMValueRef 
         words[i] = n == 1 ? value : LLVMBuildExtractValue(e->builder, value, (unsigned)i, "");
 }
 
+/* Elements of 64 bits are loaded whole: of one that is put together from two words LLVM takes the first for a
+ * load of its own. */
+static LLVMTypeRef memory_loaded_type(const EmitLlvm *e, const KStmt *stmt) {
+    int bytes = memory_bytes(stmt);
+    if (dtype_bits(stmt->buffer->elem) < 64)
+        return memory_type(e, bytes);
+    return bytes == 16 ? LLVMVectorType(e->i64, 2) : e->i64;
+}
+
+static void memory_split(EmitLlvm *e, LLVMValueRef value, int n, LLVMValueRef words[4]) {
+    LLVMBuilderRef b = e->builder;
+    for (int i = 0; i < n; i++) {
+        LLVMValueRef element =
+            n > 1 ? LLVMBuildExtractElement(b, value, LLVMConstInt(e->i32, (unsigned)i, 0), "") : value;
+        words[2 * i] = LLVMBuildTrunc(b, element, e->i32, "");
+        element = LLVMBuildLShr(b, element, LLVMConstInt(e->i64, 32, 0), "");
+        words[2 * i + 1] = LLVMBuildTrunc(b, element, e->i32, "");
+    }
+}
+
 static void memory_load_words(EmitLlvm *e, const KStmt *stmt, LLVMValueRef address, LLVMValueRef words[4]) {
     int bytes = memory_bytes(stmt), n = (bytes + 3) / 4;
     const char *qualifiers = memory_qualifiers(stmt);
@@ -209,14 +229,16 @@ static void memory_load_words(EmitLlvm *e, const KStmt *stmt, LLVMValueRef addre
             words[i] = n == 1 ? value : LLVMBuildExtractValue(e->builder, value, (unsigned)i, "");
         return;
     }
-    LLVMValueRef value = LLVMBuildLoad2(e->builder, memory_type(e, bytes), address, "");
+    LLVMValueRef value = LLVMBuildLoad2(e->builder, memory_loaded_type(e, stmt), address, "");
     LLVMSetAlignment(value, (unsigned)bytes);
     if (stmt->buffer->space == SPACE_GLOBAL && !stmt->buffer->written) {
         LLVMMetadataRef node = LLVMMDNodeInContext2(e->context, NULL, 0);
         LLVMSetMetadata(value, LLVMGetMDKindIDInContext(e->context, "invariant.load", 14),
                         LLVMMetadataAsValue(e->context, node));
     }
-    if (bytes < 4)
+    if (dtype_bits(stmt->buffer->elem) == 64)
+        memory_split(e, value, bytes / 8, words);
+    else if (bytes < 4)
         words[0] = LLVMBuildZExt(e->builder, value, e->i32, "");
     else if (bytes == 4)
         words[0] = value;
