@@ -142,6 +142,7 @@ static const char *atom_matrix_stem(AtomId atom) {
     case ATOM_wgmma_int8: return "wgmma_m64n%dk32";
     case ATOM_mma_16bit: return "mma_m16n8k16";
     case ATOM_mma_tf32: return "mma_m16n8k8_tf32";
+    case ATOM_mma_f64: return "mma_m16n8k8_f64";
     case ATOM_mma_int8:
     case ATOM_mma_fp8: return "mma_m16n8k32";
     default: return NULL;

@@ -150,6 +150,7 @@ static SimAtom *const atom_functions[ATOM_COUNT] = {
     [ATOM_mma_tf32] = sim_mma,
     [ATOM_mma_int8] = sim_mma,
     [ATOM_mma_fp8] = sim_mma,
+    [ATOM_mma_f64] = sim_mma_f64,
     [ATOM_shuffle_xor] = sim_shuffle,
     [ATOM_shuffle_index] = sim_shuffle,
     [ATOM_byte_permute] = sim_byte_permute,

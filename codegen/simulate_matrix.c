@@ -4,8 +4,11 @@
  * A register holds a chunk of 4 bytes, e = 4 / size elements. With g = lane / 4 and t = lane % 4:
  *     A (16 rows): register r has row g + 8 * (r % 2), columns (t + 4 * (r / 2)) * e + 0 .. e-1
  *     B (8 columns): register r has column g, rows (t + 4 * r) * e + 0 .. e-1
- *     C (16 x 8): register r has row g + 8 * (r / 2), column 2 * t + r % 2 */
+ *     C (16 x 8): register r has row g + 8 * (r / 2), column 2 * t + r % 2
+ * f64's hold an element each: the same with e = 1. */
 #include "codegen/simulate_internal.h"
+
+#include <math.h>
 
 static bool matrix_is_converged(Sim *sim, const SimWarp *warp, LaneMask mask) {
     if (mask != SIM_ALL_LANES)
@@ -144,4 +147,33 @@ void sim_mma(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
         }
     for (int r = 0; r < 4; r++)
         sim_set_register(sim, warp, stmt->operands[0].reg + r, mask);
+}
+
+/* Each product is added by a fused multiply-add, in the order of K. */
+void sim_mma_f64(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+    enum { K = 8 };
+    if (!matrix_is_converged(sim, warp, mask))
+        return;
+    double a[MATRIX_M][K], b[K][MATRIX_N];
+    const Lanes *a_elements = sim_operand(sim, warp, &stmt->operands[1], mask);
+    const Lanes *b_elements = sim_operand(sim, warp, &stmt->operands[2], mask);
+    sim_check_registers(sim, warp, stmt->operands[0].reg, 4, mask);
+    if (sim->failed)
+        return;
+    for (int lane = 0; lane < SIM_LANES; lane++) {
+        int g = lane / 4, t = lane % 4;
+        for (int r = 0; r < 4; r++)
+            a[g + 8 * (r % 2)][t + 4 * (r / 2)] = a_elements[r].at[lane].f;
+        for (int r = 0; r < 2; r++)
+            b[t + 4 * r][g] = b_elements[r].at[lane].f;
+    }
+    Lanes *c = &warp->registers[stmt->operands[0].reg];
+    for (int r = 0; r < 4; r++) {
+        for (int lane = 0; lane < SIM_LANES; lane++) {
+            int row = lane / 4 + 8 * (r / 2), column = 2 * (lane % 4) + r % 2;
+            for (int k = 0; k < K; k++)
+                c[r].at[lane].f = fma(a[row][k], b[k][column], c[r].at[lane].f);
+        }
+        sim_set_register(sim, warp, stmt->operands[0].reg + r, mask);
+    }
 }

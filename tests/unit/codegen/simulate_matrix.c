@@ -122,6 +122,46 @@ static void test_mma(void **state) {
     check_mma(ATOM_mma_fp8, (int[]){DTYPE_E4M3, DTYPE_E5M2}, DTYPE_E4M3, DTYPE_E5M2);
 }
 
+/* f64: a register an element, and what f32 would not hold. */
+static void test_mma_f64(void **state) {
+    (void)state;
+    enum { M = 16, N = 8, K = 8 };
+    double a[M * K], b[N * K], c[M * N];
+    fill(DTYPE_F64, a, M, K, 1);
+    fill(DTYPE_F64, b, N, K, 2);
+    a[0] += 0x1p-40;
+    Bench bench;
+    bench_open(&bench, 32);
+    KBuffer *ba = bench_buffer(&bench, "a", DTYPE_F64, a, M * K, false);
+    KBuffer *bb = bench_buffer(&bench, "b", DTYPE_F64, b, N * K, false);
+    KBuffer *bc = bench_buffer(&bench, "c", DTYPE_F64, c, M * N, true);
+    const KExpr *g = k_div(B, LANE, I(4)), *t = k_mod(B, LANE, I(4));
+    const KVar *acc = k_array(B, "acc", K_F64, 4, k_float(B, K_F64, 5));
+    const KVar *fa = k_array(B, "fa", K_F64, 4, NULL), *fb = k_array(B, "fb", K_F64, 2, NULL);
+    for (int r = 0; r < 4; r++) {
+        const KExpr *row = k_add(B, g, I(8 * (r % 2))), *k = k_add(B, t, I(4 * (r / 2)));
+        k_load(B, fa, I(r), ba, k_add(B, k_mul(B, row, I(K)), k), 1, NULL, CACHE_DEFAULT);
+    }
+    for (int r = 0; r < 2; r++)
+        k_load(B, fb, I(r), bb, k_add(B, k_mul(B, g, I(K)), k_add(B, t, I(4 * r))), 1, NULL, CACHE_DEFAULT);
+    KOperand operands[] = {k_reg(acc), k_reg(fa), k_reg(fb)};
+    k_atom(B, ATOM_mma_f64, NULL, operands, 3);
+    for (int r = 0; r < 4; r++) {
+        const KExpr *i = k_add(B, g, I(8 * (r / 2)));
+        const KExpr *j = k_add(B, k_mul(B, t, I(2)), I(r % 2));
+        k_store_scalar(B, bc, k_add(B, k_mul(B, i, I(N)), j), k_elem_at(B, acc, r), NULL);
+    }
+    bench_runs(&bench, 1);
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < N; j++) {
+            double want = 5;
+            for (int k = 0; k < K; k++)
+                want += a[i * K + k] * b[j * K + k];
+            assert_true(c[i * N + j] == want);
+        }
+    bench_close(&bench);
+}
+
 /* Four 8x8 matrices through stmatrix transposed and ldmatrix transposed, or plain, come back; one
  * transposition transposes. */
 static void check_stmatrix(bool store_transposed, bool load_transposed) {
@@ -723,11 +763,11 @@ static void test_multicast(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quick_elements),  cmocka_unit_test(test_mma),
-        cmocka_unit_test(test_stmatrix),        cmocka_unit_test(test_wgmma),
-        cmocka_unit_test(test_load_over_reads), cmocka_unit_test(test_tma_copy),
-        cmocka_unit_test(test_wgmma_defects),   cmocka_unit_test(test_multicast),
-        cmocka_unit_test(test_tma_store_seen),
+        cmocka_unit_test(test_quick_elements), cmocka_unit_test(test_mma),
+        cmocka_unit_test(test_mma_f64),        cmocka_unit_test(test_stmatrix),
+        cmocka_unit_test(test_wgmma),          cmocka_unit_test(test_load_over_reads),
+        cmocka_unit_test(test_tma_copy),       cmocka_unit_test(test_wgmma_defects),
+        cmocka_unit_test(test_multicast),      cmocka_unit_test(test_tma_store_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
