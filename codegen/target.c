@@ -4,7 +4,7 @@
 
 static const Target target_rows[] = {
 #define TARGET(NAME, SM, PTX, CPU, FEATURES, SMS, SMEM_BLOCK, SMEM_SM, REGISTERS, THREADS, L2, MEMORY,       \
-               TENSOR, FMA, MMA_BF16, MMA_FP8, WGMMA, TMA, CLUSTER)                                          \
+               TENSOR, FMA, TENSOR_F64, MMA_BF16, MMA_FP8, WGMMA, TMA, CLUSTER)                              \
     {                                                                                                        \
         .name = NAME,                                                                                        \
         .sm = SM,                                                                                            \
@@ -20,6 +20,7 @@ static const Target target_rows[] = {
         .memory_bytes_per_second = MEMORY,                                                                   \
         .tensor_flops = TENSOR,                                                                              \
         .fma_flops = FMA,                                                                                    \
+        .tensor_f64_flops = TENSOR_F64,                                                                      \
         .has_mma_bf16 = MMA_BF16,                                                                            \
         .has_mma_fp8 = MMA_FP8,                                                                              \
         .has_wgmma = WGMMA,                                                                                  \

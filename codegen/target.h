@@ -20,6 +20,7 @@ typedef struct Target {
     int max_threads_per_sm;
     int64_t l2_bytes;
     double memory_bytes_per_second, tensor_flops /* bf16 dense */, fma_flops /* f32 */;
+    double tensor_f64_flops; /* 0: products of f64 are multiply-adds */
     bool has_mma_bf16, has_mma_fp8, has_wgmma, has_tma, has_cluster;
 } Target;
 

@@ -45,6 +45,12 @@ static const double cost_mma_on_hopper = 0.268, cost_mma_fp8 = 0.314;
 static const double cost_mma_reuse = 4.51, cost_mma_warps = 1.33; /* 16 x 16 elements of a warp */
 static const double cost_mma_step = 0.136e-6, cost_mma_round = 0.635;
 
+/* The same in f64, not fitted: the share of shared memory's time that adds to that of the products, and the
+ * sum of both at which they have their full rate (warps of 64 x 32 in a tile of 128 x 128); warps, one for
+ * each of an SM's four matrix units; L2's bytes a clock for all SMs together, of which tiles of such elements
+ * want more than the others. */
+static const double cost_f64_shared = 0.3, cost_f64_full = 1.15, cost_f64_warps = 4, cost_f64_l2 = 4400;
+
 /* Bytes a second of the memory that the estimates were fitted with. Where that sets the pace, what other SMs
  * read again counts. It is L2 that they wait for: with a slower memory's rate (H100) products of 256 to 320
  * rows would count it, and took 2 us of 13 more by schedules that read less again. */
@@ -76,6 +82,10 @@ static const double cost_loop_base = 43.2, cost_loop_slots = 10.4, cost_loop_lat
  * of few rows or columns. */
 static const double cost_block = 0.4e-9, cost_warp = 0.0752e-9;
 
+static double cost_fma_rate(const MatmulPlan *plan) {
+    return dtype_bits(plan->a.elem) == 64 ? plan->target->fma_flops / 2 : plan->target->fma_flops;
+}
+
 double cost_rate(const MatmulPlan *plan) {
     double tensor = plan->target->tensor_flops;
     switch (plan->kind) {
@@ -83,13 +93,25 @@ double cost_rate(const MatmulPlan *plan) {
     case MATMUL_TF32: return tensor / 2;
     case MATMUL_FP8:
     case MATMUL_INT8: return 2 * tensor;
-    case MATMUL_FMA:
-        return dtype_bits(plan->a.elem) == 64 ? plan->target->fma_flops / 2 : plan->target->fma_flops;
+    case MATMUL_F64: return plan->target->tensor_f64_flops;
+    case MATMUL_FMA: return cost_fma_rate(plan);
     }
     return tensor;
 }
 
+/* Of f64 by mma.sync: for m n products of a step a warp reads m + n elements of shared memory, which has
+ * little time to spare. */
+static double cost_f64_efficiency(const Schedule *s) {
+    enum { SHARED_BYTES = 128, PRODUCTS = 128 /* an SM's in a clock */, BYTES = 8 };
+    double m = s->tile_m / (double)s->warps_m, n = s->tile_n / (double)s->warps_n;
+    double read = (m + n) / (m * n), written = (s->tile_m + s->tile_n) / (double)(s->tile_m * s->tile_n);
+    double shared = (read + written) * BYTES * PRODUCTS / SHARED_BYTES; /* clocks, to one of products */
+    return fmin(1, cost_f64_full / (1 + cost_f64_shared * shared));
+}
+
 static double cost_efficiency(const MatmulPlan *plan, const Schedule *s) {
+    if (s->path == MATMUL_MMA_SYNC && plan->kind == MATMUL_F64)
+        return cost_f64_efficiency(s);
     if (s->path == MATMUL_MMA_SYNC) {
         double m = s->tile_m / (double)s->warps_m, n = s->tile_n / (double)s->warps_n;
         double reuse = m * n / (m + n) / cost_mma_reuse; /* 64 x 32 elements of a warp are enough */
@@ -198,13 +220,18 @@ static double cost_row(CostRows rows) {
 /* A step of K: in which the SM is busy, and in which it waits besides, unless it has other blocks. */
 static double cost_step(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w,
                         double *waits) {
-    double units = s->path == MATMUL_MMA_SYNC ? fmin(1, s->threads / 32 * w->crowd / cost_mma_warps) : 1;
+    double enough = plan->kind == MATMUL_F64 ? cost_f64_warps : cost_mma_warps;
+    double units = s->path == MATMUL_MMA_SYNC ? fmin(1, s->threads / 32 * w->crowd / enough) : 1;
     double flops = 2.0 * s->tile_m * s->tile_n * s->tile_k * plan->n_cores;
-    double rate = cost_rate(plan) / plan->target->sm_count * cost_efficiency(plan, s) * units;
+    double rate = s->path == MATMUL_SIMT ? cost_fma_rate(plan) : cost_rate(plan);
+    rate *= cost_efficiency(plan, s) * units / plan->target->sm_count;
     double computed = cost_computed(c, plan, s, w), product = fmax(flops * w->crowd / rate, computed);
     double bits = s->tile_m * cost_row(c->rows_a) * matmul_stage_bits(plan, s, true) +
                   s->tile_n * plan->n_cores * cost_row(c->rows_b) * matmul_stage_bits(plan, s, false);
-    double feed = bits * s->tile_k / 8 * w->crowd / (cost_l2_per_clock * cost_clock);
+    double l2 = cost_l2_per_clock;
+    if (plan->kind == MATMUL_F64 && s->path == MATMUL_MMA_SYNC)
+        l2 = fmin(l2, cost_f64_l2 / fmin(w->all, plan->target->sm_count));
+    double feed = bits * s->tile_k / 8 * w->crowd / (l2 * cost_clock);
     double busy = fmax(product, feed), step = fmax(busy, cost_latency / (s->stages > 1 ? s->stages - 1 : 1));
     if (computed > 0) /* its loads are one step ahead, whatever the stages */
         step = fmax(step, cost_computed_latency);

@@ -37,7 +37,7 @@ static void plan_kind(MatmulPlan *plan) {
         is_fp8 = is_fp8 && plan_is_fp8(&plan->b[i]);
         is_int8 = is_int8 && plan_byte(&plan->b[i]) != DTYPE_COUNT;
     }
-    plan->kind = MATMUL_FMA;
+    plan->kind = result == DTYPE_F64 && plan->target->tensor_f64_flops > 0 ? MATMUL_F64 : MATMUL_FMA;
     plan_set_elems(plan, result);
     if (!plan->target->has_mma_bf16)
         return;

@@ -8,7 +8,7 @@
  *     matmul_operand.c   where operands lie in memory, and how TMA reads them
  *     matmul_sum.c       products that are added up: each a plan of its own
  *     matmul_wgmma.c     TMA, mbarrier ring, wgmma, warp roles (sm_90a)
- *     matmul_mma.c       cp.async or computed operands, ldmatrix, mma.sync (sm_80 and later)
+ *     matmul_mma.c       cp.async or computed operands, ldmatrix, mma.sync (sm_80 and later); f64, on sm_90a
  *     matmul_simt.c      fused multiply-adds from shared tiles: exact f32, f64, i32, i64
  *     matmul_ring.c      the loop over K, for the last two
  *     matmul_prologue.c  operands into shared tiles, for those
@@ -62,6 +62,7 @@ typedef enum MatmulKind {
     MATMUL_TF32,
     MATMUL_FP8,  /* e4m3 and e5m2 into f32 */
     MATMUL_INT8, /* i8 and u8 into i32 */
+    MATMUL_F64,  /* by mma.sync, where the target has it */
     MATMUL_FMA,  /* fused multiply-adds in the core's own type */
 } MatmulKind;
 

@@ -29,7 +29,8 @@ Region *matmul_operand_space(Arena *arena, const Region *region, const Value *va
 static OperandMajor loader_major(const MatmulPlan *plan, const MatmulOperand *operand, bool is_mn_tile) {
     int axis = operand->copy_width ? (operand->major == MAJOR_K ? operand->k_axis : operand->mn_axis)
                                    : operand->run_axis;
-    bool reads_both = plan->kind == MATMUL_16BIT; /* ldmatrix transposes 16-bit elements alone */
+    /* ldmatrix transposes 16-bit elements alone; fragments of f64 are loaded by elements */
+    bool reads_both = plan->kind == MATMUL_16BIT || plan->kind == MATMUL_F64;
     return is_mn_tile || (reads_both && axis == operand->mn_axis) ? MAJOR_MN : MAJOR_K;
 }
 

@@ -406,12 +406,15 @@ static void schedules_mma(const Cost *c, SchedulesAccept *accepts, Candidates *f
                                     {16, 64, 1, 2},   {16, 32, 1, 2},   {64, 256, 4, 1},  {64, 128, 4, 1},
                                     {128, 128, 8, 1}, {128, 256, 8, 1}, {64, 64, 4, 1},   {64, 32, 4, 1},
                                     {64, 16, 4, 1},   {32, 256, 2, 1},  {16, 16, 1, 1}};
+    enum { STAGES = 4, STAGES_F64 = 6 };
+    bool is_f64 = c->plan->kind == MATMUL_F64;
     int bits = dtype_bits(c->plan->a.elem), before = found->n;
     /* a warp that has long rows to itself reads more than it multiplies: for their statistics alone; long
      * steps of 8-bit elements take the registers that large tiles need */
     bool has_rows = c->plan->statistics.n || c->plan->block_cols || c->plan->region->column_block;
-    /* stages of 32 bytes of K where computed operands leave no registers for more, or K is short */
-    for (int least = c->k * bits <= 256 ? 32 : 64; least >= 32 && found->n == before; least /= 2)
+    /* stages of one instruction's K where computed operands leave no registers for more, or K is short */
+    int one = is_f64 ? 64 : 32; /* bytes */
+    for (int least = c->k * bits <= 8 * one ? one : 2 * one; least >= one && found->n == before; least /= 2)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
             for (int k_bytes = least; k_bytes <= 2 * least; k_bytes *= 2) {
                 Schedule s = {.path = MATMUL_MMA_SYNC,
@@ -428,7 +431,8 @@ static void schedules_mma(const Cost *c, SchedulesAccept *accepts, Candidates *f
                 /* a ring deeper than K only fills stages with zeros; what is computed on its way comes one
                  * step ahead however deep it is, and the first steps one after the other */
                 int64_t steps = (c->k + s.tile_k - 1) / s.tile_k;
-                int most = schedules_computes(c->plan, &s) ? 2 : steps < 3 ? (int)steps + 1 : 4;
+                int deepest = is_f64 ? STAGES_F64 : STAGES;
+                int most = schedules_computes(c->plan, &s) ? 2 : steps < deepest ? (int)steps + 1 : deepest;
                 for (int blocks = 1; blocks <= 4; blocks *= 2)
                     schedules_add_deepest(c, accepts, found, s, most, blocks);
             }
@@ -486,7 +490,8 @@ static void schedules_gemv(const Cost *c, SchedulesAccept *accepts, Candidates *
     /* the constants are measured for 16-bit and exact f32 operands, and those of f64 are read alike; the
      * others have it by @schedule */
     DType type = plan->core[0]->dtype;
-    if (plan->kind != MATMUL_16BIT && !(plan->kind == MATMUL_FMA && (type == DTYPE_F32 || type == DTYPE_F64)))
+    bool is_fma = plan->kind == MATMUL_FMA && (type == DTYPE_F32 || type == DTYPE_F64);
+    if (plan->kind != MATMUL_16BIT && plan->kind != MATMUL_F64 && !is_fma)
         return;
     if (c->m <= MOST_ROWS)
         schedules_gemv_few(c, accepts, found, c->m, false);

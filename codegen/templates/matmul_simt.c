@@ -38,8 +38,8 @@ static int simt_side_n(const MatmulPlan *plan, const Schedule *schedule) {
 }
 
 bool matmul_accepts_simt(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
-    *why = "matrix instructions hold these operands exactly";
-    if (plan->kind != MATMUL_FMA)
+    *why = "matrix instructions hold these operands exactly"; /* those of f64 leave this path its schedules */
+    if (plan->kind != MATMUL_FMA && plan->kind != MATMUL_F64)
         return false;
     *why = "multiply-adds are in f32, f64, i32 or i64";
     DType type = plan->a.elem;

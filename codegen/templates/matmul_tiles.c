@@ -177,6 +177,7 @@ static int tiles_threads(const MatmulPlan *plan, const Schedule *schedule) {
  * epilogue. */
 int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
     enum { ADDRESSES = 44, STATISTICS = 24, PARTIAL = 32, COLUMNS = 16, SYMBOLIC = 52, SIMT_ADDRESSES = 12 };
+    enum { LONG_STEP = 32, LONG = 16 /* loads of f64 that move up */ };
     if (schedule->path == MATMUL_GEMV)
         return matmul_gemv_registers(plan, schedule);
     int threads = tiles_threads(plan, schedule);
@@ -201,11 +202,17 @@ int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
     for (const MatmulPlan *before = plan->before; before; before = before->before)
         registers += before->is_multiple ? 0 : COLUMNS;
     if (schedule->path == MATMUL_MMA_SYNC)
-        registers += schedule->tile_m / schedule->warps_m / 4 + 16;
+        registers += (schedule->tile_m / schedule->warps_m / 4 + 16) * words;
+    bool is_f64 = schedule->path == MATMUL_MMA_SYNC && plan->kind == MATMUL_F64;
+    if (is_f64 && schedule->tile_k == LONG_STEP)
+        registers += LONG;
     /* extents and pitches that come at launch, and what is multiplied with them */
     bool is_fixed = dim_is_const(plan->m) && dim_is_const(plan->n) && dim_is_const(plan->k);
     if (schedule->path == MATMUL_MMA_SYNC && !is_fixed)
         registers += SYMBOLIC + (plan->columns.n ? COLUMNS : 0);
+    if (is_f64 && !is_fixed) /* three of each copy of two elements: its address, 64 bits, and a guard */
+        registers +=
+            3 * (schedule->tile_m + schedule->tile_n * plan->n_cores) * schedule->tile_k / 2 / threads;
     if (schedule->path == MATMUL_SIMT)
         registers += (schedule->tile_m + schedule->tile_n) / 16 * words + SIMT_ADDRESSES - ADDRESSES;
     if (schedule->path != MATMUL_WGMMA) {

@@ -171,6 +171,9 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
     *why = "no matrix instruction holds both operands exactly";
     if (plan->kind == MATMUL_FMA)
         return false;
+    *why = "f64 is multiplied by mma.sync, not by wgmma";
+    if (plan->kind == MATMUL_F64)
+        return false;
     if (!wgmma_accepts_operand(plan, schedule, &plan->a, !schedule->swap_ab, why))
         return false;
     for (int i = 0; i < plan->n_cores; i++) {

@@ -23,6 +23,7 @@ void wgmma_issue(Wgmma *w, int core, KOperand sums, KOperand a, const KExpr *bb,
         return;
     case MATMUL_FP8: k_atom(b, ATOM_wgmma_fp8, (int[]){n, (int)x, (int)y}, operands, 4); return;
     case MATMUL_INT8: k_atom(b, ATOM_wgmma_int8, (int[]){n, (int)x, (int)y}, operands, 4); return;
+    case MATMUL_F64:
     case MATMUL_FMA: return;
     }
 }

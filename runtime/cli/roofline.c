@@ -33,7 +33,7 @@ static double roofline_peak(const Target *target, DType type) {
     case DTYPE_I8:
     case DTYPE_U8: return target->has_mma_fp8 ? 2 * target->tensor_flops : target->tensor_flops;
     case DTYPE_TF32: return target->tensor_flops / 2;
-    case DTYPE_F64: return target->fma_flops / 2;
+    case DTYPE_F64: return target->tensor_f64_flops > 0 ? target->tensor_f64_flops : target->fma_flops / 2;
     default: return target->fma_flops;
     }
 }

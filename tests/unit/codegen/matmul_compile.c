@@ -60,6 +60,9 @@ static void test_bias_gelu(void **state) {
         {"sm_80", 4096, 4096, 4096, DTYPE_BF16, false, MATMUL_MMA_SYNC},
         {"sm_89", 4096, 4096, 4096, DTYPE_E4M3, false, MATMUL_MMA_SYNC},
         {"sm_86", 1024, 1024, 1024, DTYPE_F64, true, MATMUL_SIMT},
+        {"sm_90a", 512, 1024, 1024, DTYPE_F64, false, MATMUL_MMA_SYNC},
+        {"sm_90a", 4096, 4096, 4096, DTYPE_F64, true, MATMUL_MMA_SYNC},
+        {"sm_90a", 1, 8192, 4096, DTYPE_F64, false, MATMUL_GEMV},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         Case c;

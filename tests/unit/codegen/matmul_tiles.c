@@ -79,6 +79,46 @@ static void test_types(void **state) {
                 mma_schedule(32, 32, 64, 2, 1));
 }
 
+static void test_f64(void **state) {
+    (void)state;
+    for (int layout = 0; layout < 4; layout++) {
+        Plain p = {DTYPE_F64, DTYPE_F64, DTYPE_F64, 72, 88, 104, layout & 1, layout & 2};
+        check_plain("sm_90a", p, mma_schedule(64, 64, 16, 2, 2));
+        check_plain("sm_90a", p, mma_schedule(48, 32, 32, 3, 1));
+        p.m = 37;
+        p.n = 33;
+        p.k = 45;
+        check_plain("sm_90a", p, mma_schedule(32, 64, 8, 1, 2));
+        check_plain("sm_90a", p, simt_schedule(64, 64, 16));
+    }
+    check_plain("sm_90a", (Plain){DTYPE_F32, DTYPE_F64, DTYPE_F32, 40, 36, 44, true, false},
+                mma_schedule(32, 32, 16, 2, 1));
+}
+
+/* Who has no such instruction refuses, as do steps of no whole number of it. */
+static void test_f64_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *target, *why;
+        int tile_k;
+    } cases[] = {{"sm_80", "no matrix instruction", 16},
+                 {"sm_90a", "tile_k is 8, 16 or 32", 4},
+                 {"sm_90a", "tile_k is 8, 16 or 32", 24},
+                 {"sm_90a", "tile_k is 8, 16 or 32", 64}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Case c;
+        case_open(&c, cases[i].target);
+        Value *x = INPUT(&c, "x", DTYPE_F64, 64, 64), *w = INPUT(&c, "w", DTYPE_F64, 64, 64);
+        case_output(&c, "y", case_matmul(&c, x, w));
+        case_region(&c);
+        Schedule schedule = mma_schedule(32, 32, cases[i].tile_k, 2, 1);
+        const char *why = NULL;
+        assert_false(template_of(c.region.kind)->accepts(c.graph, &c.region, &schedule, c.target, &why));
+        assert_non_null(strstr(why, cases[i].why));
+        case_close(&c);
+    }
+}
+
 static void test_prologue(void **state) {
     (void)state;
     for (int layout = 0; layout < 2; layout++) {
@@ -205,6 +245,8 @@ int main(void) {
         cmocka_unit_test(test_narrow_copies),
         cmocka_unit_test(test_odd),
         cmocka_unit_test(test_types),
+        cmocka_unit_test(test_f64),
+        cmocka_unit_test(test_f64_refused),
         cmocka_unit_test(test_prologue),
         cmocka_unit_test(test_batches),
         cmocka_unit_test(test_softmax),
