@@ -7,7 +7,7 @@
  * On tensor cores the blocks of a cluster share a tile's K as well (Schedule.split_k), but no more than
  * eight, each of whose results is exchanged on chip; this is for what is left to do then. Multiply-adds have
  * no such exchange, and take longer: there a K of some hundreds is long. The parts are views of memory. They
- * are added in a fixed order, in f32 as the product itself would be. Extents must be known, and divide. */
+ * are added in a fixed order, in the product's own type. Extents must be known, and divide. */
 #include <math.h>
 
 #include "ir/base/checked.h"
@@ -67,7 +67,7 @@ static double split_fma_seconds(const FuseLimits *limits, const Value *product, 
         double rounds = ceil(tiles * (double)parts / (double)limits->sm_count);
         least = fmin(least, rounds * (double)(k / parts) * split_fma_tiles[i].step);
     }
-    double bytes = 2.0 * sizeof(float) * (double)parts * batch * m * n;
+    double bytes = 2.0 * dtype_bits(product->dtype) / 8 * (double)parts * batch * m * n;
     return parts > 1 ? least + split_fma_kernel + bytes / split_fma_bytes : least;
 }
 
@@ -141,7 +141,8 @@ static Value *split_k_operand(Rewrite *rewrite, Value *operand, int axis, int64_
 
 static Value *split_k_rule(Rewrite *rewrite, Value *value) {
     const FuseLimits *limits = rewrite->pass->options->limits;
-    if (value->op != OP_matmul || value->rank < 2 || value->rank >= RANK_MAX || value->dtype != DTYPE_F32 ||
+    bool is_float = value->dtype == DTYPE_F32 || value->dtype == DTYPE_F64;
+    if (value->op != OP_matmul || value->rank < 2 || value->rank >= RANK_MAX || !is_float ||
         value->in[0]->rank < 2 || value->in[1]->rank < 2 || !split_k_is_memory(value->in[0]) ||
         !split_k_is_memory(value->in[1]))
         return value;

@@ -45,11 +45,15 @@ static const double cost_mma_on_hopper = 0.268, cost_mma_fp8 = 0.314;
 static const double cost_mma_reuse = 4.51, cost_mma_warps = 1.33; /* 16 x 16 elements of a warp */
 static const double cost_mma_step = 0.136e-6, cost_mma_round = 0.635;
 
-/* The same in f64, not fitted: the share of shared memory's time that adds to that of the products, and the
- * sum of both at which they have their full rate (warps of 64 x 32 in a tile of 128 x 128); warps, one for
- * each of an SM's four matrix units; L2's bytes a clock for all SMs together, of which tiles of such elements
- * want more than the others. */
-static const double cost_f64_shared = 0.3, cost_f64_full = 1.15, cost_f64_warps = 4, cost_f64_l2 = 4400;
+/* The same in f64: the share of shared memory's time that adds to that of the products, and the sum of both
+ * at which they have their full rate; warps, two for each of an SM's four matrix units, and what is lost with
+ * none of them; L2's bytes a clock for all SMs together, of which tiles of such elements want more than the
+ * others; and the share of memory's time that is not hidden behind products, which take so long. By 300
+ * schedules of four products on an H200.
+ */
+static const double cost_f64_shared = 0.1, cost_f64_full = 0.97, cost_f64_warps = 8, cost_f64_few = 0.28,
+                    cost_f64_l2 = 5900;
+static const double cost_f64_memory = 0.2;
 
 /* Bytes a second of the memory that the estimates were fitted with. Where that sets the pace, what other SMs
  * read again counts. It is L2 that they wait for: with a slower memory's rate (H100) products of 256 to 320
@@ -217,11 +221,17 @@ static double cost_row(CostRows rows) {
     return cost_of_rows(rows, 1, cost_two_lines, cost_five_sectors);
 }
 
+/* Share of their rate at which so many warps keep an SM's matrix units. */
+static double cost_units(const MatmulPlan *plan, double warps) {
+    if (plan->kind != MATMUL_F64)
+        return fmin(1, warps / cost_mma_warps);
+    return fmin(1, 1 - cost_f64_few * (1 - warps / cost_f64_warps));
+}
+
 /* A step of K: in which the SM is busy, and in which it waits besides, unless it has other blocks. */
 static double cost_step(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w,
                         double *waits) {
-    double enough = plan->kind == MATMUL_F64 ? cost_f64_warps : cost_mma_warps;
-    double units = s->path == MATMUL_MMA_SYNC ? fmin(1, s->threads / 32 * w->crowd / enough) : 1;
+    double units = s->path == MATMUL_MMA_SYNC ? cost_units(plan, s->threads / 32 * w->crowd) : 1;
     double flops = 2.0 * s->tile_m * s->tile_n * s->tile_k * plan->n_cores;
     double rate = s->path == MATMUL_SIMT ? cost_fma_rate(plan) : cost_rate(plan);
     rate *= cost_efficiency(plan, s) * units / plan->target->sm_count;
@@ -272,8 +282,10 @@ static double cost_tiles_seconds(const Cost *c, const Schedule *s) {
     double bytes = (double)c->bytes + edge * w.rows * w.tiles_n * (double)c->batch;
     if (c->from_memory)
         bytes += cost_again * cost_bytes_again(c, &w);
-    return cost_launch + cost_starting(w.all, s->threads) + work + cost_same(c, plan, &w) +
-           bytes / plan->target->memory_bytes_per_second;
+    double memory = bytes / plan->target->memory_bytes_per_second;
+    if (s->path == MATMUL_MMA_SYNC && plan->kind == MATMUL_F64)
+        memory = fmax(cost_f64_memory * memory, memory - work);
+    return cost_launch + cost_starting(w.all, s->threads) + work + cost_same(c, plan, &w) + memory;
 }
 
 /* Lanes of a warp, neighbours along N, whose operand lies in the same bank: an SM serves one a clock. */
