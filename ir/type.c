@@ -103,7 +103,7 @@ double dtype_round(double value, DType type) {
     if (type == DTYPE_F64 || value == 0 || isnan(value))
         return value;
     double most = dtype_max_finite(type);
-    double beyond = type == DTYPE_E4M3 || type == DTYPE_E5M2 ? most : INFINITY;
+    double beyond = dtype_is_fp8(type) ? most : INFINITY;
     if (isinf(value))
         return copysign(beyond, value);
     /* Scale so that the last mantissa bit weighs one; subnormals share the exponent of the smallest normal

@@ -28,6 +28,13 @@ DTypeClass dtype_class(DType type);
 static inline bool dtype_is_float(DType type) {
     return type <= DTYPE_E5M2; /* ORDER DTYPE */
 }
+/* What matrix instructions take of 8 bits: floats, and integers. */
+static inline bool dtype_is_fp8(DType type) {
+    return type == DTYPE_E4M3 || type == DTYPE_E5M2;
+}
+static inline bool dtype_is_int8(DType type) {
+    return type == DTYPE_I8 || type == DTYPE_U8;
+}
 /* Largest finite value of a float type; largest and smallest of an integer type. */
 double dtype_max_finite(DType type);
 int64_t dtype_max_int(DType type);

@@ -93,7 +93,7 @@ bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b) {
 /* Whether `value` is a view of elements of 8 bits that matrix instructions take, floats or integers. */
 static bool matmul_is_byte(const Value *value, bool is_float) {
     DType type = matmul_below_views(value, true)->dtype;
-    return is_float ? type == DTYPE_E4M3 || type == DTYPE_E5M2 : type == DTYPE_I8 || type == DTYPE_U8;
+    return is_float ? dtype_is_fp8(type) : dtype_is_int8(type);
 }
 
 /* What memory of 8 bits an element is multiplied with, an f32 factor a block, each of at least
@@ -104,9 +104,7 @@ static Value *matmul_factors(const Fuse *fuse, const Value *value, bool is_float
     while (product->op == OP_transpose)
         product = product->in[0];
     for (int i = 0; i < 2 && product->op == OP_mul && fuse->limits->scales_blocks; i++) {
-        Value *factors = product->in[1 - i];
-        while (op_is_view(factors->op))
-            factors = factors->in[0];
+        Value *factors = value_below_views(product->in[1 - i]);
         bool are_few =
             fuse_count(fuse, product->rank, (const Dim *const *)product->dims) / MATMUL_FACTOR_BLOCK >=
             fuse_count(fuse, factors->rank, (const Dim *const *)factors->dims);

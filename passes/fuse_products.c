@@ -12,13 +12,6 @@
 /* Of a launch, what a kernel does not wait for that follows another: it begins while that one ends. */
 static const double products_overlap = 3e-6;
 
-/* What an operand is by views alone. */
-static const Value *products_base(const Value *operand) {
-    while (op_is_view(operand->op))
-        operand = operand->in[0];
-    return operand;
-}
-
 static bool products_is_single(const Region *region) {
     return region->kind == TEMPLATE_MATMUL && region->cores.n == 1 && !region->sums.n &&
            (!region->guest || region->guest->kind == TEMPLATE_MATMUL);
@@ -27,7 +20,7 @@ static bool products_is_single(const Region *region) {
 /* Whether both multiply one input, along all of its K, and there is something to multiply. */
 static bool products_are_alike(const Region *x, const Region *y) {
     const Value *a = x->cores.at[0]->in[0], *b = y->cores.at[0]->in[0];
-    return products_base(a) == products_base(b) && a->dims[a->rank - 1] == b->dims[b->rank - 1] &&
+    return value_below_views(a) == value_below_views(b) && a->dims[a->rank - 1] == b->dims[b->rank - 1] &&
            a->dtype == b->dtype && !fuse_is_idle(x) && !fuse_is_idle(y);
 }
 

@@ -96,19 +96,13 @@ static int heads_axes(const Graph *graph, const Value *reshape) {
     return 0;
 }
 
-static const Value *heads_below_views(const Value *value) {
-    while (op_is_view(value->op))
-        value = value->in[0];
-    return value;
-}
-
 /* The elements of an operand where they lie: an input, or one that has a factor for each block of its
  * elements (block quantization); NULL where the operand is computed otherwise. */
 static const Value *heads_elements(const Value *operand) {
-    const Value *value = heads_below_views(operand);
+    const Value *value = value_below_views(operand);
     if (value->op == OP_mul && value->dtype == DTYPE_F32) {
-        const Value *factor = heads_below_views(value->in[1]);
-        value = heads_below_views(value->in[0]);
+        const Value *factor = value_below_views(value->in[1]);
+        value = value_below_views(value->in[0]);
         if (factor->op != OP_input || factor->dtype != DTYPE_F32)
             return NULL;
     }

@@ -44,8 +44,7 @@ int64_t product_extent(const Graph *graph, const Dim *dim) {
 }
 
 bool product_types_use_tensor_cores(const FuseLimits *limits, DType a, DType b) {
-    bool fp8 = (a == DTYPE_E4M3 || a == DTYPE_E5M2) && (b == DTYPE_E4M3 || b == DTYPE_E5M2);
-    bool int8 = (a == DTYPE_I8 || a == DTYPE_U8) && (b == DTYPE_I8 || b == DTYPE_U8);
+    bool fp8 = dtype_is_fp8(a) && dtype_is_fp8(b), int8 = dtype_is_int8(a) && dtype_is_int8(b);
     bool same = a == b && (a == DTYPE_F16 || a == DTYPE_BF16 || a == DTYPE_TF32);
     return limits->has_tensor_cores && (fp8 || int8 || same);
 }
@@ -129,7 +128,7 @@ static bool product_sums_fast(const Product *p, const Value *core) {
 /* Whether two registers hold each sum, as those of fp8 products are added up in two levels. */
 static bool product_sums_twice(const Product *p, const Value *core) {
     DType type = core->in[0]->dtype;
-    return (type == DTYPE_E4M3 || type == DTYPE_E5M2) && !product_sums_fast(p, core);
+    return dtype_is_fp8(type) && !product_sums_fast(p, core);
 }
 
 /* Elements of a block; 0: none fits. The widest blocks of columns that N is made of. Narrow ones are better

@@ -50,8 +50,8 @@ enum {
 };
 
 static bool realign_is_tensor_type(DType type) {
-    return type == DTYPE_BF16 || type == DTYPE_F16 || type == DTYPE_TF32 || type == DTYPE_E4M3 ||
-           type == DTYPE_E5M2 || type == DTYPE_I8 || type == DTYPE_U8;
+    return type == DTYPE_BF16 || type == DTYPE_F16 || type == DTYPE_TF32 || dtype_is_fp8(type) ||
+           dtype_is_int8(type);
 }
 
 double realign_operations(const Value *product) {

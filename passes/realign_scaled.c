@@ -35,8 +35,7 @@ typedef struct ScaledOperand {
 } ScaledOperand;
 
 static bool scaled_is_byte(const Value *value) {
-    return value->dtype == DTYPE_E4M3 || value->dtype == DTYPE_E5M2 || value->dtype == DTYPE_I8 ||
-           value->dtype == DTYPE_U8;
+    return dtype_is_fp8(value->dtype) || dtype_is_int8(value->dtype);
 }
 
 static bool scaled_is_exchanged(const Value *value) {
@@ -96,9 +95,9 @@ static bool scaled_is_whole(const Value *value) {
 
 /* Whether an operand's elements have a power of two each SCALED_SHORT, or more of them. */
 static bool scaled_is_shifted(const ScaledOperand *operand) {
-    const Value *factors = scaled_factors(operand);
-    while (factors && op_is_view(factors->op))
-        factors = factors->in[0];
+    Value *factors = scaled_factors(operand);
+    if (factors)
+        factors = value_below_views(factors);
     return factors && factors->op == OP_exp2 && factors->dtype == DTYPE_F32 &&
            scaled_is_whole(factors->in[0]) &&
            realign_count(operand->product) <= SCALED_SHORT * realign_count(factors);

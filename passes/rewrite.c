@@ -17,6 +17,12 @@ bool op_is_view(OpKind op) {
     return op == OP_reshape || op == OP_transpose || op == OP_slice || op == OP_broadcast;
 }
 
+Value *value_below_views(const Value *value) {
+    while (op_is_view(value->op))
+        value = value->in[0];
+    return (Value *)(uintptr_t)value;
+}
+
 bool value_is_heavy(const Value *value) {
     switch (value_class(value)) {
     case OPCLASS_REDUCTION:

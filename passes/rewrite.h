@@ -66,6 +66,8 @@ Value *build_like(Rewrite *rewrite, const Value *value, Value **in);
 bool value_is_pointwise(
     const Value *value);    /* scalar primitives and casts: element by element, operands broadcast */
 bool op_is_view(OpKind op); /* reshape, transpose, slice, broadcast */
+/* What a value is such operations of. */
+Value *value_below_views(const Value *value);
 bool value_is_heavy(const Value *value); /* reductions, contractions: what fusion is built around */
 /* Whether `value` is computed from `source`, or is it, as far as a bounded search sees. */
 bool value_is_computed_from(const Value *value, const Value *source);

@@ -62,16 +62,16 @@ static bool scale_is_plain(const Value *value) {
     return is_narrowed || (!value_is_pointwise(value) && value->op != OP_constant);
 }
 
-static bool scale_is_byte(const Value *value) {
+static bool scale_is_int8(const Value *value) {
     while (value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype))
         value = value->in[0];
-    return value->dtype == DTYPE_I8 || value->dtype == DTYPE_U8;
+    return dtype_is_int8(value->dtype);
 }
 
 /* Takes the zero point of bytes off the rest, where it does not vary along K. */
 static void scale_take_zero(ScaleOperand *operand) {
     Value *rest = operand->rest;
-    if (rest->op != OP_sub || !value_same_dims(rest->in[0], rest) || !scale_is_byte(rest->in[0]) ||
+    if (rest->op != OP_sub || !value_same_dims(rest->in[0], rest) || !scale_is_int8(rest->in[0]) ||
         scale_varies(rest->in[1], rest, operand->k_axis) || dtype_is_float(rest->in[1]->dtype))
         return;
     operand->zero = rest->in[1];
@@ -189,7 +189,7 @@ static Value *scale_rule(Rewrite *rewrite, Value *value) {
     int64_t longest = dim_upper(rewrite->graph->dims, k);
     bool may_be_none = dim_lower(rewrite->graph->dims, k) < 1;
     bool is_rounded = operands[0].rounded != DTYPE_COUNT || operands[1].rounded != DTYPE_COUNT;
-    bool are_bytes = scale_is_byte(operands[0].rest) && scale_is_byte(operands[1].rest) && !is_rounded;
+    bool are_bytes = scale_is_int8(operands[0].rest) && scale_is_int8(operands[1].rest) && !is_rounded;
     if (has_zero && (!are_bytes || !dim_is_const(k) || longest > SCALE_ZERO_LENGTH))
         return value;
     for (int i = 0; i < 2; i++) {

@@ -323,14 +323,6 @@ static Value *simplify_reduction(Rewrite *rewrite, Value *value) {
                : fresh;
 }
 
-static bool simplify_is_fp8(DType type) {
-    return type == DTYPE_E4M3 || type == DTYPE_E5M2;
-}
-
-static bool simplify_is_int8(DType type) {
-    return type == DTYPE_I8 || type == DTYPE_U8;
-}
-
 /* The type that tensor cores multiply exactly for operands of these two; DTYPE_COUNT where there is none. */
 static DType simplify_tensor_type(DType a, DType b) {
     bool half_a = a == DTYPE_F16 || a == DTYPE_BF16, half_b = b == DTYPE_F16 || b == DTYPE_BF16;
@@ -368,8 +360,8 @@ static Value *simplify_matmul(Rewrite *rewrite, Value *value) {
         cast[i] = simplify_widening(value->in[i]);
         type[i] = cast[i] ? cast[i]->in[0]->dtype : value->in[i]->dtype;
     }
-    bool fp8 = simplify_is_fp8(type[0]) && simplify_is_fp8(type[1]);
-    bool int8 = simplify_is_int8(type[0]) && simplify_is_int8(type[1]);
+    bool fp8 = dtype_is_fp8(type[0]) && dtype_is_fp8(type[1]);
+    bool int8 = dtype_is_int8(type[0]) && dtype_is_int8(type[1]);
     DType common = simplify_tensor_type(type[0], type[1]);
     if ((!fp8 && !int8 && common == DTYPE_COUNT) || value->dtype == DTYPE_F64)
         return value;

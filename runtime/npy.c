@@ -200,7 +200,7 @@ static RawMode raw_mode(const RawArray *raw, DType to) {
         return RAW_ROUND;
     if (dtype_is_float(to) && (raw->dtype == DTYPE_F32 || raw->dtype == DTYPE_F64))
         return RAW_ROUND;
-    if ((to == DTYPE_I4 || to == DTYPE_U4) && (raw->dtype == DTYPE_I8 || raw->dtype == DTYPE_U8))
+    if ((to == DTYPE_I4 || to == DTYPE_U4) && dtype_is_int8(raw->dtype))
         return RAW_NARROW;
     return RAW_REFUSED;
 }

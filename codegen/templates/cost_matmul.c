@@ -128,8 +128,7 @@ static double cost_efficiency(const MatmulPlan *plan, const Schedule *s) {
     return 0.8 * sqrt(reuse < 1 ? reuse : 1);
 }
 
-/* Operations for each element of an operand that is computed. */
-static int cost_operations(const MatmulPlan *plan, const MatmulOperand *operand) {
+int cost_operations(const MatmulPlan *plan, const MatmulOperand *operand) {
     int n = 0;
     for (size_t i = 0; i < plan->region->values.n && !operand->is_memory; i++)
         n += value_same_dims(plan->region->values.at[i], operand->value) &&

@@ -38,6 +38,8 @@ CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedule *s);
 double cost_starting(double blocks, int threads);
 /* Rate of the matrix unit, of the whole machine, for the kind of product. */
 double cost_rate(const MatmulPlan *plan);
+/* Operations for each element of an operand that is computed. */
+int cost_operations(const MatmulPlan *plan, const MatmulOperand *operand);
 /* How often an epilogue with `n` row and column statistics goes over the elements of its tile. */
 double cost_statistics(double n);
 /* One of three figures: for rows that begin at lines, at sectors, or anywhere. */

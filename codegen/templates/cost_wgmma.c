@@ -183,10 +183,8 @@ static double cost_fragments(const MatmulPlan *plan, const Schedule *s) {
     bool is_packed = matmul_fragments_are_packed(plan, s);
     double slots = is_packed ? cost_packed_slots + cost_packed_row_slots * (double)plan->operand_rows.n
                              : cost_fragment_slots;
-    for (size_t i = 0; i < plan->region->values.n && !is_packed; i++)
-        if (value_same_dims(plan->region->values.at[i], operand->value) &&
-            op_is_scalar(plan->region->values.at[i]->op))
-            slots += cost_fragment_op_slots / plan->n_cores;
+    if (!is_packed)
+        slots += cost_operations(plan, operand) * cost_fragment_op_slots / plan->n_cores;
     double words = (double)s->tile_m * s->tile_k / 2 * (s->swap_ab ? plan->n_cores : 1);
     return words / 128 * slots / cost_clock;
 }

@@ -15,7 +15,7 @@ static void plan_set_elems(MatmulPlan *plan, DType type) {
 }
 
 static bool plan_is_fp8(const MatmulOperand *operand) {
-    return operand->narrow == DTYPE_E4M3 || operand->narrow == DTYPE_E5M2;
+    return dtype_is_fp8(operand->narrow);
 }
 
 /* i8 or u8, whichever holds the operand's integers; DTYPE_COUNT where neither does. */

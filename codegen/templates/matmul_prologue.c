@@ -328,7 +328,7 @@ static void loader_from_source(Builder *b, const MatmulLoader *loader, const Loa
     const KExpr *at =
         tile_index(b, &loader->source_tile, loader->source_stage, is_k ? piece->mn : k, is_k ? k : piece->mn);
     KType raw = ktype_of(source->elem), type = loader->from->type;
-    if ((source->elem == DTYPE_I8 || source->elem == DTYPE_U8) && type == K_F32 && loader->vector % 4 == 0) {
+    if (dtype_is_int8(source->elem) && type == K_F32 && loader->vector % 4 == 0) {
         loader_widen_bytes(b, loader, at, piece->inside);
         return;
     }

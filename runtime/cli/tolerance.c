@@ -25,7 +25,7 @@ static int tolerance_marks(const Value *value, const ValueMap *marks) {
         any |= value_map_get(marks, value->in[i]);
         all &= value_map_get(marks, value->in[i]);
     }
-    bool is_fp8 = value->dtype == DTYPE_E4M3 || value->dtype == DTYPE_E5M2;
+    bool is_fp8 = dtype_is_fp8(value->dtype);
     int own = any & TOLERANCE_PRODUCT;
     if (is_fp8 || (tolerance_passes_on(value) && any & TOLERANCE_ELEMENTS))
         own |= TOLERANCE_ELEMENTS;
