@@ -20,15 +20,17 @@
 #include "passes/realign.h"
 
 enum { FLATTEN_SEARCH = 256 /* Values looked at for one answer */, FLATTEN_ROUNDS = 16 };
-enum { FLATTEN_TILE = 64, FLATTEN_FEW = 32 /* rows: of the least tile, and half of it */ };
+/* Rows: of the least tile, half of it, and of the boxes in which results are stored. */
+enum { FLATTEN_TILE = 64, FLATTEN_FEW = 32, FLATTEN_BOX = 16 };
 /* How much better tiles must be filled by another axis. */
 static const double flatten_gain = 1.5;
 
 typedef struct Flatten {
     const Graph *graph;
-    const Value **core; /* by id: the product that a Value is computed from, row by row */
-    bool *is_heavy;     /* by id: computed from products or reductions */
-    int *n_joined;      /* by id of a product: axes of its batch that join the rows; 0: none */
+    const Value **core;  /* by id: the product that a Value is computed from, row by row */
+    const Value **whole; /* by id: the product whose batch and rows are the Value's first axes */
+    bool *is_heavy;      /* by id: computed from products or reductions */
+    int *n_joined;       /* by id of a product: axes of its batch that join the rows; 0: none */
 } Flatten;
 
 /* Axes before M that the second operand has not, and the first has whole. */
@@ -111,6 +113,16 @@ static bool flatten_keeps_rows(const Value *value, const Value *operand) {
             value->attrs[0].axes.at[0] == value->rank - 1);
 }
 
+/* Whether `value` has the batch and the rows of `core` for its first axes, as its operand has. */
+static bool flatten_leads(const Value *value, const Value *core) {
+    if (!value_is_pointwise(value) && value->op != OP_reshape && value->op != OP_slice)
+        return false;
+    bool leads = value->rank >= core->rank - 1;
+    for (int i = 0; i < core->rank - 1 && leads; i++)
+        leads = value->dims[i] == core->dims[i];
+    return leads;
+}
+
 static void flatten_find(Flatten *flatten, const Value *value) {
     size_t id = value->id;
     flatten->is_heavy[id] = value_is_heavy(value);
@@ -119,11 +131,14 @@ static void flatten_find(Flatten *flatten, const Value *value) {
         flatten->is_heavy[id] = flatten->is_heavy[id] || flatten->is_heavy[value->in[i]->id];
         if (core && flatten_keeps_rows(value, value->in[i]))
             flatten->core[id] = core;
+        const Value *whole = flatten->whole[value->in[i]->id];
+        if (whole && flatten_leads(value, whole))
+            flatten->whole[id] = whole;
     }
     if (value->op != OP_matmul)
         return;
     int n = flatten_axes(value), budget = FLATTEN_SEARCH;
-    flatten->core[id] = value;
+    flatten->core[id] = flatten->whole[id] = value;
     bool is_free = n && (flatten_is_free(value->in[0], value->in[0], n, &budget) ||
                          realign_is_scattered(flatten->graph, value->in[0]));
     flatten->n_joined[id] = is_free ? n : 0;
@@ -170,39 +185,6 @@ static bool flatten_follows(const Flatten *flatten, const Value *value, const Va
     return value->op != OP_transpose;
 }
 
-/* Products that something keeps from it; whether there was any. */
-static bool flatten_refuse(Flatten *flatten) {
-    bool any = false;
-    for (size_t i = 0; i < flatten->graph->values.n; i++) {
-        const Value *value = flatten->graph->values.at[i];
-        for (int k = 0; k < value->n_in; k++) {
-            const Value *core = flatten->core[value->in[k]->id];
-            if (!core || !flatten->n_joined[core->id] || flatten_follows(flatten, value, value->in[k]))
-                continue;
-            flatten->n_joined[core->id] = 0;
-            any = true;
-        }
-    }
-    return any;
-}
-
-/* `value` with the joined axes as one; those of a second operand, all 1, go. */
-static Value *flatten_join(Rewrite *rewrite, Value *value, int n_joined, bool is_second) {
-    const Dim *dims[RANK_MAX];
-    DimTable *table = rewrite->graph->dims;
-    int n = value->rank - 2 - n_joined, rank = 0;
-    for (int i = 0; i < n; i++)
-        dims[rank++] = value->dims[i];
-    const Dim *rows = value->dims[value->rank - 2];
-    for (int i = n; !is_second && i < value->rank - 2 && rows; i++)
-        rows = dim_mul(table, value->dims[i], rows);
-    if (!rows)
-        return NULL;
-    dims[rank++] = rows;
-    dims[rank++] = value->dims[value->rank - 1];
-    return build_reshape(rewrite, value, rank, dims, value);
-}
-
 /* Rows of tiles for each row of a product of so many. */
 static double flatten_waste(int64_t rows) {
     return (double)((rows + FLATTEN_TILE - 1) / FLATTEN_TILE * FLATTEN_TILE) / (double)rows;
@@ -226,6 +208,55 @@ static int flatten_many(const Value *matmul) {
         waste = flatten_waste(dim->value);
     }
     return best;
+}
+
+/* Whether a result is stored with its rows away from the axis before them, and these are too few for a box of
+ * their own: then they are better off where another axis takes their place. */
+static bool flatten_parts_rows(const Value *transpose, const Value *whole) {
+    const int *perm = transpose->attrs[0].ints;
+    int rows = whole->rank - 2, at = 0;
+    const Dim *m = whole->dims[rows];
+    while (perm[at] != rows)
+        at++;
+    return (at == 0 || perm[at - 1] != rows - 1) && dim_is_const(m) && m->value % FLATTEN_BOX != 0 &&
+           flatten_many(whole) >= 0;
+}
+
+/* Products that something keeps from it; whether there was any. */
+static bool flatten_refuse(Flatten *flatten) {
+    bool any = false;
+    for (size_t i = 0; i < flatten->graph->values.n; i++) {
+        const Value *value = flatten->graph->values.at[i];
+        for (int k = 0; k < value->n_in; k++) {
+            const Value *core = flatten->core[value->in[k]->id], *whole = flatten->whole[value->in[k]->id];
+            if (value->op == OP_transpose && whole && flatten_parts_rows(value, whole))
+                core = whole;
+            else if (!core || flatten_follows(flatten, value, value->in[k]))
+                continue;
+            if (!flatten->n_joined[core->id])
+                continue;
+            flatten->n_joined[core->id] = 0;
+            any = true;
+        }
+    }
+    return any;
+}
+
+/* `value` with the joined axes as one; those of a second operand, all 1, go. */
+static Value *flatten_join(Rewrite *rewrite, Value *value, int n_joined, bool is_second) {
+    const Dim *dims[RANK_MAX];
+    DimTable *table = rewrite->graph->dims;
+    int n = value->rank - 2 - n_joined, rank = 0;
+    for (int i = 0; i < n; i++)
+        dims[rank++] = value->dims[i];
+    const Dim *rows = value->dims[value->rank - 2];
+    for (int i = n; !is_second && i < value->rank - 2 && rows; i++)
+        rows = dim_mul(table, value->dims[i], rows);
+    if (!rows)
+        return NULL;
+    dims[rank++] = rows;
+    dims[rank++] = value->dims[value->rank - 1];
+    return build_reshape(rewrite, value, rank, dims, value);
 }
 
 /* The product with that axis for its rows. */
@@ -262,6 +293,7 @@ bool pass_flatten(Pass *pass, Graph *graph) {
     bool any = false;
     graph_renumber(graph);
     flatten.core = ARENA_ARRAY(pass->arena, const Value *, graph->values.n + 1);
+    flatten.whole = ARENA_ARRAY(pass->arena, const Value *, graph->values.n + 1);
     flatten.n_joined = ARENA_ARRAY(pass->arena, int, graph->values.n + 1);
     flatten.is_heavy = ARENA_ARRAY(pass->arena, bool, graph->values.n + 1);
     for (size_t i = 0; i < graph->values.n; i++)

@@ -320,7 +320,7 @@ static int tma_parts(const MatmulPlan *plan, const Schedule *schedule, MatmulPar
     const Region *region = plan->region;
     int n = 0, cols = tma_staging_cols(plan, schedule, NULL, 0); /* all of 16 bits */
     int64_t at = 0;
-    if (!tma_has_staging(schedule) || schedule->swap_ab || plan->batch_rank > 0 ||
+    if (!tma_has_staging(schedule) || schedule->swap_ab || matmul_members(plan, schedule).n > 1 ||
         region->windows.n > STAGING_PARTS || region->windows.n != region->outputs.n ||
         dim_divisor(plan->graph->dims, plan->n) % schedule->tile_n != 0)
         return 0;
