@@ -210,16 +210,19 @@ static int flatten_many(const Value *matmul) {
     return best;
 }
 
-/* Whether a result is stored with its rows away from the axis before them, and these are too few for a box of
- * their own: then they are better off where another axis takes their place. */
+/* Whether a result is stored with its rows away from the axis before them, so that they had better stay an
+ * axis of their own: where they are too few for a box and another axis takes their place, or where they come
+ * last in memory and are rows enough for the transposed product (movement_turn.c). */
 static bool flatten_parts_rows(const Value *transpose, const Value *whole) {
     const int *perm = transpose->attrs[0].ints;
     int rows = whole->rank - 2, at = 0;
     const Dim *m = whole->dims[rows];
     while (perm[at] != rows)
         at++;
-    return (at == 0 || perm[at - 1] != rows - 1) && dim_is_const(m) && m->value % FLATTEN_BOX != 0 &&
-           flatten_many(whole) >= 0;
+    if (!dim_is_const(m) || (at > 0 && perm[at - 1] == rows - 1))
+        return false;
+    return at == transpose->rank - 1 ? m->value >= FLATTEN_TILE
+                                     : m->value % FLATTEN_BOX != 0 && flatten_many(whole) >= 0;
 }
 
 /* Products that something keeps from it; whether there was any. */

@@ -2,6 +2,7 @@
  *
  *     y = x @ (w.T * s)         ->   y = x @ (w * s.T).T
  *     y = relu(x @ w + b).T     ->   y = relu(w.T @ x.T + b.T)
+ *     y = transpose(reshape(x @ w, [B, S, H, D]), [0, 2, 3, 1])   ->   y = reshape(w.T @ x.T, [B, H, D, S])
  *
  * A product reads a transposed view for nothing, and gives its result in either order. A kernel that computes
  * an operand, or that stores the result, does not: it would read along one axis and write along another. */
@@ -121,15 +122,43 @@ static Value *turn_result(TurnCone *cone, Value *value) {
     return cone->at[at].turned;
 }
 
+/* The matrices that `value` is the transposes of: its operand, or what the operand is with the columns in
+ * parts, as heads, which stay beside each other in front of the rows; NULL: it is none. */
+static Value *turn_source(const Value *value) {
+    Value *operand = value->in[0];
+    if (turn_is(value))
+        return operand;
+    if (operand->op == OP_cast)
+        operand = operand->in[0];
+    if (operand->op != OP_reshape || operand->in[0]->rank < 2)
+        return NULL;
+    Value *source = operand->in[0];
+    int rows = source->rank - 2, rank = value->rank;
+    const int *perm = value->attrs[0].ints;
+    bool is_split = rank > source->rank;
+    for (int i = 0; i <= rows && is_split; i++)
+        is_split = operand->dims[i] == source->dims[i] && (i == rows || perm[i] == i);
+    for (int i = rows; i < rank - 1 && is_split; i++)
+        is_split = perm[i] == i + 1;
+    return is_split ? source : NULL;
+}
+
 Value *movement_turn_result(Rewrite *rewrite, Value *value) {
-    if (!turn_is(value) || !value_is_output(rewrite->graph, value))
+    Value *source =
+        value_is_output(rewrite->graph, value) && value->op == OP_transpose ? turn_source(value) : NULL;
+    if (!source || rewrite_uses(rewrite, value->in[0]) != 1)
         return value;
-    Respace turn = turn_of(value->in[0]);
+    Respace turn = turn_of(source);
     TurnCone cone = {.rewrite = rewrite, .turn = &turn};
-    if (!turn_is_of_product(&cone, value->in[0]) || cone.products != 1)
+    if (!turn_is_of_product(&cone, source) || cone.products != 1)
         return value;
     for (int i = 0; i < cone.n; i++)
         if (rewrite_uses(rewrite, cone.at[i].old) != cone.at[i].seen) /* somebody has it in the other order */
             return value;
-    return turn_result(&cone, value->in[0]);
+    Value *turned = turn_result(&cone, source);
+    if (!turned || source == value->in[0])
+        return turned;
+    turned = build_cast(rewrite, turned, value->dtype, value);
+    return turned ? build_reshape(rewrite, turned, value->rank, (const Dim *const *)value->dims, value)
+                  : NULL;
 }
