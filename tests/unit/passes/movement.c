@@ -81,9 +81,16 @@ static void test_transposed_behind(void **state) {
         "graph g (x: f32[M, 8], w: f32[8, 6]) -> (y: f32[6, M], z: f32[3, M]) {\n"
         "  t = transpose(x @ w, perm=[1, 0])\n  y = concat(-t[3:6, :], t[0:3, :], axis=0)\n  z = t[0:3, :] }",
         sizes, LIST("start=[0, 3]", "axis=1", "y = transpose("), LIST("start=[3, 0]", "axis=0"));
-    check_text("graph g (x: f32[M, 8], w: f32[8, 6]) -> (y: f32[2, 3, M]) {\n"
-               "  y = reshape(transpose(x @ w, perm=[1, 0]), dims=[2, 3, M]) }",
+    check_text("graph g (x: f32[M, 8], w: f32[8, 6]) -> (y: f32[2, 3, M], z: f32[M, 6]) {\n"
+               "  z = x @ w\n  y = reshape(transpose(z, perm=[1, 0]), dims=[2, 3, M]) }",
                sizes, LIST("dims=[M, 2, 3]", "y = transpose("), LIST("dims=[2, 3, M]"));
+    /* Where nobody wants it in the other order, the product itself is transposed. */
+    check_text("graph g (x: f32[M, 8], w: f32[8, 6]) -> (y: f32[2, 3, M]) {\n"
+               "  y = transpose(reshape(x @ w, dims=[M, 2, 3]), perm=[1, 2, 0]) }",
+               sizes, LIST("y = reshape(", "dims=[2, 3, M]"), LIST("dims=[M, 2, 3]"));
+    check_text("graph g (x: f32[M, 8], w: f32[8, 6]) -> (y: f32[3, 2, M]) {\n"
+               "  y = transpose(reshape(x @ w, dims=[M, 2, 3]), perm=[2, 1, 0]) }",
+               sizes, LIST("dims=[M, 2, 3]", "y = transpose("), NONE);
     /* Axes that did not stand side by side stay joined behind the transpose. */
     check_text("graph g (x: f32[2, M, 8], w: f32[8, 6]) -> (y: f32[M, 12]) {\n"
                "  y = reshape(transpose(x @ w, perm=[1, 0, 2]), dims=[M, 12]) }",
