@@ -217,8 +217,9 @@ const KExpr *matmul_chosen(Builder *b, const MatmulPlan *plan, const MatmulOpera
 /* Ahead of a tile's loads by TMA, which matrix of the operand they are of; NULL: it is the batch's. */
 const KExpr *matmul_chosen_matrix(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand,
                                   const KExpr *const *batch);
-/* An input of the epilogue that TMA can read: 16-bit elements, the space's own dims, rows in steps of 16
- * bytes. */
+/* An input of the epilogue that TMA can read: 16-bit elements, the space's own dims, of which so many are a
+ * batch's, rows in steps of 16 bytes. */
+enum { INPUTS_BATCH = 2 };
 bool matmul_is_tma_input(const MatmulPlan *plan, const Value *value);
 
 /* Blocks along n that together hold the rows of a product with row statistics; 1: a tile holds whole rows, or

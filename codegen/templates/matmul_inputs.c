@@ -166,6 +166,7 @@ void matmul_inputs_declare(Builder *b, const MatmulPlan *plan, const Schedule *s
 
 void matmul_inputs_load(Builder *b, const MatmulPlan *plan, const MatmulInputs *inputs,
                         const Pipeline *pipeline, const PipelineState *state, const MatmulTile *at) {
+    static const AtomId atoms[1 + INPUTS_BATCH] = {ATOM_tma_load_2d, ATOM_tma_load_3d, ATOM_tma_load_4d};
     if (!inputs->n)
         return;
     const KExpr *chunk = epilogue_loop(b, "chunk", inputs->chunks);
@@ -175,14 +176,15 @@ void matmul_inputs_load(Builder *b, const MatmulPlan *plan, const MatmulInputs *
         pipeline_wait_empty(b, pipeline, state);
         pipeline_expect(b, pipeline, state, k_int(b, K_U32, tile_bytes(tile)));
         for (int box = 0; box < inputs->chunk_cols / BOX_COLS; box++) {
-            KOperand operands[6] = {k_operand(tile_block_address(b, tile, k_var(b, state->stage), 0, box)),
-                                    k_operand(k_tensor_map_addr(b, inputs->map[i])),
-                                    k_operand(pipeline_full_address(b, pipeline, state)),
-                                    k_operand(k_add(b, first, k_i32(b, box * BOX_COLS))), k_operand(at->row)};
-            if (plan->batch_rank == 1)
-                operands[5] = k_operand(at->batch[0]);
-            k_atom(b, plan->batch_rank == 1 ? ATOM_tma_load_3d : ATOM_tma_load_2d, NULL, operands,
-                   5 + plan->batch_rank);
+            KOperand operands[5 + INPUTS_BATCH] = {
+                k_operand(tile_block_address(b, tile, k_var(b, state->stage), 0, box)),
+                k_operand(k_tensor_map_addr(b, inputs->map[i])),
+                k_operand(pipeline_full_address(b, pipeline, state)),
+                k_operand(k_add(b, first, k_i32(b, box * BOX_COLS))), k_operand(at->row)};
+            int n = 5;
+            for (int axis = plan->batch_rank; axis-- > 0;)
+                operands[n++] = k_operand(at->batch[axis]);
+            k_atom(b, atoms[plan->batch_rank], NULL, operands, n);
         }
         pipeline_advance(b, pipeline, state);
     }

@@ -240,7 +240,7 @@ bool matmul_uses_idle_warps(const MatmulPlan *plan) {
 bool matmul_is_tma_input(const MatmulPlan *plan, const Value *value) {
     const Dim *strides[RANK_MAX];
     if (dtype_bits(value->dtype) != 16 || !dtype_is_float(value->dtype) ||
-        !value_same_dims(value, plan->core[0]) || plan->batch_rank > 2 ||
+        !value_same_dims(value, plan->core[0]) || plan->batch_rank > INPUTS_BATCH ||
         dim_divisor(plan->graph->dims, plan->n) % 2 != 0)
         return false;
     view_base_strides(plan->graph, value, strides);
