@@ -197,6 +197,10 @@ static void print_atom(Text *out, const Kernel *kernel, const KStmt *stmt) {
     for (int i = 0; i < stmt->n_operands; i++) {
         const KOperand *operand = &stmt->operands[i];
         text_add(out, "%s", i ? ", " : "");
+        if (!operand->var && !operand->expr) { /* in the words of a fault alone */
+            text_add(out, "nothing");
+            continue;
+        }
         if (!operand->var) {
             print_expr(out, kernel, operand->expr, 0);
             continue;

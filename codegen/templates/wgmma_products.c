@@ -41,8 +41,9 @@ bool wgmma_accepts_products(const MatmulPlan *plan, const Schedule *schedule, co
     if (!matmul_accepts_wgmma(matmul_wgmma_plan(guest), schedule, why))
         return false;
     *why = "products in one launch are plain ones, of operands that TMA brings";
-    return !guest->before && !guest->columns.n && !guest->block_cols && !matmul_has_scale(guest) &&
-           matmul_gang(guest, schedule) == 1 && !matmul_converters(guest, schedule);
+    return !guest->before && !matmul_chooses_rows(guest) && !guest->columns.n && !guest->block_cols &&
+           !matmul_has_scale(guest) && matmul_gang(guest, schedule) == 1 &&
+           !matmul_converters(guest, schedule);
 }
 
 static const Dim *products_tiles(const MatmulPlan *plan, const Schedule *schedule) {
