@@ -352,8 +352,8 @@ static double cost_feed(const CostLines *lines, const Schedule *s, const CostSha
 
 /* All steps of all rounds, as blocks drift apart. Not so in the order along n of what only reads its rows:
  * the losses of 4096 x 32000 logits along 2048 took 662 us by 128 x 128, at 12.7 TB/s, in clusters 839; nor
- * where each block has one tile, all begin together and no epilogue comes between: 512 x 3584 along 18944 took
- * 94 us by 64 x 224, at 14.8 TB/s, and 104 by 128 x 224 in parts. */
+ * where each block has one tile, all begin together and no epilogue comes between: 512 x 3584 along 18944
+ * took 94 us by 64 x 224, at 14.8 TB/s, and 104 by 128 x 224 in parts. */
 static double cost_drifting(const MatmulPlan *plan, const CostLines *lines, const Schedule *s,
                             const CostShare *w, const MatmulShares *shares) {
     if (s->group_n || (!shares && w->rounds <= 1))

@@ -62,10 +62,8 @@ static void test_attention(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_matrices),
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_computed_indices),
-        cmocka_unit_test(test_what_is_gathered_first),
+        cmocka_unit_test(test_matrices),         cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_computed_indices), cmocka_unit_test(test_what_is_gathered_first),
         cmocka_unit_test(test_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
