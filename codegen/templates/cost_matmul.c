@@ -283,7 +283,7 @@ static double cost_tiles_seconds(const Cost *c, const Schedule *s) {
         bytes += cost_again * cost_bytes_again(c, &w);
     double memory = bytes / plan->target->memory_bytes_per_second;
     if (s->path == MATMUL_MMA_SYNC && plan->kind == MATMUL_F64)
-        memory = fmax(cost_f64_memory * memory, cost_f64_streamed * memory - (1 - cost_f64_memory) * work);
+        memory = fmax(cost_f64_memory * memory, cost_f64_streamed * (memory - work));
     return cost_launch + cost_starting(w.all, s->threads) + work + cost_same(c, plan, &w) + memory;
 }
 
