@@ -146,8 +146,15 @@ static Value *turn_source(const Value *value) {
 Value *movement_turn_result(Rewrite *rewrite, Value *value) {
     Value *source =
         value_is_output(rewrite->graph, value) && value->op == OP_transpose ? turn_source(value) : NULL;
-    if (!source || rewrite_uses(rewrite, value->in[0]) != 1)
+    if (!source)
         return value;
+    /* what this walk has made may be one of several that read the product: the next walk knows */
+    bool is_split = source != value->in[0];
+    if (is_split && source->id >= rewrite->n_before)
+        return value;
+    for (const Value *between = value->in[0]; between != source; between = between->in[0])
+        if (between->id >= rewrite->n_before || rewrite_uses(rewrite, between) != 1)
+            return value;
     Respace turn = turn_of(source);
     TurnCone cone = {.rewrite = rewrite, .turn = &turn};
     if (!turn_is_of_product(&cone, source) || cone.products != 1)
@@ -156,7 +163,7 @@ Value *movement_turn_result(Rewrite *rewrite, Value *value) {
         if (rewrite_uses(rewrite, cone.at[i].old) != cone.at[i].seen) /* somebody has it in the other order */
             return value;
     Value *turned = turn_result(&cone, source);
-    if (!turned || source == value->in[0])
+    if (!turned || !is_split)
         return turned;
     turned = build_cast(rewrite, turned, value->dtype, value);
     return turned ? build_reshape(rewrite, turned, value->rank, (const Dim *const *)value->dims, value)

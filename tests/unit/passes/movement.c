@@ -91,6 +91,11 @@ static void test_transposed_behind(void **state) {
     check_text("graph g (x: f32[M, 8], w: f32[8, 6]) -> (y: f32[3, 2, M]) {\n"
                "  y = transpose(reshape(x @ w, dims=[M, 2, 3]), perm=[2, 1, 0]) }",
                sizes, LIST("dims=[M, 2, 3]", "y = transpose("), NONE);
+    /* Read in both orders, each converted by itself, it is multiplied once. */
+    check_text("graph g (x: f32[M, 8], w: f32[8, 6]) -> (y: bf16[2, 3, M], z: bf16[2, M, 3]) {\n"
+               "  h = reshape(x @ w, dims=[M, 2, 3])\n"
+               "  y = transpose(h, perm=[1, 2, 0])\n  z = transpose(h, perm=[1, 0, 2]) }",
+               sizes, LIST("matmul(x, w)"), LIST("transpose(w", "transpose(x"));
     /* Axes that did not stand side by side stay joined behind the transpose. */
     check_text("graph g (x: f32[2, M, 8], w: f32[8, 6]) -> (y: f32[M, 12]) {\n"
                "  y = reshape(transpose(x @ w, perm=[1, 0, 2]), dims=[M, 12]) }",
