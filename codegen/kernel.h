@@ -100,9 +100,8 @@ struct KExpr {
     KType type;
     OpKind op;       /* KX_SCALAR */
     bool is_rounded; /* a product of floats: no compiler makes it a part of a fused multiply-add */
-    bool
-        is_guarded; /* a quotient or remainder of integers that the graph asks for: 0 where divided by zero */
-    DType dtype;    /* KX_ROUND, KX_PACK, KX_UNPACK */
+    bool is_guarded; /* a graph's quotient or remainder of integers: 0 where divided by zero */
+    DType dtype;     /* KX_ROUND, KX_PACK, KX_UNPACK */
     int64_t
         i; /* KX_INT value; KX_UNPACK lane; KX_SPECIAL which; KX_PARAM and KX_TENSOR_MAP parameter number */
     double f;        /* KX_FLOAT */

@@ -108,17 +108,24 @@ static MatrixShape matrix_shape(const KStmt *stmt) {
     }
 }
 
-void sim_mma(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+/* The registers of A and B. False: the instruction is not executed. */
+static bool matrix_operands(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask, const Lanes **a,
+                            const Lanes **b) {
     if (!matrix_is_converged(sim, warp, mask))
+        return false;
+    *a = sim_operand(sim, warp, &stmt->operands[1], mask);
+    *b = sim_operand(sim, warp, &stmt->operands[2], mask);
+    sim_check_registers(sim, warp, stmt->operands[0].reg, 4, mask);
+    return !sim->failed;
+}
+
+void sim_mma(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+    const Lanes *a_words, *b_words;
+    if (!matrix_operands(sim, warp, stmt, mask, &a_words, &b_words))
         return;
     MatrixShape shape = matrix_shape(stmt->source);
     int e = 32 / dtype_bits(shape.a);
     double a[MATRIX_M][MATRIX_K_MAX], b[MATRIX_K_MAX][MATRIX_N];
-    const Lanes *a_words = sim_operand(sim, warp, &stmt->operands[1], mask);
-    const Lanes *b_words = sim_operand(sim, warp, &stmt->operands[2], mask);
-    sim_check_registers(sim, warp, stmt->operands[0].reg, 4, mask);
-    if (sim->failed)
-        return;
     for (int lane = 0; lane < SIM_LANES; lane++) {
         int g = lane / 4, t = lane % 4;
         for (int r = 0; r < 4; r++) {
@@ -152,14 +159,10 @@ void sim_mma(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
 /* Each product is added by a fused multiply-add, in the order of K. */
 void sim_mma_f64(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     enum { K = 8 };
-    if (!matrix_is_converged(sim, warp, mask))
+    const Lanes *a_elements, *b_elements;
+    if (!matrix_operands(sim, warp, stmt, mask, &a_elements, &b_elements))
         return;
     double a[MATRIX_M][K], b[K][MATRIX_N];
-    const Lanes *a_elements = sim_operand(sim, warp, &stmt->operands[1], mask);
-    const Lanes *b_elements = sim_operand(sim, warp, &stmt->operands[2], mask);
-    sim_check_registers(sim, warp, stmt->operands[0].reg, 4, mask);
-    if (sim->failed)
-        return;
     for (int lane = 0; lane < SIM_LANES; lane++) {
         int g = lane / 4, t = lane % 4;
         for (int r = 0; r < 4; r++)

@@ -33,15 +33,18 @@ typedef struct Flatten {
     int *n_joined;       /* by id of a product: axes of its batch that join the rows; 0: none */
 } Flatten;
 
-/* Axes before M that the second operand has not, and the first has whole. */
-static int flatten_axes(const Value *matmul) {
+/* Whether the second operand has not an axis of the batch, and the first has it whole. */
+static bool flatten_is_shared(const Value *matmul, int axis) {
     const Value *a = matmul->in[0], *b = matmul->in[1];
+    int at_a = axis - (matmul->rank - a->rank), at_b = axis - (matmul->rank - b->rank);
+    return at_a >= 0 && a->dims[at_a] == matmul->dims[axis] && (at_b < 0 || dim_is(b->dims[at_b], 1));
+}
+
+/* Such axes before M. */
+static int flatten_axes(const Value *matmul) {
     int n = 0;
-    for (int i = matmul->rank - 3; i >= 0; i--, n++) {
-        int at_a = i - (matmul->rank - a->rank), at_b = i - (matmul->rank - b->rank);
-        if (at_a < 0 || a->dims[at_a] != matmul->dims[i] || (at_b >= 0 && !dim_is(b->dims[at_b], 1)))
-            break;
-    }
+    while (n < matmul->rank - 2 && flatten_is_shared(matmul, matmul->rank - 3 - n))
+        n++;
     return n;
 }
 
@@ -192,17 +195,15 @@ static double flatten_waste(int64_t rows) {
 
 /* The axis of the batch that becomes the rows of a product of few, whose axes are not joined; -1: none. */
 static int flatten_many(const Value *matmul) {
-    const Value *a = matmul->in[0], *b = matmul->in[1];
     const Dim *m = matmul->dims[matmul->rank - 2];
     if (!dim_is_const(m) || m->value < 2 || m->value > FLATTEN_FEW)
         return -1;
     int best = -1;
     double waste = flatten_waste(m->value) / flatten_gain;
     for (int i = matmul->rank - 3; i >= 0; i--) {
-        int at_a = i - (matmul->rank - a->rank), at_b = i - (matmul->rank - b->rank);
         const Dim *dim = matmul->dims[i];
-        bool is_shared = at_a >= 0 && a->dims[at_a] == dim && (at_b < 0 || dim_is(b->dims[at_b], 1));
-        if (!is_shared || !dim_is_const(dim) || dim->value < 1 || flatten_waste(dim->value) > waste)
+        if (!flatten_is_shared(matmul, i) || !dim_is_const(dim) || dim->value < 1 ||
+            flatten_waste(dim->value) > waste)
             continue;
         best = i;
         waste = flatten_waste(dim->value);

@@ -114,7 +114,7 @@ static double cost_f64_efficiency(const Schedule *s) {
 }
 
 static double cost_efficiency(const MatmulPlan *plan, const Schedule *s) {
-    if (s->path == MATMUL_MMA_SYNC && plan->kind == MATMUL_F64)
+    if (matmul_is_mma_f64(plan, s))
         return cost_f64_efficiency(s);
     if (s->path == MATMUL_MMA_SYNC) {
         double m = s->tile_m / (double)s->warps_m, n = s->tile_n / (double)s->warps_n;
@@ -238,7 +238,7 @@ static double cost_step(const Cost *c, const MatmulPlan *plan, const Schedule *s
     double bits = s->tile_m * cost_row(c->rows_a) * matmul_stage_bits(plan, s, true) +
                   s->tile_n * plan->n_cores * cost_row(c->rows_b) * matmul_stage_bits(plan, s, false);
     double l2 = cost_l2_per_clock;
-    if (plan->kind == MATMUL_F64 && s->path == MATMUL_MMA_SYNC)
+    if (matmul_is_mma_f64(plan, s))
         l2 = fmin(l2, cost_f64_l2 / fmin(w->all, plan->target->sm_count));
     double feed = bits * s->tile_k / 8 * w->crowd / (l2 * cost_clock);
     double busy = fmax(product, feed), step = fmax(busy, cost_latency / (s->stages > 1 ? s->stages - 1 : 1));
@@ -282,7 +282,7 @@ static double cost_tiles_seconds(const Cost *c, const Schedule *s) {
     if (c->from_memory)
         bytes += cost_again * cost_bytes_again(c, &w);
     double memory = bytes / plan->target->memory_bytes_per_second;
-    if (s->path == MATMUL_MMA_SYNC && plan->kind == MATMUL_F64)
+    if (matmul_is_mma_f64(plan, s))
         memory = fmax(cost_f64_memory * memory, cost_f64_streamed * (memory - work));
     return cost_launch + cost_starting(w.all, s->threads) + work + cost_same(c, plan, &w) + memory;
 }

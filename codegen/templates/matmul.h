@@ -160,6 +160,11 @@ static inline bool matmul_has_idle_guest(const MatmulPlan *plan) {
     return matmul_rows_guest(plan) || matmul_columns_guest(plan);
 }
 
+/* Whether tensor cores multiply f64: by mma.sync, while other paths take it by multiply-adds. */
+static inline bool matmul_is_mma_f64(const MatmulPlan *plan, const Schedule *schedule) {
+    return schedule->path == MATMUL_MMA_SYNC && plan->kind == MATMUL_F64;
+}
+
 /* Whether such warps have work: a guest, or rows that indices choose. */
 bool matmul_uses_idle_warps(const MatmulPlan *plan);
 

@@ -203,7 +203,7 @@ int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
         registers += before->is_multiple ? 0 : COLUMNS;
     if (schedule->path == MATMUL_MMA_SYNC)
         registers += (schedule->tile_m / schedule->warps_m / 4 + 16) * words;
-    bool is_f64 = schedule->path == MATMUL_MMA_SYNC && plan->kind == MATMUL_F64;
+    bool is_f64 = matmul_is_mma_f64(plan, schedule);
     if (is_f64 && schedule->tile_k == LONG_STEP)
         registers += LONG;
     /* extents and pitches that come at launch, and what is multiplied with them */
