@@ -8,10 +8,11 @@
  * finite number until the values are given out, so that what has been taken is lower still: k different
  * places are found wherever the axis has as many.
  *
- * An axis longer than a kernel keeps, or than it is quick to go through so often, is cut into parts, about as
- * many as make the k largest of each part, all together, as long as a part. The largest of those are the
- * largest of all: a part's k come in order, and the parts do, so that of equals the first still comes first.
- * Their places are read from what the parts found.
+ * An axis that is long is cut into parts. The k largest lie in the k parts whose largest elements are the
+ * largest, of equals those that come first: every other part has k elements before its own largest. So one
+ * reading finds the largest of each part, rounds find k of these, and the rounds that count look at the
+ * elements of k parts only. Those parts stand in their own order, so that of equals the first still comes
+ * first.
  */
 #include "frontend/expand.h"
 
@@ -36,15 +37,19 @@ typedef struct TopK {
     Meaning low, taken; /* what -inf counts as, and what has been found: below everything */
 } TopK;
 
-/* What rounds look at, and what they have found: elements, and what is asked for beside each. */
+/* What is looked through, along `axis`. */
 typedef struct TopKRow {
-    Meaning left;  /* no element of which is as low as what has been found */
-    Meaning place; /* of what has been found: its number along the axis */
-    Meaning of;    /* MEANING_NONE: the element itself is asked for */
+    Meaning left; /* elements not found yet; no other is as low as what stands for those that are */
+    Meaning of;   /* MEANING_NONE: the element itself is asked for */
     int axis;
 } TopKRow;
 
+typedef struct TopKFound {
+    Meaning value, place; /* place: the number along the axis, i64 */
+} TopKFound;
+
 static const Meaning topk_none = {.kind = MEANING_NONE};
+static const TopKFound topk_failed = {.value = {.kind = MEANING_FAILED}, .place = {.kind = MEANING_FAILED}};
 
 static Meaning topk_append(TopK *t, OpKind op, const Meaning *in, int n, const Attr *attrs) {
     Value *values[TOPK_MOST]; /* the joined ones are the most */
@@ -64,8 +69,9 @@ static Meaning topk_scalar(TopK *t, OpKind op, Meaning a, Meaning b, Meaning c) 
     return operator_scalar(t->expand, op, in, op_info(op)->n_in, t->span);
 }
 
-static Meaning topk_reduce(TopK *t, OpKind op, Meaning x, int axis) {
-    Attr attrs[OP_MAX_ATTRS] = {{.axes = {1, {axis}}}, {.i = 1}};
+/* `keep`: the axis stays, with one element. */
+static Meaning topk_reduce(TopK *t, OpKind op, Meaning x, int axis, bool keep) {
+    Attr attrs[OP_MAX_ATTRS] = {{.axes = {1, {axis}}}, {.i = keep}};
     return topk_append(t, op, &x, 1, attrs);
 }
 
@@ -83,47 +89,64 @@ static Meaning topk_join(TopK *t, const Meaning *parts, int axis) {
     return t->k == 1 ? parts[0] : topk_append(t, OP_concat, parts, (int)t->k, attrs);
 }
 
-/* The k largest of each row, with their places. `is_last`: values are given out as they were. */
-static TopKRow topk_rounds(TopK *t, TopKRow row, bool is_last) {
-    TopKRow failed = {.left = {.kind = MEANING_FAILED}, .place = {.kind = MEANING_FAILED}};
-    if (row.left.kind != MEANING_TENSOR)
-        return failed;
-    Meaning numbers = topk_places(t, row.left.value, row.axis), zero = {.kind = MEANING_WHOLE, .whole = 0};
-    Meaning values[TOPK_MOST], places[TOPK_MOST], ofs[TOPK_MOST];
-    bool has_of = row.of.kind == MEANING_TENSOR;
+/* The k largest of each row, found one by one. */
+static TopKFound topk_rounds(TopK *t, TopKRow *row) {
+    if (row->left.kind != MEANING_TENSOR)
+        return topk_failed;
+    Meaning numbers = topk_places(t, row->left.value, row->axis), zero = {.kind = MEANING_WHOLE, .whole = 0};
+    Meaning values[TOPK_MOST], places[TOPK_MOST];
+    bool has_of = row->of.kind == MEANING_TENSOR;
     for (int j = 0; j < t->k; j++) {
-        places[j] = topk_reduce(t, OP_argmax, row.left, row.axis);
+        places[j] = topk_reduce(t, OP_argmax, row->left, row->axis, true);
         if (places[j].kind != MEANING_TENSOR)
-            return failed;
+            return topk_failed;
         Meaning here = topk_scalar(t, OP_eq, numbers, operator_cast(t->expand, places[j], DTYPE_I32, t->span),
                                    topk_none);
         if (has_of)
-            ofs[j] = topk_reduce(t, OP_sum, topk_scalar(t, OP_select, here, row.of, zero), row.axis);
-        if (!has_of || !is_last)
-            values[j] = topk_reduce(t, OP_reduce_max, row.left, row.axis);
-        if (!has_of && is_last && t->is_float) {
-            Meaning is_low = topk_scalar(t, OP_le, values[j], t->low, topk_none);
-            values[j] = topk_scalar(t, OP_select, is_low, t->taken, values[j]);
-        }
-        if (j + 1 < t->k)
-            row.left = topk_scalar(t, OP_select, here, t->taken, row.left);
+            values[j] =
+                topk_reduce(t, OP_sum, topk_scalar(t, OP_select, here, row->of, zero), row->axis, true);
+        else
+            values[j] = topk_reduce(t, OP_reduce_max, row->left, row->axis, true);
+        row->left = topk_scalar(t, OP_select, here, t->taken, row->left);
     }
-    TopKRow found = {.axis = row.axis, .place = topk_join(t, places, row.axis), .of = topk_none};
-    if (has_of)
-        found.of = topk_join(t, ofs, row.axis);
-    found.left = has_of && is_last ? found.of : topk_join(t, values, row.axis);
+    TopKFound found = {topk_join(t, values, row->axis), topk_join(t, places, row->axis)};
+    if (!has_of && t->is_float) {
+        Meaning is_low = topk_scalar(t, OP_le, found.value, t->low, topk_none);
+        found.value = topk_scalar(t, OP_select, is_low, t->taken, found.value);
+    }
     return found;
 }
 
-/* Elements of a part: as many as the parts have found of together, so that no part is short where that can
- * be (what fills a short one is a kernel more), else a power of two. */
+/* What stands in `of` at these places along the axis. */
+static Meaning topk_taken(TopK *t, Meaning of, Meaning places, int axis) {
+    DimTable *table = t->expand->graph->dims;
+    if (of.kind != MEANING_TENSOR || places.kind != MEANING_TENSOR)
+        return (Meaning){.kind = MEANING_FAILED};
+    Meaning at = topk_none;
+    const Dim *step = dim_const(table, 1);
+    for (int i = of.value->rank; i-- > 0; step = dim_mul(table, step, of.value->dims[i])) {
+        if (i != axis && dim_is(of.value->dims[i], 1))
+            continue;
+        Meaning number = i == axis ? places : topk_places(t, of.value, i);
+        Meaning part = topk_scalar(t, OP_mul, operator_cast(t->expand, number, DTYPE_I64, t->span),
+                                   meaning_of_dim(step), topk_none);
+        at = at.kind == MEANING_NONE ? part : topk_scalar(t, OP_add, at, part, topk_none);
+    }
+    Meaning flat = indexing_reshape(t->expand, of.value, 1, &step, t->span);
+    Meaning in[] = {flat, at};
+    Attr attrs[OP_MAX_ATTRS] = {{.i = 0}};
+    return topk_append(t, OP_gather, in, 2, attrs);
+}
+
+/* Elements of a part: about as many as make the parts as many as the elements of k of them; a number near
+ * that leaves no part short, where there is one. */
 static int64_t topk_part(const TopK *t, int64_t length) {
-    enum { STEP = 8, NEAR = 4 /* times as many, at most */ };
+    enum { STEP = 8 };
     int64_t part = 2;
-    while (part < 2 * t->k || part * part < length * t->k)
+    while (2 * part * part * t->k < length || length / part > TOPK_LONG)
         part *= 2;
-    for (int64_t even = (part + STEP) / 2 / STEP * STEP; even < part / 2 * NEAR; even += STEP)
-        if (even >= 2 * t->k && length % even == 0)
+    for (int64_t even = part - part % STEP; even >= STEP && even > part / 2; even -= STEP)
+        if (length % even == 0)
             return even;
     return part;
 }
@@ -154,81 +177,89 @@ static Meaning topk_cut(TopK *t, Meaning x, int axis, int64_t part, Meaning bord
                                          : padded;
 }
 
-/* The parts' largest side by side along the axis again. */
-static Meaning topk_uncut(TopK *t, Meaning x, int axis) {
-    const Dim *dims[RANK_MAX];
-    if (x.kind != MEANING_TENSOR)
-        return x;
-    for (int i = 0; i < x.value->rank; i++)
-        dims[i - (i > axis)] = x.value->dims[i];
-    dims[axis] = dim_mul(t->expand->graph->dims, x.value->dims[axis], x.value->dims[axis + 1]);
-    return indexing_reshape(t->expand, x.value, x.value->rank - 1, dims, t->span);
-}
-
-/* A row of the largest of its parts, with their places in the whole. */
-static TopKRow topk_of_parts(TopK *t, TopKRow row, int64_t part) {
-    int axis = row.axis;
-    TopKRow cut = {.left = topk_cut(t, row.left, axis, part, t->taken), .axis = axis + 1, .of = topk_none};
-    if (row.of.kind == MEANING_TENSOR)
-        cut.of = topk_cut(t, row.of, axis, part, (Meaning){.kind = MEANING_WHOLE, .whole = 0});
-    TopKRow found = topk_rounds(t, cut, false);
-    if (found.place.kind != MEANING_TENSOR)
-        return found;
-    Meaning first = topk_scalar(t, OP_mul, topk_places(t, found.place.value, axis),
-                                (Meaning){.kind = MEANING_WHOLE, .whole = part}, topk_none);
-    found.place = topk_uncut(t, topk_scalar(t, OP_add, found.place, first, topk_none), axis);
-    found.left = topk_uncut(t, found.left, axis);
-    found.of = topk_uncut(t, found.of, axis);
-    found.axis = axis;
-    return found;
-}
-
-/* Elements of `x` as [outer, along the axis, inner]. */
-static Meaning topk_flat(TopK *t, Value *x, int axis, const Dim **dims) {
-    DimTable *table = t->expand->graph->dims;
-    dims[0] = dims[2] = dim_const(table, 1);
-    dims[1] = x->dims[axis];
-    for (int i = 0; i < x->rank; i++)
-        if (i != axis)
-            dims[i < axis ? 0 : 2] = dim_mul(table, dims[i < axis ? 0 : 2], x->dims[i]);
-    return indexing_reshape(t->expand, x, 3, dims, t->span);
-}
-
-/* What stands in `of` at these places along the axis. */
-static Meaning topk_taken(TopK *t, Meaning of, Meaning places, int axis) {
-    DimTable *table = t->expand->graph->dims;
-    const Dim *whole[3], *chosen[3], *count;
-    if (of.kind != MEANING_TENSOR || places.kind != MEANING_TENSOR)
+/* The numbers of the k parts that have the k largest in them, lowest first. `cut`: its parts are along
+ * `axis`, their elements along the next. */
+static Meaning topk_parts(TopK *t, Meaning cut, int axis) {
+    TopKRow row = {.of = topk_none, .axis = axis};
+    row.left = topk_reduce(t, OP_reduce_max, cut, axis + 1, false);
+    if (topk_rounds(t, &row).place.kind != MEANING_TENSOR)
         return (Meaning){.kind = MEANING_FAILED};
-    Value *like = places.value;
-    Meaning flat = topk_flat(t, of.value, axis, whole), at = topk_flat(t, like, axis, chosen);
-    if (flat.kind != MEANING_TENSOR || at.kind != MEANING_TENSOR)
-        return (Meaning){.kind = MEANING_FAILED};
-    Meaning outer =
-        topk_scalar(t, OP_mul, operator_cast(t->expand, topk_places(t, at.value, 0), DTYPE_I64, t->span),
-                    meaning_of_dim(whole[1]), topk_none);
-    at = topk_scalar(t, OP_mul, topk_scalar(t, OP_add, at, outer, topk_none), meaning_of_dim(whole[2]),
-                     topk_none);
-    if (at.kind != MEANING_TENSOR)
-        return at;
-    at = topk_scalar(t, OP_add, at, topk_places(t, at.value, 2), topk_none);
-    count = dim_mul(table, dim_mul(table, whole[0], whole[1]), whole[2]);
-    Meaning in[] = {indexing_reshape(t->expand, of.value, 1, &count, t->span), at};
-    Attr attrs[OP_MAX_ATTRS] = {{.i = 0}};
-    Meaning taken = topk_append(t, OP_gather, in, 2, attrs);
-    return taken.kind == MEANING_TENSOR
-               ? indexing_reshape(t->expand, taken.value, like->rank, (const Dim *const *)like->dims, t->span)
-               : taken;
+    Meaning past = {.kind = MEANING_WHOLE, .whole = INT32_MAX}, chosen[TOPK_MOST];
+    Meaning left = topk_scalar(t, OP_select, topk_scalar(t, OP_eq, row.left, t->taken, topk_none),
+                               topk_places(t, row.left.value, axis), past);
+    for (int j = 0; j < t->k; j++) {
+        chosen[j] = topk_reduce(t, OP_reduce_min, left, axis, true);
+        left = topk_scalar(t, OP_select, topk_scalar(t, OP_eq, left, chosen[j], topk_none), past, left);
+    }
+    return topk_join(t, chosen, axis);
 }
+
+/* Where the elements of these parts stand along the axis. */
+static Meaning topk_elements(TopK *t, Meaning parts, int axis, int64_t part) {
+    DimTable *table = t->expand->graph->dims;
+    const Dim *apart[RANK_MAX], *of_part[RANK_MAX], *dims[RANK_MAX];
+    Meaning first = topk_scalar(t, OP_mul, parts, (Meaning){.kind = MEANING_WHOLE, .whole = part}, topk_none);
+    if (first.kind != MEANING_TENSOR)
+        return first;
+    int rank = first.value->rank;
+    for (int i = 0; i < rank; i++) {
+        dims[i] = apart[i + (i > axis)] = first.value->dims[i];
+        of_part[i + (i > axis)] = dim_const(table, 1);
+    }
+    dims[axis] = dim_const(table, t->k * part);
+    apart[axis + 1] = of_part[axis] = dim_const(table, 1);
+    of_part[axis + 1] = dim_const(table, part);
+    Attr attrs[OP_MAX_ATTRS] = {{.dims = of_part, .n_dims = rank + 1}, {.i = axis + 1}};
+    first = indexing_reshape(t->expand, first.value, rank + 1, apart, t->span);
+    Meaning at = topk_scalar(t, OP_add, first, topk_append(t, OP_index, NULL, 0, attrs), topk_none);
+    return at.kind == MEANING_TENSOR ? indexing_reshape(t->expand, at.value, rank, dims, t->span) : at;
+}
+
+static TopKFound topk_row(TopK *t, TopKRow row, int64_t length);
 
 /* The k largest of a row whose axis is long. */
-static TopKRow topk_long(TopK *t, TopKRow row, int64_t length) {
-    TopKRow parts = topk_of_parts(t, row, topk_part(t, length));
-    TopKRow found = topk_rounds(t, (TopKRow){.left = parts.left, .of = topk_none, .axis = row.axis}, true);
+static TopKFound topk_long(TopK *t, TopKRow row, int64_t length) {
+    int64_t part = topk_part(t, length);
+    int axis = row.axis;
+    Meaning parts = topk_parts(t, topk_cut(t, row.left, axis, part, t->taken), axis);
+    Meaning at = topk_elements(t, parts, axis, part);
+    Meaning size = {.kind = MEANING_WHOLE, .whole = part},
+            last = {.kind = MEANING_WHOLE, .whole = length - 1};
+
+    TopKRow near = {.axis = axis, .of = topk_none};
+    near.left = topk_taken(t, row.left, topk_scalar(t, OP_min, at, last, topk_none), axis);
+    if (length % part)
+        near.left =
+            topk_scalar(t, OP_select, topk_scalar(t, OP_le, at, last, topk_none), near.left, t->taken);
+    TopKFound found = topk_row(t, near, t->k * part);
+
+    Meaning of_parts = topk_scalar(t, OP_div, found.place, size, topk_none);
+    Meaning first = topk_taken(t, parts, of_parts, axis);
+    found.place = topk_scalar(t, OP_add, topk_scalar(t, OP_mul, first, size, topk_none),
+                              topk_scalar(t, OP_mod, found.place, size, topk_none), topk_none);
+    found.place = operator_cast(t->expand, found.place, DTYPE_I64, t->span);
     if (row.of.kind == MEANING_TENSOR)
-        found.left = topk_taken(t, parts.of, found.place, row.axis);
-    found.place = topk_taken(t, parts.place, found.place, row.axis);
+        found.value = topk_taken(t, row.of, found.place, axis);
     return found;
+}
+
+/* `length`: 0 where it is not known; places are i32, and cutting takes an axis more. */
+static TopKFound topk_row(TopK *t, TopKRow row, int64_t length) {
+    bool is_long = length > TOPK_LONG || (length > TOPK_SHORT && length * t->k >= TOPK_MUCH);
+    if (is_long && length <= INT32_MAX && row.left.kind == MEANING_TENSOR && row.left.value->rank < RANK_MAX)
+        return topk_long(t, row, length);
+    return topk_rounds(t, &row);
+}
+
+/* `x` with these two axes exchanged: rows are quicker to go through again and again than columns. */
+static Meaning topk_turned(TopK *t, Meaning x, int axis, int last) {
+    if (axis == last || x.kind != MEANING_TENSOR)
+        return x;
+    int *perm = ARENA_ARRAY(t->expand->arena, int, RANK_MAX);
+    for (int i = 0; i < x.value->rank; i++)
+        perm[i] = i == axis ? last : i == last ? axis : i;
+    Attr attrs[OP_MAX_ATTRS] = {{.ints = perm, .n_ints = x.value->rank}};
+    return topk_append(t, OP_transpose, &x, 1, attrs);
 }
 
 Meaning topk_call(Expand *expand, Value *x, int64_t k, int axis, Value *of, Span span) {
@@ -242,17 +273,16 @@ Meaning topk_call(Expand *expand, Value *x, int64_t k, int axis, Value *of, Span
                        : (Meaning){.kind = MEANING_WHOLE, .whole = dtype_min_int(type) + 1};
     t.taken = t.is_float ? (Meaning){.kind = MEANING_REAL, .real = -HUGE_VAL}
                          : (Meaning){.kind = MEANING_WHOLE, .whole = dtype_min_int(type)};
-    TopKRow row = {.of = topk_none, .axis = axis};
-    row.left = topk_scalar(&t, OP_max, (Meaning){.kind = MEANING_TENSOR, .value = x}, t.low, topk_none);
+    int last = x->rank - 1;
+    TopKRow row = {.of = topk_none, .axis = last};
+    row.left = topk_turned(&t, (Meaning){.kind = MEANING_TENSOR, .value = x}, axis, last);
+    row.left = topk_scalar(&t, OP_max, row.left, t.low, topk_none);
     if (of)
-        row.of = (Meaning){.kind = MEANING_TENSOR, .value = of};
-    int64_t length = dim_is_const(x->dims[axis]) ? x->dims[axis]->value : 0;
-    bool has_places = length <= INT32_MAX && x->rank < RANK_MAX; /* places are i32 */
-    bool is_long = has_places && (length > TOPK_LONG || (length > TOPK_SHORT && length * k >= TOPK_MUCH));
-    TopKRow found = is_long ? topk_long(&t, row, length) : topk_rounds(&t, row, true);
+        row.of = topk_turned(&t, (Meaning){.kind = MEANING_TENSOR, .value = of}, axis, last);
+    TopKFound found = topk_row(&t, row, dim_is_const(x->dims[axis]) ? x->dims[axis]->value : 0);
     Meaning several = {.kind = MEANING_SEVERAL, .list = {ARENA_ARRAY(expand->arena, Meaning, 2), 2}};
-    several.list.at[0] = found.left;
-    several.list.at[1] = found.place;
+    several.list.at[0] = topk_turned(&t, found.value, axis, last);
+    several.list.at[1] = topk_turned(&t, found.place, axis, last);
     for (int i = 0; i < 2; i++)
         if (several.list.at[i].kind != MEANING_TENSOR)
             return several.list.at[i];

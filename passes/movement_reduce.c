@@ -63,13 +63,14 @@ static Value *reduce_transposed(Rewrite *rewrite, Value *value) {
 }
 
 /* Over whole runs of a reshape's axes, below a kernel's result: reduced in that kernel's space. What is
- * joined is stored, and others read it under the reshape's dims. */
+ * joined is stored, and others read it under the reshape's dims; statistics have left their kernel's space.
+ */
 static Value *reduce_reshaped(Rewrite *rewrite, Value *value) {
     Value *operand = value->in[0], *source = operand->in[0];
     Respace respace;
     int axes[RANK_MAX], n = 0;
-    if (source->op == OP_concat || !rewrite_is_heavy(rewrite, source) ||
-        !respace_of(rewrite->graph, operand, &respace))
+    if (source->op == OP_concat || value_class(source) == OPCLASS_REDUCTION ||
+        !rewrite_is_heavy(rewrite, source) || !respace_of(rewrite->graph, operand, &respace))
         return value;
     for (int g = 0; g < respace.n_groups; g++) {
         int reduced = 0, counted = 0;

@@ -24,12 +24,21 @@
 #include "codegen/templates/vectors.h"
 #include "ir/value_map.h"
 
-enum { ROWS_LOADED_WORDS = 40 /* registers of loads in flight before the first reduction */ };
+enum {
+    ROWS_LOADED_WORDS = 40, /* registers of loads in flight before the first reduction */
+    ROWS_HEAVY = 8, /* operations that an exponential, a random number or a gathered element costs, and
+                     * that registers cost: what passes would do again is kept where it is as much */
+};
 
 typedef struct RowsHeld {
     const Value *value; /* computed in one pass and used in later ones */
     const KVar *array;
 } RowsHeld;
+
+/* An extremum that another reduction of the same elements finds: argmax the maximum. */
+typedef struct RowsBeside {
+    const Value *value, *finder;
+} RowsBeside;
 
 /* The row's elements of an input, which stay in shared memory. */
 typedef struct RowsKept {
@@ -50,6 +59,7 @@ typedef struct Rows {
     const Dim *rows, *extent;
     const KExpr *row, *lane, *row_inside;
     ReduceLevels levels;
+    VEC(RowsBeside) beside; /* in no level */
     VEC(RowsHeld) held;
     RowsKept kept[ROWS_KEPT_MAX]; /* where the row stays in shared memory */
     int n_kept;
@@ -72,21 +82,21 @@ static void rows_mark(const Rows *rows, const Value *value, ValueMap *marks) {
         rows_mark(rows, value->in[i], marks);
 }
 
-/* Whether computing it again costs more than registers: exponentials and their like, random numbers, gathered
- * elements. */
-static bool rows_is_expensive(const Region *region, const Value *value, const ValueMap *marks) {
-    if (!value_map_get(marks, value) ||
+/* What computing `value` again from what is not marked costs an element, in operations; `seen` are counted.
+ */
+static int rows_work(const Region *region, const Value *value, const ValueMap *marks, ValueMap *seen) {
+    if (!value_map_get(marks, value) || value_map_get(seen, value) ||
         !lower_is_whole(region, value)) /* what belongs to the whole row is computed once anyway */
-        return false;
+        return 0;
+    value_map_set(seen, value, true);
     const OpInfo *info = op_info(value->op);
-    if ((op_is_scalar(value->op) && info->rule == RULE_FLOAT) || value->op == OP_div ||
-        value->op == OP_gather || info->class_ == OPCLASS_RANDOM || info->class_ == OPCLASS_CONTRACTION ||
-        info->class_ == OPCLASS_REDUCTION)
-        return true;
+    bool is_heavy = (op_is_scalar(value->op) && info->rule == RULE_FLOAT) || value->op == OP_div ||
+                    value->op == OP_gather || info->class_ == OPCLASS_RANDOM ||
+                    info->class_ == OPCLASS_CONTRACTION || info->class_ == OPCLASS_REDUCTION;
+    int work = is_heavy ? ROWS_HEAVY : 1;
     for (int i = 0; i < value->n_in; i++)
-        if (rows_is_expensive(region, value->in[i], marks))
-            return true;
-    return false;
+        work += rows_work(region, value->in[i], marks, seen);
+    return work;
 }
 
 static bool rows_is_used_later(const Rows *rows, const Value *value, int level, const ValueMap *now,
@@ -108,25 +118,41 @@ static bool rows_is_used_later(const Rows *rows, const Value *value, int level, 
     return false;
 }
 
+/* What passes from `level` on compute. */
+static ValueMap rows_marks(const Rows *rows, int level, int end) {
+    ValueMap marks = {.arena = rows->b->arena};
+    for (int l = level; l < end && l < rows->levels.n; l++)
+        for (size_t i = 0; i < rows->levels.at[l].n; i++)
+            rows_mark(rows, rows->levels.at[l].at[i]->in[0], &marks);
+    for (size_t i = 0; end > rows->levels.n && i < rows->whole.n; i++)
+        rows_mark(rows, lower_root(rows->region, rows->whole.at[i]), &marks);
+    return marks;
+}
+
+/* Whether passes from `level` on need a value that is held already, by what they compute. */
+static bool rows_needs_held(const Rows *rows, const Value *held, int level, const ValueMap *later) {
+    return rows_is_used_later(rows, held, level - 1, &(ValueMap){.arena = rows->b->arena}, later);
+}
+
 /* Values of the pass at `level` that later passes start from, and that are worth keeping: appended to
- * rows->held. */
+ * rows->held. What they replace costs no registers any more: a row of which one element a pass is taken out
+ * is held again after each. */
 static void rows_find_held(Rows *rows, int level) {
     const Region *region = rows->region;
     Arena *arena = rows->b->arena;
-    ValueMap now = {.arena = arena}, later = {.arena = arena};
-    for (size_t i = 0; i < rows->levels.at[level].n; i++)
-        rows_mark(rows, rows->levels.at[level].at[i]->in[0], &now);
-    for (int l = level + 1; l < rows->levels.n; l++)
-        for (size_t i = 0; i < rows->levels.at[l].n; i++)
-            rows_mark(rows, rows->levels.at[l].at[i]->in[0], &later);
-    for (size_t i = 0; i < rows->whole.n; i++)
-        rows_mark(rows, lower_root(region, rows->whole.at[i]), &later);
-    size_t before = rows->held.n;
+    ValueMap now = rows_marks(rows, level, level + 1);
+    ValueMap later = rows_marks(rows, level + 1, rows->levels.n + 1);
+    int passes = rows->levels.n - level - (rows->whole.n == 0); /* later ones */
+    size_t before = rows->held.n, live = 0;
+    for (size_t i = 0; i < before; i++)
+        live += rows_needs_held(rows, rows->held.at[i].value, level + 1, &later);
     for (size_t i = 0; i < region->values.n; i++) {
         const Value *value = region->values.at[i];
-        bool fits = (int)(rows->held.n + 1) * rows->runs * rows->width <= ROWS_REGISTERS;
-        if (fits && rows->held.n - before < 2 && value_map_get(&now, value) && value_map_get(&later, value) &&
-            lower_is_whole(region, value) && rows_is_expensive(region, value, &now) &&
+        size_t fresh = rows->held.n - before;
+        bool fits = (int)(live + fresh + 1) * rows->runs * rows->width <= ROWS_REGISTERS;
+        ValueMap seen = {.arena = arena};
+        if (fits && fresh < 2 && value_map_get(&now, value) && value_map_get(&later, value) &&
+            lower_is_whole(region, value) && rows_work(region, value, &now, &seen) * passes >= ROWS_HEAVY &&
             rows_is_used_later(rows, value, level, &now, &later)) {
             const char *name = lower_value_name(rows->lower, value);
             RowsHeld held = {value,
@@ -328,6 +354,14 @@ static void rows_finish_level(Rows *rows, const RowsPass *pass) {
         const char *name = lower_value_name(rows->lower, reduction);
         const KExpr *result = reduce_result(b, reduction, reduce_get(b, pass->acc[i], NULL));
         lower_bind_expr(rows->lower, reduction, k_let_expr(b, name, result));
+        for (size_t k = 0; k < rows->beside.n; k++) {
+            const RowsBeside *beside = &rows->beside.at[k];
+            if (beside->finder != reduction)
+                continue;
+            result = reduce_result(b, beside->value, (Partial){.x = k_var(b, pass->acc[i].x)});
+            lower_bind_expr(rows->lower, beside->value,
+                            k_let_expr(b, lower_value_name(rows->lower, beside->value), result));
+        }
     }
 }
 
@@ -520,6 +554,28 @@ static void rows_find_outputs(Rows *rows) {
     }
 }
 
+/* Takes extrema out of their levels that an argmin or argmax beside them finds. */
+static void rows_find_beside(Rows *rows) {
+    for (int l = 0; l < rows->levels.n; l++) {
+        ReduceLevel *level = &rows->levels.at[l];
+        size_t n = 0;
+        for (size_t i = 0; i < level->n; i++) {
+            const Value *value = level->at[i], *finder = NULL;
+            OpKind op = value->op == OP_reduce_max   ? OP_argmax
+                        : value->op == OP_reduce_min ? OP_argmin
+                                                     : value->op;
+            for (size_t k = 0; k < level->n && op != value->op && !finder; k++)
+                if (level->at[k]->op == op && level->at[k]->in[0] == value->in[0])
+                    finder = level->at[k];
+            if (finder)
+                vec_push(rows->b->arena, &rows->beside, ((RowsBeside){value, finder}));
+            else
+                level->at[n++] = value;
+        }
+        level->n = n;
+    }
+}
+
 /* What a region's rows are under a schedule; which row a thread has, and its number in it, says the caller.
  */
 static Rows rows_new(Builder *b, const Region *region, const Schedule *schedule) {
@@ -543,6 +599,7 @@ static Rows rows_new(Builder *b, const Region *region, const Schedule *schedule)
     rows.runs = (int)runs;
     rows_find_outputs(&rows);
     rows.levels = lower_find_levels(rows.lower);
+    rows_find_beside(&rows);
     if (schedule->resident)
         lower_set_cache(rows.lower, cost_cache(graph, region, b->kernel->target, NULL));
     return rows;
