@@ -524,3 +524,10 @@ const KExpr *k_shuffle_index(Builder *b, const char *name, const KExpr *value, c
     k_atom(b, ATOM_shuffle_index, NULL, operands, 3);
     return k_bitcast(b, k_var(b, word), value->type);
 }
+
+const KExpr *k_redux(Builder *b, AtomId atom, const char *name, const KExpr *value) {
+    const KVar *word = k_variable(b, name, K_U32, NULL);
+    KOperand operands[] = {k_reg(word), k_operand(value)};
+    k_atom(b, atom, NULL, operands, 2);
+    return k_var(b, word);
+}

@@ -130,6 +130,8 @@ void k_cluster_barrier(Builder *b); /* all threads of the cluster's blocks, whic
 void k_named_barrier(Builder *b, int id, int threads); /* id 1..15, threads a multiple of 32 */
 /* Value of lane ^ mask, within the warp; all 32 lanes take part. */
 const KExpr *k_shuffle_xor(Builder *b, const KExpr *value, int mask);
+/* The largest (redux_max) or smallest of the warp's lanes, all of which take part; u32. */
+const KExpr *k_redux(Builder *b, AtomId atom, const char *name, const KExpr *value);
 /* `value`, of 32 bits, as `lane` has it; a variable of this name holds its bits. All 32 lanes take part. */
 const KExpr *k_shuffle_index(Builder *b, const char *name, const KExpr *value, const KExpr *lane);
 

@@ -147,6 +147,48 @@ void reduce_lanes_apart(Builder *b, const Value *reduction, PartialVars vars, co
     }
 }
 
+/* x as a word whose order, unsigned, is that of argmax or argmin: a NaN before all, zeros alike. */
+static const KExpr *reduce_key(Builder *b, bool largest, const KExpr *x) {
+    const KExpr *sign = k_int(b, K_U32, 0x80000000), *all = k_int(b, K_U32, 0xffffffff), *key;
+    if (x->type == K_F32) {
+        const KExpr *zero = k_float(b, K_F32, 0), *bits = k_select(b, k_eq(b, x, zero), zero, x);
+        bits = k_let_expr(b, "bits", k_bitcast(b, bits, K_U32));
+        const KExpr *is_negative = k_ge(b, bits, sign);
+        key = k_scalar(b, OP_bit_xor, bits, k_select(b, is_negative, all, sign), NULL);
+    } else {
+        key = k_scalar(b, OP_bit_xor, k_bitcast(b, x, K_U32), sign, NULL);
+    }
+    key = largest ? key : k_scalar(b, OP_bit_xor, key, all, NULL);
+    if (x->type == K_F32)
+        key = k_select(b, k_scalar(b, OP_isnan, x, NULL, NULL), all, key);
+    return k_let_expr(b, "key", key);
+}
+
+/* The element of a key; of zeros and NaNs, one. */
+static const KExpr *reduce_of_key(Builder *b, bool largest, KType type, const KExpr *key) {
+    const KExpr *sign = k_int(b, K_U32, 0x80000000), *all = k_int(b, K_U32, 0xffffffff);
+    key = largest ? key : k_let_expr(b, "key", k_scalar(b, OP_bit_xor, key, all, NULL));
+    const KExpr *flip = type == K_F32 ? k_select(b, k_ge(b, key, sign), sign, all) : sign;
+    return k_bitcast(b, k_scalar(b, OP_bit_xor, key, flip, NULL), type);
+}
+
+/* The best of a warp by its two instructions that reduce: of keys, then of the numbers of those that have the
+ * best; each takes about the time of one shuffle. */
+static void reduce_warp_arg(Builder *b, const Value *reduction, PartialVars vars, const KExpr *index) {
+    bool largest = reduction->op == OP_argmax;
+    Partial own = reduce_get(b, vars, index);
+    const KExpr *none = k_int(b, K_U32, 0xffffffff), *key = reduce_key(b, largest, own.x);
+    const KExpr *best = k_redux(b, ATOM_redux_max, "best_key", key);
+    const KExpr *number = k_select(b, k_eq(b, key, best), k_bitcast(b, own.number, K_U32), none);
+    number = k_redux(b, ATOM_redux_min, "first", number);
+    Partial all = {reduce_of_key(b, largest, own.x->type, best), k_bitcast(b, number, K_I32)};
+    reduce_put(b, vars, index, all);
+}
+
 void reduce_lanes(Builder *b, const Value *reduction, PartialVars vars, const KExpr *index, int lanes) {
-    reduce_lanes_apart(b, reduction, vars, index, lanes, 1);
+    bool has_words = vars.number && vars.number->type == K_I32 && (vars.x->type == K_F32 || vars.x->type == K_I32);
+    if (lanes == 32 && has_words)
+        reduce_warp_arg(b, reduction, vars, index);
+    else
+        reduce_lanes_apart(b, reduction, vars, index, lanes, 1);
 }

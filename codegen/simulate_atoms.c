@@ -42,6 +42,24 @@ static void sim_shuffle(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask m
     sim_set_register(sim, warp, stmt->operands[0].reg, mask);
 }
 
+static void sim_redux(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+    if (mask != SIM_ALL_LANES) {
+        sim_fail(sim, warp, -1, "all lanes of a warp reduce together; lanes %#x do", mask);
+        return;
+    }
+    const Lanes *of = sim_operand(sim, warp, &stmt->operands[1], mask);
+    bool is_max = stmt->source->atom == ATOM_redux_max;
+    uint32_t best = (uint32_t)of->at[0].i;
+    for (int lane = 1; lane < SIM_LANES; lane++) {
+        uint32_t other = (uint32_t)of->at[lane].i;
+        best = (other > best) == is_max ? other : best;
+    }
+    Lanes *to = &warp->registers[stmt->operands[0].reg];
+    for (int lane = 0; lane < SIM_LANES; lane++)
+        to->at[lane].i = best;
+    sim_set_register(sim, warp, stmt->operands[0].reg, mask);
+}
+
 static void sim_byte_permute(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     Lanes low = *sim_operand(sim, warp, &stmt->operands[1], mask);
     Lanes high = *sim_operand(sim, warp, &stmt->operands[2], mask);
@@ -153,6 +171,8 @@ static SimAtom *const atom_functions[ATOM_COUNT] = {
     [ATOM_mma_f64] = sim_mma_f64,
     [ATOM_shuffle_xor] = sim_shuffle,
     [ATOM_shuffle_index] = sim_shuffle,
+    [ATOM_redux_max] = sim_redux,
+    [ATOM_redux_min] = sim_redux,
     [ATOM_byte_permute] = sim_byte_permute,
     [ATOM_mul_pairs] = sim_mul_pairs,
     [ATOM_ex2_ftz] = sim_ex2,

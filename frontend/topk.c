@@ -184,14 +184,14 @@ static Meaning topk_parts(TopK *t, Meaning cut, int axis) {
     row.left = topk_reduce(t, OP_reduce_max, cut, axis + 1, false);
     if (topk_rounds(t, &row).place.kind != MEANING_TENSOR)
         return (Meaning){.kind = MEANING_FAILED};
-    Meaning past = {.kind = MEANING_WHOLE, .whole = INT32_MAX}, chosen[TOPK_MOST];
-    Meaning left = topk_scalar(t, OP_select, topk_scalar(t, OP_eq, row.left, t->taken, topk_none),
-                               topk_places(t, row.left.value, axis), past);
-    for (int j = 0; j < t->k; j++) {
-        chosen[j] = topk_reduce(t, OP_reduce_min, left, axis, true);
-        left = topk_scalar(t, OP_select, topk_scalar(t, OP_eq, left, chosen[j], topk_none), past, left);
-    }
-    return topk_join(t, chosen, axis);
+    /* the largest of what falls along the axis are the first, by the same rounds */
+    Meaning numbers = topk_places(t, row.left.value, axis), none = {.kind = MEANING_WHOLE, .whole = INT32_MIN};
+    Meaning is_chosen = topk_scalar(t, OP_eq, row.left, t->taken, topk_none);
+    TopK order = *t;
+    order.is_float = false;
+    order.taken = none;
+    row.left = topk_scalar(t, OP_select, is_chosen, topk_scalar(t, OP_neg, numbers, topk_none, topk_none), none);
+    return topk_rounds(&order, &row).place;
 }
 
 /* Where the elements of these parts stand along the axis. */

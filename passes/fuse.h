@@ -133,7 +133,7 @@ typedef struct Fuse {
 
 enum {
     FUSE_UNKNOWN_DIM = 4096, /* what a dim without bounds counts as where costs are compared */
-    FUSE_MEMBERS_MAX = 384, /* operations of one kernel: beyond, compiling takes longer than a launch saves */
+    FUSE_MEMBERS_MAX = 640, /* operations of one kernel: beyond, compiling takes longer than a launch saves */
     FUSE_CONE_MAX = 192,    /* operations that one kernel computes again from memory */
     FUSE_INLINE_REDUCTION = 8, /* elements of a reduction that is computed in place like a scalar */
 };

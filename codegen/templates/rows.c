@@ -16,11 +16,10 @@
  *     block 1   | runs 1, 3, 5 ... | acc --+--> [ 1 ] <--+
  *
  * Orders of combination are fixed. */
-#include "codegen/cost.h"
-#include "codegen/lower.h"
-#include "codegen/template.h"
 #include "codegen/templates/rows.h"
-#include "codegen/templates/rows_plan.h"
+
+#include "codegen/cost.h"
+#include "codegen/templates/rows_build.h"
 #include "codegen/templates/vectors.h"
 #include "ir/value_map.h"
 
@@ -30,44 +29,23 @@ enum {
                      * that registers cost: what passes would do again is kept where it is as much */
 };
 
-typedef struct RowsHeld {
-    const Value *value; /* computed in one pass and used in later ones */
-    const KVar *array;
-} RowsHeld;
-
-/* An extremum that another reduction of the same elements finds: argmax the maximum. */
-typedef struct RowsBeside {
-    const Value *value, *finder;
-} RowsBeside;
-
-/* The row's elements of an input, which stay in shared memory. */
-typedef struct RowsKept {
-    const Value *value;
-    KBuffer *buffer;
-    const KVar *run; /* one run of it */
-} RowsKept;
-
-typedef struct Rows {
-    Builder *b;
-    const Region *region;
-    const Schedule *schedule;
-    Lower *lower;
-    KType index;
-    int split, width, lanes,
-        runs;   /* lanes: threads a row in a block; runs: of a thread, where resident; else in flight */
-    int blocks; /* that share the row */
-    const Dim *rows, *extent;
-    const KExpr *row, *lane, *row_inside;
-    ReduceLevels levels;
-    VEC(RowsBeside) beside; /* in no level */
-    VEC(RowsHeld) held;
-    RowsKept kept[ROWS_KEPT_MAX]; /* where the row stays in shared memory */
-    int n_kept;
-    VEC(const Value *) whole, reduced; /* outputs: along the row, one a row */
-    VEC(const Value *) bundles;        /* a few a row */
-} Rows;
-
 /* ---- what is kept between passes */
+
+/* The rounds that the level's pass begins, or NULL. */
+static RowsRounds *rows_rounds_of(Rows *rows, int level) {
+    for (int i = 0; i < rows->n_rounds; i++)
+        if (rows->rounds[i].level == level)
+            return &rows->rounds[i];
+    return NULL;
+}
+
+/* What they search, or NULL. */
+static const Value *rows_searched(const Rows *rows, int level) {
+    for (int i = 0; i < rows->n_rounds; i++)
+        if (rows->rounds[i].level == level)
+            return rows->rounds[i].x;
+    return NULL;
+}
 
 /* Marks what lies between `value` and what is read, reduced or kept. */
 static void rows_mark(const Rows *rows, const Value *value, ValueMap *marks) {
@@ -108,10 +86,13 @@ static bool rows_is_used_later(const Rows *rows, const Value *value, int level, 
             if (user->in[k] == value && value_map_get(later, user) && !value_map_get(now, user))
                 return true;
     }
-    for (int l = level + 1; l < rows->levels.n; l++)
+    for (int l = level + 1; l < rows->levels.n; l++) {
         for (size_t i = 0; i < rows->levels.at[l].n; i++)
             if (rows->levels.at[l].at[i]->in[0] == value)
                 return true;
+        if (rows_searched(rows, l) == value)
+            return true;
+    }
     for (size_t i = 0; i < rows->whole.n; i++)
         if (lower_root(region, rows->whole.at[i]) == value)
             return true;
@@ -121,9 +102,12 @@ static bool rows_is_used_later(const Rows *rows, const Value *value, int level, 
 /* What passes from `level` on compute. */
 static ValueMap rows_marks(const Rows *rows, int level, int end) {
     ValueMap marks = {.arena = rows->b->arena};
-    for (int l = level; l < end && l < rows->levels.n; l++)
+    for (int l = level; l < end && l < rows->levels.n; l++) {
         for (size_t i = 0; i < rows->levels.at[l].n; i++)
             rows_mark(rows, rows->levels.at[l].at[i]->in[0], &marks);
+        if (rows_searched(rows, l))
+            rows_mark(rows, rows_searched(rows, l), &marks);
+    }
     for (size_t i = 0; end > rows->levels.n && i < rows->whole.n; i++)
         rows_mark(rows, lower_root(rows->region, rows->whole.at[i]), &marks);
     return marks;
@@ -189,7 +173,7 @@ static const KExpr *rows_first(Rows *rows) {
     return k_mul(rows->b, rows->lane, k_int(rows->b, rows->index, rows->width));
 }
 
-static int64_t rows_stride(const Rows *rows) {
+int64_t rows_stride(const Rows *rows) {
     return (int64_t)rows->lanes * rows->blocks * rows->width;
 }
 
@@ -231,11 +215,16 @@ static RowsPass rows_pass(Rows *rows, int level) {
     if (!is_last && resident)
         rows_find_held(rows, level);
     size_t n_held = rows->held.n - pass.held;
-    pass.targets = ARENA_ARRAY(b->arena, LowerTarget, n + n_held + ROWS_KEPT_MAX);
+    pass.targets = ARENA_ARRAY(b->arena, LowerTarget, n + n_held + 1 + ROWS_KEPT_MAX);
     pass.acc = ARENA_ARRAY(b->arena, PartialVars, n + 1);
     for (size_t i = 0; i < n_held; i++)
         pass.targets[pass.n++] = (LowerTarget){.value = rows->held.at[pass.held + i].value,
                                                .dst = rows->held.at[pass.held + i].array};
+    RowsRounds *rounds = rows_rounds_of(rows, level);
+    if (rounds) {
+        rounds->elements = k_array(b, "left", ktype_of(rounds->x->dtype), rows->runs * rows->width, NULL);
+        pass.targets[pass.n++] = (LowerTarget){.value = rounds->x, .dst = rounds->elements};
+    }
     for (size_t i = 0; i < n; i++) {
         if (is_last) {
             pass.targets[pass.n++] = (LowerTarget){.value = rows->whole.at[i], .stored = true};
@@ -373,6 +362,8 @@ static LowerTarget *rows_all_targets(Rows *rows, int *n) {
     for (int level = 0; level < rows->levels.n; level++)
         for (size_t i = 0; i < rows->levels.at[level].n; i++)
             targets[(*n)++].value = rows->levels.at[level].at[i]->in[0];
+    for (int i = 0; i < rows->n_rounds; i++)
+        targets[(*n)++].value = rows->rounds[i].x;
     for (size_t i = 0; i < rows->whole.n; i++)
         targets[(*n)++].value = rows->whole.at[i];
     return targets;
@@ -388,6 +379,18 @@ static int64_t rows_loaded_words(const Rows *rows) {
             words += (int64_t)rows->runs * rows->width * dtype_bits(input->dtype) / 32;
     }
     return words;
+}
+
+/* Elements behind the row's last, which no round finds. */
+static void rows_fill_border(Rows *rows, const RowsRounds *rounds, const Run *run, const KExpr *slot) {
+    Builder *b = rows->b;
+    const KVar *elements = rounds->elements;
+    const KExpr *lowest = reduce_identity(b, rounds->at[0], K_I32).x;
+    const KExpr *inside = k_lt(b, run->inner, k_dim(b, rows->extent, rows->index));
+    const KExpr *j = k_for_begin(b, "j", k_i32(b, 0), k_i32(b, rows->width), 1, UNROLL_FULL);
+    const KExpr *e = k_add(b, k_mul(b, slot, k_i32(b, rows->width)), j);
+    k_set_elem(b, elements, e, k_select(b, inside, k_elem(b, elements, e), lowest));
+    k_end(b);
 }
 
 static void rows_build_resident(Rows *rows) {
@@ -406,13 +409,20 @@ static void rows_build_resident(Rows *rows) {
         if (level == rows->levels.n && rows->whole.n == 0)
             break;
         RowsPass pass = rows_pass(rows, level);
+        if (pass.n == 0)
+            continue;
         rows_bind_held(rows, pass.held, k_i32(b, 0));
         lower_row_values(rows->lower, &head, pass.targets, pass.n);
         slot = rows_slots_begin(rows, first, exact, &run);
         rows_pass_run(rows, &pass, &run, slot, exact);
+        RowsRounds *rounds = rows_rounds_of(rows, level);
+        if (rounds && !exact)
+            rows_fill_border(rows, rounds, &run, slot);
         rows_slots_end(rows);
         if (level < rows->levels.n)
             rows_finish_level(rows, &pass);
+        if (rounds)
+            rows_build_rounds(rows, rounds);
     }
     lower_batch_end(rows->lower);
 }
@@ -514,9 +524,14 @@ static void rows_build_streaming(Rows *rows) {
     lower_batch_end(rows->lower);
 }
 
-/* Outputs with one element a row: its first thread writes them. */
+/* Outputs with one element a row, or a few: its first thread writes them, or lanes that found one each. */
 static void rows_store_reduced(Rows *rows) {
     Builder *b = rows->b;
+    size_t left = 0;
+    for (size_t i = 0; i < rows->bundles.n; i++)
+        if (!rows_store_rounds(rows, rows->bundles.at[i]))
+            rows->bundles.at[left++] = rows->bundles.at[i];
+    rows->bundles.n = left;
     if (rows->reduced.n + rows->bundles.n == 0)
         return;
     const KExpr *zero = k_int(b, rows->index, 0);
@@ -599,6 +614,7 @@ static Rows rows_new(Builder *b, const Region *region, const Schedule *schedule)
     rows.runs = (int)runs;
     rows_find_outputs(&rows);
     rows.levels = lower_find_levels(rows.lower);
+    rows_find_rounds(&rows);
     rows_find_beside(&rows);
     if (schedule->resident)
         lower_set_cache(rows.lower, cost_cache(graph, region, b->kernel->target, NULL));

@@ -10,6 +10,7 @@
 enum {
     ROWS_REGISTERS = 96, /* of all values that a thread keeps of a row */
     ROWS_KEPT_MAX = 16,  /* inputs whose rows stay in shared memory */
+    ROUNDS_FEWEST = 4,   /* rounds (rows_rounds.c) that are a loop: fewer are as quick written out */
 };
 
 /* The product of the region's dims from `begin` to `end`. */

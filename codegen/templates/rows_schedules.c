@@ -247,18 +247,34 @@ Schedule rows_warp_schedule(const Graph *graph, const Region *region, int regist
     return s;
 }
 
+/* Whether places of extrema are asked for so often that they may be rounds. */
+static bool rows_may_have_rounds(const Region *region) {
+    int places = 0;
+    for (size_t i = 0; i < region->values.n; i++)
+        places += region->values.at[i]->op == OP_argmax && lower_is_space_reduction(region, region->values.at[i]);
+    return places >= ROUNDS_FEWEST;
+}
+
+/* Elements that each thread should have of a row. Few rows: more threads for each, so that the machine is
+ * full; but rounds are chains of exchanges, which fewer threads are through with sooner (32 of 2048 in 512
+ * rows take 29.5 us by 256 threads a row, 12.7 by 32). */
+static int64_t rows_share(const Region *region, const Target *target, int vector, int64_t rows,
+                          int64_t extent, int streams) {
+    int64_t share = ROWS_TARGET / (streams > 1 ? streams : 1);
+    if (rows_may_have_rounds(region)) /* half of what registers keep: a single warp may have twice as much */
+        return streams > 1 ? ROWS_RUNS_MAX / 4 : ROWS_RUNS_MAX;
+    while (share > vector && rows * rows_lanes(extent, vector, share) < (int64_t)target->sm_count * 512)
+        share /= 2;
+    return share < vector ? vector : share;
+}
+
 int rows_schedules(const Graph *graph, const Region *region, const Target *target, const DimBindings *hint,
                    Schedule *out, int room) {
     int split = region->rank - region->n_reduced;
     int vector = rows_vector(graph, region);
     int64_t rows = cost_space(graph, region, 0, split, hint),
             extent = cost_space(graph, region, split, region->rank, hint);
-    int streams = cost_streams(graph, region);
-    int64_t share = ROWS_TARGET / (streams > 1 ? streams : 1);
-    /* Few rows: more threads for each, so that the machine is full. */
-    while (share > vector && rows * rows_lanes(extent, vector, share) < (int64_t)target->sm_count * 512)
-        share /= 2;
-    share = share < vector ? vector : share;
+    int64_t share = rows_share(region, target, vector, rows, extent, cost_streams(graph, region));
     int n = 0;
     out[n++] = rows_schedule(graph, region, target, hint, vector, share);
     if (n < room && 2 * share <= ROWS_RUNS_MAX)

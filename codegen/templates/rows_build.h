@@ -1,0 +1,72 @@
+/* What the rows template has in hand while it builds a kernel; rows.c and rows_rounds.c include it. */
+#ifndef SINTER_CODEGEN_TEMPLATES_ROWS_BUILD_H
+#define SINTER_CODEGEN_TEMPLATES_ROWS_BUILD_H
+
+#include "codegen/lower.h"
+#include "codegen/reduce.h"
+#include "codegen/templates/rows_plan.h"
+
+enum { ROUNDS_MAX = 64, ROUNDS_CHAINS = 2 };
+
+typedef struct RowsHeld {
+    const Value *value; /* computed in one pass and used in later ones */
+    const KVar *array;
+} RowsHeld;
+
+/* An extremum that another reduction of the same elements finds: argmax the maximum. */
+typedef struct RowsBeside {
+    const Value *value, *finder;
+} RowsBeside;
+
+/* The row's elements of an input, which stay in shared memory. */
+typedef struct RowsKept {
+    const Value *value;
+    KBuffer *buffer;
+    const KVar *run; /* one run of it */
+} RowsKept;
+
+/* Rounds that find a row's largest elements one after the other (rows_rounds.c). */
+typedef struct RowsRounds {
+    const Value *x;    /* what is searched */
+    const Value *left; /* that, without what all rounds have found; NULL: nobody asks */
+    int n, level;      /* level: of the first */
+    const Value *at[ROUNDS_MAX], *best[ROUNDS_MAX]; /* argmax; reduce_max of the same, or NULL */
+    const KVar *elements;                           /* of x, a thread's; taken ones are the lowest */
+    const KVar *found_at, *found_best; /* round j's in lane j of the row, of its warps' lanes; then the next */
+} RowsRounds;
+
+typedef struct Rows {
+    Builder *b;
+    const Region *region;
+    const Schedule *schedule;
+    Lower *lower;
+    KType index;
+    int split, width, lanes,
+        runs;   /* lanes: threads a row in a block; runs: of a thread, where resident; else in flight */
+    int blocks; /* that share the row */
+    const Dim *rows, *extent;
+    const KExpr *row, *lane, *row_inside;
+    ReduceLevels levels;
+    RowsRounds rounds[ROUNDS_CHAINS]; /* in no level */
+    int n_rounds;
+    VEC(RowsBeside) beside;           /* in no level */
+    VEC(RowsHeld) held;
+    RowsKept kept[ROWS_KEPT_MAX]; /* where the row stays in shared memory */
+    int n_kept;
+    VEC(const Value *) whole, reduced; /* outputs: along the row, one a row */
+    VEC(const Value *) bundles;        /* a few a row */
+} Rows;
+
+/* Elements from one run of a thread to its next. */
+int64_t rows_stride(const Rows *rows);
+
+/* Takes rounds out of the levels, where there are any and the row stays in registers. */
+void rows_find_rounds(Rows *rows);
+/* Finds what rounds find in their elements, which the pass of their level has filled. All threads of the row
+ * know it from here on, where anything but bundles that rows_store_rounds() takes asks. */
+void rows_build_rounds(Rows *rows, RowsRounds *rounds);
+/* Computes and writes a bundle, each of whose elements is a round's: by the lanes that have found them. False:
+ * the bundle is not of that kind. */
+bool rows_store_rounds(Rows *rows, const Value *output);
+
+#endif
