@@ -31,11 +31,23 @@ bool template_takes_vector(const Graph *graph, const Region *region, const Sched
     return false;
 }
 
+/* Blocks of a grid that each say that the next may start. All of them together say so once in 1.2 ns: 513024
+ * short blocks, maxima of 128 elements, took 618 us for 312 on an H200. Of more than these the next kernel
+ * gains nothing (rms norm of 1024 elements in 8192 rows, then a product: 26.2 us for 27.6; in 16384 rows 48.5
+ * for 48.2). */
+enum { TEMPLATE_ANNOUNCING = 2048 };
+
 void template_order(Builder *b, const Region *region) {
     if (b->kernel->target->sm < atom_info(ATOM_grid_wait)->sm)
         return;
     if (b->kernel->waits)
         k_atom(b, ATOM_grid_wait, NULL, NULL, 0);
-    if (region->leads)
-        k_atom(b, ATOM_grid_launch, NULL, NULL, 0);
+    if (!region->leads)
+        return;
+    bool may_be_many = !template_of(region->kind)->orders;
+    if (may_be_many)
+        k_if_begin(b, k_lt(b, k_special(b, SPECIAL_GRID_X), k_i32(b, TEMPLATE_ANNOUNCING + 1)));
+    k_atom(b, ATOM_grid_launch, NULL, NULL, 0);
+    if (may_be_many)
+        k_end(b);
 }
