@@ -44,7 +44,7 @@ void template_order(Builder *b, const Region *region) {
         k_atom(b, ATOM_grid_wait, NULL, NULL, 0);
     if (!region->leads)
         return;
-    bool may_be_many = !template_of(region->kind)->orders;
+    bool may_be_many = !region->schedule.persistent;
     if (may_be_many)
         k_if_begin(b, k_lt(b, k_special(b, SPECIAL_GRID_X), k_i32(b, TEMPLATE_ANNOUNCING + 1)));
     k_atom(b, ATOM_grid_launch, NULL, NULL, 0);

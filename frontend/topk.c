@@ -22,11 +22,13 @@
 enum {
     TOPK_MOST = 64,
     TOPK_LONG = 32768, /* elements that a block of threads has in registers, with some to spare */
-    /* Elements that all rounds look at, from which on those of parts are less: 32 of 8192 in 16 rows take 36
-     * us for 110 (H200), in 4096 rows 808 for 1122; 8 of 8192 in 4096 rows 232 for 171, of 32000 in 16 rows
-     * 20 for 69, in 4096 rows 816 for 649. */
-    TOPK_MUCH = 131072,
-    TOPK_SHORT = 4096, /* elements of which parts were not tried */
+    /* Elements times rounds, from which on parts are less than the row whole; of few rows, which wait for one
+     * kernel after the other, it takes more (H200, us): 32 of 8192 in 16 rows whole 15.2, by parts 22.3, in
+     * 4096 rows 173 and 94; 8 of 32000 in 16 rows 11.6 and 12.6, in 512 rows 39.8 and 24.4. */
+    TOPK_MUCH = 49152,
+    TOPK_MUCH_OF_FEW = 524288,
+    TOPK_FEW_ROWS = 128,
+    TOPK_SHORT = 4096, /* elements of which parts are not less */
 };
 
 typedef struct TopK {
@@ -243,12 +245,23 @@ static TopKFound topk_long(TopK *t, TopKRow row, int64_t length) {
     return found;
 }
 
+/* Whether there are fewer rows than fill the machine. */
+static bool topk_is_of_few(const Value *x, int axis) {
+    int64_t rows = 1;
+    for (int i = 0; i < x->rank && rows < TOPK_FEW_ROWS; i++)
+        rows = i == axis ? rows : dim_is_const(x->dims[i]) ? rows * x->dims[i]->value : TOPK_FEW_ROWS;
+    return rows < TOPK_FEW_ROWS;
+}
+
 /* `length`: 0 where it is not known; places are i32, and cutting takes an axis more. */
 static TopKFound topk_row(TopK *t, TopKRow row, int64_t length) {
-    bool is_long = length > TOPK_LONG || (length > TOPK_SHORT && length * t->k >= TOPK_MUCH);
-    if (is_long && length <= INT32_MAX && row.left.kind == MEANING_TENSOR && row.left.value->rank < RANK_MAX)
-        return topk_long(t, row, length);
-    return topk_rounds(t, &row);
+    if (row.left.kind != MEANING_TENSOR)
+        return topk_failed;
+    const Value *x = row.left.value;
+    int64_t much = topk_is_of_few(x, row.axis) ? TOPK_MUCH_OF_FEW : TOPK_MUCH;
+    bool is_long = length > TOPK_LONG || (length > TOPK_SHORT && length * t->k >= much);
+    return is_long && length <= INT32_MAX && x->rank < RANK_MAX ? topk_long(t, row, length)
+                                                                : topk_rounds(t, &row);
 }
 
 /* `x` with these two axes exchanged: rows are quicker to go through again and again than columns. */
