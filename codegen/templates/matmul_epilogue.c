@@ -96,7 +96,8 @@ int epilogue_batch_groups(const Epilogue *e) {
     /* where accumulators and statistics fill the registers, loads go out in smaller numbers */
     bool is_full = e->plan->statistics.n && e->fragment->accumulator[0]->count >= 128;
     int ease = e->plan->region->schedule.ease;
-    int n = ease > 1 ? 1 : ease || is_full ? EPILOGUE_BATCH / 2 : EPILOGUE_BATCH;
+    int least = e->inputs && e->inputs->n ? 2 : 1; /* ldmatrix brings two groups of an input */
+    int n = ease > 1 ? least : ease || is_full ? EPILOGUE_BATCH / 2 : EPILOGUE_BATCH;
     while (e->fragment->groups % n != 0)
         n /= 2;
     return n;
