@@ -186,7 +186,8 @@ static void reduce_warp_arg(Builder *b, const Value *reduction, PartialVars vars
 }
 
 void reduce_lanes(Builder *b, const Value *reduction, PartialVars vars, const KExpr *index, int lanes) {
-    bool has_words = vars.number && vars.number->type == K_I32 && (vars.x->type == K_F32 || vars.x->type == K_I32);
+    bool has_words =
+        vars.number && vars.number->type == K_I32 && (vars.x->type == K_F32 || vars.x->type == K_I32);
     if (lanes == 32 && has_words)
         reduce_warp_arg(b, reduction, vars, index);
     else

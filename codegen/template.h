@@ -37,7 +37,8 @@ bool template_takes_vector(const Graph *graph, const Region *region, const Sched
 /* Programmatic dependent launch: the kernels of a plan start while the one before still runs, so that
  * launches and first instructions overlap. From here on all that the kernels before have written is there:
  * the one before has completed, which by the same rule is after all before that. The next may start as soon
- * as all blocks of this one run, where they are few enough to say so. What no kernel of the plan writes may be read earlier. */
+ * as all blocks of this one run, where they are few enough to say so. What no kernel of the plan writes may
+ * be read earlier. */
 void template_order(Builder *b, const Region *region);
 
 #endif

@@ -187,12 +187,14 @@ static Meaning topk_parts(TopK *t, Meaning cut, int axis) {
     if (topk_rounds(t, &row).place.kind != MEANING_TENSOR)
         return (Meaning){.kind = MEANING_FAILED};
     /* the largest of what falls along the axis are the first, by the same rounds */
-    Meaning numbers = topk_places(t, row.left.value, axis), none = {.kind = MEANING_WHOLE, .whole = INT32_MIN};
+    Meaning numbers = topk_places(t, row.left.value, axis),
+            none = {.kind = MEANING_WHOLE, .whole = INT32_MIN};
     Meaning is_chosen = topk_scalar(t, OP_eq, row.left, t->taken, topk_none);
     TopK order = *t;
     order.is_float = false;
     order.taken = none;
-    row.left = topk_scalar(t, OP_select, is_chosen, topk_scalar(t, OP_neg, numbers, topk_none, topk_none), none);
+    row.left =
+        topk_scalar(t, OP_select, is_chosen, topk_scalar(t, OP_neg, numbers, topk_none, topk_none), none);
     return topk_rounds(&order, &row).place;
 }
 

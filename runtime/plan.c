@@ -252,13 +252,14 @@ static bool plan_kernels(PlanMake *make) {
         entry->region = partition->regions.at[i];
         entry->n_choices = codegen_schedules(plan->graph, entry->region, plan->target, &hint, entry->choices,
                                              CODEGEN_SCHEDULES);
-        if (!codegen_settle(plan->graph, entry->region, plan->target, &hint, &entry->choices[0],
-                            &plan->diags))
+        int choice = make->options.choice < entry->n_choices ? make->options.choice : entry->n_choices - 1;
+        if (!codegen_settle(plan->graph, entry->region, plan->target, &hint,
+                            &entry->choices[choice > 0 ? choice : 0], &plan->diags))
             return false;
         entry->schedule = entry->region->schedule;
         if (make->trial && make->trial->region == (int)i)
             entry->schedule = *make->trial->schedule;
-        else if (!make->options.ignore_tuned)
+        else if (!make->options.ignore_tuned && !make->options.choice)
             plan_take_tuned(plan, entry);
         if (!plan_generate(plan, entry))
             return false;

@@ -206,6 +206,8 @@ typedef struct sinter_plan_options {
     void (*dump)(void *context, int number, const char *pass, const char *text, int changed);
     void *dump_context;
     int ignore_tuned; /* 1: the cost model's schedules, whatever `sinter tune` found on this device */
+    int choice; /* of each kernel's schedules, as its template proposes them, the n-th behind the best, or
+                 * the last, whatever was tuned; 0: the best */
 } sinter_plan_options;
 
 /* `options` NULL: all defaults. */

@@ -32,7 +32,8 @@ typedef struct RowsRounds {
     int n, level;      /* level: of the first */
     const Value *at[ROUNDS_MAX], *best[ROUNDS_MAX]; /* argmax; reduce_max of the same, or NULL */
     const KVar *elements;                           /* of x, a thread's; taken ones are the lowest */
-    const KVar *found_at, *found_best; /* round j's in lane j of the row, of its warps' lanes; then the next */
+    const KVar *found_at,
+        *found_best; /* round j's in lane j of the row, of its warps' lanes; then the next */
 } RowsRounds;
 
 typedef struct Rows {
@@ -49,7 +50,7 @@ typedef struct Rows {
     ReduceLevels levels;
     RowsRounds rounds[ROUNDS_CHAINS]; /* in no level */
     int n_rounds;
-    VEC(RowsBeside) beside;           /* in no level */
+    VEC(RowsBeside) beside; /* in no level */
     VEC(RowsHeld) held;
     RowsKept kept[ROWS_KEPT_MAX]; /* where the row stays in shared memory */
     int n_kept;
@@ -65,8 +66,8 @@ void rows_find_rounds(Rows *rows);
 /* Finds what rounds find in their elements, which the pass of their level has filled. All threads of the row
  * know it from here on, where anything but bundles that rows_store_rounds() takes asks. */
 void rows_build_rounds(Rows *rows, RowsRounds *rounds);
-/* Computes and writes a bundle, each of whose elements is a round's: by the lanes that have found them. False:
- * the bundle is not of that kind. */
+/* Computes and writes a bundle, each of whose elements is a round's: by the lanes that have found them.
+ * False: the bundle is not of that kind. */
 bool rows_store_rounds(Rows *rows, const Value *output);
 
 #endif

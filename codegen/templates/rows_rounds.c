@@ -141,8 +141,8 @@ static bool rounds_are_below(const Rows *rows, const RowsRounds *rounds, const V
     return rounds_reach(rows, rounds, value, &seen);
 }
 
-/* How many reductions from the first on `value` joins in order; -1: it joins others. Concats have others below,
- * where they are more than one takes; places may be cast to another type of integers. */
+/* How many reductions from the first on `value` joins in order; -1: it joins others. Concats have others
+ * below, where they are more than one takes; places may be cast to another type of integers. */
 static int rounds_joined(const Value *value, const Value *const *reductions, int n) {
     if (value->op == OP_cast && !dtype_is_float(value->dtype))
         value = value->in[0];
@@ -220,7 +220,7 @@ static const KExpr *round_lane(const Rows *rows) {
 typedef struct RoundLoop {
     Rows *rows;
     const RowsRounds *rounds;
-    const Value *argmax;      /* any of the rounds', which all combine alike */
+    const Value *argmax; /* any of the rounds', which all combine alike */
     int elements, group, groups;
     PartialVars bests, best; /* of each group; of the row */
     const KExpr *round;
@@ -307,7 +307,8 @@ static void round_bind(const Rows *rows, int n, const Value *const *reductions, 
 
 void rows_build_rounds(Rows *rows, RowsRounds *rounds) {
     Builder *b = rows->b;
-    RoundLoop loop = {.rows = rows, .rounds = rounds, .argmax = rounds->at[0], .elements = rows->runs * rows->width};
+    RoundLoop loop = {
+        .rows = rows, .rounds = rounds, .argmax = rounds->at[0], .elements = rows->runs * rows->width};
     loop.group = rows->width;
     while (loop.group < GROUP && loop.elements % (2 * loop.group) == 0)
         loop.group *= 2;

@@ -265,7 +265,8 @@ Schedule rows_warp_schedule(const Graph *graph, const Region *region, int regist
 static bool rows_may_have_rounds(const Region *region) {
     int places = 0;
     for (size_t i = 0; i < region->values.n; i++)
-        places += region->values.at[i]->op == OP_argmax && lower_is_space_reduction(region, region->values.at[i]);
+        places +=
+            region->values.at[i]->op == OP_argmax && lower_is_space_reduction(region, region->values.at[i]);
     return places >= ROUNDS_FEWEST;
 }
 

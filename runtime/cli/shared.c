@@ -319,6 +319,7 @@ bool cli_plan_options(Cli *cli, sinter_plan_options *out) {
         .no_fusion = cli->o.no_fusion,
         .verify = cli->o.verify_passes,
         .pass_limit = (int)cli->o.pass_limit.value,
+        .choice = (int)cli->o.choice.value,
         .skip = cli->o.skip_pass,
         .no_cache = cli->o.no_cache,
         .ignore_tuned = cli->o.no_tuned,
