@@ -150,7 +150,7 @@ static bool fold_alike(const KExpr *x, const KExpr *y, int depth) {
 }
 
 /* What a number that was taken apart is when it is put together again: x / c * kc + x mod c * k is x * k, and
- * so with x mod mc for the first x. Reshapes of reshapes come to this, and a value is found in registers by
+ * so with x mod mc for the first x; with x / c mod m it is x mod mc * k. Reshapes of reshapes come to this, and a value is found in registers by
  * its coordinates. NULL: these are not its parts. */
 static const KExpr *fold_parts(Builder *b, const KExpr *high, const KExpr *low) {
     int64_t by = 1, c;
@@ -158,18 +158,23 @@ static const KExpr *fold_parts(Builder *b, const KExpr *high, const KExpr *low) 
         by = low->args[1]->i;
         low = low->args[0];
     }
-    if (!fold_is_signed(high) || !fold_has_const(low, OP_mod) || !fold_has_const(high, OP_mul) ||
-        !fold_has_const(high->args[0], OP_div) || by < 1)
+    if (!fold_is_signed(high) || !fold_has_const(low, OP_mod) || !fold_has_const(high, OP_mul) || by < 1)
         return NULL;
-    const KExpr *whole = high->args[0]->args[0], *rest = low->args[0];
+    const KExpr *quotient = high->args[0], *of = fold_has_const(quotient, OP_mod) ? quotient->args[1] : NULL;
+    quotient = of ? quotient->args[0] : quotient;
+    if (!fold_has_const(quotient, OP_div))
+        return NULL;
+    const KExpr *whole = quotient->args[0], *rest = low->args[0];
     c = low->args[1]->i;
-    int64_t scale;
-    if (c < 1 || high->args[0]->args[1]->i != c || !checked_mul(by, c, &scale) || high->args[1]->i != scale)
+    int64_t scale, modulus = 0;
+    if (c < 1 || quotient->args[1]->i != c || !checked_mul(by, c, &scale) || high->args[1]->i != scale ||
+        (of && (of->i < 1 || !checked_mul(of->i, c, &modulus) || kvalue_wrap(high->type, modulus) != modulus)))
         return NULL;
     bool is_rest_of = fold_has_const(whole, OP_mod) && whole->args[1]->i > 0 && whole->args[1]->i % c == 0 &&
                       fold_alike(whole->args[0], rest, FOLD_RANGE_DEPTH);
     if (!is_rest_of && !fold_alike(whole, rest, FOLD_RANGE_DEPTH))
         return NULL;
+    whole = of ? k_mod(b, whole, k_int(b, whole->type, modulus)) : whole;
     return k_mul(b, whole, k_int(b, whole->type, by));
 }
 

@@ -26,7 +26,7 @@ enum {
      * kernel after the other, it takes more (H200, us): 32 of 8192 in 16 rows whole 15.2, by parts 22.3, in
      * 4096 rows 173 and 94; 8 of 32000 in 16 rows 11.6 and 12.6, in 512 rows 39.8 and 24.4. */
     TOPK_MUCH = 49152,
-    TOPK_MUCH_OF_FEW = 524288,
+    TOPK_MUCH_OF_FEW = 786432,
     TOPK_FEW_ROWS = 128,
     TOPK_SHORT = 4096, /* elements of which parts are not less */
 };

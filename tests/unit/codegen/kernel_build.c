@@ -31,6 +31,10 @@ static void test_folds_integers(void **state) {
     EXPECT(k_div(B, k_div(B, x, I(4)), I(8)), "x/32");
     EXPECT(k_mod(B, k_mul(B, x, I(32)), I(8)), "0");
     EXPECT(k_mod(B, k_mod(B, x, I(32)), I(8)), "x%8");
+    const KExpr *middle = k_mul(B, k_mod(B, k_div(B, x, I(64)), I(3)), I(64));
+    EXPECT(k_add(B, middle, k_mod(B, x, I(64))), "x%192");
+    EXPECT(k_add(B, k_add(B, k_mul(B, k_div(B, x, I(192)), I(192)), middle), k_mod(B, x, I(64))), "x");
+    EXPECT(k_add(B, middle, k_mod(B, x, I(32))), "x/64%3*64 + x%32");
     EXPECT(k_div(B, I(7), I(2)), "3");
     EXPECT(k_mod(B, I(7), I(4)), "3");
     EXPECT(k_int(B, K_I32, INT64_C(0x100000001)), "1");
