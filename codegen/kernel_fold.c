@@ -150,8 +150,8 @@ static bool fold_alike(const KExpr *x, const KExpr *y, int depth) {
 }
 
 /* What a number that was taken apart is when it is put together again: x / c * kc + x mod c * k is x * k, and
- * so with x mod mc for the first x; with x / c mod m it is x mod mc * k. Reshapes of reshapes come to this, and a value is found in registers by
- * its coordinates. NULL: these are not its parts. */
+ * so with x mod mc for the first x; with x / c mod m it is x mod mc * k. Reshapes of reshapes come to this,
+ * and a value is found in registers by its coordinates. NULL: these are not its parts. */
 static const KExpr *fold_parts(Builder *b, const KExpr *high, const KExpr *low) {
     int64_t by = 1, c;
     if (fold_has_const(low, OP_mul)) {
@@ -168,7 +168,8 @@ static const KExpr *fold_parts(Builder *b, const KExpr *high, const KExpr *low) 
     c = low->args[1]->i;
     int64_t scale, modulus = 0;
     if (c < 1 || quotient->args[1]->i != c || !checked_mul(by, c, &scale) || high->args[1]->i != scale ||
-        (of && (of->i < 1 || !checked_mul(of->i, c, &modulus) || kvalue_wrap(high->type, modulus) != modulus)))
+        (of &&
+         (of->i < 1 || !checked_mul(of->i, c, &modulus) || kvalue_wrap(high->type, modulus) != modulus)))
         return NULL;
     bool is_rest_of = fold_has_const(whole, OP_mod) && whole->args[1]->i > 0 && whole->args[1]->i % c == 0 &&
                       fold_alike(whole->args[0], rest, FOLD_RANGE_DEPTH);

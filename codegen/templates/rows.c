@@ -31,20 +31,18 @@ enum {
 
 /* ---- what is kept between passes */
 
-/* The rounds that the level's pass begins, or NULL. */
-static RowsRounds *rows_rounds_of(Rows *rows, int level) {
+/* The number of the rounds that the level's pass begins, or -1. */
+static int rows_rounds_of(const Rows *rows, int level) {
     for (int i = 0; i < rows->n_rounds; i++)
         if (rows->rounds[i].level == level)
-            return &rows->rounds[i];
-    return NULL;
+            return i;
+    return -1;
 }
 
 /* What they search, or NULL. */
 static const Value *rows_searched(const Rows *rows, int level) {
-    for (int i = 0; i < rows->n_rounds; i++)
-        if (rows->rounds[i].level == level)
-            return rows->rounds[i].x;
-    return NULL;
+    int number = rows_rounds_of(rows, level);
+    return number < 0 ? NULL : rows->rounds[number].x;
 }
 
 /* Marks what lies between `value` and what is read, reduced or kept. */
@@ -220,8 +218,9 @@ static RowsPass rows_pass(Rows *rows, int level) {
     for (size_t i = 0; i < n_held; i++)
         pass.targets[pass.n++] = (LowerTarget){.value = rows->held.at[pass.held + i].value,
                                                .dst = rows->held.at[pass.held + i].array};
-    RowsRounds *rounds = rows_rounds_of(rows, level);
-    if (rounds) {
+    int number = rows_rounds_of(rows, level);
+    if (number >= 0) {
+        RowsRounds *rounds = &rows->rounds[number];
         rounds->elements = k_array(b, "left", ktype_of(rounds->x->dtype), rows->runs * rows->width, NULL);
         pass.targets[pass.n++] = (LowerTarget){.value = rounds->x, .dst = rounds->elements};
     }
@@ -415,14 +414,14 @@ static void rows_build_resident(Rows *rows) {
         lower_row_values(rows->lower, &head, pass.targets, pass.n);
         slot = rows_slots_begin(rows, first, exact, &run);
         rows_pass_run(rows, &pass, &run, slot, exact);
-        RowsRounds *rounds = rows_rounds_of(rows, level);
-        if (rounds && !exact)
-            rows_fill_border(rows, rounds, &run, slot);
+        int rounds = rows_rounds_of(rows, level);
+        if (rounds >= 0 && !exact)
+            rows_fill_border(rows, &rows->rounds[rounds], &run, slot);
         rows_slots_end(rows);
         if (level < rows->levels.n)
             rows_finish_level(rows, &pass);
-        if (rounds)
-            rows_build_rounds(rows, rounds);
+        if (rounds >= 0)
+            rows_build_rounds(rows, &rows->rounds[rounds]);
     }
     lower_batch_end(rows->lower);
 }
