@@ -1,4 +1,5 @@
-/* What the rows template has in hand while it builds a kernel; rows.c and rows_rounds.c include it. */
+/* What the rows template has in hand while it builds a kernel; rows.c, rows_held.c and rows_rounds.c include
+ * it. */
 #ifndef SINTER_CODEGEN_TEMPLATES_ROWS_BUILD_H
 #define SINTER_CODEGEN_TEMPLATES_ROWS_BUILD_H
 
@@ -61,8 +62,16 @@ typedef struct Rows {
 /* Elements from one run of a thread to its next. */
 int64_t rows_stride(const Rows *rows);
 
+/* Values of the pass at `level` that later passes start from, and that are worth keeping: appended to
+ * rows->held. */
+void rows_find_held(Rows *rows, int level);
+/* Binds the first `n` of them for the run `slot` of the thread. */
+void rows_bind_held(Rows *rows, size_t n, const KExpr *slot);
+
 /* Takes rounds out of the levels, where there are any and the row stays in registers. */
 void rows_find_rounds(Rows *rows);
+/* The number of the rounds that the level's pass begins, or -1. */
+int rows_rounds_of(const Rows *rows, int level);
 /* Finds what rounds find in their elements, which the pass of their level has filled. All threads of the row
  * know it from here on, where anything but bundles that rows_store_rounds() takes asks. */
 void rows_build_rounds(Rows *rows, RowsRounds *rounds);

@@ -121,6 +121,13 @@ void rows_find_rounds(Rows *rows) {
             }
 }
 
+int rows_rounds_of(const Rows *rows, int level) {
+    for (int i = 0; i < rows->n_rounds; i++)
+        if (rows->rounds[i].level == level)
+            return i;
+    return -1;
+}
+
 /* ---- who asks for what rounds have found */
 
 /* Whether `value` is computed from what rounds have found, other than `left`. */
