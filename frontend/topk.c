@@ -153,8 +153,8 @@ static int64_t topk_part(const TopK *t, int64_t length) {
     return part;
 }
 
-/* `x` with its axis in two: parts, and elements of a part. `border` fills the last part. */
-static Meaning topk_cut(TopK *t, Meaning x, int axis, int64_t part, Meaning border) {
+/* `x` with its axis in two: parts, and elements of a part; the last is filled by what is below everything. */
+static Meaning topk_cut(TopK *t, Meaning x, int axis, int64_t part) {
     DimTable *table = t->expand->graph->dims;
     const Dim *low[RANK_MAX], *high[RANK_MAX], *dims[RANK_MAX];
     if (x.kind != MEANING_TENSOR)
@@ -169,7 +169,7 @@ static Meaning topk_cut(TopK *t, Meaning x, int axis, int64_t part, Meaning bord
     dims[axis] = dim_const(table, parts);
     dims[axis + 1] = dim_const(table, part);
     Attr attrs[OP_MAX_ATTRS] = {{.dims = low, .n_dims = rank}, {.dims = high, .n_dims = rank}};
-    Value *fill = operator_tensor(t->expand, border, x.value->dtype, t->span);
+    Value *fill = operator_tensor(t->expand, t->taken, x.value->dtype, t->span);
     if (!fill)
         return (Meaning){.kind = MEANING_FAILED};
     Meaning in[] = {x, operator_cast(t->expand, (Meaning){.kind = MEANING_TENSOR, .value = fill},
@@ -225,7 +225,7 @@ static TopKFound topk_row(TopK *t, TopKRow row, int64_t length);
 static TopKFound topk_long(TopK *t, TopKRow row, int64_t length) {
     int64_t part = topk_part(t, length);
     int axis = row.axis;
-    Meaning parts = topk_parts(t, topk_cut(t, row.left, axis, part, t->taken), axis);
+    Meaning parts = topk_parts(t, topk_cut(t, row.left, axis, part), axis);
     Meaning at = topk_elements(t, parts, axis, part);
     Meaning size = {.kind = MEANING_WHOLE, .whole = part},
             last = {.kind = MEANING_WHOLE, .whole = length - 1};

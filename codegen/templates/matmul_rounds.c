@@ -8,11 +8,12 @@
  * taken, by bits of which each lane has one for each of its elements. sum(select(index == a0, y, 0)), what
  * another value has at that place, is found on the way. */
 #include "codegen/reduce.h"
+#include "codegen/rounds.h"
 #include "codegen/templates/matmul_epilogue.h"
 
 #include <math.h>
 
-enum { ROUNDS_MAX = 64, ROUND_WORD = 32 };
+enum { ROUND_WORD = 32 };
 
 typedef struct Rounds {
     const Value *x, *y; /* what is searched; what is picked beside it, or NULL */
@@ -25,20 +26,6 @@ static bool rounds_is_constant(const Value *value, double want) {
     return value_is_constant(value, &number) && number == want;
 }
 
-/* Whether `value` tells the column that the statistic `at` has found. */
-static bool rounds_is_hit(const MatmulPlan *plan, const Value *value, const Value *at) {
-    if (value->op != OP_eq)
-        return false;
-    for (int i = 0; i < 2; i++) {
-        const Value *index = value->in[i], *number = value->in[!i];
-        number = number->op == OP_cast ? number->in[0] : number;
-        if (index->op == OP_index && number == at && index->attrs[1].i == index->rank - 1 &&
-            index->dims[index->rank - 1] == plan->n)
-            return true;
-    }
-    return false;
-}
-
 /* The statistic of this kind over `operand`; NULL where there is none. */
 static const Value *rounds_find(const MatmulPlan *plan, OpKind op, const Value *operand) {
     for (size_t i = 0; i < plan->statistics.n; i++)
@@ -47,23 +34,12 @@ static const Value *rounds_find(const MatmulPlan *plan, OpKind op, const Value *
     return NULL;
 }
 
-/* What the next round searches: `x` without what `at` has found. */
-static const Value *rounds_next(const MatmulPlan *plan, const Value *x, const Value *at) {
-    for (size_t i = 0; i < plan->region->values.n; i++) {
-        const Value *value = plan->region->values.at[i];
-        if (value->op == OP_select && value->in[2] == x && rounds_is_constant(value->in[1], -INFINITY) &&
-            rounds_is_hit(plan, value->in[0], at))
-            return value;
-    }
-    return NULL;
-}
-
 /* What another value has where `at` is. */
 static void rounds_find_picked(const MatmulPlan *plan, Rounds *rounds, int j) {
     for (size_t i = 0; i < plan->statistics.n; i++) {
         const Value *sum = plan->statistics.at[i], *of = sum->in[0];
         if (sum->op != OP_sum || of->op != OP_select || !rounds_is_constant(of->in[2], 0) ||
-            !rounds_is_hit(plan, of->in[0], rounds->at[j]) || of->in[1]->dtype != DTYPE_F32 ||
+            !rounds_is_hit(of->in[0], rounds->at[j], 1, plan->n) || of->in[1]->dtype != DTYPE_F32 ||
             !value_same_dims(of->in[1], plan->core[0]) || (rounds->y && rounds->y != of->in[1]))
             continue;
         rounds->y = of->in[1];
@@ -78,7 +54,7 @@ static bool rounds_match(const MatmulPlan *plan, const MatmulFragment *f, const 
         f->row_lanes != 4 || f->is_swapped || f->gang)
         return false;
     for (const Value *x = rounds->x, *at = first; at && rounds->n < ROUNDS_MAX;
-         x = rounds_next(plan, x, at), at = x ? rounds_find(plan, OP_argmax, x) : NULL) {
+         x = rounds_next(plan->region, x, at, 1, plan->n), at = x ? rounds_find(plan, OP_argmax, x) : NULL) {
         rounds->at[rounds->n] = at;
         rounds->best[rounds->n] = rounds_find(plan, OP_reduce_max, x);
         rounds_find_picked(plan, rounds, rounds->n++);

@@ -5,9 +5,10 @@
 
 #include "codegen/lower.h"
 #include "codegen/reduce.h"
+#include "codegen/rounds.h"
 #include "codegen/templates/rows_plan.h"
 
-enum { ROUNDS_MAX = 64, ROUNDS_CHAINS = 2 };
+enum { ROUNDS_CHAINS = 2 };
 
 typedef struct RowsHeld {
     const Value *value; /* computed in one pass and used in later ones */

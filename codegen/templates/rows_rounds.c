@@ -16,47 +16,11 @@
 #include "codegen/templates/rows_build.h"
 #include "ir/value_map.h"
 
-#include <math.h>
-
 enum {
     GROUP = 8, /* elements, or a run's where those are more */
 };
 
 /* ---- which values are rounds */
-
-/* Whether `value` tells the element that `at` has found. */
-static bool rounds_is_hit(const Rows *rows, const Value *value, const Value *at) {
-    if (value->op != OP_eq)
-        return false;
-    int axis = at->attrs[0].axes.at[0];
-    for (int i = 0; i < 2; i++) {
-        const Value *index = value->in[i], *number = value->in[!i];
-        number = number->op == OP_cast ? number->in[0] : number;
-        if (index->op == OP_index && number == at && index->rank == at->in[0]->rank &&
-            index->attrs[1].i == axis && index->dims[axis] == rows->extent)
-            return true;
-    }
-    return false;
-}
-
-/* Whether `value` is what loses against every element of x, itself included. */
-static bool rounds_is_taken(const Value *x, const Value *value) {
-    double number;
-    if (!value_is_constant(value, &number))
-        return false;
-    return number == (dtype_is_float(x->dtype) ? -INFINITY : (double)dtype_min_int(x->dtype));
-}
-
-/* `x` without what `at` has found. */
-static const Value *rounds_next(const Rows *rows, const Value *x, const Value *at) {
-    for (size_t i = 0; i < rows->region->values.n; i++) {
-        const Value *value = rows->region->values.at[i];
-        if (value->op == OP_select && value->in[2] == x && rounds_is_taken(x, value->in[1]) &&
-            rounds_is_hit(rows, value->in[0], at))
-            return value;
-    }
-    return NULL;
-}
 
 static const Value *rounds_find(const Rows *rows, OpKind op, const Value *operand) {
     for (int l = 0; operand && l < rows->levels.n; l++)
@@ -69,10 +33,11 @@ static const Value *rounds_find(const Rows *rows, OpKind op, const Value *operan
 static void rounds_match(const Rows *rows, const Value *first, RowsRounds *found) {
     *found = (RowsRounds){.x = first->in[0]};
     const Value *x = found->x, *at = first;
+    int from_end = x->rank - first->attrs[0].axes.at[0];
     while (at && found->n < ROUNDS_MAX) {
         found->at[found->n] = at;
         found->best[found->n++] = rounds_find(rows, OP_reduce_max, x);
-        x = rounds_next(rows, x, at);
+        x = rounds_next(rows->region, x, at, from_end, rows->extent);
         at = rounds_find(rows, OP_argmax, x);
     }
     found->left = x;
