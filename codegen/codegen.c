@@ -65,19 +65,29 @@ bool codegen_schedule(const Graph *graph, Region *region, const Target *target, 
     return codegen_settle(graph, region, target, hint, &choices[0], diags);
 }
 
-bool codegen_takes(const Graph *graph, const Region *region, const Target *target, const char **why) {
+bool codegen_takes(const Graph *graph, const Region *region, const Target *target, const DimBindings *hint,
+                   const char **why) {
     Schedule choices[2]; /* the second is the loop, where that is not all there is */
     *why = "its template has no schedule for it";
-    return template_of(region->kind)->schedules(graph, region, target, NULL, choices, 2) > 0 &&
+    return template_of(region->kind)->schedules(graph, region, target, hint, choices, 2) > 0 &&
            choices[0].path != MATMUL_LOOP;
 }
 
-double codegen_seconds(const Graph *graph, const Region *region, const Target *target) {
+double codegen_seconds(const Graph *graph, const Region *region, const Target *target,
+                       const DimBindings *hint) {
     Schedule choices[2]; /* the last is the loop that always works */
     if (region->cores.n == 0)
-        return cost_moving_seconds(graph, region, target, NULL);
-    int n = template_of(region->kind)->schedules(graph, region, target, NULL, choices, 2);
+        return cost_moving_seconds(graph, region, target, hint);
+    int n = template_of(region->kind)->schedules(graph, region, target, hint, choices, 2);
     return n > 0 ? choices[0].seconds : 0;
+}
+
+double codegen_schedule_seconds(const Graph *graph, const Region *region, const Target *target,
+                                const DimBindings *hint, const Schedule *schedule) {
+    if (region->cores.n == 0)
+        return cost_moving_seconds(graph, region, target, hint);
+    const Template *template = template_of(region->kind);
+    return template->seconds ? template->seconds(graph, region, target, hint, schedule) : 0;
 }
 
 /* What takes a region that its own template refuses, with the schedule set: rows and columns aside, every

@@ -18,10 +18,15 @@ bool codegen_schedule(const Graph *graph, Region *region, const Target *target, 
 /* Whether the region's template has a schedule of its own for it, without @schedule's fields; where it has
  * not, *why tells, and the region compiles into a loop an element. What fusion asks before it settles on a
  * region that is not sure to be taken. */
-bool codegen_takes(const Graph *graph, const Region *region, const Target *target, const char **why);
+bool codegen_takes(const Graph *graph, const Region *region, const Target *target, const DimBindings *hint,
+                   const char **why);
 /* Seconds that the cost model expects of the template's first choice, or of a kernel without a product behind
  * others; 0 where it has no estimate. */
-double codegen_seconds(const Graph *graph, const Region *region, const Target *target);
+double codegen_seconds(const Graph *graph, const Region *region, const Target *target,
+                       const DimBindings *hint);
+/* The same of a schedule that the template accepts. */
+double codegen_schedule_seconds(const Graph *graph, const Region *region, const Target *target,
+                                const DimBindings *hint, const Schedule *schedule);
 /* The template's schedules for a region, best first by the cost model: how many, at least 1 and at most
  * `room`. */
 int codegen_schedules(const Graph *graph, const Region *region, const Target *target, const DimBindings *hint,

@@ -18,9 +18,10 @@ int64_t cost_extent(const Graph *graph, const Dim *dim, const DimBindings *hint)
         all.known[i] = true;
         all.value[i] = is_known ? hint->value[i] : upper < COST_UNKNOWN_EXTENT ? upper : COST_UNKNOWN_EXTENT;
     }
-    int64_t value;
+    int64_t value, lower = dim_lower(table, dim), upper = dim_upper(table, dim);
     if (!dim_eval(dim, &all, &value) || value > cost_saturated)
         return cost_saturated;
+    value = value > upper ? upper : value < lower ? lower : value;
     return value < 0 ? 0 : value;
 }
 

@@ -15,6 +15,11 @@ typedef struct Template {
      * `room`). `hint` binds symbols that the caller knows, or expects; others count as 4096. */
     int (*schedules)(const Graph *graph, const Region *region, const Target *target, const DimBindings *hint,
                      Schedule *out, int room);
+    /* Seconds that the cost model expects of an accepted schedule; 0 where it cannot tell. NULL: it never
+     * can.
+     */
+    double (*seconds)(const Graph *graph, const Region *region, const Target *target, const DimBindings *hint,
+                      const Schedule *schedule);
     /* Builds into b. region->schedule has been accepted. */
     void (*build)(Builder *b, const Region *region);
     /* `build` says by template_order() where the kernel waits for the one before it; else it begins so. */

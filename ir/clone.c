@@ -7,6 +7,7 @@ typedef struct Clone {
     const Graph *from;
     Graph *to;
     const DimBindings *bindings;
+    const DimGuards *guards; /* NULL: none */
     Diags *diags;
     Value **copies; /* by id in `from`, which is not written to: several threads may copy one graph */
 } Clone;
@@ -51,7 +52,8 @@ static bool clone_symbols(Clone *clone) {
                                     clone->diags))
             return false;
     }
-    return true;
+    return !clone->guards ||
+           dim_constrain_guards(clone->to->dims, clone->guards, clone->from->span, clone->diags);
 }
 
 static bool clone_input(Clone *clone, const Value *value) {
@@ -117,7 +119,16 @@ static void clone_check(Clone *clone, const Check *check) {
 }
 
 Graph *graph_clone(Arena *arena, const Graph *graph, const DimBindings *bindings, Diags *diags) {
-    Clone clone = {.from = graph, .to = graph_new(arena, graph->name), .bindings = bindings, .diags = diags};
+    return graph_narrow(arena, graph, bindings, NULL, diags);
+}
+
+Graph *graph_narrow(Arena *arena, const Graph *graph, const DimBindings *bindings, const DimGuards *guards,
+                    Diags *diags) {
+    Clone clone = {.from = graph,
+                   .to = graph_new(arena, graph->name),
+                   .bindings = bindings,
+                   .guards = guards,
+                   .diags = diags};
     clone.to->span = graph->span;
     clone.copies = ARENA_ARRAY(arena, Value *, graph->values.n);
     if (!clone_symbols(&clone))

@@ -61,6 +61,22 @@ bool dim_constrain(DimTable *table, const Dim *a, DimRelation relation, const Di
 bool dim_constrain_set(DimTable *table, const Dim *symbol, const int64_t *values, int n, Span span,
                        Diags *diags);
 
+/* What is to hold of some dims of a table, besides its constraints. */
+typedef struct DimGuard {
+    const Dim *dim;
+    int64_t lower, upper; /* INT64_MIN, INT64_MAX: no bound */
+    int64_t multiple;     /* the dim is one of this; 1: any */
+} DimGuard;
+typedef struct DimGuards {
+    const DimTable *table; /* of the dims */
+    const DimGuard *at;
+    int n;
+} DimGuards;
+/* Adds the guards, of this table or another, as constraints. */
+bool dim_constrain_guards(DimTable *table, const DimGuards *guards, Span span, Diags *diags);
+/* In the language's syntax, joined by commas: "17 <= M <= 64, K % 8 == 0". */
+void dim_guards_print(Text *out, const DimGuards *guards);
+
 typedef struct DimConstraint {
     const Dim *a;
     DimRelation relation;

@@ -477,6 +477,26 @@ bool dim_constrain_set(DimTable *table, const Dim *symbol, const int64_t *values
     return facts_bound(table, symbol, left.lower, left.upper);
 }
 
+static bool facts_guard(DimTable *table, const Dim *d, const DimGuard *guard, Span span, Diags *diags) {
+    const Dim *zero = dim_const(table, 0), *multiple = dim_const(table, guard->multiple);
+    return (guard->multiple == 1 ||
+            dim_constrain(table, dim_mod(table, d, multiple), DIM_EQ, zero, span, diags)) &&
+           (guard->lower == INT64_MIN ||
+            dim_constrain(table, d, DIM_GE, dim_const(table, guard->lower), span, diags)) &&
+           (guard->upper == INT64_MAX ||
+            dim_constrain(table, d, DIM_LE, dim_const(table, guard->upper), span, diags));
+}
+
+bool dim_constrain_guards(DimTable *table, const DimGuards *guards, Span span, Diags *diags) {
+    for (int i = 0; i < guards->n; i++) {
+        const DimGuard *guard = &guards->at[i];
+        const Dim *d = dim_copy(table, guards->table, guard->dim, NULL);
+        if (!facts_guard(table, d, guard, span, diags))
+            return false;
+    }
+    return true;
+}
+
 int dim_constraint_count(const DimTable *table) {
     return (int)table->constraints.n;
 }

@@ -149,3 +149,27 @@ const Dim *dim_copy(DimTable *to, const DimTable *from, const Dim *d, const DimB
     }
     return NULL;
 }
+
+static void print_guard(Text *out, const DimTable *table, const DimGuard *guard) {
+    bool has_lower = guard->lower != INT64_MIN, has_upper = guard->upper != INT64_MAX;
+    bool is_one = has_lower && guard->lower == guard->upper;
+    if (has_lower && !is_one)
+        text_add(out, "%lld <= ", (long long)guard->lower);
+    if (has_lower || has_upper)
+        dim_print(out, table, guard->dim);
+    if (has_upper)
+        text_add(out, " %s %lld", is_one ? "==" : "<=", (long long)guard->upper);
+    if (guard->multiple == 1)
+        return;
+    bool is_symbol = guard->dim->kind == DIM_SYMBOL;
+    text_add(out, "%s%s", has_lower || has_upper ? ", " : "", is_symbol ? "" : "(");
+    dim_print(out, table, guard->dim);
+    text_add(out, "%s %% %lld == 0", is_symbol ? "" : ")", (long long)guard->multiple);
+}
+
+void dim_guards_print(Text *out, const DimGuards *guards) {
+    for (int i = 0; i < guards->n; i++) {
+        text_add(out, "%s", i ? ", " : "");
+        print_guard(out, guards->table, &guards->at[i]);
+    }
+}

@@ -138,6 +138,9 @@ int *graph_use_counts(Arena *arena, const Graph *graph);
 /* A deep copy into another arena; where `bindings` knows a symbol, its value takes the symbol's place. NULL,
  * with a diagnostic, where a bound value breaks a rule. */
 Graph *graph_clone(Arena *arena, const Graph *graph, const DimBindings *bindings, Diags *diags);
+/* The same for those sizes alone of which the guards (NULL: none) hold: they are constraints of the copy. */
+Graph *graph_narrow(Arena *arena, const Graph *graph, const DimBindings *bindings, const DimGuards *guards,
+                    Diags *diags);
 
 /* The default of attribute `index` of `op`; false where it has none. "auto" for a dtype is DTYPE_COUNT. */
 bool attr_fallback(OpKind op, int index, Attr *out);

@@ -38,9 +38,19 @@ static void explain_border(Text *out, const sinter_plan *plan, const Region *reg
     text_add(out, "\n");
 }
 
-/* What the cost model expects of the schedule, and of the best that it did not take. */
-static void explain_predicted(Text *out, const PlanKernel *entry) {
+/* What the cost model expects of the schedule, for what sizes if it is not for one alone, and of the best
+ * that it did not take. */
+static void explain_predicted(Text *out, const sinter_plan *plan, const PlanKernel *entry) {
     text_add(out, "        predicted %.1f us", entry->schedule.seconds * 1e6);
+    const char *between = " for ";
+    for (int i = 0; i < plan->n_free_dims; i++) {
+        int symbol = plan->free_dims[i];
+        if (!plan->hint.known[symbol])
+            continue;
+        text_add(out, "%s%s=%lld", between, dim_symbol_name(plan->graph->dims, symbol),
+                 (long long)plan->hint.value[symbol]);
+        between = ", ";
+    }
     for (int i = 0; i < entry->n_choices; i++) {
         Schedule choice = entry->choices[i]; /* its own registers apart */
         choice.ease = entry->schedule.ease;
@@ -56,7 +66,7 @@ static void explain_predicted(Text *out, const PlanKernel *entry) {
 }
 
 /* What the template says of its schedule, and the shared memory that it takes. */
-static void explain_schedule(Text *out, const PlanKernel *entry) {
+static void explain_schedule(Text *out, const sinter_plan *plan, const PlanKernel *entry) {
     const Kernel *kernel = entry->kernel;
     for (const char *line = kernel->summary ? kernel->summary : ""; *line;) {
         size_t n = strcspn(line, "\n");
@@ -66,7 +76,7 @@ static void explain_schedule(Text *out, const PlanKernel *entry) {
     text_add(out, "        %d threads a block, %lld bytes of shared memory\n", kernel->threads,
              (long long)kernel->smem_bytes);
     if (entry->schedule.seconds > 0)
-        explain_predicted(out, entry);
+        explain_predicted(out, plan, entry);
     if (entry->remark)
         text_add(out, "        %s\n", entry->remark);
 }
@@ -83,13 +93,23 @@ static void explain_kernels(Text *out, const sinter_plan *plan) {
             explain_border(out, plan, guest);
         }
         if ((int)i < plan->n_kernels)
-            explain_schedule(out, &plan->kernels[i]);
+            explain_schedule(out, plan, &plan->kernels[i]);
+    }
+}
+
+/* The kernels for some sizes alone, each with the sizes. */
+static void explain_variants(Text *out, const sinter_plan *plan) {
+    for (int i = 0; i < plan->n_variants; i++) {
+        text_add(out, "for %s, ", sinter_plan_guard(plan->variants[i]));
+        explain_kernels(out, plan->variants[i]);
     }
 }
 
 void plan_explain(Text *out, const sinter_plan *plan, int line) {
-    if (!line)
+    if (!line) {
         explain_kernels(out, plan);
+        explain_variants(out, plan);
+    }
     for (int i = 0; i < plan->n_decisions; i++) {
         const PlanDecision *entry = &plan->decisions[i];
         const Decision *d = entry->decision;

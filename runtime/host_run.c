@@ -90,6 +90,7 @@ static void host_body(void *context) {
 sinter_status sinter_plan_simulate(const sinter_plan *plan, const sinter_execution *execution) {
     sinter_execution e;
     context_copy_options(&e, sizeof e, execution);
+    plan = sinter_plan_select(plan, e.dims, e.n_dims);
     if (plan->stage > SINTER_STAGE_KERNELS || plan->diags.errors) {
         plan_say(e.message, e.message_room, "the plan has no kernels");
         return SINTER_USAGE;

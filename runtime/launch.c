@@ -243,12 +243,13 @@ static sinter_status launch_check(Launch *launch) {
     return SINTER_OK;
 }
 
-/* Kernels [first, last), and where `copies` says so the outputs that no kernel writes. */
-static sinter_status launch_range(const sinter_plan *plan, int first, int last, bool copies,
-                                  const sinter_execution *execution) {
+/* The kernel of this number; -1: all of them, and the outputs that no kernel writes. */
+static sinter_status launch_plan(const sinter_plan *whole, int kernel, const sinter_execution *execution) {
     Launch launch;
-    launch.plan = plan;
     context_copy_options(&launch.e, sizeof launch.e, execution);
+    const sinter_plan *plan = sinter_plan_select(whole, launch.e.dims, launch.e.n_dims);
+    int first = kernel < 0 ? 0 : kernel, last = kernel < 0 ? plan->n_kernels : kernel + 1;
+    launch.plan = plan;
     if (plan->stage != SINTER_STAGE_LOAD || plan->diags.errors || !plan->context->has_device) {
         plan_say(launch.e.message, launch.e.message_room, "the plan is not loaded on a device");
         return plan->context->has_device ? SINTER_USAGE : SINTER_NO_DEVICE;
@@ -263,7 +264,7 @@ static sinter_status launch_range(const sinter_plan *plan, int first, int last, 
         return launch_fail(&launch, error, "the device's context");
     for (int i = first; i < last && !status; i++)
         status = launch_kernel(&launch, &plan->kernels[i]);
-    for (int i = 0; copies && i < plan->n_copies && !status; i++)
+    for (int i = 0; kernel < 0 && i < plan->n_copies && !status; i++)
         status = launch_copy(&launch, &plan->copies[i]);
     device_leave(driver, pushed);
     if (!status)
@@ -272,9 +273,9 @@ static sinter_status launch_range(const sinter_plan *plan, int first, int last, 
 }
 
 sinter_status sinter_plan_execute(const sinter_plan *plan, const sinter_execution *execution) {
-    return launch_range(plan, 0, plan->n_kernels, true, execution);
+    return launch_plan(plan, -1, execution);
 }
 
 sinter_status plan_execute_kernel(const sinter_plan *plan, int kernel, const sinter_execution *execution) {
-    return launch_range(plan, kernel, kernel + 1, false, execution);
+    return launch_plan(plan, kernel, execution);
 }

@@ -8,6 +8,7 @@
 
 static const char PACK_MAGIC[8] = "SINTERK1";
 enum { PACK_COUNT_MOST = 1 << 20 };
+enum { PACK_NO_FUSION = 1, PACK_NO_VARIANTS = 2 };
 
 static void pack_hash(const void *bytes, size_t n, uint8_t out[BLAKE3_OUT_LEN]) {
     blake3_hasher hasher;
@@ -49,18 +50,25 @@ static void pack_add_kernel(Pack *pack, const sinter_plan *plan, const PlanKerne
     vec_push(pack->arena, &pack->images, entry);
 }
 
+static void pack_add_kernels(Pack *pack, const sinter_plan *plan) {
+    for (int i = 0; i < plan->n_kernels; i++)
+        for (const PlanKernel *kernel = &plan->kernels[i]; kernel; kernel = kernel->passed_over)
+            pack_add_kernel(pack, plan, kernel);
+}
+
 void pack_add(Pack *pack, const sinter_plan *plan, const char *name, const char *text) {
     PackGraph graph = {.name = arena_strdup(pack->arena, name),
                        .text = arena_strdup(pack->arena, text),
                        .target = arena_strdup(pack->arena, plan->target->name),
-                       .no_fusion = plan->no_fusion};
+                       .no_fusion = plan->no_fusion,
+                       .no_variants = plan->no_variants};
     for (int i = 0; i < plan->n_bound; i++)
         vec_push(pack->arena, &graph.dims,
                  ((sinter_dim){arena_strdup(pack->arena, plan->bound[i].name), plan->bound[i].value}));
     vec_push(pack->arena, &pack->graphs, graph);
-    for (int i = 0; i < plan->n_kernels; i++)
-        for (const PlanKernel *kernel = &plan->kernels[i]; kernel; kernel = kernel->passed_over)
-            pack_add_kernel(pack, plan, kernel);
+    pack_add_kernels(pack, plan);
+    for (int i = 0; i < plan->n_variants; i++)
+        pack_add_kernels(pack, plan->variants[i]);
 }
 
 static void pack_put_number(Text *out, uint64_t value) {
@@ -88,7 +96,7 @@ void pack_encode(Text *out, const Pack *pack) {
         pack_put_text(out, graph->name);
         pack_put_text(out, graph->text);
         pack_put_text(out, graph->target);
-        pack_put_number(out, graph->no_fusion);
+        pack_put_number(out, graph->no_fusion * PACK_NO_FUSION + graph->no_variants * PACK_NO_VARIANTS);
         pack_put_number(out, graph->dims.n);
         for (size_t k = 0; k < graph->dims.n; k++) {
             pack_put_text(out, graph->dims.at[k].name);
@@ -167,7 +175,9 @@ bool pack_decode(Arena *arena, const void *bytes, size_t n, const char *name, Di
         PackGraph graph = {.name = pack_get_text(&r)};
         graph.text = pack_get_text(&r);
         graph.target = pack_get_text(&r);
-        graph.no_fusion = pack_get_number(&r) != 0;
+        uint64_t flags = pack_get_number(&r);
+        graph.no_fusion = flags & PACK_NO_FUSION;
+        graph.no_variants = flags & PACK_NO_VARIANTS;
         uint64_t dims = pack_get_count(&r);
         for (uint64_t k = 0; k < dims && r.ok; k++) {
             const char *dim = pack_get_text(&r);

@@ -18,7 +18,7 @@ typedef struct PackImage {
 typedef struct PackGraph {
     const char *name, *text, *target;
     VEC(sinter_dim) dims;
-    bool no_fusion;
+    bool no_fusion, no_variants;
 } PackGraph;
 
 typedef struct Pack {

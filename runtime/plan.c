@@ -15,6 +15,7 @@ typedef struct PlanMake {
     const sinter_graph *from;
     sinter_plan_options options;
     const PlanTrial *trial; /* NULL: a plan to execute */
+    const PlanScope *scope; /* NULL: for all sizes */
 } PlanMake;
 
 void plan_say(char *message, size_t room, const char *format, ...) {
@@ -70,6 +71,20 @@ static bool plan_values(PlanMake *make, DimTable *table, const sinter_dim *dims,
     return true;
 }
 
+/* Values to expect: the caller's, and over them the scope's. */
+static bool plan_hints(PlanMake *make) {
+    DimTable *dims = make->plan->graph->dims;
+    const PlanScope *scope = make->scope;
+    if (!plan_values(make, dims, make->options.hints, make->options.n_hints, true, &make->plan->hint))
+        return false;
+    for (int i = 0; scope && i < scope->n_hints; i++) {
+        const Dim *symbol = dim_find_symbol(dims, scope->hints[i].name);
+        make->plan->hint.value[symbol->symbol] = scope->hints[i].value;
+        make->plan->hint.known[symbol->symbol] = true;
+    }
+    return true;
+}
+
 static bool plan_all_known(const DimBindings *bindings) {
     for (int i = 0; i < bindings->n; i++)
         if (!bindings->known[i])
@@ -92,12 +107,12 @@ static void plan_dump(void *context, int number, const char *pass, const Graph *
 
 static bool plan_takes(void *context, const Graph *graph, const Region *region, const char **why) {
     const PlanMake *make = context;
-    return codegen_takes(graph, region, make->plan->target, why);
+    return codegen_takes(graph, region, make->plan->target, &make->plan->hint, why);
 }
 
 static double plan_seconds(void *context, const Graph *graph, const Region *region) {
     const PlanMake *make = context;
-    return codegen_seconds(graph, region, make->plan->target);
+    return codegen_seconds(graph, region, make->plan->target, &make->plan->hint);
 }
 
 static bool plan_passes(PlanMake *make) {
@@ -241,19 +256,15 @@ static bool plan_copies(sinter_plan *plan) {
 static bool plan_kernels(PlanMake *make) {
     sinter_plan *plan = make->plan;
     const Partition *partition = plan->partition;
-    DimBindings hint;
-    if (!plan_values(make, plan->graph->dims, make->options.hints, make->options.n_hints, true, &hint))
-        return false;
     plan->workspace = partition->workspace;
-    plan->hint = hint;
     plan->kernels = ARENA_ARRAY(plan->arena, PlanKernel, partition->regions.n + 1);
     for (size_t i = 0; i < partition->regions.n; i++) {
         PlanKernel *entry = &plan->kernels[i];
         entry->region = partition->regions.at[i];
-        entry->n_choices = codegen_schedules(plan->graph, entry->region, plan->target, &hint, entry->choices,
-                                             CODEGEN_SCHEDULES);
+        entry->n_choices = codegen_schedules(plan->graph, entry->region, plan->target, &plan->hint,
+                                             entry->choices, CODEGEN_SCHEDULES);
         int choice = make->options.choice < entry->n_choices ? make->options.choice : entry->n_choices - 1;
-        if (!codegen_settle(plan->graph, entry->region, plan->target, &hint,
+        if (!codegen_settle(plan->graph, entry->region, plan->target, &plan->hint,
                             &entry->choices[choice > 0 ? choice : 0], &plan->diags))
             return false;
         entry->schedule = entry->region->schedule;
@@ -370,6 +381,7 @@ static bool plan_bind_graph(PlanMake *make) {
     if (plan_all_known(&bindings) && !dim_check(make->from->graph->dims, &bindings, &plan->diags))
         return false;
     plan->no_fusion = make->options.no_fusion;
+    plan->no_variants = make->options.no_variants;
     plan->bound = ARENA_ARRAY(plan->arena, sinter_dim, (size_t)make->options.n_dims + 1);
     for (; plan->n_bound < make->options.n_dims; plan->n_bound++) {
         const sinter_dim *dim = &make->options.dims[plan->n_bound];
@@ -383,8 +395,9 @@ static bool plan_bind_graph(PlanMake *make) {
     for (int i = 0; i < bindings.n; i++)
         if (!bindings.known[i])
             plan->free_dims[plan->n_free_dims++] = i; /* the copy numbers symbols as the graph does */
-    plan->graph = graph_clone(plan->arena, make->from->graph, &bindings, &plan->diags);
-    return plan->graph != NULL;
+    plan->graph = graph_narrow(plan->arena, make->from->graph, &bindings,
+                               make->scope ? &make->scope->guards : NULL, &plan->diags);
+    return plan->graph && plan_hints(make);
 }
 
 static void plan_body(void *context) {
@@ -402,6 +415,9 @@ static void plan_body(void *context) {
         plan_timed(make, plan_machine, NULL, &ok);
     if (stage == SINTER_STAGE_LOAD && plan->context->has_device)
         plan_timed(make, plan_load, &plan->times.load_ms, &ok);
+    bool is_whole = ok && stage <= SINTER_STAGE_KERNELS && !make->trial && !make->scope;
+    if (is_whole && plan->n_free_dims && !make->options.no_fusion && !make->options.no_variants)
+        plan_make_family(plan, make->from, &make->options);
     if (!ok && !plan->diags.errors)
         diag_error(&plan->diags, DIAG_INTERNAL, (Span){0}, "compiling failed without a reason");
     if (plan->partition) {
@@ -415,8 +431,11 @@ static void plan_body(void *context) {
 static void plan_count(const sinter_plan *plan) {
     sinter_context *context = plan->context;
     const sinter_times *t = &plan->times;
+    int kernels = plan->n_kernels;
+    for (int i = 0; i < plan->n_variants; i++)
+        kernels += plan->variants[i]->n_kernels;
     atomic_fetch_add(&context->plans, 1);
-    atomic_fetch_add(&context->kernels, (uint64_t)plan->n_kernels);
+    atomic_fetch_add(&context->kernels, (uint64_t)kernels);
     atomic_fetch_add(&context->passes_ns, (uint64_t)(t->passes_ms * 1e6));
     atomic_fetch_add(&context->codegen_ns, (uint64_t)(t->codegen_ms * 1e6));
     atomic_fetch_add(&context->backend_ns, (uint64_t)(t->backend_ms * 1e6));
@@ -426,11 +445,12 @@ static void plan_count(const sinter_plan *plan) {
 
 sinter_status sinter_plan_create(sinter_context *context, const sinter_graph *graph,
                                  const sinter_plan_options *options, sinter_plan **out) {
-    return plan_create(context, graph, options, NULL, out);
+    return plan_create(context, graph, options, NULL, NULL, out);
 }
 
 sinter_status plan_create(sinter_context *context, const sinter_graph *graph,
-                          const sinter_plan_options *options, const PlanTrial *trial, sinter_plan **out) {
+                          const sinter_plan_options *options, const PlanTrial *trial, const PlanScope *scope,
+                          sinter_plan **out) {
     if (!out)
         return SINTER_USAGE;
     *out = NULL;
@@ -440,7 +460,8 @@ sinter_status plan_create(sinter_context *context, const sinter_graph *graph,
     *out = plan;
     plan->context = context;
     plan->explain = "";
-    PlanMake make = {.plan = plan, .from = graph, .trial = trial};
+    plan->scope = scope;
+    PlanMake make = {.plan = plan, .from = graph, .trial = trial, .scope = scope};
     context_copy_options(&make.options, sizeof make.options, options);
     plan->stage = make.options.stage;
     if (!graph || !graph->graph) {
@@ -454,13 +475,16 @@ sinter_status plan_create(sinter_context *context, const sinter_graph *graph,
                                      "memory ran out, or the limit on it was reached, while compiling");
         return SINTER_OUT_OF_MEMORY;
     }
-    plan_count(plan);
+    if (!scope)
+        plan_count(plan);
     return report_status(&plan->diags);
 }
 
 void sinter_plan_destroy(sinter_plan *plan) {
     if (!plan)
         return;
+    for (int i = 0; i < plan->n_variants; i++)
+        sinter_plan_destroy(plan->variants[i]);
     const Driver *driver = &plan->context->driver;
     bool pushed;
     if (plan->context->has_device && plan->kernels &&

@@ -57,6 +57,20 @@ typedef struct PlanDecision {
     int line; /* of the source; 0: none */
 } PlanDecision;
 
+/* The sizes that one of a plan's variants is for, and those that its schedules are chosen for. */
+typedef struct PlanScope {
+    DimGuards guards;
+    const char *text; /* of the guards */
+    const sinter_dim *hints;
+    int n_hints;
+} PlanScope;
+
+/* The sizes of an extent, above those of the entry before, that a variant is for. */
+typedef struct PlanSizes {
+    int64_t upper;
+    int variant; /* -1: none */
+} PlanSizes;
+
 struct sinter_plan {
     sinter_context *context;
     Arena *arena; /* everything but this struct */
@@ -76,12 +90,21 @@ struct sinter_plan {
     int n_decisions;
     const char *explain;
     sinter_times times;
-    bool no_fusion;
-    sinter_dim *bound; /* what was compiled in */
+    bool no_fusion, no_variants; /* as was asked for */
+    sinter_dim *bound;           /* what was compiled in */
     int n_bound;
     int free_dims[PLAN_DIMS_MOST]; /* numbers of the symbols that were not: whose values execute is given */
     int n_free_dims;
-    DimBindings hint; /* values to expect of them */
+    DimBindings hint;       /* values to expect of them */
+    const PlanScope *scope; /* of a variant, in the arena of the plan that has it; NULL: it is none */
+    /* Variants, and by the size of one extent (NULL: all are alike) which of them is executed; where its
+     * guards do not hold `plain`, and where those do not either the plan itself. */
+    struct sinter_plan **variants;
+    int n_variants;
+    int plain; /* the variant for sizes that no other is for; -1: there is none */
+    const Dim *sized;
+    PlanSizes *sizes;
+    int n_sizes;
 };
 
 /* Values of a plan's dims, on the stack of whoever evaluates. */
@@ -105,9 +128,14 @@ typedef struct PlanTrial {
     const Schedule *schedule;
 } PlanTrial;
 /* sinter_plan_create(), where trial is NULL; else only the trial's kernel is compiled and loaded, and only
- * plan_execute_kernel() may run it. */
+ * plan_execute_kernel() may run it. `scope` not NULL: a plan for those sizes, without variants; the scope
+ * outlives it. */
 sinter_status plan_create(sinter_context *context, const sinter_graph *graph,
-                          const sinter_plan_options *options, const PlanTrial *trial, sinter_plan **out);
+                          const sinter_plan_options *options, const PlanTrial *trial, const PlanScope *scope,
+                          sinter_plan **out);
+/* family.c: makes the variants of a plan that has its kernels. Variants that fail are left out, with a
+ * warning. */
+void plan_make_family(sinter_plan *plan, const sinter_graph *graph, const sinter_plan_options *options);
 /* launch.c: as sinter_plan_execute(), one kernel. */
 sinter_status plan_execute_kernel(const sinter_plan *plan, int kernel, const sinter_execution *execution);
 

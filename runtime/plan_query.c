@@ -46,6 +46,41 @@ sinter_status plan_bind(const sinter_plan *plan, const int64_t *dims, int n_dims
     return SINTER_OK;
 }
 
+int sinter_plan_variant_count(const sinter_plan *plan) {
+    return plan->n_variants;
+}
+
+const sinter_plan *sinter_plan_variant(const sinter_plan *plan, int i) {
+    return i >= 0 && i < plan->n_variants ? plan->variants[i] : NULL;
+}
+
+/* The variant that a plan's sizes name; -1: none. */
+static int plan_sized(const sinter_plan *plan, const DimBindings *bindings) {
+    int64_t size;
+    if (!plan->sized || !dim_eval(plan->sized, bindings, &size))
+        return -1;
+    for (int i = 0; i < plan->n_sizes; i++)
+        if (size <= plan->sizes[i].upper)
+            return plan->sizes[i].variant;
+    return -1;
+}
+
+const sinter_plan *sinter_plan_select(const sinter_plan *plan, const int64_t *dims, int n_dims) {
+    PlanBindings bound, own;
+    if (!plan->n_variants || plan_bind(plan, dims, n_dims, &bound, NULL, 0))
+        return plan;
+    int sized = plan_sized(plan, &bound.bindings);
+    if (sized >= 0 && !plan_bind(plan->variants[sized], dims, n_dims, &own, NULL, 0))
+        return plan->variants[sized];
+    if (plan->plain >= 0 && !plan_bind(plan->variants[plan->plain], dims, n_dims, &own, NULL, 0))
+        return plan->variants[plan->plain];
+    return plan;
+}
+
+const char *sinter_plan_guard(const sinter_plan *plan) {
+    return plan->scope ? plan->scope->text : "";
+}
+
 bool plan_extent(const Value *value, const Dim *const *strides, const DimBindings *bindings,
                  int64_t *elements) {
     int64_t extent = 1, packed = 1;
@@ -69,6 +104,7 @@ bool plan_extent(const Value *value, const Dim *const *strides, const DimBinding
 
 sinter_status sinter_plan_workspace(const sinter_plan *plan, const int64_t *dims, int n_dims, size_t *bytes) {
     *bytes = 0;
+    plan = sinter_plan_select(plan, dims, n_dims);
     if (!plan->partition)
         return SINTER_USAGE;
     PlanBindings bound;

@@ -208,6 +208,7 @@ typedef struct sinter_plan_options {
     int ignore_tuned; /* 1: the cost model's schedules, whatever `sinter tune` found on this device */
     int choice; /* of each kernel's schedules, as its template proposes them, the n-th behind the best, or
                  * the last, whatever was tuned; 0: the best */
+    int no_variants; /* 1: the same kernels for all values of symbolic dims */
 } sinter_plan_options;
 
 /* `options` NULL: all defaults. */
@@ -218,6 +219,17 @@ SINTER_API void sinter_plan_destroy(sinter_plan *plan);
 /* The dims that are still symbolic, in the order in which their values are passed. */
 SINTER_API int sinter_plan_dim_count(const sinter_plan *plan);
 SINTER_API const char *sinter_plan_dim_name(const sinter_plan *plan, int i);
+
+/* A plan with symbolic dims has variants: kernels of their own for some of the values, as for one row, for 2
+ * to 16, for pitches that are multiples of 16 bytes, chosen by the cost model. Executing, simulating and
+ * asking for workspace take the variant that the dims given belong to; each is a plan that can be asked like
+ * any other, and belongs to the one that has it. */
+SINTER_API int sinter_plan_variant_count(const sinter_plan *plan);
+SINTER_API const sinter_plan *sinter_plan_variant(const sinter_plan *plan, int i); /* NULL: there is none */
+/* The one that these dims belong to: `plan` itself where none of its variants is meant for them. */
+SINTER_API const sinter_plan *sinter_plan_select(const sinter_plan *plan, const int64_t *dims, int n_dims);
+/* What a variant relies on besides the graph's constraints: "2 <= M <= 16"; "" of a plan that is none. */
+SINTER_API const char *sinter_plan_guard(const sinter_plan *plan);
 
 /* Bytes of workspace for these dims. */
 SINTER_API sinter_status sinter_plan_workspace(const sinter_plan *plan, const int64_t *dims, int n_dims,

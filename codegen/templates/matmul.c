@@ -1,5 +1,5 @@
 /* The matmul template: reads a region, chooses a path, hands over to its file. See matmul.h for the map. */
-#include "codegen/templates/matmul.h"
+#include "codegen/templates/cost_matmul.h"
 
 static bool plan_all_widen(const MatmulPlan *plan, DType type) {
     bool widens = dtype_widens(plan->a.narrow, type);
@@ -353,6 +353,17 @@ static int matmul_choose(const Graph *graph, const Region *region, const Target 
     return !region->guest;
 }
 
+static double matmul_seconds(const Graph *graph, const Region *region, const Target *target,
+                             const DimBindings *hint, const Schedule *schedule) {
+    MatmulPlan plan;
+    Cost cost;
+    const char *why;
+    if (!matmul_plan(graph, region, target, &plan, &why))
+        return 0;
+    cost_begin(&cost, &plan, hint);
+    return cost_product(&cost, schedule);
+}
+
 static void matmul_build(Builder *b, const Region *region) {
     MatmulPlan plan;
     const char *why;
@@ -382,5 +393,6 @@ static void matmul_build(Builder *b, const Region *region) {
 const Template template_matmul = {.name = "matmul",
                                   .accepts = matmul_accepts,
                                   .schedules = matmul_choose,
+                                  .seconds = matmul_seconds,
                                   .build = matmul_build,
                                   .orders = true};

@@ -42,7 +42,7 @@ static bool bench_plan(Bench *bench, Problem *problem, DeviceRun *run, CUdevicep
     if (!plan)
         return false;
     out->compile_ms = context_now_ms() - begin;
-    out->kernels = plan->n_kernels;
+    out->kernels = problem_variant(problem, plan)->n_kernels;
     float *us = ARENA_ARRAY(bench->arena, float, (size_t)n);
     bool ok = device_run_prepare(run, problem, plan) &&
               device_time(run, problem, plan, -1, 0, BENCH_WARM_UP, us) &&

@@ -122,10 +122,13 @@ void cli_each_graph(Cli *cli, CliVisit *visit, void *context);
 /* Options of a plan as the command line gives them, but for backend, stage and dims. False after a usage
  * error. */
 bool cli_plan_options(Cli *cli, sinter_plan_options *out);
-/* Values of dims: the plan's, unless its dims are --symbolic, and hints. */
+/* Values of dims: the plan's, unless its dims are --symbolic. */
 void cli_plan_dims(const Cli *cli, const sinter_dim *dims, int n_dims, sinter_plan_options *out);
 /* cli_plan_options() with the first backend that is named, and with the values of --dim. */
 bool cli_plan_request(Cli *cli, sinter_plan_options *out);
+/* What to show of a plan: its variant for the values of --dim where they are all given, as of --symbolic
+ * dims; else the plan itself. */
+const sinter_plan *cli_shown_plan(Cli *cli, const sinter_plan *plan);
 /* The values of --dim. */
 bool cli_dims(Cli *cli, sinter_dim **dims, int *n);
 /* The dims of combination `number` of a check (NULL: of no dims), the last varying fastest; --dim overrides.

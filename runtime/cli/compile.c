@@ -159,35 +159,28 @@ static void compile_times(Cli *cli, const sinter_graph *graph, const sinter_plan
     }
 }
 
-static void compile_report(Compile *c, const char *file, const sinter_graph *graph, const sinter_plan *plan,
-                           sinter_status status) {
-    Cli *cli = c->cli;
-    if (!cli->o.json) {
-        compile_times(cli, graph, plan);
-        if (!c->emits.n && !cli->o.output && !cli->o.dump && !cli->o.quiet && !status) {
-            printf("%s: %d kernel%s for %s\n", graph->graph->name, plan->n_kernels,
-                   plan->n_kernels == 1 ? "" : "s", plan->target->name);
-            for (int i = 0; i < plan->n_kernels; i++) {
-                sinter_kernel k = {.size = sizeof k};
-                sinter_plan_kernel(plan, i, &k);
-                printf("  %-24s %-9s %4d threads, %3d registers, %6lld bytes shared, %d spilled, %s%s%s\n",
-                       k.name, k.kind, k.threads, k.registers, (long long)k.shared_bytes,
-                       k.spill_store_bytes + k.spill_load_bytes, k.backend ? k.backend : "-",
-                       k.assembler ? "/" : "", k.assembler ? k.assembler : "");
-            }
-        }
-        return;
+static void compile_print_kernels(const sinter_plan *plan) {
+    for (int i = 0; i < plan->n_kernels; i++) {
+        sinter_kernel k = {.size = sizeof k};
+        sinter_plan_kernel(plan, i, &k);
+        printf("  %-24s %-9s %4d threads, %3d registers, %6lld bytes shared, %d spilled, %s%s%s\n", k.name,
+               k.kind, k.threads, k.registers, (long long)k.shared_bytes,
+               k.spill_store_bytes + k.spill_load_bytes, k.backend ? k.backend : "-", k.assembler ? "/" : "",
+               k.assembler ? k.assembler : "");
     }
-    json_begin(&cli->json, NULL, '{');
-    json_text(&cli->json, "file", file);
-    json_text(&cli->json, "graph", graph->graph->name);
-    json_text(&cli->json, "status", sinter_status_name(status));
-    json_text(&cli->json, "target", plan->target ? plan->target->name : NULL);
-    json_begin(&cli->json, "dims", '{');
-    for (int i = 0; i < plan->n_bound; i++)
-        json_int(&cli->json, plan->bound[i].name, plan->bound[i].value);
-    json_end(&cli->json, '}');
-    compile_times(cli, graph, plan);
+}
+
+static void compile_print(const sinter_plan *plan) {
+    printf("%s: %d kernel%s for %s\n", plan->graph->name, plan->n_kernels, plan->n_kernels == 1 ? "" : "s",
+           plan->target->name);
+    compile_print_kernels(plan);
+    for (int i = 0; i < plan->n_variants; i++) {
+        printf(" for %s\n", sinter_plan_guard(plan->variants[i]));
+        compile_print_kernels(plan->variants[i]);
+    }
+}
+
+static void compile_json_kernels(Cli *cli, const sinter_plan *plan) {
     json_begin(&cli->json, "kernels", '[');
     for (int i = 0; i < plan->n_kernels; i++) {
         sinter_kernel k = {.size = sizeof k};
@@ -208,12 +201,47 @@ static void compile_report(Compile *c, const char *file, const sinter_graph *gra
         json_end(&cli->json, '}');
     }
     json_end(&cli->json, ']');
+}
+
+static void compile_json(Cli *cli, const char *file, const sinter_graph *graph, const sinter_plan *plan,
+                         sinter_status status) {
+    json_begin(&cli->json, NULL, '{');
+    json_text(&cli->json, "file", file);
+    json_text(&cli->json, "graph", graph->graph->name);
+    json_text(&cli->json, "status", sinter_status_name(status));
+    json_text(&cli->json, "target", plan->target ? plan->target->name : NULL);
+    json_begin(&cli->json, "dims", '{');
+    for (int i = 0; i < plan->n_bound; i++)
+        json_int(&cli->json, plan->bound[i].name, plan->bound[i].value);
+    json_end(&cli->json, '}');
+    compile_times(cli, graph, plan);
+    compile_json_kernels(cli, plan);
+    json_begin(&cli->json, "variants", '[');
+    for (int i = 0; i < plan->n_variants; i++) {
+        json_begin(&cli->json, NULL, '{');
+        json_text(&cli->json, "guard", sinter_plan_guard(plan->variants[i]));
+        compile_json_kernels(cli, plan->variants[i]);
+        json_end(&cli->json, '}');
+    }
+    json_end(&cli->json, ']');
     json_begin(&cli->json, "diagnostics", '[');
     const sinter_diagnostic *d;
     for (int i = 0; (d = sinter_plan_diagnostic(plan, i)); i++)
         json_text(&cli->json, NULL, d->text);
     json_end(&cli->json, ']');
     json_end(&cli->json, '}');
+}
+
+static void compile_report(Compile *c, const char *file, const sinter_graph *graph, const sinter_plan *plan,
+                           sinter_status status) {
+    Cli *cli = c->cli;
+    if (cli->o.json) {
+        compile_json(cli, file, graph, plan, status);
+        return;
+    }
+    compile_times(cli, graph, plan);
+    if (!c->emits.n && !cli->o.output && !cli->o.dump && !cli->o.quiet && !status)
+        compile_print(plan);
 }
 
 static void compile_release(void *graph) {
@@ -263,7 +291,7 @@ static void compile_graph(Compile *c, const char *file, sinter_graph *graph, con
     cli_fail(cli, cli_exit_of(status));
     for (size_t i = 0; i < c->emits.n; i++)
         if (!status || c->emits.at[i].kind == EMIT_GRAPH)
-            compile_emit(c, &c->emits.at[i], graph, plan);
+            compile_emit(c, &c->emits.at[i], graph, cli_shown_plan(cli, plan));
     compile_report(c, file, graph, plan, status);
     if (!status && packs)
         pack_add(&c->pack, plan, graph->graph->name, sinter_graph_text(graph));

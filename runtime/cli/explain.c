@@ -43,9 +43,7 @@ static bool explain_diagnostic(Cli *cli) {
     return true;
 }
 
-static void explain_json(Cli *cli, const sinter_plan *plan, int line) {
-    json_begin(&cli->json, NULL, '{');
-    json_text(&cli->json, "graph", plan->graph->name);
+static void explain_kernels_json(Cli *cli, const sinter_plan *plan) {
     json_begin(&cli->json, "kernels", '[');
     for (size_t i = 0; i < plan->partition->regions.n; i++) {
         const Region *region = plan->partition->regions.at[i];
@@ -53,6 +51,21 @@ static void explain_json(Cli *cli, const sinter_plan *plan, int line) {
         json_text(&cli->json, "name", region->name);
         json_text(&cli->json, "kind", plan_template_name(region->kind));
         json_text(&cli->json, "guest", region->guest ? plan_template_name(region->guest->kind) : NULL);
+        json_end(&cli->json, '}');
+    }
+    json_end(&cli->json, ']');
+}
+
+static void explain_json(Cli *cli, const sinter_plan *plan, int line) {
+    json_begin(&cli->json, NULL, '{');
+    json_text(&cli->json, "graph", plan->graph->name);
+    json_text(&cli->json, "guard", plan->scope ? plan->scope->text : NULL);
+    explain_kernels_json(cli, plan);
+    json_begin(&cli->json, "variants", '[');
+    for (int i = 0; i < plan->n_variants; i++) {
+        json_begin(&cli->json, NULL, '{');
+        json_text(&cli->json, "guard", plan->variants[i]->scope->text);
+        explain_kernels_json(cli, plan->variants[i]);
         json_end(&cli->json, '}');
     }
     json_end(&cli->json, ']');
@@ -102,11 +115,12 @@ static void explain_graph(Cli *cli, const sinter_graph *graph, int line) {
     }
     cli_plan_diagnostics(cli, plan);
     cli_fail(cli, cli_exit_of(status));
-    if (plan->partition && cli->o.json) {
-        explain_json(cli, plan, line);
-    } else if (plan->partition) {
+    const sinter_plan *shown = cli_shown_plan(cli, plan);
+    if (shown->partition && cli->o.json) {
+        explain_json(cli, shown, line);
+    } else if (shown->partition) {
         Text text = text_new(cli->arena);
-        plan_explain(&text, plan, line);
+        plan_explain(&text, shown, line);
         if (!text.n)
             text_add(&text, "nothing was decided at line %d of graph '%s'\n", line, graph->graph->name);
         cli_print(cli, text.at, text.n);

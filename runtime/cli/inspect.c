@@ -174,23 +174,29 @@ int verb_inspect(Cli *cli) {
     cli_fail(cli, cli_exit_of(status));
     if (status)
         return cli->worst;
-    if (cli->o.kernel.given && cli->o.kernel.value >= plan->n_kernels) {
+    const sinter_plan *shown = cli_shown_plan(cli, plan);
+    if (shown == plan && plan->n_variants)
+        cli_note(cli,
+                 "for %s and %d more ranges there are kernels of their own, which --symbolic shows with "
+                 "values of all dims",
+                 sinter_plan_guard(plan->variants[0]), plan->n_variants - 1);
+    if (cli->o.kernel.given && cli->o.kernel.value >= shown->n_kernels) {
         cli_error(cli, EXIT_USAGE, "there is no kernel %lld: the graph has %d, counted from 0",
-                  (long long)cli->o.kernel.value, plan->n_kernels);
+                  (long long)cli->o.kernel.value, shown->n_kernels);
         return cli->worst;
     }
     if (cli->o.json)
         json_begin(&cli->json, NULL, '[');
-    for (int i = 0; i < plan->n_kernels; i++) {
+    for (int i = 0; i < shown->n_kernels; i++) {
         if ((cli->o.kernel.given && cli->o.kernel.value != i) ||
-            (cli->o.line.given && !inspect_has_line(graph, plan, i, cli->o.line.value)))
+            (cli->o.line.given && !inspect_has_line(graph, shown, i, cli->o.line.value)))
             continue;
         sinter_kernel kernel = {.size = sizeof kernel};
-        sinter_plan_kernel(plan, i, &kernel);
+        sinter_plan_kernel(shown, i, &kernel);
         if (cli->o.json)
-            inspect_json(cli, parts, plan, i, &kernel);
+            inspect_json(cli, parts, shown, i, &kernel);
         else
-            inspect_text(cli, parts, plan, i, &kernel);
+            inspect_text(cli, parts, shown, i, &kernel);
     }
     if (cli->o.json)
         json_end(&cli->json, ']');

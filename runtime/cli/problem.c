@@ -194,6 +194,12 @@ void problem_plan_dims(const Problem *problem, const sinter_plan *plan, int64_t 
     }
 }
 
+const sinter_plan *problem_variant(const Problem *problem, const sinter_plan *plan) {
+    int64_t dims[PLAN_DIMS_MOST];
+    problem_plan_dims(problem, plan, dims);
+    return sinter_plan_select(plan, dims, sinter_plan_dim_count(plan));
+}
+
 bool problem_simulate(Problem *problem, const sinter_plan *plan, Array *outputs, const char **why) {
     const Graph *g = problem->g;
     int64_t dims[PLAN_DIMS_MOST];

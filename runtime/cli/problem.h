@@ -38,12 +38,14 @@ bool problem_outputs(Problem *problem, Array **out);
 /* What problem_plan() compiles with. False after a usage error. */
 bool problem_plan_options(const Problem *problem, sinter_backend backend, sinter_stage stage,
                           sinter_plan_options *out);
-/* Compiles for this problem: its dims compiled in, or with --symbolic only as hints. NULL after diagnostics,
- * with the exit status noted; to be destroyed by the caller. `why` receives the first error. */
+/* Compiles for this problem: its dims compiled in, or with --symbolic given at launch. NULL after
+ * diagnostics, with the exit status noted; to be destroyed by the caller. `why` receives the first error. */
 sinter_plan *problem_plan(Problem *problem, sinter_backend backend, sinter_stage stage, bool no_fusion,
                           const char **why);
 /* The values of the plan's symbolic dims, in its order. */
 void problem_plan_dims(const Problem *problem, const sinter_plan *plan, int64_t dims[PLAN_DIMS_MOST]);
+/* Of the plan and its variants, the one that executes this problem. */
+const sinter_plan *problem_variant(const Problem *problem, const sinter_plan *plan);
 /* Executes on the simulator into `outputs`. False with the reason in `why`. */
 bool problem_simulate(Problem *problem, const sinter_plan *plan, Array *outputs, const char **why);
 /* "M=17, N=64". */

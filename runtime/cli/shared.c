@@ -146,6 +146,7 @@ static bool cli_open_pack(Cli *cli, const char *path, Bytes *bytes) {
             body += sizeof version - 1;
         text_add(&text, "%s\n", body);
         cli->o.no_fusion |= graph->no_fusion;
+        cli->o.no_variants |= graph->no_variants;
         if (!cli->o.target)
             cli->o.target = graph->target;
         for (size_t k = 0; k < graph->dims.n; k++)
@@ -317,6 +318,7 @@ bool cli_plan_options(Cli *cli, sinter_plan_options *out) {
         .size = sizeof *out,
         .target = cli->o.target,
         .no_fusion = cli->o.no_fusion,
+        .no_variants = cli->o.no_variants,
         .verify = cli->o.verify_passes,
         .pass_limit = (int)cli->o.pass_limit.value,
         .choice = (int)cli->o.choice.value,
@@ -341,8 +343,23 @@ bool cli_plan_options(Cli *cli, sinter_plan_options *out) {
 void cli_plan_dims(const Cli *cli, const sinter_dim *dims, int n_dims, sinter_plan_options *out) {
     out->dims = cli->o.symbolic ? NULL : dims;
     out->n_dims = cli->o.symbolic ? 0 : n_dims;
-    out->hints = dims;
-    out->n_hints = n_dims;
+}
+
+const sinter_plan *cli_shown_plan(Cli *cli, const sinter_plan *plan) {
+    int64_t values[PLAN_DIMS_MOST];
+    sinter_dim *dims;
+    int n_dims, n = plan->partition ? sinter_plan_dim_count(plan) : 0;
+    if (!n || !cli_dims(cli, &dims, &n_dims))
+        return plan;
+    for (int i = 0; i < n; i++) {
+        int k = 0;
+        while (k < n_dims && strcmp(dims[k].name, sinter_plan_dim_name(plan, i)) != 0)
+            k++;
+        if (k == n_dims)
+            return plan;
+        values[i] = dims[k].value;
+    }
+    return sinter_plan_select(plan, values, n);
 }
 
 bool cli_plan_request(Cli *cli, sinter_plan_options *out) {

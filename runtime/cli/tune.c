@@ -67,7 +67,8 @@ typedef struct Tune {
     DeviceRun run;
     CUdeviceptr flush;
     sinter_plan_options options;
-    sinter_plan *base; /* the cost model's */
+    sinter_plan *whole;      /* the cost model's */
+    const sinter_plan *base; /* of it and its variants, what these dims take: what is tuned */
     int region;
     TuneTry *tries;
     int n_tries;
@@ -112,7 +113,8 @@ static int tune_next(TuneWork *work) {
 
 static void tune_compile_one(Tune *tune, TuneTry *try) {
     PlanTrial trial = {tune->region, &try->schedule};
-    sinter_status status = plan_create(tune->cli->context, tune->graph, &tune->options, &trial, &try->plan);
+    sinter_status status =
+        plan_create(tune->cli->context, tune->graph, &tune->options, &trial, tune->base->scope, &try->plan);
     try->why = status ? sinter_status_text(status) : NULL;
     if (!status) {
         const ImageFigures *f = &try->plan->kernels[tune->region].machine.image.figures;
@@ -506,10 +508,12 @@ static bool tune_plan(Tune *tune) {
         !problem_plan_options(&tune->problem, backends[0], SINTER_STAGE_LOAD, &tune->options))
         return false;
     tune->options.ignore_tuned = 1;
-    sinter_status status = sinter_plan_create(tune->cli->context, tune->graph, &tune->options, &tune->base);
-    if (tune->base)
-        cli_plan_diagnostics(tune->cli, tune->base);
+    sinter_status status = sinter_plan_create(tune->cli->context, tune->graph, &tune->options, &tune->whole);
+    if (tune->whole)
+        cli_plan_diagnostics(tune->cli, tune->whole);
     cli_fail(tune->cli, cli_exit_of(status));
+    if (!status)
+        tune->base = problem_variant(&tune->problem, tune->whole);
     return !status;
 }
 
@@ -544,7 +548,7 @@ static void tune_body(void *context) {
     if (tune->flush && !run->lost)
         run->driver->memory_free(tune->flush);
     if (!run->lost)
-        sinter_plan_destroy(tune->base);
+        sinter_plan_destroy(tune->whole);
     device_run_end(run);
 }
 

@@ -178,9 +178,10 @@ static void verify_backend(VerifyCase *c, Problem *problem, DeviceRun *run, cons
     r.compile_ms = context_now_ms() - begin;
     if (plan) {
         Array *first, *second;
-        r.kernels = plan->n_kernels;
-        for (int i = 0; i < plan->n_kernels; i++)
-            text_add(&r.names, "%s%s", i ? "," : "", plan_template_name(plan->kernels[i].region->kind));
+        const sinter_plan *variant = problem_variant(problem, plan);
+        r.kernels = variant->n_kernels;
+        for (int i = 0; i < r.kernels; i++)
+            text_add(&r.names, "%s%s", i ? "," : "", plan_template_name(variant->kernels[i].region->kind));
         if (verify_execute(c, problem, run, plan, &first, &r.why)) {
             verify_compare(c, problem, first, want, &r);
             if (v->on_device && verify_execute(c, problem, run, plan, &second, &r.why)) {
