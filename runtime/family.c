@@ -89,7 +89,8 @@ static void family_hints(Family *family) {
         for (int axis = 0; region->cores.n && axis + 2 < region->rank; axis++) {
             const Dim *d = region->dims[axis];
             if (d->kind == DIM_SYMBOL && !plan->hint.known[d->symbol])
-                vec_push(plan->arena, &family->hints, ((sinter_dim){dim_symbol_name(dims, d->symbol), BATCH}));
+                vec_push(plan->arena, &family->hints,
+                         ((sinter_dim){dim_symbol_name(dims, d->symbol), BATCH}));
         }
     }
 }

@@ -23,7 +23,7 @@ typedef struct Family {
     sinter_plan *plan;
     const sinter_graph *graph;
     sinter_plan_options options;
-    VEC(DimGuard) facts; /* of all variants; dims of the plan's table */
+    VEC(DimGuard) facts;   /* of all variants; dims of the plan's table */
     VEC(sinter_dim) hints; /* the same */
     PlanScope *scopes[FAMILY_SCOPES];
     int n_scopes, plain; /* of them the one that has the facts alone; -1: none */

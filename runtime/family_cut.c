@@ -15,18 +15,27 @@
 #include "runtime/family.h"
 
 enum { CUT_SMALL = 256, CUT_LARGE = 4096 /* larger ones are alike */ };
-static const int64_t cut_small_ends[] = {1, 4, 16, 64, 128, CUT_SMALL};
-static const int64_t cut_large_ends[] = {320, 384, 448, 512, 640, 768, 1024, 1280, 1536, 2048, 3072, CUT_LARGE};
+static const int64_t cut_small_ends[] = {1, 4, 16, 64, 128, 160, 208, CUT_SMALL};
+/* Ends of large sizes, and whose schedules may be picked. */
+static const struct {
+    int64_t size;
+    bool is_choice;
+} cut_large_ends[] = {{320, true},   {384, true},   {448, false},  {512, true},   {576, false},
+                      {640, true},   {704, false},  {768, true},   {896, false},  {1024, true},
+                      {1152, false}, {1280, true},  {1408, false}, {1536, true},  {1792, false},
+                      {2048, true},  {2304, false}, {2560, true},  {3072, false}, {CUT_LARGE, false}};
 #define CUT_COUNT(ends) ((int)(sizeof(ends) / sizeof *(ends)))
 enum {
     CUT_RANGES = CUT_COUNT(cut_small_ends) + 1,
     CUT_POINTS = CUT_COUNT(cut_large_ends),
-    CUT_PICKS = 5,   /* schedules for large sizes, besides the plan's for no size in particular */
-    CUT_EXTENTS = 4, /* that are tried out */
+    CUT_CHOICES = 12, /* schedules for large sizes that are compared */
+    CUT_PICKS = 5,    /* of them that are taken, besides the plan's for no size in particular */
+    CUT_EXTENTS = 4,  /* that are tried out */
 };
 #define CUT_LOSS 1.05   /* the times that a schedule of a wider range may take */
-#define CUT_GAIN 0.01   /* of the time, on an average of the sizes: what another schedule must bring */
-#define CUT_BETTER 1.25 /* by how much another extent's ranges must gain more: what comes first varies more */
+#define CUT_GAIN 0.005  /* of the time, on an average of the sizes: what another schedule must bring */
+#define CUT_BETTER 1.25 /* by how much another extent's ranges must gain more: what comes first varies more  \
+                         */
 
 /* ---- sketches: fused, with schedules, without kernels ------------------------------------------------- */
 
@@ -111,8 +120,8 @@ static double cut_gain(Family *family, const sinter_plan *all, const Dim *extent
     return most;
 }
 
-/* The extents of the products' spaces that may be cut, each once; how many. Of which sizes are expected, as of
- * a batch, none is. */
+/* The extents of the products' spaces that may be cut, each once; how many. Of which sizes are expected, as
+ * of a batch, none is. */
 static int cut_extents(Family *family, const sinter_plan *all, const Dim *out[CUT_EXTENTS]) {
     const sinter_plan *plan = family->plan;
     DimBindings usual = family_point(family, NULL, 0);
@@ -120,7 +129,8 @@ static int cut_extents(Family *family, const sinter_plan *all, const Dim *out[CU
     for (size_t i = 0; i < all->partition->regions.n; i++) {
         const Region *region = all->partition->regions.at[i];
         for (int axis = 0; region->cores.n && axis < region->rank && n < CUT_EXTENTS; axis++) {
-            const Dim *extent = dim_copy(plan->graph->dims, all->graph->dims, region->dims[axis], NULL), *last;
+            const Dim *extent = dim_copy(plan->graph->dims, all->graph->dims, region->dims[axis], NULL),
+                      *last;
             bool is_new = extent && family_is_extent(extent, &last) && !usual.known[last->symbol];
             for (int k = 0; k < n; k++)
                 is_new = is_new && out[k] != extent;
@@ -191,7 +201,8 @@ static void cut_give(Family *family, int64_t upper, PlanScope *scope) {
 }
 
 /* Sizes from `least` to `most`, in ranges. */
-static void cut_small(Family *family, const sinter_plan *all, const Dim *extent, int64_t least, int64_t most) {
+static void cut_small(Family *family, const sinter_plan *all, const Dim *extent, int64_t least,
+                      int64_t most) {
     FamilyRange ranges[CUT_RANGES], range;
     bool is_served[CUT_RANGES];
     int64_t ends[CUT_RANGES];
@@ -222,37 +233,34 @@ static void cut_small(Family *family, const sinter_plan *all, const Dim *extent,
 typedef struct CutLarge {
     int n; /* sizes */
     int64_t size[CUT_POINTS];
-    double seconds[CUT_POINTS + 1][CUT_POINTS]; /* of the schedules for size i, and last of those for all, at j */
+    int n_choices; /* schedules; the last is the plan's for no size in particular */
+    int64_t hint[CUT_CHOICES];
+    double seconds[CUT_CHOICES][CUT_POINTS];
     double best[CUT_POINTS];
-    int taken[CUT_PICKS + 1], n_taken; /* schedules */
+    int taken[CUT_PICKS], n_taken;
 } CutLarge;
 
-/* The quickest of those taken at a size; those for all where the difference is none. */
-static int cut_quickest(const CutLarge *large, int at) {
-    int best = large->n;
-    for (int i = 0; i < large->n_taken; i++)
-        if (large->seconds[large->taken[i]][at] < 0.99 * large->seconds[best][at])
-            best = large->taken[i];
-    return best;
-}
-
-/* Seconds that schedule i would spare, in units of what each size takes at best. */
-static double cut_spares(const CutLarge *large, int i) {
-    double sum = 0;
-    for (int at = 0; at < large->n; at++) {
-        double now = large->seconds[cut_quickest(large, at)][at], then = large->seconds[i][at];
-        sum += then < now ? (now - then) / large->best[at] : 0;
+static void cut_list(CutLarge *large, int64_t least, int64_t most) {
+    for (int i = 0; i < CUT_POINTS; i++) {
+        int64_t size = cut_large_ends[i].size < most ? cut_large_ends[i].size : most;
+        if (size < least)
+            continue;
+        large->size[large->n++] = size;
+        if (cut_large_ends[i].is_choice || size == most)
+            large->hint[large->n_choices++] = size;
+        if (size == most)
+            break;
     }
-    return sum;
+    large->hint[large->n_choices++] = 0;
 }
 
-/* What each size would take by the schedules of each. False where nobody knows. */
+/* What each size would take by the schedules of each choice. False where nobody knows. */
 static bool cut_measure(Family *family, const sinter_plan *all, const FamilyRange *range, CutLarge *large) {
     bool ok = true;
-    for (int i = 0; i <= large->n && ok; i++) {
+    for (int i = 0; i < large->n_choices && ok; i++) {
         FamilyRange own = *range;
-        own.hint = i < large->n ? large->size[i] : 0;
-        const sinter_plan *sketch = i < large->n ? cut_sketch(family, &own) : all;
+        own.hint = large->hint[i];
+        const sinter_plan *sketch = own.hint ? cut_sketch(family, &own) : all;
         for (int at = 0; at < large->n && ok; at++) {
             double seconds = cut_seconds(family, sketch, range->extent, large->size[at]);
             large->seconds[i][at] = seconds;
@@ -260,39 +268,60 @@ static bool cut_measure(Family *family, const sinter_plan *all, const FamilyRang
                 large->best[at] = seconds;
             ok = seconds > 0;
         }
-        if (i < large->n)
+        if (own.hint)
             cut_drop(family, sketch);
     }
     return ok;
 }
 
-/* Sizes from `least` to `most`, which may be INT64_MAX, by a few schedules. */
-static void cut_large(Family *family, const sinter_plan *all, const Dim *extent, int64_t least, int64_t most) {
-    FamilyRange range = {extent, least, most, .hint = 0};
-    CutLarge *large = ARENA_NEW(family->plan->arena, CutLarge);
-    for (int i = 0; i < CUT_POINTS; i++)
-        if (cut_large_ends[i] >= least && cut_large_ends[i] < most)
-            large->size[large->n++] = cut_large_ends[i];
-    if (most <= CUT_LARGE)
-        large->size[large->n++] = most;
-    if (!cut_measure(family, all, &range, large))
-        large->n = 0;
-    while (large->n && large->n_taken < CUT_PICKS) {
+/* The quickest of those taken at a size; the plan's where the difference is none. */
+static int cut_quickest(const CutLarge *large, int at) {
+    int best = large->n_choices - 1;
+    for (int i = 0; i < large->n_taken; i++)
+        if (large->seconds[large->taken[i]][at] < 0.99 * large->seconds[best][at])
+            best = large->taken[i];
+    return best;
+}
+
+/* Seconds that a choice would spare, in units of what each size takes at best. */
+static double cut_spares(const CutLarge *large, int choice) {
+    double sum = 0;
+    for (int at = 0; at < large->n; at++) {
+        double now = large->seconds[cut_quickest(large, at)][at], then = large->seconds[choice][at];
+        sum += then < now ? (now - then) / large->best[at] : 0;
+    }
+    return sum;
+}
+
+/* Takes the choice that spares most, as long as one spares enough. */
+static void cut_pick(CutLarge *large) {
+    while (large->n_taken < CUT_PICKS) {
         int best = 0;
-        for (int i = 1; i < large->n; i++)
+        for (int i = 1; i < large->n_choices; i++)
             best = cut_spares(large, i) > cut_spares(large, best) ? i : best;
         if (cut_spares(large, best) < CUT_GAIN * large->n)
             break;
         large->taken[large->n_taken++] = best;
     }
-    PlanScope *scopes[CUT_POINTS + 1] = {NULL};
-    for (int i = 0; i < large->n_taken; i++) {
-        range.hint = large->size[large->taken[i]];
-        scopes[large->taken[i]] = family_scope(family, &range);
+}
+
+/* Sizes from `least` to `most`, which may be INT64_MAX, by a few schedules. */
+static void cut_large(Family *family, const sinter_plan *all, const Dim *extent, int64_t least,
+                      int64_t most) {
+    FamilyRange range = {extent, least, most, .hint = 0};
+    CutLarge *large = ARENA_NEW(family->plan->arena, CutLarge);
+    PlanScope *scopes[CUT_CHOICES] = {NULL};
+    cut_list(large, least, most);
+    if (cut_measure(family, all, &range, large)) {
+        cut_pick(large);
+        for (int i = 0; i < large->n_taken; i++) {
+            range.hint = large->hint[large->taken[i]];
+            scopes[large->taken[i]] = family_scope(family, &range);
+        }
+        for (int at = 0; at < large->n; at++)
+            cut_give(family, large->size[at], scopes[cut_quickest(large, at)]);
     }
-    for (int at = 0; at < large->n; at++)
-        cut_give(family, large->size[at], scopes[cut_quickest(large, at)]);
-    if (most > CUT_LARGE)
+    if (!large->n || large->size[large->n - 1] < most)
         cut_give(family, most, NULL);
 }
 
@@ -345,7 +374,8 @@ static const Dim *cut_row(Family *family, const sinter_plan *all) {
 static bool cut_agree(const sinter_plan *a, const sinter_plan *b) {
     bool same = a && b && a->partition->regions.n == b->partition->regions.n;
     for (size_t i = 0; same && i < a->partition->regions.n; i++)
-        same = schedule_equals(&a->partition->regions.at[i]->schedule, &b->partition->regions.at[i]->schedule);
+        same =
+            schedule_equals(&a->partition->regions.at[i]->schedule, &b->partition->regions.at[i]->schedule);
     return same;
 }
 
@@ -368,11 +398,12 @@ void family_cut(Family *family) {
     sinter_plan *plan = family->plan;
     plan->sizes = ARENA_ARRAY(plan->arena, PlanSizes, CUT_RANGES + CUT_POINTS + 1);
     const sinter_plan *all = cut_sketch(family, &(FamilyRange){0});
-    const Dim *extent = all ? cut_extent(family, all) : NULL, *row = all && !extent ? cut_row(family, all) : NULL;
+    const Dim *extent = all ? cut_extent(family, all) : NULL,
+              *row = all && !extent ? cut_row(family, all) : NULL;
     plan->sized = extent ? extent : row;
     if (plan->sized) {
-        int64_t least = dim_lower(plan->graph->dims, plan->sized), unit = family_multiple(family, plan->sized),
-                most = dim_upper(plan->graph->dims, plan->sized);
+        int64_t least = dim_lower(plan->graph->dims, plan->sized),
+                unit = family_multiple(family, plan->sized), most = dim_upper(plan->graph->dims, plan->sized);
         least = least > unit ? least : unit;
         if (row)
             cut_rows(family, all, row, least, most);

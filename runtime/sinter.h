@@ -223,7 +223,8 @@ SINTER_API const char *sinter_plan_dim_name(const sinter_plan *plan, int i);
 /* A plan with symbolic dims has variants: kernels of their own for some of the values, as for one row, for 2
  * to 16, for pitches that are multiples of 16 bytes, chosen by the cost model. Executing, simulating and
  * asking for workspace take the variant that the dims given belong to; each is a plan that can be asked like
- * any other, and belongs to the one that has it. */
+ * any other, and belongs to the one that has it. They are made by several threads, which have ended when the
+ * plan is there, each within the context's memory_limit; one that fails is a warning of the plan's. */
 SINTER_API int sinter_plan_variant_count(const sinter_plan *plan);
 SINTER_API const sinter_plan *sinter_plan_variant(const sinter_plan *plan, int i); /* NULL: there is none */
 /* The one that these dims belong to: `plan` itself where none of its variants is meant for them. */

@@ -367,7 +367,7 @@ static void schedules_wgmma(const Cost *c, SchedulesAccept *accepts, Candidates 
                  * columns, or with their finer side along M: 4800 x 1024 x 8192 took 114 us, with 160 rows of
                  * the result a tile 105 */
                 Schedule tile = {.tile_m = rows[i][0], .tile_n = tile_n, .swap_ab = swap};
-                bool is_few = schedules_rounds(c, &tile) <= FEW_ROUNDS;
+                bool is_few = schedules_rounds(c, &tile) <= FEW_ROUNDS * plan->n_cores;
                 if (swap && !is_small && !is_turned && !is_few)
                     continue;
                 /* a short K leaves steps of whole lines half empty */
