@@ -7,7 +7,7 @@
 #include "runtime/plan.h"
 
 enum {
-    FAMILY_SKETCHES = 12, /* at a time */
+    FAMILY_SKETCHES = 4, /* at a time */
     FAMILY_SCOPES = 16,
     FAMILY_KERNELS = 16, /* of a plan whose sizes are cut: each variant has as many again */
 };

@@ -11,7 +11,8 @@
  *
  *     257 to 384 and 641 to 768: tile 128x192 | 385 to 640: ... | the rest: what the plan has for no size
  *
- * Without products it is the length of rows that are reduced, if anything, by how it fits a block. */
+ * Large lengths of rows that a kernel of their own reduces are cut by how they fit a block instead; without
+ * products there is nothing else. */
 #include "runtime/family.h"
 
 enum { CUT_SMALL = 256, CUT_LARGE = 4096 /* larger ones are alike */ };
@@ -32,10 +33,12 @@ enum {
     CUT_PICKS = 5,    /* of them that are taken, besides the plan's for no size in particular */
     CUT_EXTENTS = 4,  /* that are tried out */
 };
-#define CUT_LOSS 1.05   /* the times that a schedule of a wider range may take */
-#define CUT_GAIN 0.005  /* of the time, on an average of the sizes: what another schedule must bring */
-#define CUT_BETTER 1.25 /* by how much another extent's ranges must gain more: what comes first varies more  \
-                         */
+_Static_assert(CUT_RANGES + CUT_PICKS + 1 <= FAMILY_SCOPES, "a plan has room for all of its variants");
+#define CUT_LOSS 1.05  /* the times that a schedule of a wider range may take */
+#define CUT_GAIN 0.005 /* of the time, on an average of the sizes: what another schedule must bring */
+#define CUT_BETTER                                                                                           \
+    1.25 /* by how much another extent's ranges must gain more: what comes first varies more                 \
+          */
 
 /* ---- sketches: fused, with schedules, without kernels ------------------------------------------------- */
 
@@ -326,11 +329,12 @@ static void cut_large(Family *family, const sinter_plan *all, const Dim *extent,
 }
 
 /* Adds to a scope's text the sizes that are its own, where its guards let others in as well. */
-static void cut_tell(Family *family, int variant, int64_t lower) {
+static void cut_tell(Family *family, int variant) {
     const sinter_plan *plan = family->plan;
     PlanScope *scope = family->scopes[variant];
     Text text = text_new(plan->arena);
     const char *between = "; chosen for ";
+    int64_t lower = scope->guards.at[0].lower;
     text_add(&text, "%s", scope->text);
     for (int i = 0; i < plan->n_sizes; i++) {
         int64_t upper = plan->sizes[i].upper;
@@ -343,27 +347,14 @@ static void cut_tell(Family *family, int variant, int64_t lower) {
     scope->text = text.at;
 }
 
-static void cut_products(Family *family, const sinter_plan *all, const Dim *extent, int64_t least,
-                         int64_t most) {
-    if (least <= CUT_SMALL)
-        cut_small(family, all, extent, least, most < CUT_SMALL ? most : CUT_SMALL);
-    int n_small = family->n_scopes;
-    if (most > CUT_SMALL)
-        cut_large(family, all, extent, least > CUT_SMALL ? least : CUT_SMALL + 1, most);
-    for (int i = n_small; i < family->n_scopes; i++)
-        cut_tell(family, i, least);
-}
+/* ---- rows that are reduced --------------------------------------------------------------------------- */
 
-/* ---- rows without products --------------------------------------------------------------------------- */
-
-/* The length of the rows that a plan without products reduces; NULL: it has none, or it is known. */
+/* The length of the rows that a kernel of their own reduces; NULL: there is none, or it is known. */
 static const Dim *cut_row(Family *family, const sinter_plan *all) {
     const sinter_plan *plan = family->plan;
     const Dim *row = NULL, *last;
     for (size_t i = 0; i < all->partition->regions.n; i++) {
         const Region *region = all->partition->regions.at[i];
-        if (region->cores.n)
-            return NULL;
         if (region->kind == TEMPLATE_ROWS && region->n_reduced == 1 && !row)
             row = dim_copy(plan->graph->dims, all->graph->dims, region->dims[region->rank - 1], NULL);
     }
@@ -383,6 +374,7 @@ static bool cut_agree(const sinter_plan *a, const sinter_plan *b) {
  * much they take at most. */
 static void cut_rows(Family *family, const sinter_plan *all, const Dim *row, int64_t least, int64_t most) {
     static const int64_t ends[] = {1024, 4096, 16384, 32768, 131072};
+    _Static_assert(CUT_COUNT(ends) <= CUT_PICKS, "a plan has room for all of its variants");
     for (int i = 0; i < CUT_COUNT(ends) && least < most; i++) {
         if (ends[i] < least)
             continue;
@@ -394,21 +386,35 @@ static void cut_rows(Family *family, const sinter_plan *all, const Dim *row, int
     }
 }
 
+static void cut_products(Family *family, const sinter_plan *all, const Dim *extent, int64_t least,
+                         int64_t most) {
+    if (least <= CUT_SMALL)
+        cut_small(family, all, extent, least, most < CUT_SMALL ? most : CUT_SMALL);
+    int n_small = family->n_scopes;
+    least = least > CUT_SMALL ? least : CUT_SMALL + 1;
+    if (most > CUT_SMALL && extent == cut_row(family, all)) {
+        cut_rows(family, all, extent, least, most);
+    } else if (most > CUT_SMALL) {
+        cut_large(family, all, extent, least, most);
+        for (int i = n_small; i < family->n_scopes; i++)
+            cut_tell(family, i);
+    }
+}
+
 void family_cut(Family *family) {
     sinter_plan *plan = family->plan;
     plan->sizes = ARENA_ARRAY(plan->arena, PlanSizes, CUT_RANGES + CUT_POINTS + 1);
     const sinter_plan *all = cut_sketch(family, &(FamilyRange){0});
-    const Dim *extent = all ? cut_extent(family, all) : NULL,
-              *row = all && !extent ? cut_row(family, all) : NULL;
-    plan->sized = extent ? extent : row;
+    const Dim *extent = all ? cut_extent(family, all) : NULL;
+    plan->sized = all && !extent ? cut_row(family, all) : extent;
     if (plan->sized) {
         int64_t least = dim_lower(plan->graph->dims, plan->sized),
                 unit = family_multiple(family, plan->sized), most = dim_upper(plan->graph->dims, plan->sized);
         least = least > unit ? least : unit;
-        if (row)
-            cut_rows(family, all, row, least, most);
-        else
+        if (extent)
             cut_products(family, all, extent, least, most);
+        else
+            cut_rows(family, all, plan->sized, least, most);
     }
     cut_drop(family, all);
 }
