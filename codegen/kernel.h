@@ -198,6 +198,7 @@ typedef struct Kernel {
     int min_blocks; /* __launch_bounds__'s second argument; 0: none */
     int cluster[3]; /* 1, 1, 1: none */
     bool waits;     /* starts before the kernel before it has ended, and begins with grid_wait */
+    bool rewrites;  /* several threads may write an element, the same bits */
     int gang; /* so many blocks, consecutive along x, wait for each other through memory: all blocks of the
                  grid run at the same time (a cooperative launch), which is what makes waiting safe; 1: none
                  does */

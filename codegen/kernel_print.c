@@ -345,6 +345,8 @@ void kernel_print(Text *out, const Kernel *kernel) {
     text_add(out, ")");
     if (kernel->cluster[0] * kernel->cluster[1] * kernel->cluster[2] != 1)
         text_add(out, ", cluster (%d, %d, %d)", kernel->cluster[0], kernel->cluster[1], kernel->cluster[2]);
+    if (kernel->rewrites)
+        text_add(out, ", elements written more than once");
     if (kernel->gang > 1)
         text_add(out, ", gangs of %d", kernel->gang);
     if (kernel->smem_bytes)

@@ -117,7 +117,9 @@ static int64_t copy_element(const CopyBox *box, const int *at) {
     return element;
 }
 
-static bool copy_in_buffer(Sim *sim, SimWarp *warp, const CopyBox *box, int64_t element, bool is_write) {
+/* `again` as of shadow_global(). */
+static bool copy_in_buffer(Sim *sim, SimWarp *warp, const CopyBox *box, int64_t element, bool is_write,
+                           bool *again) {
     /* the map may count bytes of two elements */
     int width = box->bytes * 8 / dtype_bits(box->global->buffer->elem);
     element *= width;
@@ -126,7 +128,7 @@ static bool copy_in_buffer(Sim *sim, SimWarp *warp, const CopyBox *box, int64_t 
                  (long long)element, box->global->buffer->name, (long long)box->global->count);
         return false;
     }
-    return shadow_global(sim, warp, box->lane, box->global, element, width, is_write);
+    return shadow_global(sim, warp, box->lane, box->global, element, width, is_write, again);
 }
 
 /* Advances a place of the box, innermost first; false behind the last. */
@@ -146,7 +148,7 @@ static bool copy_into(Sim *sim, SimWarp *warp, const CopyBox *box, SimCta *cta, 
     do {
         int64_t offset = sim_swizzle(map->swizzle, address) - base;
         int64_t element = copy_element(box, at);
-        if (element >= 0 && !copy_in_buffer(sim, warp, box, element, false))
+        if (element >= 0 && !copy_in_buffer(sim, warp, box, element, false, NULL))
             return false;
         if (!shadow_write(sim, warp, box->lane, cta, offset, box->bytes, writer))
             return false;
@@ -239,9 +241,17 @@ void sim_tma_store(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) 
             if (!shadow_read_async(sim, warp, offset, box.bytes))
                 return;
             if (element >= 0) {
-                if (!copy_in_buffer(sim, warp, &box, element, true))
+                bool again = false;
+                if (!copy_in_buffer(sim, warp, &box, element, true, sim->kernel->rewrites ? &again : NULL))
                     return;
-                memcpy(box.global->at + element * box.bytes, warp->cta->shared + offset, (size_t)box.bytes);
+                uint8_t *to = box.global->at + element * box.bytes;
+                if (again && memcmp(to, warp->cta->shared + offset, (size_t)box.bytes) != 0) {
+                    sim_fail(sim, warp, (int)lane,
+                             "element %lld of '%s' is written by two threads, not the same bits",
+                             (long long)element, map->buffer->name);
+                    return;
+                }
+                memcpy(to, warp->cta->shared + offset, (size_t)box.bytes);
                 copy_store_begins(sim, &box, element, &bulk);
             }
             address += box.bytes;

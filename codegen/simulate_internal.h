@@ -339,8 +339,10 @@ bool shadow_write(Sim *sim, SimWarp *issuer, int lane, SimCta *cta, int64_t offs
 /* A write of a TMA store that has been noted as its warp's: still under way; over. */
 void shadow_store_begins(SimElement *element);
 void shadow_store_ends(const SimWarp *issuer, SimElement *element);
+/* `again` not NULL: that another thread has written an element is no race; it is said there, and the bits
+ * have to be the same. */
 bool shadow_global(Sim *sim, SimWarp *issuer, int lane, SimGlobal *global, int64_t first, int64_t count,
-                   bool is_write);
+                   bool is_write, bool *again);
 /* Vector clocks. */
 void clock_merge(const Sim *sim, uint32_t *into, const uint32_t *from);
 void clock_release(const Sim *sim, SimWarp *warp,

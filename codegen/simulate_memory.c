@@ -55,11 +55,13 @@ uint8_t *sim_global_bytes(Sim *sim, SimWarp *warp, int lane, int64_t address, in
     }
     int bits = dtype_bits(buffer->elem);
     int64_t first = offset * 8 / bits, end = ((offset + bytes) * 8 + bits - 1) / bits;
-    return shadow_global(sim, warp, lane, global, first, end - first, is_write) ? global->at + offset : NULL;
+    return shadow_global(sim, warp, lane, global, first, end - first, is_write, NULL) ? global->at + offset
+                                                                                      : NULL;
 }
 
-/* Checks one access and gives its first byte; NULL after a report. */
-static uint8_t *memory_access(Sim *sim, SimWarp *warp, int lane, const KStmt *stmt, int64_t index) {
+/* Checks one access and gives its first byte; NULL after a report. `again` as of shadow_global(). */
+static uint8_t *memory_access(Sim *sim, SimWarp *warp, int lane, const KStmt *stmt, int64_t index,
+                              bool *again) {
     const KBuffer *buffer = stmt->buffer;
     bool is_write = stmt->kind == KS_STORE;
     int bits = dtype_bits(buffer->elem), width = stmt->width;
@@ -81,7 +83,8 @@ static uint8_t *memory_access(Sim *sim, SimWarp *warp, int lane, const KStmt *st
     }
     int64_t first = index * bits / 8, bytes = (width * bits + 7) / 8;
     if (global)
-        return shadow_global(sim, warp, lane, global, index, width, is_write) ? global->at + first : NULL;
+        return shadow_global(sim, warp, lane, global, index, width, is_write, again) ? global->at + first
+                                                                                     : NULL;
     first += buffer->offset;
     if (stmt->raw && !is_write && warp->cta->shadow[first].flags == BYTE_PARTIAL)
         return warp->cta->shared + first; /* NaNs, of which nothing comes */
@@ -146,7 +149,7 @@ void sim_load(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
         int64_t i = 0;
         if (guarded >> lane & 1) {
             i = index->at[lane].i;
-            from = memory_access(sim, warp, (int)lane, source, i);
+            from = memory_access(sim, warp, (int)lane, source, i, NULL);
             if (!from)
                 return;
         }
@@ -168,6 +171,7 @@ void sim_load(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
 }
 
 void sim_store(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+    enum { STORE_BYTES = 128 }; /* more than a store's elements have */
     const KStmt *source = stmt->source;
     int count = memory_register_count(source);
     int reg = memory_registers(sim, warp, stmt, mask, count);
@@ -181,9 +185,14 @@ void sim_store(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     DType elem = source->buffer->elem;
     size_t part = memory_raw_part(source);
     FOR_LANES(lane, guarded) {
-        uint8_t *to = memory_access(sim, warp, (int)lane, source, index->at[lane].i);
+        bool again = false;
+        uint8_t *to = memory_access(sim, warp, (int)lane, source, index->at[lane].i,
+                                    sim->kernel->rewrites ? &again : NULL);
         if (!to)
             return;
+        uint8_t before[STORE_BYTES];
+        size_t bytes = again ? ((size_t)source->width * (size_t)dtype_bits(elem) + 7) / 8 : 0;
+        memcpy(before, to, bytes);
         for (int e = 0; e < count; e++) {
             Number value = warp->registers[reg + e].at[lane];
             if (source->raw) {
@@ -193,5 +202,9 @@ void sim_store(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
                 sim_element_store(elem, to, e, value, source->var->type);
             }
         }
+        if (memcmp(before, to, bytes) != 0)
+            sim_fail(sim, warp, (int)lane,
+                     "element %lld of '%s' is written by two threads, not the same bits",
+                     (long long)index->at[lane].i, source->buffer->name);
     }
 }

@@ -229,7 +229,9 @@ static bool shadow_element_is_before(Sim *sim, const SimWarp *warp, int lane, ui
 }
 
 bool shadow_global(Sim *sim, SimWarp *issuer, int lane, SimGlobal *global, int64_t first, int64_t count,
-                   bool is_write) {
+                   bool is_write, bool *again) {
+    if (again)
+        *again = false;
     if (!global->shadow)
         return true;
     uint32_t now = issuer->clock[issuer->agent] << 8 | (uint32_t)lane;
@@ -239,6 +241,8 @@ bool shadow_global(Sim *sim, SimWarp *issuer, int lane, SimGlobal *global, int64
                                                     element->write_agent, element->write_clock);
         bool after_read = !is_write || shadow_element_is_before(sim, issuer, lane, element->read_unit,
                                                                 element->read_agent, element->read_clock);
+        if (!after_write && after_read && again)
+            after_write = *again = true;
         if (!after_write || !after_read) {
             sim_fail(sim, issuer, lane,
                      "race: element %lld of '%s' is %s, and %s by another thread without order", (long long)i,

@@ -103,6 +103,21 @@ int matmul_beside(const MatmulPlan *plan) {
     return axis;
 }
 
+bool matmul_overlaps(const MatmulPlan *plan, const Schedule *schedule) {
+    const DimTable *dims = plan->graph->dims;
+    const MatmulOperand *rows = &plan->a;
+    const char *why;
+    bool is_ragged =
+        dim_lower(dims, plan->m) > schedule->tile_m && dim_divisor(dims, plan->m) % schedule->tile_m != 0;
+    if (schedule->path != MATMUL_WGMMA || !is_ragged || schedule->swap_ab || schedule->stream_k ||
+        schedule->fragments || matmul_converters(plan, schedule) || rows->major != MAJOR_K || rows->mn_part ||
+        !matmul_is_tma(plan->graph, rows, &why))
+        return false;
+    return !plan->before && !plan->guest && !plan->columns.n && !plan->region->guest &&
+           matmul_gang(plan, schedule) == 1 && matmul_above(plan) == plan->batch_rank &&
+           !matmul_has_scale(plan);
+}
+
 MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule) {
     DimTable *dims = plan->graph->dims;
     MatmulMembers members = matmul_members(plan, schedule);
@@ -120,6 +135,8 @@ MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule) {
     tiles.span_n = tiles.tile_n * tiles.cluster_n;
     tiles.together = tiles.cluster_m * tiles.cluster_n * tiles.gang;
     const Dim *rows = schedule->swap_ab ? plan->n : plan->m, *cols = schedule->swap_ab ? plan->m : plan->n;
+    tiles.rows = rows;
+    tiles.overlaps = matmul_overlaps(plan, schedule);
     tiles.tiles_m = dim_ceil_div(dims, rows, dim_const(dims, tiles.span_m));
     tiles.tiles_n = dim_ceil_div(dims, cols, dim_const(dims, (int64_t)tiles.span_n * tiles.gang));
     tiles.batch = dim_const(dims, 1);
@@ -341,7 +358,12 @@ MatmulTile matmul_tile_at(Builder *b, const MatmulPlan *plan, const MatmulTiles 
         n = k_add(b, k_mul(b, n, k_i32(b, tiles->cluster_n)), k_div(b, rank, k_i32(b, tiles->cluster_m)));
     if (tiles->gang > 1)
         n = k_mod(b, k_special(b, SPECIAL_CTA_X), k_i32(b, tiles->gang));
-    tile.row = k_let_expr(b, "tile_row", k_mul(b, m, k_i32(b, tiles->tile_m)));
+    const KExpr *row = k_mul(b, m, k_i32(b, tiles->tile_m));
+    if (tiles->overlaps) {
+        row = k_min(b, row, k_sub(b, k_dim(b, tiles->rows, K_I32), k_i32(b, tiles->tile_m)));
+        b->kernel->rewrites = true;
+    }
+    tile.row = k_let_expr(b, "tile_row", row);
     tile.col = k_let_expr(b, "tile_col", k_mul(b, n, k_i32(b, tiles->tile_n)));
     return tile;
 }

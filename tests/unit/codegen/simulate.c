@@ -349,6 +349,32 @@ static void test_second_meeting(void **state) {
     bench_close(&bench);
 }
 
+/* Two blocks store the same elements, block b what `of_block` times b is. */
+static void store_twice(Bench *bench, float x[32], int of_block) {
+    bench_open(bench, 32);
+    bench->b.kernel->rewrites = true;
+    KBuffer *bx = bench_buffer(bench, "x", DTYPE_F32, x, 32, true);
+    const KExpr *number =
+        k_add(&bench->b, k_special(&bench->b, SPECIAL_TID),
+              k_mul(&bench->b, k_special(&bench->b, SPECIAL_CTA_X), k_i32(&bench->b, of_block)));
+    k_store_scalar(&bench->b, bx, k_special(&bench->b, SPECIAL_TID), k_convert(&bench->b, number, K_F32),
+                   NULL);
+}
+
+static void test_written_twice(void **state) {
+    (void)state;
+    float x[32] = {0};
+    Bench bench;
+    store_twice(&bench, x, 0);
+    bench_runs(&bench, 2);
+    for (int i = 0; i < 32; i++)
+        assert_true(x[i] == (float)i);
+    bench_close(&bench);
+    store_twice(&bench, x, 1);
+    bench_fails(&bench, 2, "is written by two threads, not the same bits");
+    bench_close(&bench);
+}
+
 static void test_read_of_other_block(void **state) {
     (void)state;
     float x[64] = {0};
@@ -622,6 +648,7 @@ int main(void) {
         cmocka_unit_test(test_race),
         cmocka_unit_test(test_race_in_warp),
         cmocka_unit_test(test_race_between_blocks),
+        cmocka_unit_test(test_written_twice),
         cmocka_unit_test(test_flag),
         cmocka_unit_test(test_counter),
         cmocka_unit_test(test_tickets),

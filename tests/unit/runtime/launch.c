@@ -150,25 +150,38 @@ static void free_context(sinter_context *context) {
     sinter_context_destroy(context);
 }
 
+/* As loaded, the kernels by numbers from `first` on. */
+static void load(sinter_plan *plan, int first) {
+    plan->stage = SINTER_STAGE_LOAD;
+    for (int i = 0; i < plan->n_kernels; i++)
+        plan->kernels[i].function = (CUfunction)(uintptr_t)(first + i);
+}
+
 /* A loaded plan whose kernels have PTX that nobody reads, so that no backend is needed. */
-static sinter_plan *make_plan(sinter_context *context, const char *text, const sinter_dim *dims, int n_dims) {
+static sinter_plan *make_family(sinter_context *context, const char *text, const sinter_dim *dims, int n_dims,
+                                int no_variants) {
     sinter_graph *graph;
     sinter_source source = {.size = sizeof source, .text = text};
     sinter_status status = sinter_graph_parse(context, &source, &graph);
     if (status)
         fail_msg("%s", sinter_graph_diagnostic(graph, 0)->text);
     sinter_plan *plan;
-    sinter_plan_options options = {
-        .size = sizeof options, .stage = SINTER_STAGE_KERNELS, .dims = dims, .n_dims = n_dims};
+    sinter_plan_options options = {.size = sizeof options,
+                                   .stage = SINTER_STAGE_KERNELS,
+                                   .dims = dims,
+                                   .n_dims = n_dims,
+                                   .no_variants = no_variants};
     status = sinter_plan_create(context, graph, &options, &plan);
     if (status)
         fail_msg("%s", sinter_plan_diagnostic(plan, 0)->text);
     sinter_graph_destroy(graph);
-    plan->stage = SINTER_STAGE_LOAD;
-    for (int i = 0; i < plan->n_kernels; i++)
-        plan->kernels[i].function = (CUfunction)(uintptr_t)(1000 + i);
+    load(plan, 1000);
     fake.kernels = plan->kernels;
     return plan;
+}
+
+static sinter_plan *make_plan(sinter_context *context, const char *text, const sinter_dim *dims, int n_dims) {
+    return make_family(context, text, dims, n_dims, 1);
 }
 
 static sinter_status execute(const sinter_plan *plan, uintptr_t *in, int n_in, uintptr_t *out, int n_out,
@@ -426,12 +439,44 @@ static void test_gang(void **state) {
     free_context(context);
 }
 
+/* What is launched is the variant's that the dims belong to, in its workspace. */
+static void test_variants(void **state) {
+    (void)state;
+    sinter_context *context = make_context();
+    sinter_plan *plan = make_family(
+        context,
+        "sinter 1\ngraph g (x: bf16[M, 512], w: bf16[1024, 512]) -> (y: bf16[M, 1024]) { y = x @ w.T }\n",
+        NULL, 0, 0);
+    static const int64_t rows[] = {0, 1, 2, 40, 300, 100000};
+    uintptr_t in[] = {0x10000, 0x20000}, out[] = {0x30000};
+    char message[256];
+    assert_true(plan->n_variants >= 3);
+    for (int i = 0; i < plan->n_variants; i++)
+        load(plan->variants[i], 2000 + 100 * i);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const sinter_plan *chosen = sinter_plan_select(plan, &rows[i], 1);
+        size_t bytes;
+        fake.kernels = chosen->kernels;
+        assert_int_equal(sinter_plan_workspace(plan, &rows[i], 1, &bytes), SINTER_OK);
+        assert_int_equal(execute(plan, in, 2, out, 1, &rows[i], 1, 0x50000, bytes, message), SINTER_OK);
+        assert_int_equal(fake.n_launches, rows[i] > 0); /* nothing to compute for 0 rows */
+        assert_true(chosen == plan || rows[i] > 0);
+        if (fake.n_launches)
+            assert_int_equal(fake.launches[0].config.blockDimX, chosen->kernels[0].kernel->threads);
+    }
+    int64_t negative = -1;
+    assert_int_equal(execute(plan, in, 2, out, 1, &negative, 1, 0, 0, message), SINTER_BAD_DIMS);
+    sinter_plan_destroy(plan);
+    free_context(context);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_pointwise),
                                        cmocka_unit_test(test_tensor_maps),
                                        cmocka_unit_test(test_lines),
                                        cmocka_unit_test(test_bound_dims),
                                        cmocka_unit_test(test_workspace_and_copies),
-                                       cmocka_unit_test(test_gang)};
+                                       cmocka_unit_test(test_gang),
+                                       cmocka_unit_test(test_variants)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
