@@ -209,7 +209,9 @@ int chain_blocks_per_sm(const ChainPlan *plan, const Schedule *schedule) {
 MatmulTiles chain_tiles(const ChainPlan *plan, const Schedule *schedule) {
     Schedule rows = *schedule;
     rows.tile_n = chain_passes(plan, schedule) * schedule->tile_n;
-    return matmul_tiles(&plan->link[plan->n_links - 1], &rows);
+    MatmulTiles tiles = matmul_tiles(&plan->link[plan->n_links - 1], &rows);
+    tiles.overlaps = false; /* which columns between a tile goes over may hang on its first row */
+    return tiles;
 }
 
 /* ---- the Template row */
