@@ -152,17 +152,16 @@ static void *family_work(void *context) {
     return NULL;
 }
 
-/* By as many threads as there are scopes and processors, this one among them. */
-static void family_run(Family *family) {
+void family_run(void *(*work)(void *context), void *context, int n) {
     pthread_t threads[FAMILY_SCOPES];
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    int n = 0;
-    while (n + 1 < family->n_scopes && n + 1 < processors &&
-           !pthread_create(&threads[n], NULL, family_work, family))
-        n++;
-    family_work(family);
-    while (n-- > 0)
-        pthread_join(threads[n], NULL);
+    int begun = 0;
+    while (begun + 1 < n && begun + 1 < processors && begun < FAMILY_SCOPES &&
+           !pthread_create(&threads[begun], NULL, work, context))
+        begun++;
+    work(context);
+    while (begun-- > 0)
+        pthread_join(threads[begun], NULL);
 }
 
 /* Whether a scope's kernels are those of the plan itself. */
@@ -228,7 +227,7 @@ void plan_make_family(sinter_plan *plan, const sinter_graph *graph, const sinter
     }
     plan->plain = -1;
     plan->variants = ARENA_ARRAY(plan->arena, sinter_plan *, (size_t)family->n_scopes + 1);
-    family_run(family);
+    family_run(family_work, family, family->n_scopes);
     for (int i = 0; i < family->n_scopes; i++)
         family_take(family, i);
 }

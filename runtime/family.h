@@ -7,7 +7,7 @@
 #include "runtime/plan.h"
 
 enum {
-    FAMILY_SKETCHES = 4, /* at a time */
+    FAMILY_SKETCHES = 16, /* at a time */
     FAMILY_SCOPES = 16,
     FAMILY_KERNELS = 16, /* of a plan whose sizes are cut: each variant has as many again */
 };
@@ -40,6 +40,10 @@ bool family_is_extent(const Dim *d, const Dim **last);
 DimBindings family_point(const Family *family, const Dim *extent, int64_t size);
 /* The facts, and a range (extent NULL: none). */
 PlanScope *family_scope(Family *family, const FamilyRange *range);
+
+/* Calls work(context) in as many threads as there are processors, at most n, this one among them; each takes
+ * what is next as long as there is any. Ends when all have. */
+void family_run(void *(*work)(void *context), void *context, int n);
 
 /* family_cut.c. Adds a scope for each set of sizes that gains by kernels of its own, and says in
  * family->plan which sizes are whose. */

@@ -34,11 +34,10 @@ enum {
     CUT_EXTENTS = 4,  /* that are tried out */
 };
 _Static_assert(CUT_RANGES + CUT_PICKS + 1 <= FAMILY_SCOPES, "a plan has room for all of its variants");
-#define CUT_LOSS 1.05  /* the times that a schedule of a wider range may take */
-#define CUT_GAIN 0.005 /* of the time, on an average of the sizes: what another schedule must bring */
-#define CUT_BETTER                                                                                           \
-    1.25 /* by how much another extent's ranges must gain more: what comes first varies more                 \
-          */
+_Static_assert(CUT_RANGES + 2 < FAMILY_SKETCHES, "of all sizes, of each range, and of two together");
+#define CUT_LOSS 1.05   /* the times that a schedule of a wider range may take */
+#define CUT_GAIN 0.005  /* of the time, on an average of the sizes: what another schedule must bring */
+#define CUT_BETTER 1.25 /* by how much more another extent must gain: what comes first varies more */
 
 /* ---- sketches: fused, with schedules, without kernels ------------------------------------------------- */
 
@@ -51,27 +50,69 @@ static void cut_drop(Family *family, const sinter_plan *sketch) {
     }
 }
 
-static void cut_choose(void *context) {
-    sinter_plan *sketch = context;
+typedef struct CutChoose {
+    sinter_plan *sketch;
+    const DimBindings *point;
+} CutChoose;
+
+static void cut_choose_body(void *context) {
+    const CutChoose *choose = context;
+    sinter_plan *sketch = choose->sketch;
     for (size_t i = 0; i < sketch->partition->regions.n; i++)
-        codegen_schedule(sketch->graph, sketch->partition->regions.at[i], sketch->target, &sketch->hint,
+        codegen_schedule(sketch->graph, sketch->partition->regions.at[i], sketch->target, choose->point,
                          &sketch->diags);
 }
 
-/* To be dropped; NULL where the graph does not compile so. */
-static const sinter_plan *cut_sketch(Family *family, const FamilyRange *range) {
+/* Gives a sketch's regions the schedules for these sizes. */
+static bool cut_choose(sinter_plan *sketch, const DimBindings *point) {
+    CutChoose choose = {sketch, point};
+    return arena_run(sketch->arena, cut_choose_body, &choose) && !sketch->diags.errors;
+}
+
+typedef struct CutJob {
+    Family *family;
+    const PlanScope *const *scopes;
+    sinter_plan **made; /* slots of the family's, one a scope */
+    int n;
+    atomic_int next;
+} CutJob;
+
+static void *cut_work(void *context) {
+    CutJob *job = context;
+    const Family *family = job->family;
     sinter_plan_options options = family->options;
     options.stage = SINTER_STAGE_REGIONS;
-    const PlanScope *scope = family_scope(family, range);
-    sinter_plan **slot = family->sketches;
-    while (*slot)
-        slot++;
-    sinter_status status = plan_create(family->plan->context, family->graph, &options, NULL, scope, slot);
-    sinter_plan *sketch = *slot;
-    if (!status && arena_run(sketch->arena, cut_choose, sketch) && !sketch->diags.errors)
-        return sketch;
-    cut_drop(family, sketch);
+    for (int i; (i = atomic_fetch_add(&job->next, 1)) < job->n;) {
+        sinter_status status =
+            plan_create(family->plan->context, family->graph, &options, NULL, job->scopes[i], &job->made[i]);
+        if (status || !cut_choose(job->made[i], &job->made[i]->hint)) {
+            sinter_plan_destroy(job->made[i]);
+            job->made[i] = NULL;
+        }
+    }
     return NULL;
+}
+
+/* Sketches of several ranges, made side by side; to be dropped, NULL where the graph does not compile so. */
+static void cut_sketches(Family *family, const FamilyRange *ranges, int n, sinter_plan **out) {
+    const PlanScope *scopes[CUT_RANGES];
+    int first = 0, free = 0; /* slots of the family's: n side by side */
+    for (int i = 0; free < n; i++) {
+        free = family->sketches[i] ? 0 : free + 1;
+        first = i + 1 - free;
+    }
+    for (int i = 0; i < n; i++)
+        scopes[i] = family_scope(family, &ranges[i]);
+    CutJob job = {.family = family, .scopes = scopes, .made = &family->sketches[first], .n = n};
+    family_run(cut_work, &job, n);
+    for (int i = 0; i < n; i++)
+        out[i] = family->sketches[first + i];
+}
+
+static sinter_plan *cut_sketch(Family *family, const FamilyRange *range) {
+    sinter_plan *sketch;
+    cut_sketches(family, range, 1, &sketch);
+    return sketch;
 }
 
 typedef struct CutSum {
@@ -111,8 +152,7 @@ static double cut_gain(Family *family, const sinter_plan *all, const Dim *extent
     for (int i = 0; i < CUT_COUNT(probes); i++) {
         if (probes[i] < lower)
             continue;
-        const sinter_plan *own =
-            cut_sketch(family, &(FamilyRange){extent, lower, probes[i], .hint = probes[i]});
+        sinter_plan *own = cut_sketch(family, &(FamilyRange){extent, lower, probes[i], .hint = probes[i]});
         double with = cut_seconds(family, own, extent, probes[i]),
                without = cut_seconds(family, all, extent, probes[i]);
         cut_drop(family, own);
@@ -161,17 +201,21 @@ static const Dim *cut_extent(Family *family, const sinter_plan *all) {
 
 /* ---- small sizes ------------------------------------------------------------------------------------- */
 
-/* Whether a range and the one below it are served by one plan, which then takes the place of *sketch. */
+/* Whether a range and the one below it, of which there are sketches, are served by one plan, whose sketch
+ * then takes the place of both. What loses by the range's own schedules, whose guards end just above, is not
+ * tried.
+ */
 static bool cut_widens(Family *family, const FamilyRange *range, const FamilyRange *below,
-                       const sinter_plan **sketch) {
+                       sinter_plan **sketch, sinter_plan *own) {
+    double low = cut_seconds(family, own, range->extent, below->upper),
+           high = cut_seconds(family, *sketch, range->extent, range->upper);
+    sinter_plan *wide = NULL;
     FamilyRange both = *range;
     both.lower = below->lower;
-    const sinter_plan *own = cut_sketch(family, below), *wide = cut_sketch(family, &both);
-    double low = cut_seconds(family, own, range->extent, below->upper),
-           high = cut_seconds(family, *sketch, range->extent, range->upper),
-           wide_low = cut_seconds(family, wide, range->extent, below->upper),
-           wide_high = cut_seconds(family, wide, range->extent, range->upper);
-    bool widens = wide_low <= CUT_LOSS * low && wide_high <= CUT_LOSS * high;
+    if (cut_seconds(family, *sketch, range->extent, below->upper) <= CUT_LOSS * low)
+        wide = cut_sketch(family, &both);
+    bool widens = wide && cut_seconds(family, wide, range->extent, below->upper) <= CUT_LOSS * low &&
+                  cut_seconds(family, wide, range->extent, range->upper) <= CUT_LOSS * high;
     cut_drop(family, widens ? own : wide);
     cut_drop(family, *sketch);
     *sketch = widens ? wide : own;
@@ -206,29 +250,36 @@ static void cut_give(Family *family, int64_t upper, PlanScope *scope) {
 /* Sizes from `least` to `most`, in ranges. */
 static void cut_small(Family *family, const sinter_plan *all, const Dim *extent, int64_t least,
                       int64_t most) {
-    FamilyRange ranges[CUT_RANGES], range;
-    bool is_served[CUT_RANGES];
-    int64_t ends[CUT_RANGES];
-    int n = 0, n_ends = 0;
-    for (int i = 0; i < CUT_COUNT(cut_small_ends); i++)
-        if (cut_small_ends[i] >= least && cut_small_ends[i] < most)
-            ends[n_ends++] = cut_small_ends[i];
-    range = (FamilyRange){extent, n_ends ? ends[n_ends - 1] + 1 : least, most, .hint = most};
-    const sinter_plan *sketch = cut_sketch(family, &range);
-    for (int i = n_ends; i >= 0; i--) {
-        int64_t end = i ? ends[i - 1] : 0;
-        FamilyRange below = {extent, i > 1 ? ends[i - 2] + 1 : least, end, .hint = end};
-        if (i && cut_widens(family, &range, &below, &sketch)) {
-            range.lower = below.lower;
+    FamilyRange ranges[CUT_RANGES], kept[CUT_RANGES];
+    sinter_plan *sketches[CUT_RANGES];
+    int n = 0, n_kept = 0;
+    int64_t lower = least;
+    for (int i = 0; i < CUT_COUNT(cut_small_ends) && lower <= most; i++) {
+        int64_t end = cut_small_ends[i] < most ? cut_small_ends[i] : most;
+        if (end < lower)
             continue;
-        }
-        is_served[n] = i == 0 && cut_is_served(family, all, &range, sketch);
-        ranges[n++] = range;
-        range = below;
+        ranges[n++] = (FamilyRange){extent, lower, end, .hint = end};
+        lower = end + 1;
     }
+    if (!n)
+        return;
+    cut_sketches(family, ranges, n, sketches);
+    FamilyRange range = ranges[n - 1];
+    sinter_plan *sketch = sketches[n - 1];
+    while (--n > 0) {
+        const FamilyRange *below = &ranges[n - 1];
+        if (cut_widens(family, &range, below, &sketch, sketches[n - 1])) {
+            range.lower = below->lower;
+        } else {
+            kept[n_kept++] = range;
+            range = *below;
+        }
+    }
+    bool is_served = cut_is_served(family, all, &range, sketch);
     cut_drop(family, sketch);
-    while (n-- > 0)
-        cut_give(family, ranges[n].upper, is_served[n] ? NULL : family_scope(family, &ranges[n]));
+    cut_give(family, range.upper, is_served ? NULL : family_scope(family, &range));
+    while (n_kept-- > 0)
+        cut_give(family, kept[n_kept].upper, family_scope(family, &kept[n_kept]));
 }
 
 /* ---- large sizes ------------------------------------------------------------------------------------- */
@@ -257,23 +308,24 @@ static void cut_list(CutLarge *large, int64_t least, int64_t most) {
     large->hint[large->n_choices++] = 0;
 }
 
-/* What each size would take by the schedules of each choice. False where nobody knows. */
+/* What each size would take by the schedules of each choice, all of one cut into kernels. False where nobody
+ * knows. */
 static bool cut_measure(Family *family, const sinter_plan *all, const FamilyRange *range, CutLarge *large) {
-    bool ok = true;
+    sinter_plan *sketch = cut_sketch(family, range);
+    bool ok = sketch != NULL;
     for (int i = 0; i < large->n_choices && ok; i++) {
-        FamilyRange own = *range;
-        own.hint = large->hint[i];
-        const sinter_plan *sketch = own.hint ? cut_sketch(family, &own) : all;
+        DimBindings point = family_point(family, range->extent, large->hint[i]);
+        ok = !large->hint[i] || cut_choose(sketch, &point);
         for (int at = 0; at < large->n && ok; at++) {
-            double seconds = cut_seconds(family, sketch, range->extent, large->size[at]);
+            double seconds =
+                cut_seconds(family, large->hint[i] ? sketch : all, range->extent, large->size[at]);
             large->seconds[i][at] = seconds;
             if (i == 0 || seconds < large->best[at])
                 large->best[at] = seconds;
             ok = seconds > 0;
         }
-        if (own.hint)
-            cut_drop(family, sketch);
     }
+    cut_drop(family, sketch);
     return ok;
 }
 
