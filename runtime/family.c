@@ -57,7 +57,7 @@ int64_t family_multiple(const Family *family, const Dim *extent) {
     return multiple > 1 ? multiple : 1;
 }
 
-/* ---- hints ------------------------------------------------------------------------------------------- */
+/* ---- sizes ------------------------------------------------------------------------------------------- */
 
 bool family_is_extent(const Dim *d, const Dim **last) {
     if (d->kind == DIM_SYMBOL) {
@@ -78,36 +78,33 @@ static void family_set(const Dim *d, const Dim *last, int64_t size, DimBindings 
     }
 }
 
+static DimBindings family_copy(Arena *arena, const DimBindings *from) {
+    DimBindings copy = {.n = from->n,
+                        .value = ARENA_ARRAY(arena, int64_t, (size_t)from->n + 1),
+                        .known = ARENA_ARRAY(arena, bool, (size_t)from->n + 1)};
+    memcpy(copy.value, from->value, (size_t)from->n * sizeof *copy.value);
+    memcpy(copy.known, from->known, (size_t)from->n * sizeof *copy.known);
+    return copy;
+}
+
 /* What a matrix of a batch is one of, where nobody says: few, since it is many matrices that are large
  * already. */
-static void family_hints(Family *family) {
+static void family_usual(Family *family) {
     enum { BATCH = 16 };
     const sinter_plan *plan = family->plan;
-    DimTable *dims = plan->graph->dims;
+    family->usual = family_copy(plan->arena, &plan->hint);
     for (size_t i = 0; i < plan->partition->regions.n; i++) {
         const Region *region = plan->partition->regions.at[i];
         for (int axis = 0; region->cores.n && axis + 2 < region->rank; axis++) {
             const Dim *d = region->dims[axis];
-            if (d->kind == DIM_SYMBOL && !plan->hint.known[d->symbol])
-                vec_push(plan->arena, &family->hints,
-                         ((sinter_dim){dim_symbol_name(dims, d->symbol), BATCH}));
+            if (d->kind == DIM_SYMBOL && !family->usual.known[d->symbol])
+                family_set(d, d, BATCH, &family->usual);
         }
     }
 }
 
 DimBindings family_point(const Family *family, const Dim *extent, int64_t size) {
-    const sinter_plan *plan = family->plan;
-    DimTable *dims = plan->graph->dims;
-    DimBindings point = dim_bindings_new(plan->arena, dims);
-    for (int i = 0; i < plan->hint.n; i++) {
-        point.value[i] = plan->hint.value[i];
-        point.known[i] = plan->hint.known[i];
-    }
-    for (size_t i = 0; i < family->hints.n; i++) {
-        const Dim *symbol = dim_find_symbol(dims, family->hints.at[i].name);
-        point.value[symbol->symbol] = family->hints.at[i].value;
-        point.known[symbol->symbol] = true;
-    }
+    DimBindings point = family_copy(family->plan->arena, &family->usual);
     const Dim *last;
     if (extent && size && family_is_extent(extent, &last))
         family_set(extent, last, size, &point);
@@ -217,7 +214,7 @@ void plan_make_family(sinter_plan *plan, const sinter_graph *graph, const sinter
     family->options.dump = NULL;
     arena_defer(plan->arena, family_release, family);
     family_facts(family);
-    family_hints(family);
+    family_usual(family);
     if (plan->n_kernels <= FAMILY_KERNELS)
         family_cut(family);
     PlanScope *plain = family_scope(family, &(FamilyRange){0});

@@ -23,8 +23,8 @@ typedef struct Family {
     sinter_plan *plan;
     const sinter_graph *graph;
     sinter_plan_options options;
-    VEC(DimGuard) facts;   /* of all variants; dims of the plan's table */
-    VEC(sinter_dim) hints; /* the same */
+    VEC(DimGuard) facts; /* of all variants; dims of the plan's table */
+    DimBindings usual;   /* values to expect where a variant has none of its own */
     PlanScope *scopes[FAMILY_SCOPES];
     int n_scopes, plain; /* of them the one that has the facts alone; -1: none */
     sinter_plan *sketches[FAMILY_SKETCHES], *made[FAMILY_SCOPES]; /* NULL: none, or no longer the family's */

@@ -43,10 +43,10 @@ _Static_assert(CUT_RANGES + 2 < FAMILY_SKETCHES, "of all sizes, of each range, a
 
 static void cut_drop(Family *family, const sinter_plan *sketch) {
     for (int i = 0; i < FAMILY_SKETCHES; i++) {
-        if (!sketch || family->sketches[i] != sketch)
-            continue;
-        sinter_plan_destroy(family->sketches[i]);
-        family->sketches[i] = NULL;
+        if (sketch && family->sketches[i] == sketch) {
+            sinter_plan_destroy(family->sketches[i]);
+            family->sketches[i] = NULL;
+        }
     }
 }
 
@@ -167,14 +167,13 @@ static double cut_gain(Family *family, const sinter_plan *all, const Dim *extent
  * of a batch, none is. */
 static int cut_extents(Family *family, const sinter_plan *all, const Dim *out[CUT_EXTENTS]) {
     const sinter_plan *plan = family->plan;
-    DimBindings usual = family_point(family, NULL, 0);
     int n = 0;
     for (size_t i = 0; i < all->partition->regions.n; i++) {
         const Region *region = all->partition->regions.at[i];
         for (int axis = 0; region->cores.n && axis < region->rank && n < CUT_EXTENTS; axis++) {
             const Dim *extent = dim_copy(plan->graph->dims, all->graph->dims, region->dims[axis], NULL),
                       *last;
-            bool is_new = extent && family_is_extent(extent, &last) && !usual.known[last->symbol];
+            bool is_new = extent && family_is_extent(extent, &last) && !family->usual.known[last->symbol];
             for (int k = 0; k < n; k++)
                 is_new = is_new && out[k] != extent;
             if (is_new)
@@ -390,7 +389,7 @@ static void cut_tell(Family *family, int variant) {
     text_add(&text, "%s", scope->text);
     for (int i = 0; i < plan->n_sizes; i++) {
         int64_t upper = plan->sizes[i].upper;
-        if (plan->sizes[i].variant == variant && upper != INT64_MAX) {
+        if (plan->sizes[i].variant == variant) {
             text_add(&text, "%s%lld to %lld", between, (long long)lower, (long long)upper);
             between = ", ";
         }

@@ -296,7 +296,6 @@ typedef struct MatmulTiles {
     int span_m, span_n;    /* rows and columns of a cluster: extents that they divide are never passed */
     int together;          /* blocks that count as one: a cluster or a gang */
     const Dim *tiles_m, *tiles_n, *batch; /* how many; m and n in clusters and gangs, batch in members */
-    const Dim *rows;                      /* extent along m */
     bool overlaps; /* the last tile along m begins where it ends with them (matmul_overlaps) */
     int beside;    /* axes of the batch from this on are further columns in the order (matmul_beside) */
     int above;     /* or are further rows (matmul_above) */

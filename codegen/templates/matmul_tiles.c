@@ -135,7 +135,6 @@ MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule) {
     tiles.span_n = tiles.tile_n * tiles.cluster_n;
     tiles.together = tiles.cluster_m * tiles.cluster_n * tiles.gang;
     const Dim *rows = schedule->swap_ab ? plan->n : plan->m, *cols = schedule->swap_ab ? plan->m : plan->n;
-    tiles.rows = rows;
     tiles.overlaps = matmul_overlaps(plan, schedule);
     tiles.tiles_m = dim_ceil_div(dims, rows, dim_const(dims, tiles.span_m));
     tiles.tiles_n = dim_ceil_div(dims, cols, dim_const(dims, (int64_t)tiles.span_n * tiles.gang));
@@ -360,7 +359,7 @@ MatmulTile matmul_tile_at(Builder *b, const MatmulPlan *plan, const MatmulTiles 
         n = k_mod(b, k_special(b, SPECIAL_CTA_X), k_i32(b, tiles->gang));
     const KExpr *row = k_mul(b, m, k_i32(b, tiles->tile_m));
     if (tiles->overlaps) {
-        row = k_min(b, row, k_sub(b, k_dim(b, tiles->rows, K_I32), k_i32(b, tiles->tile_m)));
+        row = k_min(b, row, k_sub(b, k_dim(b, plan->m, K_I32), k_i32(b, tiles->tile_m)));
         b->kernel->rewrites = true;
     }
     tile.row = k_let_expr(b, "tile_row", row);

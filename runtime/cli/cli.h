@@ -126,6 +126,10 @@ bool cli_plan_options(Cli *cli, sinter_plan_options *out);
 void cli_plan_dims(const Cli *cli, const sinter_dim *dims, int n_dims, sinter_plan_options *out);
 /* cli_plan_options() with the first backend that is named, and with the values of --dim. */
 bool cli_plan_request(Cli *cli, sinter_plan_options *out);
+/* The values of a plan's symbolic dims, in its order, by name among `dims`; 0 for others. Whether all are
+ * there. */
+bool cli_plan_values(const sinter_plan *plan, const sinter_dim *dims, int n_dims,
+                     int64_t values[PLAN_DIMS_MOST]);
 /* What to show of a plan: its variant for the values of --dim where they are all given, as of --symbolic
  * dims; else the plan itself. */
 const sinter_plan *cli_shown_plan(Cli *cli, const sinter_plan *plan);

@@ -186,12 +186,7 @@ sinter_plan *problem_plan(Problem *problem, sinter_backend backend, sinter_stage
 }
 
 void problem_plan_dims(const Problem *problem, const sinter_plan *plan, int64_t dims[PLAN_DIMS_MOST]) {
-    for (int i = 0; i < sinter_plan_dim_count(plan); i++) {
-        dims[i] = 0; /* a symbol that binding made needless */
-        for (int k = 0; k < problem->n_dims; k++)
-            if (strcmp(problem->dims[k].name, sinter_plan_dim_name(plan, i)) == 0)
-                dims[i] = problem->dims[k].value;
-    }
+    cli_plan_values(plan, problem->dims, problem->n_dims, dims); /* 0: a symbol that binding made needless */
 }
 
 const sinter_plan *problem_variant(const Problem *problem, const sinter_plan *plan) {

@@ -345,21 +345,26 @@ void cli_plan_dims(const Cli *cli, const sinter_dim *dims, int n_dims, sinter_pl
     out->n_dims = cli->o.symbolic ? 0 : n_dims;
 }
 
-const sinter_plan *cli_shown_plan(Cli *cli, const sinter_plan *plan) {
-    int64_t values[PLAN_DIMS_MOST];
-    sinter_dim *dims;
-    int n_dims, n = plan->partition ? sinter_plan_dim_count(plan) : 0;
-    if (!n || !cli_dims(cli, &dims, &n_dims))
-        return plan;
-    for (int i = 0; i < n; i++) {
+bool cli_plan_values(const sinter_plan *plan, const sinter_dim *dims, int n_dims,
+                     int64_t values[PLAN_DIMS_MOST]) {
+    bool all = true;
+    for (int i = 0; i < sinter_plan_dim_count(plan); i++) {
         int k = 0;
         while (k < n_dims && strcmp(dims[k].name, sinter_plan_dim_name(plan, i)) != 0)
             k++;
-        if (k == n_dims)
-            return plan;
-        values[i] = dims[k].value;
+        values[i] = k < n_dims ? dims[k].value : 0;
+        all = all && k < n_dims;
     }
-    return sinter_plan_select(plan, values, n);
+    return all;
+}
+
+const sinter_plan *cli_shown_plan(Cli *cli, const sinter_plan *plan) {
+    int64_t values[PLAN_DIMS_MOST];
+    sinter_dim *dims;
+    int n_dims;
+    if (!plan->n_variants || !cli_dims(cli, &dims, &n_dims) || !cli_plan_values(plan, dims, n_dims, values))
+        return plan;
+    return sinter_plan_select(plan, values, sinter_plan_dim_count(plan));
 }
 
 bool cli_plan_request(Cli *cli, sinter_plan_options *out) {
