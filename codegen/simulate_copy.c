@@ -220,6 +220,19 @@ static void copy_store_begins(Sim *sim, const CopyBox *box, int64_t element, Sim
     }
 }
 
+/* Whether all pieces of 16 bytes that the box writes of a row are the tensor's: TMA writes whole ones, beyond
+ * the end of a row that is none. */
+static bool copy_writes_whole_pieces(Sim *sim, SimWarp *warp, const CopyBox *box) {
+    enum { PIECE = 16 };
+    const SimMap *map = box->map;
+    int64_t row = map->dims[0] * box->bytes;
+    if (row % PIECE == 0 || box->first[0] + map->map->box[0] <= row / PIECE * PIECE / box->bytes)
+        return true;
+    sim_fail(sim, warp, box->lane, "TMA writes whole pieces of 16 bytes: rows of '%s' of %lld end within one",
+             map->map->buffer->name, (long long)row);
+    return false;
+}
+
 void sim_tma_store(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     int rank = 2 + stmt->source->atom - ATOM_tma_store_2d; /* ORDER TMA_STORE */
     FOR_LANES(lane, mask) {
@@ -231,6 +244,8 @@ void sim_tma_store(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) 
             sim_fail(sim, warp, (int)lane, "'%s' promises that nothing is written to it", map->buffer->name);
             return;
         }
+        if (!copy_writes_whole_pieces(sim, warp, &box))
+            return;
         int at[5] = {0};
         int64_t base = sim_shared_base(sim, warp->cta), address = box.address;
         SimBulk bulk = {

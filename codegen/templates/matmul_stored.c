@@ -21,6 +21,12 @@ static bool stored_is_step(const MatmulPlan *plan, const Dim *stride, DType elem
            divisor * dtype_bits(elem) % (8 * STORED_BYTES) == 0;
 }
 
+/* Whether a run of so many elements ends with a piece of 16 bytes. TMA writes whole ones: where rows lie
+ * apart in memory, one that ends within a piece would take what lies behind it, of whoever that is. */
+static bool stored_has_whole_pieces(const MatmulPlan *plan, const Dim *run, DType elem) {
+    return dim_divisor(plan->graph->dims, run) * dtype_bits(elem) % (8 * STORED_BYTES) == 0;
+}
+
 /* Adds the parts of an axis, the inner ones first: the innermost alone, or the others. */
 static bool stored_add(const MatmulPlan *plan, const ViewFactors *factors, int axis, bool is_inner,
                        MatmulStored *stored) {
@@ -134,6 +140,8 @@ bool matmul_stored(const MatmulPlan *plan, const Value *output, MatmulStored *st
     for (int i = 1; i < stored->n; i++)
         if (!stored_is_step(plan, stored->at[i].stride, output->dtype))
             return false;
+    if (!stored_has_whole_pieces(plan, stored->at[0].dim, output->dtype))
+        return false;
     return (stored->at[0].is_last || dim_divisor(graph->dims, stored->at[0].dim) % STORED_COLS == 0) &&
            (stored->at[1].is_last || dim_divisor(graph->dims, stored->at[1].dim) % STAGING_ROWS == 0);
 }

@@ -722,6 +722,37 @@ static void test_tma_store_seen(void **state) {
     }
 }
 
+/* TMA writes pieces of 16 bytes: where a row ends within one, it writes beyond the row. */
+static void test_tma_store_pieces(void **state) {
+    (void)state;
+    for (int columns = 28; columns <= 32; columns += 2) {
+        static _Alignas(16) float y[128];
+        Bench bench;
+        bench_open(&bench, 32);
+        KBuffer *by = bench_buffer(&bench, "y", DTYPE_F32, y, 128, true);
+        KBuffer *tile = k_shared(B, "tile", DTYPE_F32, 128, 128);
+        KTensorMap map = f32_map(&bench, by, 4, 32);
+        map.dims[0] = dim_const(bench.graph->dims, columns);
+        int store = k_tensor_map(B, "store", map);
+        const KExpr *row = k_for_begin(B, "row", I(0), I(4), 1, UNROLL_NONE);
+        k_store_scalar(B, tile, k_add(B, k_mul(B, row, I(32)), LANE), k_convert(B, LANE, K_F32), NULL);
+        k_end(B);
+        ATOM0(fence_async, NULL);
+        ATOM0(warp_sync, NULL);
+        k_if_begin(B, k_eq(B, LANE, I(0)));
+        ATOM(tma_store_2d, NULL, k_operand(k_tensor_map_addr(B, store)),
+             k_operand(k_smem_addr(B, tile, NULL)), k_operand(I(0)), k_operand(I(0)));
+        ATOM0(bulk_commit, NULL);
+        k_atom(B, ATOM_bulk_wait, (int[]){0}, NULL, 0);
+        k_end(B);
+        if (columns % 4 == 0)
+            bench_runs(&bench, 1);
+        else
+            bench_fails(&bench, 1, "rows of 'y' of 120 end within one");
+        bench_close(&bench);
+    }
+}
+
 /* One block of a cluster copies for both. */
 static void test_multicast(void **state) {
     (void)state;
@@ -763,11 +794,17 @@ static void test_multicast(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quick_elements), cmocka_unit_test(test_mma),
-        cmocka_unit_test(test_mma_f64),        cmocka_unit_test(test_stmatrix),
-        cmocka_unit_test(test_wgmma),          cmocka_unit_test(test_load_over_reads),
-        cmocka_unit_test(test_tma_copy),       cmocka_unit_test(test_wgmma_defects),
-        cmocka_unit_test(test_multicast),      cmocka_unit_test(test_tma_store_seen),
+        cmocka_unit_test(test_quick_elements),
+        cmocka_unit_test(test_mma),
+        cmocka_unit_test(test_mma_f64),
+        cmocka_unit_test(test_stmatrix),
+        cmocka_unit_test(test_wgmma),
+        cmocka_unit_test(test_load_over_reads),
+        cmocka_unit_test(test_tma_copy),
+        cmocka_unit_test(test_wgmma_defects),
+        cmocka_unit_test(test_multicast),
+        cmocka_unit_test(test_tma_store_seen),
+        cmocka_unit_test(test_tma_store_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
