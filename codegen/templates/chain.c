@@ -210,7 +210,8 @@ MatmulTiles chain_tiles(const ChainPlan *plan, const Schedule *schedule) {
     Schedule rows = *schedule;
     rows.tile_n = chain_passes(plan, schedule) * schedule->tile_n;
     MatmulTiles tiles = matmul_tiles(&plan->link[plan->n_links - 1], &rows);
-    tiles.overlaps = false; /* which columns between a tile goes over may hang on its first row */
+    tiles.rows_overlap = tiles.cols_overlap =
+        false; /* which columns between a tile goes over may hang on its first row */
     return tiles;
 }
 

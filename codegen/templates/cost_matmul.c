@@ -335,12 +335,17 @@ static CostRows cost_operand_rows(const Graph *graph, const MatmulOperand *opera
 
 /* Instructions of the region's epilogue for an element. What is computed before the product counts too: it is
  * a candidate's share as well. */
-static double cost_region_slots(const Region *region, int streams) {
+static double cost_region_slots(const MatmulPlan *plan, int streams) {
+    const Region *region = plan->region;
     double slots = cost_stream_slots * streams;
     for (size_t i = 0; i < region->values.n; i++) {
-        OpKind op = region->values.at[i]->op;
+        const Value *value = region->values.at[i];
+        OpKind op = value->op;
         if (op_is_scalar(op))
             slots += op == OP_div || op_info(op)->rule == RULE_FLOAT ? cost_function_slots : cost_op_slots;
+        else if (op == OP_cast && value_same_dims(value, plan->core[0]) &&
+                 dtype_is_float(value->dtype) != dtype_is_float(value->in[0]->dtype))
+            slots += cost_function_slots; /* integers are converted at the rate of functions */
     }
     return slots;
 }
@@ -352,11 +357,24 @@ static bool cost_is_stream(const MatmulPlan *plan, const Value *input) {
            matmul_is_read_behind(plan, input);
 }
 
+/* Elements of an input for one of the product's: of one whose columns are gates, it is several. */
+static int cost_streams_of(const MatmulPlan *plan, const Value *input) {
+    const Region *region = plan->region;
+    int slices = 0;
+    if (cost_is_stream(plan, input))
+        return 1;
+    for (size_t i = 0; i < region->values.n; i++) {
+        const Value *value = region->values.at[i];
+        slices += value->op == OP_slice && value->in[0] == input && value_same_dims(value, plan->core[0]);
+    }
+    return slices && matmul_is_read_behind(plan, input) ? slices : 0;
+}
+
 static int cost_epilogue_streams(const MatmulPlan *plan) {
     const Region *region = plan->region;
     int streams = 0;
     for (size_t i = 0; i < region->inputs.n; i++)
-        streams += cost_is_stream(plan, region->inputs.at[i]);
+        streams += cost_streams_of(plan, region->inputs.at[i]);
     return streams;
 }
 
@@ -364,8 +382,7 @@ static double cost_bytes_in(const MatmulPlan *plan) {
     const Region *region = plan->region;
     double bytes = 0;
     for (size_t i = 0; i < region->inputs.n; i++)
-        if (cost_is_stream(plan, region->inputs.at[i]))
-            bytes += dtype_bits(region->inputs.at[i]->dtype) / 8.0;
+        bytes += cost_streams_of(plan, region->inputs.at[i]) * dtype_bits(region->inputs.at[i]->dtype) / 8.0;
     return bytes;
 }
 
@@ -418,7 +435,7 @@ static void cost_guests(Cost *c, const DimBindings *hint) {
     const MatmulPlan *guest = c->plan->guest;
     for (; guest && c->n_guests < MATMUL_PRODUCTS_MAX; guest = guest->guest) {
         double elements = (double)cost_space(graph, guest->region, 0, guest->batch_rank + 2, hint);
-        slots += elements * cost_region_slots(guest->region, cost_epilogue_streams(guest));
+        slots += elements * cost_region_slots(guest, cost_epilogue_streams(guest));
         all += elements;
         c->bytes += cost_bytes(graph, guest->region, hint);
         c->guests[c->n_guests].n = cost_extent(graph, guest->n, hint);
@@ -435,7 +452,7 @@ void cost_begin(Cost *c, const MatmulPlan *plan, const DimBindings *hint) {
                 .batch = cost_space(graph, plan->region, 0, plan->batch_rank, hint),
                 .beside = cost_space(graph, plan->region, matmul_beside(plan), plan->batch_rank, hint),
                 .bytes = cost_bytes(graph, plan->region, hint),
-                .slots = cost_region_slots(plan->region, cost_epilogue_streams(plan)),
+                .slots = cost_region_slots(plan, cost_epilogue_streams(plan)),
                 .bytes_in = cost_bytes_in(plan),
                 .rows_a = cost_operand_rows(graph, &plan->a, hint),
                 .rows_b = cost_operand_rows(graph, &plan->b[0], hint)};

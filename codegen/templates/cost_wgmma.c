@@ -54,6 +54,8 @@ static const double cost_half_lines = 1.63, cost_quarter_lines = 4;
 /* L2's time for a row of a tile that lies beyond the operand's end, of one along K and of others: 132 blocks
  * whose tiles had 1 row of 128 took 72 us where they took 45 with all 128. */
 static const double cost_outside = 2, cost_outside_across = 1;
+/* L2's time, in whole runs, for one that ends within a box. */
+static const double cost_run_cut = 5;
 /* What is left of that where the last tile's rows are all there, and two tiles' are read twice
  * (matmul_overlaps): 200 x 14336 x 4096 took 57 us by 128 x 112, with rows beyond the end 70; 256 rows 50. */
 static const double cost_overlapped = 0.5;
@@ -319,6 +321,19 @@ static double cost_beyond(const MatmulOperand *operand, double tiles, double til
     return (tiles * tile - extent) / tiles * (operand->major == MAJOR_K ? cost_outside : cost_outside_across);
 }
 
+/* The same, for the runs of an operand along M or N that end within a box's: TMA fills the rest of each with
+ * zeros, at a fraction of its rate. Where blocks have one tile each, they wait for the one that ends there.
+ */
+static double cost_cut(const MatmulPlan *plan, const Schedule *s, const CostShare *w, bool is_rows) {
+    const MatmulOperand *operand = matmul_side(plan, s, is_rows);
+    double tile = is_rows ? s->tile_m : s->tile_n, extent = is_rows ? w->rows : w->cols,
+           tiles = is_rows ? w->tiles_m : w->tiles_n;
+    double span = fmin(tile, 1024.0 / dtype_bits(operand->elem));
+    if (operand->major == MAJOR_K || fmod(extent, span) == 0 || matmul_overlaps(plan, s, is_rows))
+        return 0;
+    return cost_run_cut * span / (w->rounds > 1 || s->stream_k ? tiles : 1);
+}
+
 /* Rows of a tile that a box brings. */
 static double cost_box_rows(const MatmulOperand *operand, double tiles, double tile, double extent) {
     return cost_is_clipped(operand, tiles) ? fmin(tile, extent) : tile;
@@ -341,10 +356,13 @@ static CostLines cost_lines(const Cost *c, const MatmulPlan *plan, const Schedul
     double rows = cost_box_rows(of_rows, w->tiles_m, s->tile_m, w->rows) * row_bits,
            cols = cost_box_rows(of_cols, w->tiles_n, s->tile_n, w->cols) * col_bits;
     double below = cost_beyond(of_rows, w->tiles_m, s->tile_m, w->rows) *
-                   (matmul_overlaps(plan, s) ? cost_overlapped : 1);
-    return (CostLines){
-        .within = rows * cost_row_of_steps(c, s, w, swaps) + cols * cost_row_of_steps(c, s, w, !swaps),
-        .beyond = below * row_bits + cost_beyond(of_cols, w->tiles_n, s->tile_n, w->cols) * col_bits};
+                   (matmul_overlaps(plan, s, true) ? cost_overlapped : 1);
+    double behind = cost_beyond(of_cols, w->tiles_n, s->tile_n, w->cols) *
+                    (matmul_overlaps(plan, s, false) ? cost_overlapped : 1);
+    double cut = cost_cut(plan, s, w, true) * row_bits + cost_cut(plan, s, w, false) * col_bits;
+    return (CostLines){.within = rows * cost_row_of_steps(c, s, w, swaps) +
+                                 cols * cost_row_of_steps(c, s, w, !swaps) + cut,
+                       .beyond = below * row_bits + behind * col_bits};
 }
 
 /* A step of K: its operands on their way. */

@@ -296,9 +296,11 @@ typedef struct MatmulTiles {
     int span_m, span_n;    /* rows and columns of a cluster: extents that they divide are never passed */
     int together;          /* blocks that count as one: a cluster or a gang */
     const Dim *tiles_m, *tiles_n, *batch; /* how many; m and n in clusters and gangs, batch in members */
-    bool overlaps; /* the last tile along m begins where it ends with them (matmul_overlaps) */
-    int beside;    /* axes of the batch from this on are further columns in the order (matmul_beside) */
-    int above;     /* or are further rows (matmul_above) */
+    bool is_swapped;
+    bool rows_overlap,
+        cols_overlap; /* the last tile ends with the rows, with the columns (matmul_overlaps) */
+    int beside;       /* axes of the batch from this on are further columns in the order (matmul_beside) */
+    int above;        /* or are further rows (matmul_above) */
     const Dim *across, *down; /* columns and rows of tiles with them */
     const Dim *count;
 } MatmulTiles;
@@ -307,13 +309,13 @@ typedef struct MatmulTile {
     const KExpr *batch[RANK_MAX];
 } MatmulTile;
 MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule);
-/* Whether the last of several tiles along M begins before the one in front of it ends, and ends with M: all
- * of its rows are there. What TMA fills with zeros costs L2 more than what it reads, and blocks that ask for
- * less than their neighbours run ahead of them, and no longer ask for the same columns together, which L2
- * then sends twice: gelu behind 192 x 14336 x 4096 took 79 us by two tiles of 128 rows where 256 rows take
- * 50, and takes 57. Rows of both are computed twice, the same bits: nothing may count rows, nor add up K in
- * an order of the tile's own. */
-bool matmul_overlaps(const MatmulPlan *plan, const Schedule *schedule);
+/* Whether the last of several tiles along the tile's rows (or columns) begins before the one in front of it
+ * ends, and ends with the result: all of it is there. What TMA fills with zeros costs more than what it
+ * reads, and blocks that ask for less than their neighbours run ahead of them, and no longer ask for the same
+ * columns together, which L2 then sends twice: gelu behind 192 x 14336 x 4096 took 79 us by two tiles of 128
+ * rows where 256 rows take 50, and takes 57. What both have is computed twice, the same bits: nothing may
+ * count rows or columns, nor add up K in an order of the tile's own. */
+bool matmul_overlaps(const MatmulPlan *plan, const Schedule *schedule, bool is_rows);
 /* The axis of the batch from which on all matrices have one first operand; the rank of the batch where none
  * do, or where matrices are rows (matmul_above). */
 int matmul_beside(const MatmulPlan *plan);

@@ -92,28 +92,31 @@ static int64_t inputs_stage_bytes(const MatmulPlan *plan, const Schedule *schedu
     return (int64_t)longer * schedule->tile_k * dtype_bits(plan->a.elem) / 8;
 }
 
+/* Boxes of an input that a stage holds. */
+static int64_t inputs_stage_boxes(const MatmulPlan *plan, const Schedule *schedule) {
+    bool is_rows;
+    return inputs_stage_bytes(plan, schedule, &is_rows) / ((int64_t)schedule->tile_m * BOX_ROW_BYTES);
+}
+
 /* Warpgroups that take tiles in turn do not share a ring with inputs: the one would wait for a stage by its
  * parity before the other has seen the inputs that came to it before, and might take the fill before last for
  * its own. */
 bool matmul_inputs_have_way(const MatmulPlan *plan, const Schedule *schedule) {
     return !schedule->swap_ab && schedule->tile_n % BOX_COLS == 0 && schedule->cluster_m <= 1 &&
            schedule->cluster_n <= 1 && schedule->split_k <= 1 && !schedule->ping_pong &&
-           !plan->region->column_block && matmul_members(plan, schedule).n <= 1;
+           !plan->region->column_block && matmul_members(plan, schedule).n <= 1 &&
+           inputs_stage_boxes(plan, schedule) >= 1;
 }
 
 void matmul_find_inputs(Builder *b, const MatmulPlan *plan, const Schedule *schedule, MatmulInputs *inputs) {
     *inputs = (MatmulInputs){0};
     if (!matmul_inputs_have_way(plan, schedule))
         return;
-    bool is_rows;
-    int64_t boxes =
-        inputs_stage_bytes(plan, schedule, &is_rows) / ((int64_t)schedule->tile_m * BOX_ROW_BYTES);
+    int64_t boxes = inputs_stage_boxes(plan, schedule);
     int all = schedule->tile_n / BOX_COLS;
     boxes = boxes > all ? all : boxes;
     while (boxes > 1 && all % boxes != 0)
         boxes--;
-    if (boxes < 1)
-        return;
     const Value *cut = plan->statistics.n ? matmul_rows_first_held(b, plan) : NULL;
     if (plan->statistics.n && !cut)
         return;

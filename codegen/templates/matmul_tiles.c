@@ -103,15 +103,27 @@ int matmul_beside(const MatmulPlan *plan) {
     return axis;
 }
 
-bool matmul_overlaps(const MatmulPlan *plan, const Schedule *schedule) {
+/* Whether columns are apart for what takes the product, or for how they are stored. */
+static bool tiles_cuts_columns(const MatmulPlan *plan, const Schedule *schedule) {
+    return plan->block_cols || plan->region->column_block || plan->region->windows.n ||
+           matmul_members(plan, schedule).n > 1;
+}
+
+bool matmul_overlaps(const MatmulPlan *plan, const Schedule *schedule, bool is_rows) {
+    enum { PIECE = 8 /* columns: 16 bytes of them begin at 16 bytes, whichever is a tile's first */ };
     const DimTable *dims = plan->graph->dims;
-    const MatmulOperand *rows = &plan->a;
+    const MatmulOperand *operand = matmul_side(plan, schedule, is_rows);
     const char *why;
-    bool is_ragged =
-        dim_lower(dims, plan->m) > schedule->tile_m && dim_divisor(dims, plan->m) % schedule->tile_m != 0;
-    if (schedule->path != MATMUL_WGMMA || !is_ragged || schedule->swap_ab || schedule->stream_k ||
-        schedule->fragments || matmul_converters(plan, schedule) || rows->major != MAJOR_K || rows->mn_part ||
-        !matmul_is_tma(plan->graph, rows, &why))
+    bool is_m = is_rows != schedule->swap_ab;
+    const Dim *extent = is_m ? plan->m : plan->n;
+    int tile = is_rows ? schedule->tile_m : schedule->tile_n;
+    if (schedule->path != MATMUL_WGMMA || dim_lower(dims, extent) <= tile ||
+        dim_divisor(dims, extent) % tile == 0 || schedule->stream_k || schedule->fragments ||
+        matmul_converters(plan, schedule) || operand->mn_part || !matmul_is_tma(plan->graph, operand, &why))
+        return false;
+    if (operand->major == MAJOR_K && !(is_m && is_rows))
+        return false;
+    if (!is_m && (dim_divisor(dims, extent) % PIECE != 0 || tiles_cuts_columns(plan, schedule)))
         return false;
     return !plan->before && !plan->guest && !plan->columns.n && !plan->region->guest &&
            matmul_gang(plan, schedule) == 1 && matmul_above(plan) == plan->batch_rank &&
@@ -130,12 +142,14 @@ MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule) {
         .group_m = schedule->group_m > 1 ? schedule->group_m : 1,
         .group_n = schedule->group_n,
         .gang = matmul_gang(plan, schedule),
+        .is_swapped = schedule->swap_ab,
     };
     tiles.span_m = tiles.tile_m * tiles.cluster_m;
     tiles.span_n = tiles.tile_n * tiles.cluster_n;
     tiles.together = tiles.cluster_m * tiles.cluster_n * tiles.gang;
     const Dim *rows = schedule->swap_ab ? plan->n : plan->m, *cols = schedule->swap_ab ? plan->m : plan->n;
-    tiles.overlaps = matmul_overlaps(plan, schedule);
+    tiles.rows_overlap = matmul_overlaps(plan, schedule, true);
+    tiles.cols_overlap = matmul_overlaps(plan, schedule, false);
     tiles.tiles_m = dim_ceil_div(dims, rows, dim_const(dims, tiles.span_m));
     tiles.tiles_n = dim_ceil_div(dims, cols, dim_const(dims, (int64_t)tiles.span_n * tiles.gang));
     tiles.batch = dim_const(dims, 1);
@@ -323,6 +337,15 @@ static void tiles_grouped(Builder *b, DimTable *dims, const KExpr *number, const
     *at_other = k_div(b, rest, there);
 }
 
+/* The first row, or column, of a tile; `end`: where the last one ends. */
+static const KExpr *tiles_first(Builder *b, const KExpr *number, int tile, const Dim *end) {
+    const KExpr *first = k_mul(b, number, k_i32(b, tile));
+    if (!end)
+        return first;
+    b->kernel->rewrites = true;
+    return k_min(b, first, k_sub(b, k_dim(b, end, K_I32), k_i32(b, tile)));
+}
+
 MatmulTile matmul_tile_at(Builder *b, const MatmulPlan *plan, const MatmulTiles *tiles, const KExpr *number) {
     DimTable *dims = plan->graph->dims;
     MatmulTile tile = {0};
@@ -357,13 +380,9 @@ MatmulTile matmul_tile_at(Builder *b, const MatmulPlan *plan, const MatmulTiles 
         n = k_add(b, k_mul(b, n, k_i32(b, tiles->cluster_n)), k_div(b, rank, k_i32(b, tiles->cluster_m)));
     if (tiles->gang > 1)
         n = k_mod(b, k_special(b, SPECIAL_CTA_X), k_i32(b, tiles->gang));
-    const KExpr *row = k_mul(b, m, k_i32(b, tiles->tile_m));
-    if (tiles->overlaps) {
-        row = k_min(b, row, k_sub(b, k_dim(b, plan->m, K_I32), k_i32(b, tiles->tile_m)));
-        b->kernel->rewrites = true;
-    }
-    tile.row = k_let_expr(b, "tile_row", row);
-    tile.col = k_let_expr(b, "tile_col", k_mul(b, n, k_i32(b, tiles->tile_n)));
+    const Dim *rows = tiles->is_swapped ? plan->n : plan->m, *cols = tiles->is_swapped ? plan->m : plan->n;
+    tile.row = k_let_expr(b, "tile_row", tiles_first(b, m, tiles->tile_m, tiles->rows_overlap ? rows : NULL));
+    tile.col = k_let_expr(b, "tile_col", tiles_first(b, n, tiles->tile_n, tiles->cols_overlap ? cols : NULL));
     return tile;
 }
 

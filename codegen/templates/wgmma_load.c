@@ -65,8 +65,8 @@ MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o) {
                        .cluster = w->cluster,
                        .chosen = o->chosen,
                        .is_once = wgmma_is_read_once(w, o),
-                       .is_clipped =
-                           !o->fragments && !w->plan->columns.n && !(o->is_rows && w->tiles.overlaps)};
+                       .is_clipped = !o->fragments && !w->plan->columns.n &&
+                                     !(o->is_rows ? w->tiles.rows_overlap : w->tiles.cols_overlap)};
 }
 
 bool wgmma_is_early(Builder *b, const MatmulOperand *operand) {
