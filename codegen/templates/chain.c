@@ -2,6 +2,9 @@
 #include "codegen/templates/chain.h"
 
 #include "codegen/cost.h"
+#include "codegen/lower.h"
+#include "codegen/templates/matmul_operand.h"
+#include "codegen/templates/matmul_staging.h"
 
 enum { CHAIN_NARROW = 128 /* columns of a pass */ };
 

@@ -15,7 +15,7 @@
 #ifndef SINTER_CODEGEN_TEMPLATES_CHAIN_H
 #define SINTER_CODEGEN_TEMPLATES_CHAIN_H
 
-#include "codegen/templates/matmul.h"
+#include "codegen/templates/matmul_tiles.h"
 #include "ir/softmax.h"
 
 enum {

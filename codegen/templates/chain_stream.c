@@ -22,6 +22,7 @@
 #include "codegen/templates/chain_stream.h"
 
 #include "codegen/cost.h"
+#include "codegen/templates/matmul_operand.h"
 
 /* ---- sizes */
 

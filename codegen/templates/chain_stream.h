@@ -7,6 +7,8 @@
 #define SINTER_CODEGEN_TEMPLATES_CHAIN_STREAM_H
 
 #include "codegen/templates/chain.h"
+#include "codegen/templates/matmul_result.h"
+#include "codegen/templates/matmul_tma.h"
 
 enum {
     STREAM_K = 16,    /* elements of a matrix instruction */

@@ -19,6 +19,8 @@
  * Columns of the last link that do not fit the registers are done in passes, for which the packed operand
  * stays. A cluster of two blocks, neighbours along m, loads half of each second operand into both. */
 #include "codegen/templates/chain.h"
+#include "codegen/templates/matmul_result.h"
+#include "codegen/templates/matmul_tma.h"
 
 enum { WGMMA_K = 16 /* elements */ };
 

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "codegen/templates/cost_share.h"
+#include "codegen/templates/matmul_paths.h"
 
 static const double cost_launch = 4.45e-6; /* seconds of a kernel */
 

@@ -10,6 +10,8 @@
 
 #include "codegen/cost.h"
 #include "codegen/templates/cost_share.h"
+#include "codegen/templates/matmul_paths.h"
+#include "codegen/templates/matmul_tiles.h"
 #include "ir/base/checked.h"
 
 /* Seconds of a kernel. */

@@ -14,6 +14,10 @@
 
 #include "codegen/templates/cost_share.h"
 #include "codegen/templates/matmul_convert.h"
+#include "codegen/templates/matmul_inputs.h"
+#include "codegen/templates/matmul_operand.h"
+#include "codegen/templates/matmul_paths.h"
+#include "codegen/templates/matmul_scale.h"
 
 /* How much longer than the longest: the power whose mean joins times that go on side by side, for the parts
  * of a tile, and for work and memory; the share of the smaller of these that adds to the larger. */

@@ -1,5 +1,10 @@
 /* The matmul template: reads a region, chooses a path, hands over to its file. See matmul.h for the map. */
+#include "codegen/lower.h"
 #include "codegen/templates/cost_matmul.h"
+#include "codegen/templates/matmul_operand.h"
+#include "codegen/templates/matmul_paths.h"
+#include "codegen/templates/matmul_scale.h"
+#include "ir/block.h"
 
 static bool plan_all_widen(const MatmulPlan *plan, DType type) {
     bool widens = dtype_widens(plan->a.narrow, type);

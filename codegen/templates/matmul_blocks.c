@@ -14,6 +14,8 @@
  * No two warps share rows of a column, so nothing goes through shared memory and nobody waits. */
 #include "codegen/reduce.h"
 #include "codegen/templates/matmul_epilogue.h"
+#include "codegen/templates/matmul_paths.h"
+#include "ir/block.h"
 
 enum { WARP = 32 };
 

@@ -13,6 +13,7 @@
  * Memory that has the elements themselves, but not where TMA reads them from, they bring by themselves, of
  * both operands if need be (matmul_skew.c). */
 #include "codegen/templates/matmul_convert.h"
+#include "codegen/templates/matmul_operand.h"
 
 static bool convert_is_input(void *context, const Value *value) {
     return region_reads(context, value);

@@ -3,7 +3,9 @@
 #ifndef SINTER_CODEGEN_TEMPLATES_MATMUL_CONVERT_H
 #define SINTER_CODEGEN_TEMPLATES_MATMUL_CONVERT_H
 
+#include "codegen/pipeline.h"
 #include "codegen/templates/matmul_ring.h"
+#include "codegen/templates/matmul_tma.h"
 
 /* matmul_skew.c */
 

@@ -13,6 +13,7 @@
 #include "codegen/templates/matmul_epilogue.h"
 
 #include "codegen/reduce.h"
+#include "ir/block.h"
 
 enum { EPILOGUE_BATCH = 4 };
 

@@ -12,7 +12,7 @@
 #define SINTER_CODEGEN_TEMPLATES_MATMUL_EPILOGUE_H
 
 #include "codegen/reduce.h"
-#include "codegen/templates/matmul.h"
+#include "codegen/templates/matmul_result.h"
 
 /* An epilogue under way. */
 typedef struct Epilogue {

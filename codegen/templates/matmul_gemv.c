@@ -15,11 +15,12 @@
  * stream, the few columns of the second are the "rows", and "columns" lie along M. What is said of rows,
  * columns, M and N below is said of that product. The few rows of x lie along K in memory, or side by side,
  * [K, 8], as few columns do: they are loaded so. */
-#include "codegen/templates/matmul.h"
+#include "codegen/templates/matmul_operand.h"
+#include "codegen/templates/matmul_partials.h"
+#include "codegen/templates/matmul_paths.h"
+#include "ir/base/checked.h"
 
 #include <math.h>
-
-#include "ir/base/checked.h"
 
 enum { GEMV_LANES = 32, GEMV_WIDTH_MAX = 16, GEMV_ROWS_MAX = 16, GEMV_UNROLL_MAX = 8 };
 

@@ -10,6 +10,7 @@
  * The copies are under way while the last products run; consumers take a chunk with ldmatrix, whose fragments
  * are the accumulators' own, and free the stage for the next tile. No shared memory is spent on it. */
 #include "codegen/templates/matmul_epilogue.h"
+#include "codegen/templates/matmul_operand.h"
 
 enum { BOX_COLS = 64, BOX_ROW_BYTES = 128 }; /* of 16-bit elements: the widest swizzle's span */
 

@@ -4,6 +4,8 @@
  * A block computes one tile of the result. Every operand that is no plain memory is computed on the way
  * (matmul_prologue.c), so this path takes any prologue, any layout and any ragged shape. Warps divide the
  * tile in warps_m x warps_n parts; a warp's part is made of fragments of 16 x 8 (layout.h). */
+#include "codegen/templates/matmul_paths.h"
+#include "codegen/templates/matmul_result.h"
 #include "codegen/templates/matmul_ring.h"
 
 enum { MMA_M = 16, MMA_N = 8, MMA_K_BYTES = 32, MMA_COLS = 8 /* fragments of B in registers at a time */ };

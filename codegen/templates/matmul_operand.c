@@ -1,6 +1,7 @@
 /* Where an operand's elements are: memory under strides, in two parts along an axis, or slices that indices
  * choose; and in which ways TMA reads them. */
-#include "codegen/templates/matmul.h"
+#include "codegen/templates/matmul_operand.h"
+#include "codegen/templates/matmul_tiles.h"
 
 static bool operand_is_input(void *context, const Value *value) {
     return region_reads(context, value);

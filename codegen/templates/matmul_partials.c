@@ -6,7 +6,7 @@
  *     block 0 of the cluster   products of K 0 .. K/2      [ parts ]--+--> sums of rows 0 .. 7    epilogue
  *     block 1                  products of K/2 .. K        [ parts ]--+--> sums of rows 8 .. 15   epilogue
  *                                                                 ld.shared::cluster */
-#include "codegen/templates/matmul.h"
+#include "codegen/templates/matmul_partials.h"
 
 static DType partials_type(const MatmulPlan *plan) {
     switch (plan->accumulator) {

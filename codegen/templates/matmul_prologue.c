@@ -5,6 +5,8 @@
  * other operand (conversions, a prologue such as a normalization) is computed in registers by the graph's own
  * operations and then stored. Loads to registers are issued before the products of the present stage and what
  * came of them is stored after these. */
+#include "codegen/templates/matmul_operand.h"
+#include "codegen/templates/matmul_paths.h"
 #include "codegen/templates/matmul_ring.h"
 
 int64_t matmul_loader_bytes(const MatmulOperand *operand, int tile_mn, int tile_k, bool is_mn_tile) {

@@ -3,7 +3,8 @@
 #ifndef SINTER_CODEGEN_TEMPLATES_MATMUL_RING_H
 #define SINTER_CODEGEN_TEMPLATES_MATMUL_RING_H
 
-#include "codegen/templates/matmul.h"
+#include "codegen/lower.h"
+#include "codegen/templates/matmul_tiles.h"
 
 /* matmul_prologue.c: tiles of an operand into a ring of stages, by all threads of the block. */
 typedef struct MatmulLoader {

@@ -5,6 +5,7 @@
  * before the sums of a norm, so that r is read once; exp(x - max) between the two passes of a softmax. */
 #include "codegen/reduce.h"
 #include "codegen/templates/matmul_rows.h"
+#include "ir/block.h"
 
 /* Whether `value`, held in place of what the accumulators hold now, serves every later pass; earlier
  * statistics are known by then. */

@@ -13,7 +13,10 @@
  * where each column has its own (both operands of a weight's gradient have blocks of 1 x 128), they are read
  * on the way into the accumulators. Each warp copies its own factors to a ring of its own in shared memory,
  * three steps of K ahead, a lane a factor, and reads those of rows from there a step ahead. */
-#include "codegen/templates/matmul.h"
+#include "codegen/templates/matmul_operand.h"
+#include "codegen/templates/matmul_paths.h"
+#include "codegen/templates/matmul_scale.h"
+#include "codegen/templates/matmul_tiles.h"
 
 enum { SCALE_ELEMENTS_MAX = 1 << 30, SCALE_SLOTS = 4, SCALE_GROUP = 4, SCALE_LANES = 32 };
 

@@ -8,6 +8,8 @@
 #include "codegen/schedule.h"
 #include "codegen/templates/cost_matmul.h"
 #include "codegen/templates/matmul_convert.h"
+#include "codegen/templates/matmul_paths.h"
+#include "codegen/templates/matmul_staging.h"
 
 enum { SCHEDULES_MOST = 2048, WGMMA_STAGES = 12 };
 

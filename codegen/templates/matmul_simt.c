@@ -10,6 +10,8 @@
  *
  * Of a tile with fewer columns, or rows, than 16 vectors have, each thread has one vector, and the more
  * threads stand along the other side: 64 x 4, 32 x 8, 8 x 32, 4 x 64. */
+#include "codegen/templates/matmul_paths.h"
+#include "codegen/templates/matmul_result.h"
 #include "codegen/templates/matmul_ring.h"
 
 enum { SIMT_SIDE = 16, SIMT_THREADS = SIMT_SIDE * SIMT_SIDE, SIMT_ROWS = 16, SIMT_SIDE_LEAST = 4 };

@@ -23,6 +23,7 @@
  * Behind the end of K the tile has zeros, as TMA leaves there; what it has behind the last row or column of
  * the operand is not used. */
 #include "codegen/templates/matmul_convert.h"
+#include "codegen/templates/matmul_result.h"
 
 enum {
     SKEW_LINE = 64, /* elements: a row of a tile's block */

@@ -6,7 +6,8 @@
  *     rows (B, S) and columns (H, D)
  *
  * What an output is of the result, by reshapes and transposes, is undone on its strides (ir/view.h). */
-#include "codegen/templates/matmul.h"
+#include "codegen/lower.h"
+#include "codegen/templates/matmul_staging.h"
 
 enum {
     STORED_COLS = 64 /* columns of the widest box */,

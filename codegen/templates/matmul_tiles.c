@@ -1,5 +1,8 @@
 /* Which tile of the result a block works on. */
 #include "codegen/templates/matmul_convert.h"
+#include "codegen/templates/matmul_operand.h"
+#include "codegen/templates/matmul_paths.h"
+#include "codegen/templates/matmul_scale.h"
 
 int matmul_gang(const MatmulPlan *plan, const Schedule *schedule) {
     if (!plan->statistics.n || plan->block_cols || !dim_is_const(plan->n) || schedule->tile_n < 1)

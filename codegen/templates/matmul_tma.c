@@ -1,6 +1,7 @@
 /* What TMA moves for matrix products: boxes of an operand into a ring of stages, and the shared memory
  * through which outputs leave, by TMA or by rows. */
-#include "codegen/templates/matmul.h"
+#include "codegen/templates/matmul_staging.h"
+#include "codegen/templates/matmul_tma.h"
 
 /* ---- operands */
 

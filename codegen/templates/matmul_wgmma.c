@@ -48,6 +48,8 @@
  * swap_ab computes the transposed product: then "rows" of the tile lie along N of the result, and M lies
  * along wgmma's n: a small one, or one that tiles of 80 or 160 divide better than those of 64. */
 #include "codegen/template.h"
+#include "codegen/templates/matmul_operand.h"
+#include "codegen/templates/matmul_paths.h"
 #include "codegen/templates/wgmma.h"
 
 /* Column vectors that fit beside the stages without costing a block of the SM. */

@@ -12,6 +12,7 @@
 #include "codegen/template.h"
 #include "codegen/templates/vectors.h"
 #include "ir/base/checked.h"
+#include "ir/view.h"
 
 enum { TRANSPOSE_THREADS = 256, TRANSPOSE_BANKS_BYTES = 128, TRANSPOSE_INPUTS = 32 };
 

@@ -19,6 +19,8 @@
 #define SINTER_CODEGEN_TEMPLATES_WGMMA_H
 
 #include "codegen/templates/matmul_convert.h"
+#include "codegen/templates/matmul_partials.h"
+#include "codegen/templates/matmul_scale.h"
 
 enum {
     WGMMA_K_BYTES = 32,

@@ -1,4 +1,6 @@
 /* Sizes of what the wgmma path works on, and which schedules it takes. */
+#include "codegen/templates/matmul_operand.h"
+#include "codegen/templates/matmul_paths.h"
 #include "codegen/templates/wgmma.h"
 #include "ir/base/checked.h"
 

@@ -21,6 +21,8 @@
  *
  *     y = rmsnorm(x, g) @ w.T   =   ((x * g) @ w.T) * rsqrt(sum(x * x) / K + eps)
  */
+#include "codegen/templates/matmul_operand.h"
+#include "codegen/templates/matmul_paths.h"
 #include "codegen/templates/wgmma_fragments.h"
 
 int matmul_stage_bits(const MatmulPlan *plan, const Schedule *schedule, bool is_rows) {

@@ -3,6 +3,7 @@
  *
  * Elements of 16 bits come as ldmatrix lays them, a fragment at a time. Weights of 4 and 8 bits come in
  * pairs, which are widened behind the leading bits of 2^23. */
+#include "codegen/templates/matmul_paths.h"
 #include "codegen/templates/wgmma_fragments.h"
 
 enum { FACTOR_ALIGN = 128 /* bytes, of what TMA brings to a stage */ };

@@ -1,6 +1,8 @@
 /* What comes into shared memory: the operands' tiles, the loop over tiles, the producer, and the warpgroups
  * that compute an operand on its way. */
 #include "codegen/template.h"
+#include "codegen/templates/matmul_operand.h"
+#include "codegen/templates/matmul_paths.h"
 #include "codegen/templates/wgmma.h"
 
 /* ---- operands */

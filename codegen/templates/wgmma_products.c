@@ -8,6 +8,8 @@
  * They have one K and operands of one kind, so that stages, instructions and registers serve any of them;
  * what differs is asked once a tile. A launch of each would fill its last round of tiles by itself, and read
  * the input anew. */
+#include "codegen/templates/matmul_operand.h"
+#include "codegen/templates/matmul_paths.h"
 #include "codegen/templates/wgmma.h"
 
 /* Whether two operands on one side come alike. */

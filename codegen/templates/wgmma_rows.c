@@ -11,6 +11,7 @@
  * 9.7.13.4), and says that the stage is full. (With a fence by those who multiply, and three warps that copy,
  * the same products took up to 8 % longer by tiles of 128 x 128.) Copies take more of shared memory's rate
  * than TMA does: 16384 x 3584 x 1792 takes 297 us with chosen rows, 271 without. */
+#include "codegen/templates/matmul_operand.h"
 #include "codegen/templates/wgmma.h"
 
 enum {

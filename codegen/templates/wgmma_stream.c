@@ -28,6 +28,7 @@
 #include <math.h>
 
 #include "codegen/template.h"
+#include "codegen/templates/matmul_paths.h"
 #include "codegen/templates/wgmma.h"
 
 enum {

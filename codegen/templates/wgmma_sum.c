@@ -8,6 +8,7 @@
  * what the last step of each has beyond its K. Blocks that share a tile's K have a part of each product's.
  * Where nothing is computed in between, the first products of one follow the last ones of the other without a
  * wait. */
+#include "codegen/templates/matmul_paths.h"
 #include "codegen/templates/wgmma.h"
 
 /* Whether the tile of an operand lies in the place of another's, contiguous along the other axis: both in

@@ -19,6 +19,7 @@
  *     loads           stage 1, first half    stage 1, second half   stage 2, first half
  *
  * The products take the bits that memory has, as they do from shared memory. */
+#include "codegen/templates/matmul_paths.h"
 #include "codegen/templates/wgmma.h"
 
 enum { TURNED_K = 8, TURNED_WORDS = 4 /* of a block of 64 rows: k, then rows, 4 and 8 further */ };

@@ -1,0 +1,58 @@
+/* What a thread has of a product behind its loop over K, and what becomes of it (matmul_epilogue.c). */
+#ifndef SINTER_CODEGEN_TEMPLATES_MATMUL_RESULT_H
+#define SINTER_CODEGEN_TEMPLATES_MATMUL_RESULT_H
+
+#include "codegen/lower.h"
+#include "codegen/templates/matmul_gang.h"
+#include "codegen/templates/matmul_inputs.h"
+#include "codegen/templates/matmul_staging.h"
+
+/* What a thread has of the product after the loop over K: element
+ *     ((block * block_groups + first_group + group) * halves + half) * width + e   of each accumulator array
+ * is row  row + block * block_rows + half * half_rows,  column  col + group * group_cols + e. */
+typedef struct MatmulFragment {
+    const KVar *accumulator[MATMUL_CORES];
+    int blocks, block_rows;
+    int halves, half_rows;
+    int groups, group_cols;
+    int block_groups;         /* of the arrays: more than `groups` where a tile has several matrices */
+    const KExpr *first_group; /* of this one; NULL: 0 */
+    int width;
+    const KExpr *row, *col;
+    const KExpr *lane_col; /* the thread's first column of a group; NULL where no columns move */
+    int tile_rows,
+        tile_cols; /* of the tile, or the cluster's tiles together: extents that they divide need no guard */
+    int row_lanes; /* neighbouring lanes that share each row, together all of the tile's columns */
+    bool is_swapped;                      /* rows lie along N, columns along M */
+    const struct MatmulRow *operand_rows; /* the plan's, known in all lanes of a row; NULL: loops in place */
+    bool is_whole;          /* the tile's first column is the result's, and group g has columns 8 g and on */
+    const MatmulGang *gang; /* blocks that hold the rest of the rows; NULL: the tile holds whole rows */
+} MatmulFragment;
+
+/* Nothing that reads the registers may move in front of this place, nor be known to be what was computed
+ * before it. */
+void matmul_settle(Builder *b, const KVar *array);
+/* staging NULL: every output is stored from registers. */
+void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
+                     const KExpr *const *batch, const MatmulStaging *staging, const MatmulVectors *vectors,
+                     MatmulInputs *inputs);
+/* Stores nothing: `value`, of the product's shape, takes the product's place in accumulator[0], for another
+ * product; zero behind the last column. */
+void matmul_epilogue_hold(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
+                          const KExpr *const *batch, const MatmulVectors *vectors, const Value *value);
+
+/* What is known of a thread's rows. */
+typedef struct MatmulRow {
+    const Value *value; /* a statistic, or an input */
+    const KVar *array;  /* one register for each of the thread's rows: blocks * halves */
+} MatmulRow;
+/* Stores the outputs of a plan that has none but those of one element a row, computed from what is known of
+ * the rows in all lanes that share them. */
+void matmul_epilogue_rows(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
+                          const KExpr *const *batch, const MatmulRow *known, int n_known);
+
+/* An unrolled loop over 0 .. count-1; a constant and no loop where count is 1. */
+const KExpr *epilogue_loop(Builder *b, const char *name, int count);
+void epilogue_loop_end(Builder *b, int count);
+
+#endif

@@ -1,0 +1,34 @@
+/* Operands' tiles by TMA (matmul_tma.c). */
+#ifndef SINTER_CODEGEN_TEMPLATES_MATMUL_TMA_H
+#define SINTER_CODEGEN_TEMPLATES_MATMUL_TMA_H
+
+#include "codegen/templates/matmul_tiles.h"
+
+/* Tensor maps: of whole tiles, and of the last along M or N, with the rows that are there; or the same. */
+typedef struct MatmulMaps {
+    int whole, last;
+} MatmulMaps;
+
+/* An operand that TMA loads (matmul_is_tma). K-major: rows of the tile along M or N; MN-major: along K. */
+typedef struct MatmulTma {
+    const MatmulOperand *operand;
+    Tile tile;
+    MatmulMembers members; /* that the tile has along M or N; n 0: as 1 */
+    MatmulMaps maps;
+    int share; /* blocks of a cluster, each of which loads its part of the tile into all; 1: none */
+    int share_step, cluster; /* from the rank of one of these blocks to that of the next; all blocks */
+    const KExpr *chosen;     /* the present tile's matrix, where indices choose it (matmul_chosen_matrix) */
+    bool is_once;            /* nobody loads these elements again: L2 gives them up first */
+    /* What the tile has along M or N beyond the operand need not be zeros: it is left as it was. Rows beyond
+     * the end of memory are no work for memory, but they are for L2: 132 blocks whose tiles had 1 row of 128
+     * took 72 us where they took 45 with all 128. */
+    bool is_clipped;
+} MatmulTma;
+/* Bytes that the load of the tile at mn0 brings, this block's and others' parts. */
+const KExpr *matmul_tma_bytes(Builder *b, const MatmulTma *tma, const KExpr *mn0);
+MatmulMaps matmul_tma_maps(Builder *b, DimTable *dims, const MatmulTma *tma); /* that loads take */
+/* Loads the tile at (mn0, k0) of a batch into a stage; the bytes count at mbarrier address `full`. */
+void matmul_tma_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const KExpr *stage,
+                     const KExpr *full, const KExpr *mn0, const KExpr *k0, const KExpr *const *batch);
+
+#endif
