@@ -25,7 +25,8 @@
  *     matmul_convert.c   operands that a warpgroup computes on their way to wgmma
  *     matmul_skew.c      or brings there, whose rows begin anywhere in memory
  *     matmul_scale.c     operands that are narrow memory times a factor a block
- *     matmul_epilogue.c  accumulators to outputs, for all three
+ *     matmul_epilogue.c, matmul_epilogue_store.c  accumulators to outputs, for all three
+ *     matmul_vectors.c   inputs of the epilogue with one number a column, into shared memory
  *     matmul_inputs.c    inputs of the epilogue through the ring of stages
  *     matmul_row_inputs.c  those with one number a row, into registers
  *     matmul_rows.c, matmul_rows_pass.c  row statistics of the product (softmax, norms) within the epilogue

@@ -1,6 +1,7 @@
 /* Shared by the files of the matmul template's epilogue: matmul_epilogue.c, and what it is made of; nobody
  * else includes it.
  *
+ *     matmul_epilogue_store.c              outputs, from registers or by boxes
  *     matmul_keep.c, matmul_row_inputs.c   loads for all passes, and what is one number a row
  *     matmul_inputs.c                      inputs through the ring of stages
  *     matmul_rows*.c, matmul_rounds.c      statistics of rows (matmul_rows.h)
@@ -129,5 +130,25 @@ void matmul_columns_end(Epilogue *e, const KExpr *block, const KExpr *group, int
                         const MatmulColumns *columns);
 /* Gives a run the first statistics, where they are known (e->columns). */
 void matmul_columns_bind(Epilogue *e, const EpilogueSlot *slot);
+
+/* matmul_epilogue_store.c: outputs that are stored in one pass over the fragment. */
+typedef struct EpilogueStore {
+    const MatmulStaging *staging; /* NULL: all from registers */
+    VEC(const Value *) outputs;   /* one element a point of the space */
+    VEC(const Value *) values;    /* outputs, and what column statistics reduce where `columns` */
+    bool takes_columns;
+    MatmulColumns columns;
+    const KVar *packed[STAGING_OUTPUTS]; /* of 16 bits: two elements a word, for stmatrix */
+    const KVar *single[STAGING_OUTPUTS]; /* where runs have one element: the batch's, until all are there */
+    const KExpr *const *boxes;           /* the stages that the present boxes take */
+    const KExpr *box_col;                /* the present batch's first column within a box */
+} EpilogueStore;
+/* Computes and stores them, and takes the column statistics where it is asked to. */
+void epilogue_store(Epilogue *e, EpilogueStore *store);
+/* The part of the staging that serves these outputs. */
+MatmulStaging epilogue_part_of(const MatmulStaging *staging, const EpilogueStore *store);
+/* Outputs of one element a row, by one lane of those that share the row. */
+void epilogue_store_rows(Epilogue *e, const Value *const *outputs, int n, const Value *const *bundles,
+                         int n_bundles);
 
 #endif

@@ -1,5 +1,5 @@
 /* Inputs of the epilogue, brought to shared memory while the products run: one number a column
- * (matmul_epilogue.c), or one an element (matmul_inputs.c). */
+ * (matmul_vectors.c), or one an element (matmul_inputs.c). */
 #ifndef SINTER_CODEGEN_TEMPLATES_MATMUL_INPUTS_H
 #define SINTER_CODEGEN_TEMPLATES_MATMUL_INPUTS_H
 
