@@ -21,8 +21,8 @@
  *     matmul_tma.c       operands in by TMA; which outputs leave through shared memory
  *     matmul_stored.c    where rows and columns lie in such an output's memory
  *     matmul_boxes.c     those outputs from shared memory to global memory, by TMA or by rows
- *     matmul_gemv.c      few rows or columns: the larger operand streamed to registers, fused multiply-adds
- *     matmul_convert.c   operands that a warpgroup computes on their way to wgmma
+ *     matmul_gemv.c, matmul_gemv_shape.c  few rows or columns: the larger operand streamed to registers,
+ * fused multiply-adds matmul_convert.c   operands that a warpgroup computes on their way to wgmma
  *     matmul_skew.c      or brings there, whose rows begin anywhere in memory
  *     matmul_scale.c     operands that are narrow memory times a factor a block
  *     matmul_epilogue.c, matmul_epilogue_store.c  accumulators to outputs, for all three
@@ -113,7 +113,7 @@ typedef struct MatmulOperand {
     int run_width;
     int n_batch; /* batch axes along which it varies */
     int batch[RANK_MAX];
-    MatmulRuns *runs;         /* matmul_gemv.c fills it in */
+    MatmulRuns *runs;         /* matmul_gemv_shape.c fills it in */
     const MatmulScale *scale; /* is_memory times this; NULL: as it is. In MatmulPlan.scaled alone */
 } MatmulOperand;
 

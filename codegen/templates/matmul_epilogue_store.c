@@ -313,7 +313,7 @@ static void epilogue_store_direct(Epilogue *e, EpilogueStore *store) {
 }
 
 void epilogue_store_rows(Epilogue *e, const Value *const *outputs, int n, const Value *const *bundles,
-                                int n_bundles) {
+                         int n_bundles) {
     Builder *b = e->b;
     const MatmulFragment *f = e->fragment;
     const KExpr *lane = k_mod(b, k_special(b, SPECIAL_LANE), k_i32(b, f->row_lanes));
