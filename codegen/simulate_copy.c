@@ -100,6 +100,10 @@ static bool copy_read_box(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask
     box->address = sim_operand_uniform(sim, warp, &stmt->operands[address], lane_mask);
     for (int i = 0; i < rank; i++)
         box->first[i] = (int32_t)sim_operand_uniform(sim, warp, &stmt->operands[coordinate + i], lane_mask);
+    if (!sim->failed && box->first[0] * box->bytes % 16 != 0)
+        sim_fail(sim, warp, box->lane,
+                 "TMA takes boxes that begin at 16 bytes of a row: one of '%s' begins at %lld",
+                 described->buffer->name, (long long)(box->first[0] * box->bytes));
     return !sim->failed &&
            sim_shared_offset(sim, warp, box->lane, box->address, copy_box_bytes(box), 128) >= 0;
 }

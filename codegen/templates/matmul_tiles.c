@@ -112,8 +112,18 @@ static bool tiles_cuts_columns(const MatmulPlan *plan, const Schedule *schedule)
            matmul_members(plan, schedule).n > 1;
 }
 
+/* Whether the last tile begins at 16 bytes of whatever lies along the extent, as TMA's boxes do. */
+static bool tiles_end_at_pieces(const MatmulPlan *plan, const Dim *extent, const MatmulOperand *operand) {
+    enum { PIECE = 128 /* bits */ };
+    int bits = dtype_bits(operand->elem);
+    for (size_t i = 0; i < plan->region->outputs.n && extent == plan->n; i++) {
+        int own = dtype_bits(plan->region->outputs.at[i]->dtype);
+        bits = own < bits ? own : bits;
+    }
+    return dim_divisor(plan->graph->dims, extent) * bits % PIECE == 0;
+}
+
 bool matmul_overlaps(const MatmulPlan *plan, const Schedule *schedule, bool is_rows) {
-    enum { PIECE = 8 /* columns: 16 bytes of them begin at 16 bytes, whichever is a tile's first */ };
     const DimTable *dims = plan->graph->dims;
     const MatmulOperand *operand = matmul_side(plan, schedule, is_rows);
     const char *why;
@@ -124,9 +134,9 @@ bool matmul_overlaps(const MatmulPlan *plan, const Schedule *schedule, bool is_r
         dim_divisor(dims, extent) % tile == 0 || schedule->stream_k || schedule->fragments ||
         matmul_converters(plan, schedule) || operand->mn_part || !matmul_is_tma(plan->graph, operand, &why))
         return false;
-    if (operand->major == MAJOR_K && !(is_m && is_rows))
+    if (operand->major == MAJOR_K ? !(is_m && is_rows) : !tiles_end_at_pieces(plan, extent, operand))
         return false;
-    if (!is_m && (dim_divisor(dims, extent) % PIECE != 0 || tiles_cuts_columns(plan, schedule)))
+    if (!is_m && tiles_cuts_columns(plan, schedule))
         return false;
     return !plan->before && !plan->guest && !plan->columns.n && !plan->region->guest &&
            matmul_gang(plan, schedule) == 1 && matmul_above(plan) == plan->batch_rank &&

@@ -722,6 +722,40 @@ static void test_tma_store_seen(void **state) {
     }
 }
 
+/* TMA takes boxes that begin at 16 bytes of a row. */
+static void test_load_within_piece(void **state) {
+    (void)state;
+    for (int column = 2; column <= 4; column += 2) {
+        static _Alignas(16) float x[128], z[32];
+        fill(DTYPE_F32, x, 4, 32, 5);
+        Bench bench;
+        bench_open(&bench, 32);
+        KBuffer *bx = bench_buffer(&bench, "x", DTYPE_F32, x, 128, false);
+        KBuffer *bz = bench_buffer(&bench, "z", DTYPE_F32, z, 32, true);
+        KBuffer *tile = k_shared(B, "tile", DTYPE_F32, 128, 128),
+                *full = k_shared(B, "full", DTYPE_I64, 1, 8);
+        int load = k_tensor_map(B, "load", f32_map(&bench, bx, 4, 32));
+        const KExpr *address = k_smem_addr(B, full, NULL);
+        k_if_begin(B, k_eq(B, LANE, I(0)));
+        ATOM(mbar_init, NULL, k_operand(address), k_operand(U(1)));
+        ATOM0(fence_mbar_init, NULL);
+        ATOM(mbar_expect_tx, NULL, k_operand(address), k_operand(U(512)));
+        ATOM(tma_load_2d, NULL, k_operand(k_smem_addr(B, tile, NULL)), k_operand(k_tensor_map_addr(B, load)),
+             k_operand(address), k_operand(I(column)), k_operand(I(0)));
+        k_end(B);
+        ATOM0(warp_sync, NULL);
+        ATOM(mbar_wait, NULL, k_operand(address), k_operand(U(0)));
+        k_store_scalar(B, bz, LANE, k_load_scalar(B, "seen", tile, LANE, NULL), NULL);
+        if (column == 4) {
+            bench_runs(&bench, 1);
+            assert_true(z[0] == x[4] && z[31] == 0);
+        } else {
+            bench_fails(&bench, 1, "one of 'x' begins at 8");
+        }
+        bench_close(&bench);
+    }
+}
+
 /* TMA writes pieces of 16 bytes: where a row ends within one, it writes beyond the row. */
 static void test_tma_store_pieces(void **state) {
     (void)state;
@@ -805,6 +839,7 @@ int main(void) {
         cmocka_unit_test(test_multicast),
         cmocka_unit_test(test_tma_store_seen),
         cmocka_unit_test(test_tma_store_pieces),
+        cmocka_unit_test(test_load_within_piece),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
