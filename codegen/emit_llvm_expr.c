@@ -364,6 +364,14 @@ static LLVMValueRef expr_float_to_int(EmitLlvm *e, KType from, KType to, LLVMVal
     return LLVMBuildSelect(e->builder, is_number, result, llvm_zero(e, to), "");
 }
 
+/* A predicate as 0 or 1, of which LLVM knows no more than that it is a word: it would make `2 * p + p` of it
+ * the disjoint bits (p ? 2 : 0) | (p ? 1 : 0), and ptxas 13.0 of these, exclusive or another predicate, a
+ * PLOP3 that forgets the other. */
+static LLVMValueRef expr_bool_to_int(EmitLlvm *e, KType to, LLVMValueRef value) {
+    LLVMValueRef word = llvm_asm(e, "selp.u32 $0, 1, 0, $1;", "=r,b", e->i32, &value, 1, LLVM_ASM_PURE);
+    return LLVMBuildIntCast2(e->builder, word, llvm_type(e, to), false, "");
+}
+
 static LLVMValueRef expr_convert(EmitLlvm *e, KType from, KType to, LLVMValueRef value) {
     LLVMTypeRef type = llvm_type(e, to);
     bool is_signed = expr_is_signed(from);
@@ -380,6 +388,8 @@ static LLVMValueRef expr_convert(EmitLlvm *e, KType from, KType to, LLVMValueRef
     if (ktype_is_float(to))
         return is_signed ? LLVMBuildSIToFP(e->builder, value, type, "")
                          : LLVMBuildUIToFP(e->builder, value, type, "");
+    if (from == K_BOOL)
+        return expr_bool_to_int(e, to, value);
     return LLVMBuildIntCast2(e->builder, value, type, is_signed, "");
 }
 
