@@ -97,6 +97,7 @@ static void rows_copy(Wgmma *w, const WgmmaOperand *o, const KExpr *stage, const
     const KExpr *bytes = k_int(b, K_U32, ROWS_PIECE), *none = k_int(b, K_U32, 0);
     if (dim_divisor(w->plan->graph->dims, w->plan->k) % w->schedule->tile_k != 0)
         bytes = k_let_expr(b, "bytes", k_select(b, k_lt(b, k, k_dim(b, w->plan->k, K_I32)), bytes, none));
+    matmul_settle(b, o->rows->numbers); /* else the rows' addresses are kept too, twice as many registers */
     const KExpr *turn = epilogue_loop(b, "turn", turns), *number = k_elem(b, o->rows->numbers, turn);
     const KExpr *row = k_mul(b, k_convert(b, number, type), k_dim(b, chosen->step, type));
     const KExpr *is_row = k_ge(b, number, k_i32(b, 0));
