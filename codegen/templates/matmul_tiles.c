@@ -112,10 +112,11 @@ static bool tiles_cuts_columns(const MatmulPlan *plan, const Schedule *schedule)
            matmul_members(plan, schedule).n > 1;
 }
 
-/* Whether the last tile begins at 16 bytes of whatever lies along the extent, as TMA's boxes do. */
+/* Whether the last tile begins at 16 bytes of whatever lies along the extent, as TMA's boxes do: operands,
+ * outputs, and inputs of the epilogue, which TMA brings where they have 16 bits. */
 static bool tiles_end_at_pieces(const MatmulPlan *plan, const Dim *extent, const MatmulOperand *operand) {
-    enum { PIECE = 128 /* bits */ };
-    int bits = dtype_bits(operand->elem);
+    enum { PIECE = 128 /* bits */, INPUT = 16 };
+    int bits = dtype_bits(operand->elem) < INPUT ? dtype_bits(operand->elem) : INPUT;
     for (size_t i = 0; i < plan->region->outputs.n && extent == plan->n; i++) {
         int own = dtype_bits(plan->region->outputs.at[i]->dtype);
         bits = own < bits ? own : bits;

@@ -1,5 +1,5 @@
-/* One schedule of a region on the GPU: from poisoned outputs to what the model's choice came to, then medians,
- * the L2 cache flushed. */
+/* One schedule of a region on the GPU: from poisoned outputs to what the model's choice came to, then
+ * medians, the L2 cache flushed. */
 #include "runtime/cli/tune.h"
 
 #include <math.h>

@@ -284,12 +284,9 @@ static void test_multicast(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tma_copy),
-        cmocka_unit_test(test_load_over_reads),
-        cmocka_unit_test(test_tma_store_seen),
-        cmocka_unit_test(test_load_within_piece),
-        cmocka_unit_test(test_tma_store_pieces),
-        cmocka_unit_test(test_multicast),
+        cmocka_unit_test(test_tma_copy),         cmocka_unit_test(test_load_over_reads),
+        cmocka_unit_test(test_tma_store_seen),   cmocka_unit_test(test_load_within_piece),
+        cmocka_unit_test(test_tma_store_pieces), cmocka_unit_test(test_multicast),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
