@@ -4,6 +4,13 @@
 
 static const int64_t cost_saturated = (int64_t)1 << 62;
 
+int64_t cost_symbol(const DimTable *table, int symbol, const DimBindings *hint) {
+    if (hint && symbol < hint->n && hint->known[symbol])
+        return hint->value[symbol];
+    int64_t upper = dim_upper(table, dim_symbol_at(table, symbol));
+    return upper < COST_UNKNOWN_EXTENT ? upper : COST_UNKNOWN_EXTENT;
+}
+
 int64_t cost_extent(const Graph *graph, const Dim *dim, const DimBindings *hint) {
     DimTable *table = graph->dims;
     int n = dim_symbol_count(table);
@@ -13,10 +20,8 @@ int64_t cost_extent(const Graph *graph, const Dim *dim, const DimBindings *hint)
     if (!dim)
         return cost_saturated;
     for (int i = 0; i < n; i++) {
-        bool is_known = hint && i < hint->n && hint->known[i];
-        int64_t upper = dim_upper(table, dim_symbol_at(table, i));
         all.known[i] = true;
-        all.value[i] = is_known ? hint->value[i] : upper < COST_UNKNOWN_EXTENT ? upper : COST_UNKNOWN_EXTENT;
+        all.value[i] = cost_symbol(table, i, hint);
     }
     int64_t value, lower = dim_lower(table, dim), upper = dim_upper(table, dim);
     if (!dim_eval(dim, &all, &value) || value > cost_saturated)

@@ -6,6 +6,8 @@
 
 enum { COST_UNKNOWN_EXTENT = 4096 }; /* what a symbol without a value counts as */
 
+/* A symbol's value: the one that the caller knows (hint may be NULL), or what it counts as. */
+int64_t cost_symbol(const DimTable *table, int symbol, const DimBindings *hint);
 /* A dim under the bindings that the caller knows (hint may be NULL); saturates at 2^62. */
 int64_t cost_extent(const Graph *graph, const Dim *dim, const DimBindings *hint);
 /* Product of the extents of axes [begin, end) of the region's space. */

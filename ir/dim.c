@@ -110,7 +110,7 @@ const char *dim_symbol_name(const DimTable *table, int symbol) {
     return table->names.at[symbol];
 }
 
-const Dim *dim_symbol_at(DimTable *table, int symbol) {
+const Dim *dim_symbol_at(const DimTable *table, int symbol) {
     return table->symbols.at[symbol];
 }
 

@@ -34,7 +34,7 @@ const Dim *dim_symbol(DimTable *table, const char *name);      /* the same symbo
 const Dim *dim_find_symbol(DimTable *table, const char *name); /* NULL where there is none */
 int dim_symbol_count(const DimTable *table);
 const char *dim_symbol_name(const DimTable *table, int symbol);
-const Dim *dim_symbol_at(DimTable *table, int symbol);
+const Dim *dim_symbol_at(const DimTable *table, int symbol);
 
 const Dim *dim_add(DimTable *table, const Dim *a, const Dim *b);
 const Dim *dim_sub(DimTable *table, const Dim *a, const Dim *b);

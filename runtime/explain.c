@@ -1,6 +1,7 @@
 /* Fusion decisions in a person's words. */
 #include <string.h>
 
+#include "codegen/cost.h"
 #include "ir/print.h"
 #include "runtime/plan.h"
 
@@ -45,10 +46,8 @@ static void explain_predicted(Text *out, const sinter_plan *plan, const PlanKern
     const char *between = " for ";
     for (int i = 0; i < plan->n_free_dims; i++) {
         int symbol = plan->free_dims[i];
-        if (!plan->hint.known[symbol])
-            continue;
         text_add(out, "%s%s=%lld", between, dim_symbol_name(plan->graph->dims, symbol),
-                 (long long)plan->hint.value[symbol]);
+                 (long long)cost_symbol(plan->graph->dims, symbol, &plan->hint));
         between = ", ";
     }
     for (int i = 0; i < entry->n_choices; i++) {
