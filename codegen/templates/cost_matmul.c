@@ -359,24 +359,11 @@ static bool cost_is_stream(const MatmulPlan *plan, const Value *input) {
            matmul_is_read_behind(plan, input);
 }
 
-/* Elements of an input for one of the product's: of one whose columns are gates, it is several. */
-static int cost_streams_of(const MatmulPlan *plan, const Value *input) {
-    const Region *region = plan->region;
-    int slices = 0;
-    if (cost_is_stream(plan, input))
-        return 1;
-    for (size_t i = 0; i < region->values.n; i++) {
-        const Value *value = region->values.at[i];
-        slices += value->op == OP_slice && value->in[0] == input && value_same_dims(value, plan->core[0]);
-    }
-    return slices && matmul_is_read_behind(plan, input) ? slices : 0;
-}
-
 static int cost_epilogue_streams(const MatmulPlan *plan) {
     const Region *region = plan->region;
     int streams = 0;
     for (size_t i = 0; i < region->inputs.n; i++)
-        streams += cost_streams_of(plan, region->inputs.at[i]);
+        streams += cost_is_stream(plan, region->inputs.at[i]);
     return streams;
 }
 
@@ -384,7 +371,8 @@ static double cost_bytes_in(const MatmulPlan *plan) {
     const Region *region = plan->region;
     double bytes = 0;
     for (size_t i = 0; i < region->inputs.n; i++)
-        bytes += cost_streams_of(plan, region->inputs.at[i]) * dtype_bits(region->inputs.at[i]->dtype) / 8.0;
+        if (cost_is_stream(plan, region->inputs.at[i]))
+            bytes += dtype_bits(region->inputs.at[i]->dtype) / 8.0;
     return bytes;
 }
 
