@@ -65,8 +65,8 @@ def close(got, want):
 def check(library, backends):
     """A row for each graph and backend."""
     import torch
+    from timing import TYPES, poisoned, size
     text = (pathlib.Path(__file__).parent / "large.sg").read_text()
-    types = {"bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn, "i64": torch.int64}
     rows = []
     for name, reference in references().items():
         inputs = None
@@ -77,9 +77,7 @@ def check(library, backends):
                 plan = library.plan(text, name, backend)
                 inputs = inputs or drawn(plan.inputs)
                 dtype, shape = plan.outputs[0]
-                y = torch.empty(shape, device="cuda", dtype=types[dtype])
-                y.view(torch.uint8).view(-1).fill_(255)
-                workspace = torch.empty(plan.workspace_bytes + 16, device="cuda", dtype=torch.uint8)
+                y, workspace = poisoned(size(dtype, shape)).view(TYPES[dtype]).view(shape), poisoned(plan.workspace_bytes)
                 plan.bind([t.data_ptr() for t in inputs], [y.data_ptr()], workspace.data_ptr(), torch.cuda.current_stream().cuda_stream)()
                 torch.cuda.synchronize()
                 at = places(shape)

@@ -137,6 +137,22 @@ static void test_load_over_reads(void **state) {
     check_load_over_reads(false);
 }
 
+/* Lane l fills column l of the four rows of a tile, and lane 0 sends it off: within an `if` that stays open,
+ * for what else that lane does. */
+static void store_lanes(Builder *b, const KBuffer *tile, int map) {
+    const KExpr *lane = k_special(b, SPECIAL_LANE), *zero = k_i32(b, 0);
+    const KExpr *row = k_for_begin(b, "row", zero, k_i32(b, 4), 1, UNROLL_NONE);
+    k_store_scalar(b, tile, k_add(b, k_mul(b, row, k_i32(b, 32)), lane), k_convert(b, lane, K_F32), NULL);
+    k_end(b);
+    k_atom(b, ATOM_fence_async, NULL, NULL, 0);
+    k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
+    k_if_begin(b, k_eq(b, lane, zero));
+    KOperand operands[] = {k_operand(k_tensor_map_addr(b, map)), k_operand(k_smem_addr(b, tile, NULL)),
+                           k_operand(zero), k_operand(zero)};
+    k_atom(b, ATOM_tma_store_2d, NULL, operands, 4);
+    k_atom(b, ATOM_bulk_commit, NULL, NULL, 0);
+}
+
 /* What a TMA store has written is read by another warp once its own has waited for the whole store; that its
  * reads of shared memory are over says nothing of that. */
 static void test_tma_store_seen(void **state) {
@@ -152,15 +168,7 @@ static void test_tma_store_seen(void **state) {
         int store = k_tensor_map(B, "store", map);
         const KExpr *warp = k_special(B, SPECIAL_WARP);
         k_if_begin(B, k_eq(B, warp, I(0)));
-        const KExpr *row = k_for_begin(B, "row", I(0), I(4), 1, UNROLL_NONE);
-        k_store_scalar(B, tile, k_add(B, k_mul(B, row, I(32)), LANE), k_convert(B, LANE, K_F32), NULL);
-        k_end(B);
-        ATOM0(fence_async, NULL);
-        ATOM0(warp_sync, NULL);
-        k_if_begin(B, k_eq(B, LANE, I(0)));
-        ATOM(tma_store_2d, NULL, k_operand(k_tensor_map_addr(B, store)),
-             k_operand(k_smem_addr(B, tile, NULL)), k_operand(I(0)), k_operand(I(0)));
-        ATOM0(bulk_commit, NULL);
+        store_lanes(B, tile, store);
         k_atom(B, whole ? ATOM_bulk_wait : ATOM_bulk_wait_read, (int[]){0}, NULL, 0);
         k_end(B);
         k_end(B);
@@ -224,15 +232,7 @@ static void test_tma_store_pieces(void **state) {
         KTensorMap map = f32_map(&bench, by, 4, 32);
         map.dims[0] = dim_const(bench.graph->dims, columns);
         int store = k_tensor_map(B, "store", map);
-        const KExpr *row = k_for_begin(B, "row", I(0), I(4), 1, UNROLL_NONE);
-        k_store_scalar(B, tile, k_add(B, k_mul(B, row, I(32)), LANE), k_convert(B, LANE, K_F32), NULL);
-        k_end(B);
-        ATOM0(fence_async, NULL);
-        ATOM0(warp_sync, NULL);
-        k_if_begin(B, k_eq(B, LANE, I(0)));
-        ATOM(tma_store_2d, NULL, k_operand(k_tensor_map_addr(B, store)),
-             k_operand(k_smem_addr(B, tile, NULL)), k_operand(I(0)), k_operand(I(0)));
-        ATOM0(bulk_commit, NULL);
+        store_lanes(B, tile, store);
         k_atom(B, ATOM_bulk_wait, (int[]){0}, NULL, 0);
         k_end(B);
         if (columns % 4 == 0)
