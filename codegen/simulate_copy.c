@@ -61,6 +61,8 @@ int64_t sim_swizzle(KSwizzle swizzle, int64_t address) {
     return address ^ (address >> 3 & masks[swizzle]);
 }
 
+enum { TMA_PIECE = 16 /* bytes: of a row, it begins with one and writes whole ones */ };
+
 /* A box that moves between global and shared memory. */
 typedef struct CopyBox {
     const SimMap *map;
@@ -100,7 +102,7 @@ static bool copy_read_box(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask
     box->address = sim_operand_uniform(sim, warp, &stmt->operands[address], lane_mask);
     for (int i = 0; i < rank; i++)
         box->first[i] = (int32_t)sim_operand_uniform(sim, warp, &stmt->operands[coordinate + i], lane_mask);
-    if (!sim->failed && box->first[0] * box->bytes % 16 != 0)
+    if (!sim->failed && box->first[0] * box->bytes % TMA_PIECE != 0)
         sim_fail(sim, warp, box->lane,
                  "TMA takes boxes that begin at 16 bytes of a row: one of '%s' begins at %lld",
                  described->buffer->name, (long long)(box->first[0] * box->bytes));
@@ -227,10 +229,9 @@ static void copy_store_begins(Sim *sim, const CopyBox *box, int64_t element, Sim
 /* Whether all pieces of 16 bytes that the box writes of a row are the tensor's: TMA writes whole ones, beyond
  * the end of a row that is none. */
 static bool copy_writes_whole_pieces(Sim *sim, SimWarp *warp, const CopyBox *box) {
-    enum { PIECE = 16 };
     const SimMap *map = box->map;
     int64_t row = map->dims[0] * box->bytes;
-    if (row % PIECE == 0 || box->first[0] + map->map->box[0] <= row / PIECE * PIECE / box->bytes)
+    if (row % TMA_PIECE == 0 || box->first[0] + map->map->box[0] <= row / TMA_PIECE * TMA_PIECE / box->bytes)
         return true;
     sim_fail(sim, warp, box->lane, "TMA writes whole pieces of 16 bytes: rows of '%s' of %lld end within one",
              map->map->buffer->name, (long long)row);

@@ -213,8 +213,8 @@ MatmulTiles chain_tiles(const ChainPlan *plan, const Schedule *schedule) {
     Schedule rows = *schedule;
     rows.tile_n = chain_passes(plan, schedule) * schedule->tile_n;
     MatmulTiles tiles = matmul_tiles(&plan->link[plan->n_links - 1], &rows);
-    tiles.rows_overlap = tiles.cols_overlap =
-        false; /* which columns between a tile goes over may hang on its first row */
+    /* which columns between a tile goes over may hang on its first row */
+    tiles.rows_end = tiles.cols_end = NULL;
     return tiles;
 }
 

@@ -313,34 +313,57 @@ static double cost_matrix(const MatmulPlan *plan, const Schedule *s, const CostS
     return step + sums;
 }
 
+/* A tile's rows or its columns, and the operand that gives them. */
+typedef struct CostSide {
+    const MatmulOperand *operand;
+    double tile, tiles, extent; /* how many of a tile, how many tiles, how many of the result */
+    double bits;                /* of an element along K in a row of the tile, from L2 */
+    bool is_b, overlaps;
+} CostSide;
+
+static CostSide cost_side(const MatmulPlan *plan, const Schedule *s, const CostShare *w, bool is_rows) {
+    CostSide side = {.operand = matmul_side(plan, s, is_rows),
+                     .tile = is_rows ? s->tile_m : s->tile_n,
+                     .tiles = is_rows ? w->tiles_m : w->tiles_n,
+                     .extent = is_rows ? w->rows : w->cols,
+                     .is_b = is_rows == s->swap_ab,
+                     .overlaps = matmul_overlaps(plan, s, is_rows)};
+    if (matmul_is_brought(plan, side.operand)) /* it has come by then */
+        return side;
+    int tiles = side.is_b ? plan->n_cores : 1; /* two products: two tiles of their second operand */
+    side.bits = matmul_stage_bits(plan, s, is_rows) * tiles / (double)(is_rows ? w->cluster_n : w->cluster_m);
+    side.bits *= is_rows ? 1 : cost_runs(plan, side.operand, s);
+    return side;
+}
+
 /* Whether one tile has all of an operand's rows or columns: its boxes end with them. */
-static bool cost_is_clipped(const MatmulOperand *operand, double tiles) {
-    return tiles <= 1 && dim_is_const(operand->mn);
+static bool cost_is_clipped(const CostSide *side) {
+    return side->tiles <= 1 && dim_is_const(side->operand->mn);
 }
 
 /* L2's time, in rows, for what an average tile has beyond an operand's end. */
-static double cost_beyond(const MatmulOperand *operand, double tiles, double tile, double extent) {
-    if (cost_is_clipped(operand, tiles))
+static double cost_beyond(const CostSide *side) {
+    if (cost_is_clipped(side))
         return 0;
-    return (tiles * tile - extent) / tiles * (operand->major == MAJOR_K ? cost_outside : cost_outside_across);
+    return (side->tiles * side->tile - side->extent) / side->tiles *
+           (side->operand->major == MAJOR_K ? cost_outside : cost_outside_across) *
+           (side->overlaps ? cost_overlapped : 1);
 }
 
 /* The same, for the runs of an operand along M or N that end within a box's: TMA fills the rest of each with
  * zeros, at a fraction of its rate. Where blocks have one tile each, they wait for the one that ends there.
  */
-static double cost_cut(const MatmulPlan *plan, const Schedule *s, const CostShare *w, bool is_rows) {
-    const MatmulOperand *operand = matmul_side(plan, s, is_rows);
-    double tile = is_rows ? s->tile_m : s->tile_n, extent = is_rows ? w->rows : w->cols,
-           tiles = is_rows ? w->tiles_m : w->tiles_n;
-    double span = fmin(tile, 1024.0 / dtype_bits(operand->elem));
-    if (operand->major == MAJOR_K || fmod(extent, span) == 0 || matmul_overlaps(plan, s, is_rows))
+static double cost_cut(const CostSide *side, const Schedule *s, const CostShare *w) {
+    double span = fmin(side->tile, 1024.0 / dtype_bits(side->operand->elem));
+    if (side->operand->major == MAJOR_K || fmod(side->extent, span) == 0 || side->overlaps)
         return 0;
-    return cost_run_cut * span / (w->rounds > 1 || s->stream_k ? tiles : 1);
+    return cost_run_cut * span / (w->rounds > 1 || s->stream_k ? side->tiles : 1);
 }
 
-/* Rows of a tile that a box brings. */
-static double cost_box_rows(const MatmulOperand *operand, double tiles, double tile, double extent) {
-    return cost_is_clipped(operand, tiles) ? fmin(tile, extent) : tile;
+/* L2's time for what a box brings of an operand. */
+static double cost_within(const Cost *c, const Schedule *s, const CostShare *w, const CostSide *side) {
+    double rows = cost_is_clipped(side) ? fmin(side->tile, side->extent) : side->tile;
+    return rows * side->bits * cost_row_of_steps(c, s, w, side->is_b);
 }
 
 /* A row of a step's tiles, of bits, from L2: what of it lies within the operands, and beyond. */
@@ -349,24 +372,10 @@ typedef struct CostLines {
 } CostLines;
 
 static CostLines cost_lines(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
-    bool swaps = s->swap_ab;
-    const MatmulOperand *a = &plan->a, *b = &plan->b[0], *of_rows = swaps ? b : a, *of_cols = swaps ? a : b;
-    int n = plan->n_cores; /* two products: two tiles of their second operand */
-    double row_bits = matmul_stage_bits(plan, s, true) * (swaps ? n : 1) / (double)w->cluster_n;
-    double col_bits = matmul_stage_bits(plan, s, false) * (swaps ? 1 : n) / (double)w->cluster_m;
-    col_bits *= cost_runs(plan, of_cols, s);
-    row_bits = matmul_is_brought(plan, of_rows) ? 0 : row_bits; /* those have come by then */
-    col_bits = matmul_is_brought(plan, of_cols) ? 0 : col_bits;
-    double rows = cost_box_rows(of_rows, w->tiles_m, s->tile_m, w->rows) * row_bits,
-           cols = cost_box_rows(of_cols, w->tiles_n, s->tile_n, w->cols) * col_bits;
-    double below = cost_beyond(of_rows, w->tiles_m, s->tile_m, w->rows) *
-                   (matmul_overlaps(plan, s, true) ? cost_overlapped : 1);
-    double behind = cost_beyond(of_cols, w->tiles_n, s->tile_n, w->cols) *
-                    (matmul_overlaps(plan, s, false) ? cost_overlapped : 1);
-    double cut = cost_cut(plan, s, w, true) * row_bits + cost_cut(plan, s, w, false) * col_bits;
-    return (CostLines){.within = rows * cost_row_of_steps(c, s, w, swaps) +
-                                 cols * cost_row_of_steps(c, s, w, !swaps) + cut,
-                       .beyond = below * row_bits + behind * col_bits};
+    CostSide rows = cost_side(plan, s, w, true), cols = cost_side(plan, s, w, false);
+    double cut = cost_cut(&rows, s, w) * rows.bits + cost_cut(&cols, s, w) * cols.bits;
+    return (CostLines){.within = cost_within(c, s, w, &rows) + cost_within(c, s, w, &cols) + cut,
+                       .beyond = cost_beyond(&rows) * rows.bits + cost_beyond(&cols) * cols.bits};
 }
 
 /* A step of K: its operands on their way. */

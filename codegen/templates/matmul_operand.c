@@ -71,7 +71,7 @@ static bool operand_part(DimTable *dims, const ViewFactors *factors, int axis, b
     return true;
 }
 
-static bool operand_is_step(const Graph *graph, const Dim *distance, DType elem) {
+bool matmul_is_step(const Graph *graph, const Dim *distance, DType elem) {
     int64_t divisor = dim_divisor(graph->dims, distance);
     return dim_lower(graph->dims, distance) >= 0 && divisor * dtype_bits(elem) % 128 == 0;
 }
@@ -109,10 +109,10 @@ static bool operand_is_parted(const Graph *graph, const Region *region, MatmulOp
         dim_is(found.view.strides[operand->k_axis], 1) || dim_is(found.view.strides[operand->mn_axis], 1);
     if (!parts || parts + n_batch > 2 || !has_run || dtype_bits(base->dtype) < 8)
         return false;
-    if (!operand_is_step(graph, factors.offset, base->dtype))
+    if (!matmul_is_step(graph, factors.offset, base->dtype))
         return false;
     for (int i = 0; i < factors.n; i++)
-        if (!dim_is(factors.at[i].stride, 1) && !operand_is_step(graph, factors.at[i].stride, base->dtype))
+        if (!dim_is(factors.at[i].stride, 1) && !matmul_is_step(graph, factors.at[i].stride, base->dtype))
             return false;
     found.is_parted = true;
     *operand = found;
@@ -126,13 +126,13 @@ static bool operand_is_tma_view(const Graph *graph, const MatmulOperand *operand
         return false;
     *why = "TMA needs rows and starts that are multiples of 16 bytes";
     int outer = operand->major == MAJOR_K ? operand->mn_axis : operand->k_axis;
-    if (!operand_is_step(graph, operand->view.offset, operand->elem) ||
-        !operand_is_step(graph, operand->view.strides[outer], operand->elem) ||
+    if (!matmul_is_step(graph, operand->view.offset, operand->elem) ||
+        !matmul_is_step(graph, operand->view.strides[outer], operand->elem) ||
         dim_is(operand->view.strides[outer], 0) ||
-        (operand->chosen && !operand_is_step(graph, operand->chosen->step, operand->elem)))
+        (operand->chosen && !matmul_is_step(graph, operand->chosen->step, operand->elem)))
         return false;
     for (int i = 0; i < operand->n_batch; i++)
-        if (!operand_is_step(graph, operand->view.strides[operand->batch[i]], operand->elem))
+        if (!matmul_is_step(graph, operand->view.strides[operand->batch[i]], operand->elem))
             return false;
     *why = "TMA reads at most four dims here: two of the matrix and two of the batch";
     if (operand->n_batch + (operand->chosen != NULL) > 2)
@@ -145,12 +145,12 @@ static bool operand_is_tma_view(const Graph *graph, const MatmulOperand *operand
 static bool operand_has_whole_rows(const Graph *graph, const MatmulOperand *operand) {
     const ViewGather *chosen = operand->chosen;
     bool fits = operand->is_contiguous && operand->major == MAJOR_K &&
-                operand_is_step(graph, operand->view.offset, operand->elem) &&
-                operand_is_step(graph, chosen->step, operand->elem) &&
+                matmul_is_step(graph, operand->view.offset, operand->elem) &&
+                matmul_is_step(graph, chosen->step, operand->elem) &&
                 dim_is(operand->view.strides[operand->mn_axis], 0) &&
-                operand_is_step(graph, operand->value->dims[operand->k_axis], operand->elem);
+                matmul_is_step(graph, operand->value->dims[operand->k_axis], operand->elem);
     for (int i = 0; i < operand->n_batch; i++)
-        fits = fits && operand_is_step(graph, operand->view.strides[operand->batch[i]], operand->elem);
+        fits = fits && matmul_is_step(graph, operand->view.strides[operand->batch[i]], operand->elem);
     return fits;
 }
 
@@ -248,7 +248,7 @@ bool matmul_is_tma_input(const MatmulPlan *plan, const Value *value) {
     if (!dim_is(strides[value->rank - 1], 1))
         return false;
     for (int i = 0; i < value->rank - 1; i++)
-        if (!operand_is_step(plan->graph, strides[i], value->dtype) || dim_is(strides[i], 0))
+        if (!matmul_is_step(plan->graph, strides[i], value->dtype) || dim_is(strides[i], 0))
             return false;
     return true;
 }

@@ -16,6 +16,8 @@ bool matmul_take_chosen(const Graph *graph, const Region *region, const ViewGath
                         MatmulOperand *operand);
 /* Sets what follows from an operand's view. */
 void matmul_read_view(MatmulOperand *operand);
+/* Whether a distance in elements is known to be one of whole 16 bytes, in which TMA moves. */
+bool matmul_is_step(const Graph *graph, const Dim *distance, DType elem);
 /* Whether TMA can read an operand: contiguous, everything else in steps of 16 bytes. */
 bool matmul_is_tma(const Graph *graph, const MatmulOperand *operand, const char **why);
 /* Whether it can where tiles lie within the parts that memory has the operand in. */
@@ -40,7 +42,6 @@ const KExpr *matmul_chosen_matrix(Builder *b, const MatmulPlan *plan, const Matm
 enum { INPUTS_BATCH = 2 };
 bool matmul_is_tma_input(const MatmulPlan *plan, const Value *value);
 
-/* matmul_prologue.c (matmul_ring.h) */
 /* The operand as a region of its own: its dims the space, itself the output. */
 Region *matmul_operand_space(Arena *arena, const Region *region, const Value *value);
 

@@ -4,8 +4,6 @@
 
 #include "codegen/templates/matmul.h"
 
-/* matmul_scale.c */
-
 /* Whether a computed operand is memory, perhaps chosen by indices, times a factor a block; then its view is
  * that memory's, and `scale` is set. */
 bool matmul_find_scale(const Graph *graph, const Region *region, MatmulOperand *operand);

@@ -7,6 +7,7 @@
  *
  * What an output is of the result, by reshapes and transposes, is undone on its strides (ir/view.h). */
 #include "codegen/lower.h"
+#include "codegen/templates/matmul_operand.h"
 #include "codegen/templates/matmul_staging.h"
 
 enum {
@@ -15,18 +16,6 @@ enum {
     STORED_LANES = 32,
     STORED_SECTOR = 32
 };
-
-static bool stored_is_step(const MatmulPlan *plan, const Dim *stride, DType elem) {
-    int64_t divisor = dim_divisor(plan->graph->dims, stride);
-    return dim_lower(plan->graph->dims, stride) >= 0 && !dim_is(stride, 0) &&
-           divisor * dtype_bits(elem) % (8 * STORED_BYTES) == 0;
-}
-
-/* Whether a run of so many elements ends with a piece of 16 bytes. TMA writes whole ones: where rows lie
- * apart in memory, one that ends within a piece would take what lies behind it, of whoever that is. */
-static bool stored_has_whole_pieces(const MatmulPlan *plan, const Dim *run, DType elem) {
-    return dim_divisor(plan->graph->dims, run) * dtype_bits(elem) % (8 * STORED_BYTES) == 0;
-}
 
 /* Adds the parts of an axis, the inner ones first: the innermost alone, or the others. */
 static bool stored_add(const MatmulPlan *plan, const ViewFactors *factors, int axis, bool is_inner,
@@ -139,9 +128,10 @@ bool matmul_stored(const MatmulPlan *plan, const Value *output, MatmulStored *st
     if (!fits || !dim_is(stored->at[0].stride, 1))
         return false;
     for (int i = 1; i < stored->n; i++)
-        if (!stored_is_step(plan, stored->at[i].stride, output->dtype))
+        if (!matmul_is_step(graph, stored->at[i].stride, output->dtype) || dim_is(stored->at[i].stride, 0))
             return false;
-    if (!stored_has_whole_pieces(plan, stored->at[0].dim, output->dtype))
+    /* TMA writes whole pieces of 16 bytes: of a row that ends within one, what lies behind it too. */
+    if (!matmul_is_step(graph, stored->at[0].dim, output->dtype))
         return false;
     return (stored->at[0].is_last || dim_divisor(graph->dims, stored->at[0].dim) % STORED_COLS == 0) &&
            (stored->at[1].is_last || dim_divisor(graph->dims, stored->at[1].dim) % STAGING_ROWS == 0);

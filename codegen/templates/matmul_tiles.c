@@ -115,13 +115,11 @@ static bool tiles_cuts_columns(const MatmulPlan *plan, const Schedule *schedule)
 /* Whether the last tile begins at 16 bytes of whatever lies along the extent, as TMA's boxes do: operands,
  * outputs, and inputs of the epilogue, which TMA brings where they have 16 bits. */
 static bool tiles_end_at_pieces(const MatmulPlan *plan, const Dim *extent, const MatmulOperand *operand) {
-    enum { PIECE = 128 /* bits */, INPUT = 16 };
-    int bits = dtype_bits(operand->elem) < INPUT ? dtype_bits(operand->elem) : INPUT;
-    for (size_t i = 0; i < plan->region->outputs.n && extent == plan->n; i++) {
-        int own = dtype_bits(plan->region->outputs.at[i]->dtype);
-        bits = own < bits ? own : bits;
-    }
-    return dim_divisor(plan->graph->dims, extent) * bits % PIECE == 0;
+    const Graph *graph = plan->graph;
+    bool ends = matmul_is_step(graph, extent, operand->elem) && matmul_is_step(graph, extent, DTYPE_BF16);
+    for (size_t i = 0; i < plan->region->outputs.n && extent == plan->n; i++)
+        ends = ends && matmul_is_step(graph, extent, plan->region->outputs.at[i]->dtype);
+    return ends;
 }
 
 bool matmul_overlaps(const MatmulPlan *plan, const Schedule *schedule, bool is_rows) {
@@ -156,14 +154,13 @@ MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule) {
         .group_m = schedule->group_m > 1 ? schedule->group_m : 1,
         .group_n = schedule->group_n,
         .gang = matmul_gang(plan, schedule),
-        .is_swapped = schedule->swap_ab,
     };
     tiles.span_m = tiles.tile_m * tiles.cluster_m;
     tiles.span_n = tiles.tile_n * tiles.cluster_n;
     tiles.together = tiles.cluster_m * tiles.cluster_n * tiles.gang;
     const Dim *rows = schedule->swap_ab ? plan->n : plan->m, *cols = schedule->swap_ab ? plan->m : plan->n;
-    tiles.rows_overlap = matmul_overlaps(plan, schedule, true);
-    tiles.cols_overlap = matmul_overlaps(plan, schedule, false);
+    tiles.rows_end = matmul_overlaps(plan, schedule, true) ? rows : NULL;
+    tiles.cols_end = matmul_overlaps(plan, schedule, false) ? cols : NULL;
     tiles.tiles_m = dim_ceil_div(dims, rows, dim_const(dims, tiles.span_m));
     tiles.tiles_n = dim_ceil_div(dims, cols, dim_const(dims, (int64_t)tiles.span_n * tiles.gang));
     tiles.batch = dim_const(dims, 1);
@@ -351,7 +348,7 @@ static void tiles_grouped(Builder *b, DimTable *dims, const KExpr *number, const
     *at_other = k_div(b, rest, there);
 }
 
-/* The first row, or column, of a tile; `end`: where the last one ends. */
+/* The first row, or column, of a tile; `end`: where the last one ends; NULL: as it comes. */
 static const KExpr *tiles_first(Builder *b, const KExpr *number, int tile, const Dim *end) {
     const KExpr *first = k_mul(b, number, k_i32(b, tile));
     if (!end)
@@ -394,9 +391,8 @@ MatmulTile matmul_tile_at(Builder *b, const MatmulPlan *plan, const MatmulTiles 
         n = k_add(b, k_mul(b, n, k_i32(b, tiles->cluster_n)), k_div(b, rank, k_i32(b, tiles->cluster_m)));
     if (tiles->gang > 1)
         n = k_mod(b, k_special(b, SPECIAL_CTA_X), k_i32(b, tiles->gang));
-    const Dim *rows = tiles->is_swapped ? plan->n : plan->m, *cols = tiles->is_swapped ? plan->m : plan->n;
-    tile.row = k_let_expr(b, "tile_row", tiles_first(b, m, tiles->tile_m, tiles->rows_overlap ? rows : NULL));
-    tile.col = k_let_expr(b, "tile_col", tiles_first(b, n, tiles->tile_n, tiles->cols_overlap ? cols : NULL));
+    tile.row = k_let_expr(b, "tile_row", tiles_first(b, m, tiles->tile_m, tiles->rows_end));
+    tile.col = k_let_expr(b, "tile_col", tiles_first(b, n, tiles->tile_n, tiles->cols_end));
     return tile;
 }
 

@@ -37,11 +37,9 @@ typedef struct MatmulTiles {
     int span_m, span_n;    /* rows and columns of a cluster: extents that they divide are never passed */
     int together;          /* blocks that count as one: a cluster or a gang */
     const Dim *tiles_m, *tiles_n, *batch; /* how many; m and n in clusters and gangs, batch in members */
-    bool is_swapped;
-    bool rows_overlap,
-        cols_overlap; /* the last tile ends with the rows, with the columns (matmul_overlaps) */
-    int beside;       /* axes of the batch from this on are further columns in the order (matmul_beside) */
-    int above;        /* or are further rows (matmul_above) */
+    const Dim *rows_end, *cols_end; /* of the result, where the last tile ends with them (matmul_overlaps) */
+    int beside; /* axes of the batch from this on are further columns in the order (matmul_beside) */
+    int above;  /* or are further rows (matmul_above) */
     const Dim *across, *down; /* columns and rows of tiles with them */
     const Dim *count;
 } MatmulTiles;

@@ -78,8 +78,7 @@ static void wgmma_start_vectors(Wgmma *w, const KExpr *group, const MatmulTile *
         for (int first = 0; first < words; first += WARPGROUP) {
             const KExpr *number = k_add(b, thread, k_i32(b, first)), *col = k_mul(b, number, k_i32(b, word));
             const KExpr *at = k_add(b, tile->col, col), *read = k_int(b, K_U32, bytes);
-            if (!w->tiles.cols_overlap &&
-                dim_divisor(w->plan->graph->dims, w->plan->n) % w->tiles.span_n != 0)
+            if (!w->tiles.cols_end && dim_divisor(w->plan->graph->dims, w->plan->n) % w->tiles.span_n != 0)
                 read = k_select(b, k_lt(b, at, k_dim(b, w->plan->n, K_I32)), read, k_int(b, K_U32, 0));
             KOperand operands[] = {
                 k_operand(k_smem_addr(b, w->vectors.buffer[i], k_add(b, w->vectors.base, col))),
@@ -148,8 +147,8 @@ static MatmulFragment wgmma_fragment(const Wgmma *w, const MatmulTile *tile, con
                                .row = k_add(b, tile->row, lane_row),
                                .col = k_add(b, tile->col, lane_col),
                                .lane_col = lane_col,
-                               .tile_rows = w->tiles.rows_overlap ? 1 : w->tiles.span_m,
-                               .tile_cols = w->tiles.cols_overlap ? 1 : w->tiles.span_n,
+                               .tile_rows = w->tiles.rows_end ? 1 : w->tiles.span_m,
+                               .tile_cols = w->tiles.cols_end ? 1 : w->tiles.span_n,
                                .row_lanes = 4,
                                .is_swapped = w->schedule->swap_ab,
                                .operand_rows = w->operand_rows.at};

@@ -68,7 +68,7 @@ MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o) {
                        .chosen = o->chosen,
                        .is_once = wgmma_is_read_once(w, o),
                        .is_clipped = !o->fragments && !w->plan->columns.n &&
-                                     !(o->is_rows ? w->tiles.rows_overlap : w->tiles.cols_overlap)};
+                                     !(o->is_rows ? w->tiles.rows_end : w->tiles.cols_end)};
 }
 
 bool wgmma_is_early(Builder *b, const MatmulOperand *operand) {
