@@ -91,6 +91,7 @@ const DimConstraint *dim_constraint_at(const DimTable *table, int i);
 /* Largest g known to divide every value that d can take (0 divides only itself: gives 0 for the constant 0).
  */
 int64_t dim_divisor(const DimTable *table, const Dim *d);
+int64_t dim_gcd(int64_t a, int64_t b); /* the greatest common divisor of magnitudes; gcd(0, x) = x */
 /* Known bounds, INT64_MIN and INT64_MAX where there are none. A symbol is at least 0. */
 int64_t dim_lower(const DimTable *table, const Dim *d);
 int64_t dim_upper(const DimTable *table, const Dim *d);

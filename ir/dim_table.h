@@ -85,7 +85,6 @@ const Dim *dim_pinned(DimTable *table, const Dim *d);
 bool dim_term_is_whole(const DimTable *table, const DimTerm *term);
 /* Largest number known to divide a term, by what is known of its atoms. */
 int64_t dim_term_divisor(const DimTable *table, const DimTerm *term);
-int64_t dim_gcd(int64_t a, int64_t b);       /* of magnitudes; gcd(0, x) = x */
 int64_t dim_floor_div(int64_t a, int64_t b); /* b > 0 */
 
 #endif

@@ -24,14 +24,19 @@ bool softmax_of(const Value *value, Softmax *out) {
     return true;
 }
 
-/* column * by_column + row * by_row + offset */
+/* column * by_column + row * by_row + offset, and of_matrix or (is_taken) less that */
 typedef struct BandSide {
     DimTable *dims;
     int by_column, by_row;
     const Dim *offset;
+    const Value *of_matrix;
+    bool is_taken;
 } BandSide;
 
-enum { BAND_FAR = 1 << 30 /* more than any coordinate, and sums of a few stay far from overflow */ };
+enum {
+    BAND_FAR = 1 << 30, /* more than any coordinate, and sums of a few stay far from overflow */
+    BAND_DEPTH = 16     /* of what a number of a matrix is computed by */
+};
 
 static void band_offset(BandSide *side, int sign, const Dim *by) {
     side->offset = (sign > 0 ? dim_add : dim_sub)(side->dims, side->offset, by);
@@ -39,6 +44,24 @@ static void band_offset(BandSide *side, int sign, const Dim *by) {
 
 static bool band_is_integer(const Value *value) {
     return !dtype_is_float(value->dtype) && value->dtype != DTYPE_BOOL;
+}
+
+/* Whether a value is computed from inputs element by element, by few operations. */
+static bool band_is_simple(const Value *value, int depth) {
+    OpClass class = op_info(value->op)->class_;
+    bool is_simple = depth > 0 && (class == OPCLASS_POINTWISE || class == OPCLASS_MOVEMENT ||
+                                   value->op == OP_input || value->op == OP_constant || value->op == OP_dim);
+    for (int i = 0; i < value->n_in && is_simple; i++)
+        is_simple = band_is_simple(value->in[i], depth - 1);
+    return is_simple;
+}
+
+/* Whether it is an integer for each matrix. */
+static bool band_is_of_matrix(const Value *value) {
+    for (int axis = value->rank - 1; axis >= 0 && axis >= value->rank - 2; axis--)
+        if (!dim_is(value->dims[axis], 1))
+            return false;
+    return band_is_integer(value) && band_is_simple(value, BAND_DEPTH);
 }
 
 /* Adds `sign` times an integer expression; false where it is not of that form. */
@@ -53,18 +76,45 @@ static bool band_side(const Value *value, int sign, BandSide *side) {
     switch (value->op) {
     case OP_index: {
         int64_t behind = value->rank - 1 - value->attrs[1].i; /* axes behind it */
+        if (behind > 1)
+            break;
         *(behind == 0 ? &side->by_column : &side->by_row) += sign;
-        return behind <= 1;
+        return true;
     }
     case OP_dim:
         band_offset(side, sign, value->attrs[0].dim);
         return !dim_is_const(value->attrs[0].dim) || llabs(value->attrs[0].dim->value) < BAND_FAR;
-    case OP_cast: return band_is_integer(value->in[0]) && band_side(value->in[0], sign, side);
+    case OP_cast:
+        if (band_is_integer(value->in[0]))
+            return band_side(value->in[0], sign, side);
+        break;
     case OP_broadcast: return band_side(value->in[0], sign, side);
-    case OP_add: return band_side(value->in[0], sign, side) && band_side(value->in[1], sign, side);
-    case OP_sub: return band_side(value->in[0], sign, side) && band_side(value->in[1], -sign, side);
-    default: return false;
+    case OP_add:
+    case OP_sub:
+        return band_side(value->in[0], sign, side) &&
+               band_side(value->in[1], value->op == OP_add ? sign : -sign, side);
+    default: break;
     }
+    if (side->of_matrix || !band_is_of_matrix(value))
+        return false;
+    side->of_matrix = value;
+    side->is_taken = sign < 0;
+    return true;
+}
+
+/* One limit more, or the tighter of two of which dims say all; false where there is no room. */
+static bool band_add(DimTable *dims, BandLimit limit, Band *band) {
+    for (int i = 0; i < band->n; i++) {
+        BandLimit *at = &band->limit[i];
+        if (limit.of_matrix || at->of_matrix || at->is_most != limit.is_most || at->by_row != limit.by_row)
+            continue;
+        at->offset = (limit.is_most ? dim_min : dim_max)(dims, at->offset, limit.offset);
+        return true;
+    }
+    if (band->n == BAND_LIMITS_MAX)
+        return false;
+    band->limit[band->n++] = limit;
+    return true;
 }
 
 /* Narrows the band by a condition; whether that says all of it. */
@@ -85,24 +135,27 @@ static bool band_condition(DimTable *dims, const Value *inside, Band *band) {
         !band_side(inside->in[0], is_below ? 1 : -1, &side) ||
         !band_side(inside->in[1], is_below ? -1 : 1, &side))
         return false;
-    if (side.by_column == 1 && side.by_row == -1) {
-        const Dim *most = dim_sub(dims, dim_const(dims, 0), side.offset);
-        band->high = band->high ? dim_min(dims, band->high, most) : most;
-    } else if (side.by_column == -1 && side.by_row == 1) {
-        band->low = band->low ? dim_max(dims, band->low, side.offset) : side.offset;
-    } else {
+    bool is_most = side.by_column == 1;
+    if ((!is_most && side.by_column != -1) || (side.by_row && side.by_row != -side.by_column))
         return false;
-    }
-    return true;
+    BandLimit limit = {.is_most = is_most,
+                       .by_row = side.by_row != 0,
+                       .offset = is_most ? dim_sub(dims, dim_const(dims, 0), side.offset) : side.offset,
+                       .of_matrix = side.of_matrix,
+                       .is_taken = side.is_taken != is_most};
+    return limit.offset && band_add(dims, limit, band);
 }
 
 bool softmax_band(DimTable *dims, Value *x, Band *band, Value **inner) {
     double beyond;
+    bool is_all = true;
     *band = (Band){0};
     *inner = x;
-    if (x->op != OP_select || !value_is_constant(x->in[2], &beyond) || beyond != -INFINITY)
-        return false;
-    if (band_condition(dims, x->in[0], band))
-        *inner = x->in[1];
-    return band->low || band->high;
+    while (x->op == OP_select && value_is_constant(x->in[2], &beyond) && beyond == -INFINITY) {
+        is_all = band_condition(dims, x->in[0], band) && is_all;
+        x = x->in[1];
+        if (is_all)
+            *inner = x;
+    }
+    return band->n > 0;
 }

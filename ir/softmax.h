@@ -12,14 +12,25 @@ typedef struct Softmax {
 /* Whether `value` is a softmax in f32, rounded to a narrower type: cast(e / sum(e)), e = exp(x - max(x)). */
 bool softmax_of(const Value *value, Softmax *out);
 
-/* A band along the diagonal of the last two axes: elements with  low <= column - row <= high. */
+/* How far elements of x are seen. The column, or (by_row) the column less the row, is at least, or (is_most)
+ * at most, `offset`, and what a number of the matrix adds to it, as the length of a sequence does. */
+typedef struct BandLimit {
+    bool is_most, by_row;
+    const Dim *offset;
+    const Value *of_matrix; /* integer, one for each matrix; NULL: nothing */
+    bool is_taken;          /* of_matrix is subtracted */
+} BandLimit;
+enum { BAND_LIMITS_MAX = 4 };
+/* Elements that are seen by all limits. */
 typedef struct Band {
-    const Dim *low, *high; /* NULL: no such bound */
+    BandLimit limit[BAND_LIMITS_MAX];
+    int n;
 } Band;
 
 /* Whether x is -inf beyond a band, as scores of keys that a query may not see are: x = select(inside, y,
- * -inf), where `inside` compares an element's column with its row, perhaps several times. *inner is y where
- * that is all that `inside` asks; else x, of which more may be -inf. */
+ * -inf), perhaps several times, where `inside` compares an element's column with its row, or with a number of
+ * the matrix. *inner is y where that is all that is asked; else x, or a y in between, of which more may be
+ * -inf. */
 bool softmax_band(DimTable *dims, Value *x, Band *band, Value **inner);
 
 #endif

@@ -158,6 +158,23 @@ static bool view_carry(const Graph *graph, Value *value, const Value *below, Vie
     return view->base == base;
 }
 
+/* The view of `chosen`, a gather, itself. */
+static ViewGather view_chosen(const Graph *graph, const Value *chosen,
+                              bool (*is_base)(void *context, const Value *v), void *context) {
+    View data = view_of(graph, chosen->in[0], is_base, context),
+         index = view_of(graph, chosen->in[1], is_base, context);
+    int axis = (int)chosen->attrs[0].i, n = chosen->in[1]->rank;
+    ViewGather gather = {
+        .data = data, .index = index, .step = data.strides[axis], .extent = chosen->in[0]->dims[axis]};
+    for (int i = 0; i < chosen->rank; i++) {
+        bool is_index = i >= axis && i < axis + n;
+        const Dim *zero = dim_const(graph->dims, 0);
+        gather.data.strides[i] = is_index ? zero : data.strides[i < axis ? i : i - n + 1];
+        gather.index.strides[i] = is_index ? index.strides[i - axis] : zero;
+    }
+    return gather;
+}
+
 bool view_gather(const Graph *graph, Value *value, bool (*is_base)(void *context, const Value *v),
                  void *context, ViewGather *gather) {
     Value *chosen = value;
@@ -165,17 +182,7 @@ bool view_gather(const Graph *graph, Value *value, bool (*is_base)(void *context
         chosen = chosen->in[0];
     if (chosen->op != OP_gather || is_base(context, chosen))
         return false;
-    View data = view_of(graph, chosen->in[0], is_base, context),
-         index = view_of(graph, chosen->in[1], is_base, context);
-    int axis = (int)chosen->attrs[0].i, n = chosen->in[1]->rank;
-    *gather = (ViewGather){
-        .data = data, .index = index, .step = data.strides[axis], .extent = chosen->in[0]->dims[axis]};
-    for (int i = 0; i < chosen->rank; i++) {
-        bool is_index = i >= axis && i < axis + n;
-        const Dim *zero = dim_const(graph->dims, 0);
-        gather->data.strides[i] = is_index ? zero : data.strides[i < axis ? i : i - n + 1];
-        gather->index.strides[i] = is_index ? index.strides[i - axis] : zero;
-    }
+    *gather = view_chosen(graph, chosen, is_base, context);
     return view_carry(graph, value, chosen, &gather->data) &&
            view_carry(graph, value, chosen, &gather->index);
 }
@@ -372,6 +379,53 @@ Value *view_below_movements(Value *value, bool (*is_base)(void *context, const V
            (value->op == OP_reshape || value->op == OP_transpose || value->op == OP_slice))
         value = value->in[0];
     return value;
+}
+
+/* The factors of an axis, outer ones first, in *first; how many. */
+static int view_axis_factors(const ViewFactors *factors, int axis, const ViewFactor **first) {
+    int n = 0;
+    for (int i = factors->n; i-- > 0;)
+        if (factors->at[i].axis == axis) {
+            *first = &factors->at[i];
+            n++;
+        }
+    return n;
+}
+
+/* One axis of pages' view, from its factors in the data and in the index. */
+static bool view_page_axis(const Graph *graph, int axis, const ViewFactors *data, const ViewFactors *index,
+                           ViewGather *gather) {
+    const ViewFactor *of_data = NULL, *of_index = NULL;
+    const Dim *zero = dim_const(graph->dims, 0);
+    int n_data = view_axis_factors(data, axis, &of_data), n_index = view_axis_factors(index, axis, &of_index);
+    gather->data.strides[axis] = n_data ? of_data[n_data - 1].stride : zero;
+    gather->index.strides[axis] = n_index ? of_index->stride : zero;
+    if (n_data <= 1 && n_index <= 1)
+        return true;
+    if (n_data != 2 || n_index != 2 || gather->page || !dim_is(of_data->stride, 0) ||
+        !dim_is(of_index[1].stride, 0) || of_data[1].dim != of_index[1].dim)
+        return false;
+    gather->page = of_data[1].dim;
+    gather->page_axis = axis;
+    return true;
+}
+
+bool view_pages(const Graph *graph, Value *value, bool (*is_base)(void *context, const Value *v),
+                void *context, ViewGather *gather) {
+    Value *chosen = view_below_movements(value, is_base, context);
+    ViewFactors data, index;
+    if (chosen->op != OP_gather || is_base(context, chosen))
+        return false;
+    *gather = view_chosen(graph, chosen, is_base, context);
+    if (!view_factors(graph, value, chosen, gather->data.strides, &data) ||
+        !view_factors(graph, value, chosen, gather->index.strides, &index))
+        return false;
+    gather->data.offset = dim_add(graph->dims, gather->data.offset, data.offset);
+    gather->index.offset = dim_add(graph->dims, gather->index.offset, index.offset);
+    for (int axis = 0; axis < value->rank; axis++)
+        if (!view_page_axis(graph, axis, &data, &index, gather))
+            return false;
+    return gather->page && gather->data.offset && gather->index.offset;
 }
 
 int view_vector_width(const Graph *graph, const View *view, const Value *value, int axis, int limit) {

@@ -20,14 +20,22 @@ typedef struct View {
 View view_of(const Graph *graph, Value *value, bool (*is_base)(void *context, const Value *v), void *context);
 /* A view of slices that indices choose (gather), of data that is a view: element (c0, ..., cr-1) is that of
  * `data` with `at * step` more, where `at` is the element of `index` at the same coordinates, both with
- * strides of 0 along the axes that are not theirs; 0 where `at` is not from 0 to `extent` - 1. */
+ * strides of 0 along the axes that are not theirs; 0 where `at` is not from 0 to `extent` - 1.
+ *
+ * Slices may be pages, as those of a cache are: one behind the other along page_axis, where `data` takes an
+ * element's coordinate within its page, and `index` the number of the page. */
 typedef struct ViewGather {
     View data, index;
     const Dim *step, *extent; /* of data's base along the axis of which slices are chosen */
+    const Dim *page;          /* elements of a page along page_axis; NULL: there are no pages */
+    int page_axis;
 } ViewGather;
 /* False where `value` is no gather under views, or strides cannot say where its elements are. */
 bool view_gather(const Graph *graph, Value *value, bool (*is_base)(void *context, const Value *v),
                  void *context, ViewGather *gather);
+/* The same of pages; false where `value` is not of pages along one axis. */
+bool view_pages(const Graph *graph, Value *value, bool (*is_base)(void *context, const Value *v),
+                void *context, ViewGather *gather);
 /* Strides of the memory of a base: its declared ones, or packed. */
 void view_base_strides(const Graph *graph, const Value *base, const Dim **strides);
 /* Where the axes of a Value lie in memory that has them in another order, or in parts. Axes in order, of each

@@ -157,6 +157,9 @@ static inline bool fuse_is_base(const Fuse *fuse, const Value *value) {
 /* view_of and view_gather down to such bases. */
 View fuse_view(Fuse *fuse, Value *value);
 bool fuse_view_gather(Fuse *fuse, Value *value, ViewGather *gather);
+/* Of pages that hardware copies as boxes: of a known multiple of 8 rows of an operand, or of 8 columns whose
+ * elements are neighbours. */
+bool fuse_view_pages(Fuse *fuse, Value *operand, ViewGather *gather);
 
 /* Whether `group` reads `value` from memory: it lies there, another group writes it, and that one does not
  * wait for `group` (whose own Values it may have been computed from; then `group` computes it too). */

@@ -27,21 +27,24 @@ enum {
     CHAIN_STREAM_ROWS = 64 /* fewer leave matrix instructions without rows, where memory is all that counts */
 };
 
-/* Whether indices choose an operand's matrices, of memory, as a cache's of a sequence. */
+/* Whether indices choose an operand's matrices, or its pages, of memory, as a cache's of a sequence. */
 static bool chain_is_chosen(Fuse *fuse, Value *operand, ViewGather *gather) {
     int row = operand->rank - 2, col = operand->rank - 1;
-    return fuse->limits->reads_chosen && fuse_view_gather(fuse, operand, gather) &&
+    if (!fuse->limits->reads_chosen)
+        return false;
+    bool has_matrices = fuse_view_gather(fuse, operand, gather) && dim_is(gather->index.strides[row], 0) &&
+                        dim_is(gather->index.strides[col], 0);
+    return (has_matrices || fuse_view_pages(fuse, operand, gather)) &&
            fuse_is_base(fuse, gather->data.base) && fuse_is_base(fuse, gather->index.base) &&
-           dim_is(gather->index.strides[row], 0) && dim_is(gather->index.strides[col], 0) &&
            dim_divisor(fuse->graph->dims, gather->step) % CHAIN_TMA_ELEMENTS == 0;
 }
 
-/* Whether TMA can read an operand: memory under strides, 16-bit elements, rows at 16 bytes. `may_choose`:
- * indices may choose its matrices; then read->index has a base. */
-static bool chain_reads_by_tma(Fuse *fuse, Value *matmul, int operand, bool may_choose, ViewGather *read) {
+/* Whether TMA can read an operand: memory under strides, 16-bit elements, rows at 16 bytes. Where indices
+ * choose its matrices, or pages, read->index has a base. */
+static bool chain_reads_by_tma(Fuse *fuse, Value *matmul, int operand, ViewGather *read) {
     Value *value = matmul->in[operand];
     int row = value->rank - 2, col = value->rank - 1, n_batch = 0;
-    if (may_choose && chain_is_chosen(fuse, value, read))
+    if (chain_is_chosen(fuse, value, read))
         n_batch = 1;
     else
         *read = (ViewGather){.data = fuse_view(fuse, value)};
@@ -58,15 +61,14 @@ static bool chain_reads_by_tma(Fuse *fuse, Value *matmul, int operand, bool may_
 
 bool chain_chooses(Fuse *fuse, Value *matmul, int operand) {
     ViewGather read;
-    return fuse_home(fuse, matmul)->is_in_parts && chain_reads_by_tma(fuse, matmul, operand, true, &read) &&
-           read.index.base;
+    return chain_reads_by_tma(fuse, matmul, operand, &read) && read.index.base;
 }
 
 /* Whether the second operand of the group's last product is contiguous along K. */
 static bool chain_is_along_k(Fuse *fuse, const Group *group) {
-    Value *operand = group->cores.at[group->cores.n - 1]->in[1];
-    View view = fuse_view(fuse, operand);
-    return dim_is(view.strides[operand->rank - 2], 1);
+    Value *core = group->cores.at[group->cores.n - 1];
+    ViewGather read;
+    return chain_reads_by_tma(fuse, core, 1, &read) && dim_is(read.data.strides[core->in[1]->rank - 2], 1);
 }
 
 bool chain_has_other_path(const Graph *graph) {
@@ -181,9 +183,8 @@ static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_
     if (!value_same_dims(held, group->cores.at[group->cores.n - 1]) || !value_same_rows(matmul, first))
         return "its rows are not those of the product before it";
     *change = "operands in memory whose rows start at 16 bytes";
-    if ((group->cores.n == 1 && (!chain_reads_by_tma(fuse, first, 0, streams, &read) ||
-                                 !chain_reads_by_tma(fuse, first, 1, streams, &read))) ||
-        !chain_reads_by_tma(fuse, matmul, 1, streams, &read))
+    if ((group->cores.n == 1 && (!chain_reads_by_tma(fuse, first, 0, &read) || !chain_reads_by_tma(fuse, first, 1, &read))) ||
+        !chain_reads_by_tma(fuse, matmul, 1, &read))
         return "TMA cannot read an operand";
     *change = "sums of at least one term, known from the dims or a 'where' such as T >= 1";
     const Dim *rows = held->dims[held->rank - 2];
@@ -218,9 +219,9 @@ static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_
 }
 
 /* What the kernel reads has to lie in memory. */
-static void chain_read(Fuse *fuse, Value *matmul, int operand, bool may_choose) {
+static void chain_read(Fuse *fuse, Value *matmul, int operand) {
     ViewGather read;
-    chain_reads_by_tma(fuse, matmul, operand, may_choose, &read);
+    chain_reads_by_tma(fuse, matmul, operand, &read);
     fuse_node(fuse, read.data.base)->is_read_whole = true;
     if (read.index.base)
         fuse_node(fuse, read.index.base)->is_read_whole = true;
@@ -248,10 +249,10 @@ bool fuse_chain(Fuse *fuse, Value *matmul) {
         return false;
     }
     if (group->cores.n == 1) {
-        chain_read(fuse, before, 0, streams);
-        chain_read(fuse, before, 1, streams);
+        chain_read(fuse, before, 0);
+        chain_read(fuse, before, 1);
     }
-    chain_read(fuse, matmul, 1, streams);
+    chain_read(fuse, matmul, 1);
     group_add_core(fuse, group, matmul);
     group->is_chain = true;
     group->is_in_parts = streams;

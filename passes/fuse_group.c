@@ -78,6 +78,15 @@ bool fuse_view_gather(Fuse *fuse, Value *value, ViewGather *gather) {
     return view_gather(fuse->graph, value, group_ends_view, fuse, gather);
 }
 
+bool fuse_view_pages(Fuse *fuse, Value *operand, ViewGather *gather) {
+    enum { PAGE_ROWS = 8 };
+    int row = operand->rank - 2, col = operand->rank - 1;
+    return operand->rank >= 2 && view_pages(fuse->graph, operand, group_ends_view, fuse, gather) &&
+           (gather->page_axis == row || gather->page_axis == col) &&
+           dim_is(gather->data.strides[row + col - gather->page_axis], 1) && dim_is_const(gather->page) &&
+           gather->page->value % PAGE_ROWS == 0;
+}
+
 bool fuse_reads(const Fuse *fuse, const Group *group, const Value *value) {
     const FuseNode *node = fuse_node(fuse, value);
     return value->op == OP_input || (node->stored && node->home != group && !group_waits(node->home, group));

@@ -162,21 +162,23 @@ static bool matmul_is_stepped(const Fuse *fuse, const View *view, int rank) {
 static bool matmul_is_tma(Fuse *fuse, Value *operand) {
     ViewGather gather;
     View view = fuse_view(fuse, operand);
-    if (fuse_view_gather(fuse, operand, &gather))
+    if (fuse_view_gather(fuse, operand, &gather) || fuse_view_pages(fuse, operand, &gather))
         view = gather.data;
     return fuse_is_base(fuse, view.base) && view.base->dtype == operand->dtype &&
            matmul_is_stepped(fuse, &view, operand->rank);
 }
 
-/* Whether indices choose an operand's matrices, or its rows along M or N, of memory that kernels read where
- * it lies: by TMA, or by warps that copy rows. The indices are in memory, or can be. */
+/* Whether indices choose an operand's matrices, its pages, or its rows along M or N, of memory that kernels
+ * read where it lies: by TMA, or by warps that copy rows. The indices are in memory, or can be. */
 static bool matmul_is_chosen(Fuse *fuse, Value *matmul, int which, Value **index) {
     Value *operand = matmul->in[which];
     int k_axis = operand->rank - (which ? 2 : 1);
     int row = operand->rank - 2, col = operand->rank - 1, mn_axis = row + col - k_axis, n_batch = 1;
     ViewGather gather;
-    if (!fuse->limits->reads_chosen || !product_uses_tensor_cores(fuse->limits, matmul) ||
-        !fuse_view_gather(fuse, operand, &gather) || !fuse_is_base(fuse, gather.data.base) ||
+    if (!fuse->limits->reads_chosen || !product_uses_tensor_cores(fuse->limits, matmul))
+        return false;
+    bool has_pages = fuse_view_pages(fuse, operand, &gather);
+    if ((!has_pages && !fuse_view_gather(fuse, operand, &gather)) || !fuse_is_base(fuse, gather.data.base) ||
         gather.data.base->dtype != operand->dtype)
         return false;
     *index = gather.index.base;
@@ -187,10 +189,10 @@ static bool matmul_is_chosen(Fuse *fuse, Value *matmul, int which, Value **index
     int64_t step = 128 / dtype_bits(operand->dtype);
     bool is_along_k = dim_is(gather.data.strides[k_axis], 1),
          is_along_mn = dim_is(gather.data.strides[mn_axis], 1);
-    bool fits = dim_is(gather.index.strides[k_axis], 0) &&
+    bool fits = (has_pages || dim_is(gather.index.strides[k_axis], 0)) &&
                 dim_divisor(fuse->graph->dims, gather.step) % step == 0 &&
                 matmul_is_stepped(fuse, &gather.data, operand->rank);
-    if (dim_is(gather.index.strides[mn_axis], 0))
+    if (has_pages || dim_is(gather.index.strides[mn_axis], 0))
         return fits && n_batch <= 2 && is_along_k != is_along_mn;
     return fits && is_along_k && matmul_is_tma(fuse, matmul->in[1 - which]) &&
            dim_divisor(fuse->graph->dims, operand->dims[k_axis]) % step == 0;

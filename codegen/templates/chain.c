@@ -57,9 +57,15 @@ static bool chain_rows(ChainPlan *plan, Value *const *outputs, size_t n, const c
     return true;
 }
 
-/* Whether TMA reads an operand; around a softmax in parts also one whose matrices indices choose. */
+/* Whether TMA reads an operand where it lies in one piece, or where indices choose it. */
 static bool chain_is_tma(const ChainPlan *plan, const MatmulOperand *operand, const char **why) {
-    return (plan->streams && matmul_has_chosen_matrices(operand)) || matmul_is_tma(plan->graph, operand, why);
+    return matmul_has_chosen_matrices(operand) || matmul_is_tma(plan->graph, operand, why);
+}
+
+/* Whether a later link's second operand is the same for all matrices of a batch, so that it can stay. */
+static bool chain_can_stay(const ChainPlan *plan, int link) {
+    const MatmulOperand *operand = &plan->link[link].b[0];
+    return !operand->n_batch && !operand->chosen;
 }
 
 static bool chain_link(ChainPlan *plan, int i, Value *core, const char **why) {
@@ -242,7 +248,7 @@ static bool chain_accepts_planned(const ChainPlan *plan, const Schedule *schedul
         return false;
     *why = "second operands stay in shared memory where all matrices of a batch have the same";
     for (int i = 1; i < plan->n_links && !schedule->later_stages; i++)
-        if (plan->link[i].b[0].n_batch)
+        if (!chain_can_stay(plan, i))
             return false;
     *why = "tile_k is 32 or 64";
     if (schedule->tile_k != 32 && schedule->tile_k != 64)
@@ -263,7 +269,7 @@ static bool chain_accepts_planned(const ChainPlan *plan, const Schedule *schedul
     for (int i = 0; i < plan->n_links && schedule->cluster_m > 1; i++) {
         const MatmulOperand *shared = &plan->link[i].b[0];
         int columns = chain_tile_columns(plan, schedule, i);
-        if (schedule->cluster_m > 2 || shared->n_batch > 1 ||
+        if (schedule->cluster_m > 2 || shared->n_batch > 1 || shared->chosen ||
             columns % (shared->major == MAJOR_MN ? 128 : 16) != 0)
             return false;
     }
@@ -350,7 +356,7 @@ static bool chain_share_memory(const ChainPlan *plan, Schedule *s, int first_ste
         int steps = chain_later_steps(plan, s, i);
         all += steps;
         most = steps > most ? steps : most;
-        can_stay = can_stay && !plan->link[i].b[0].n_batch;
+        can_stay = can_stay && chain_can_stay(plan, i);
     }
     for (int ahead = AHEAD; ahead >= 2; ahead--) {
         int fewest = ahead * first_steps < ENOUGH ? ahead * first_steps : ENOUGH;

@@ -7,7 +7,9 @@
 void stream_find_scores(Stream *s) {
     const MatmulPlan *plan = &s->plan->link[0];
     Value *x = s->plan->softmax.x;
-    s->is_banded = softmax_band(plan->graph->dims, x, &s->band, &s->held);
+    softmax_band(plan->graph->dims, x, &s->band, &s->held);
+    for (int i = 0; i < s->band.n; i++)
+        s->is_ragged = s->is_ragged || s->band.limit[i].by_row;
     s->masks = s->held != x;
     s->by = 1;
     double by;
@@ -83,14 +85,13 @@ static void stream_mask_part(Stream *s, const StreamAt *at) {
     Builder *b = s->b;
     const Dim *n = s->plan->link[0].n;
     const KExpr *last = k_add(b, at->col, k_i32(b, s->schedule->tile_k - 1));
-    if (s->masks && s->band.high) {
-        const KExpr *limit = k_dim(b, s->band.high, K_I32);
-        stream_mask(s, at, k_lt(b, k_add(b, at->warp_row, limit), last), limit, true, true);
-    }
-    if (s->masks && s->band.low) {
-        const KExpr *limit = k_dim(b, s->band.low, K_I32);
-        const KExpr *lowest = k_add(b, k_add(b, at->warp_row, limit), k_i32(b, WARP_ROWS - 1));
-        stream_mask(s, at, k_lt(b, at->col, lowest), limit, true, false);
+    for (int i = 0; i < s->band.n && s->masks; i++) {
+        const BandLimit *limit = &s->band.limit[i];
+        const KExpr *own = limit->by_row ? k_add(b, at->warp_row, s->limit[i]) : s->limit[i];
+        if (limit->by_row && !limit->is_most)
+            own = k_add(b, own, k_i32(b, WARP_ROWS - 1));
+        const KExpr *some = limit->is_most ? k_lt(b, own, last) : k_lt(b, at->col, own);
+        stream_mask(s, at, some, s->limit[i], limit->by_row, limit->is_most);
     }
     if (dim_divisor(s->plan->graph->dims, n) % s->schedule->tile_k != 0) {
         const KExpr *limit = k_sub(b, k_dim(b, n, K_I32), k_i32(b, 1));

@@ -17,8 +17,9 @@
  * What is wanted of the rows besides is stored then too, as far as the largest element and the sum are enough
  * for it: the logarithm of a row's sum, for gradients.
  *
- * Where x is -inf beyond a band along the diagonal (Band), parts of which a tile's rows see nothing are
- * neither loaded nor multiplied, and the elements of those that lie within the band whole are not asked. */
+ * Where x is -inf beyond a band (Band), along the diagonal or behind the end of a sequence, parts of which a
+ * tile's rows see nothing are neither loaded nor multiplied, and the elements of those that lie within the
+ * band whole are not asked. */
 #include "codegen/templates/chain_stream.h"
 
 #include "codegen/cost.h"
@@ -134,37 +135,53 @@ static MatmulTma stream_operand(Stream *s, const MatmulOperand *operand, const c
     return tma;
 }
 
+/* A limit of the band for a tile's matrix. Numbers from memory are kept so small that sums with coordinates
+ * are none beyond 32 bits. */
+static const KExpr *stream_limit(Stream *s, const BandLimit *limit, const MatmulTile *tile) {
+    enum { FAR = 1 << 30 };
+    Builder *b = s->b;
+    const KExpr *offset = k_dim(b, limit->offset, K_I32), *coords[RANK_MAX];
+    if (!limit->of_matrix)
+        return offset;
+    int shift = s->plan->link[0].batch_rank + 2 - limit->of_matrix->rank;
+    for (int i = 0; i < limit->of_matrix->rank; i++)
+        coords[i] = dim_is(limit->of_matrix->dims[i], 1) ? k_i32(b, 0) : tile->batch[i + shift];
+    const KExpr *number = lower_at(s->lower[0], limit->of_matrix, coords, NULL);
+    KType type = number->type == K_I64 ? K_I64 : K_I32;
+    number = k_max(b, k_min(b, k_convert(b, number, type), k_int(b, type, FAR)), k_int(b, type, -FAR));
+    number = k_convert(b, number, K_I32);
+    return k_let_expr(b, "limit", limit->is_taken ? k_sub(b, offset, number) : k_add(b, offset, number));
+}
+
 /* The parts that a tile's rows see anything of: one at least, of which all may be masked. */
 static void stream_find_parts(Stream *s, const MatmulTile *tile) {
     Builder *b = s->b;
     DimTable *dims = s->plan->graph->dims;
     const KExpr *zero = k_i32(b, 0), *one = k_i32(b, 1), *width = k_i32(b, s->schedule->tile_k);
-    s->first = zero;
-    s->end = k_dim(b, dim_ceil_div(dims, s->plan->link[0].n, dim_const(dims, s->schedule->tile_k)), K_I32);
-    if (s->band.low) {
-        const KExpr *col = k_max(b, k_add(b, tile->row, k_dim(b, s->band.low, K_I32)), zero);
-        s->first = k_let_expr(b, "first_part", k_min(b, k_div(b, col, width), k_sub(b, s->end, one)));
+    const KExpr *first = zero, *all = k_dim(
+        b, dim_ceil_div(dims, s->plan->link[0].n, dim_const(dims, s->schedule->tile_k)), K_I32), *end = all;
+    for (int i = 0; i < s->band.n; i++) {
+        const BandLimit *limit = &s->band.limit[i];
+        const KExpr *col = s->limit[i] = stream_limit(s, limit, tile);
+        if (limit->by_row)
+            col = k_add(b, col, tile->row);
+        if (limit->by_row && limit->is_most)
+            col = k_add(b, col, k_i32(b, s->schedule->tile_m - 1));
+        const KExpr *part = k_div(b, k_max(b, col, zero), width);
+        if (limit->is_most) {
+            end = k_min(b, k_add(b, part, one), end);
+        } else {
+            part = k_min(b, part, k_sub(b, all, one));
+            first = first == zero ? part : k_max(b, first, part);
+        }
     }
-    if (s->band.high) {
-        const KExpr *col = k_max(
-            b,
-            k_add(b, tile->row,
-                  k_dim(b, dim_add(dims, s->band.high, dim_const(dims, s->schedule->tile_m - 1)), K_I32)),
-            zero);
-        const KExpr *end = k_min(b, k_add(b, k_div(b, col, width), one), s->end);
-        s->end = k_let_expr(b, "end_part", k_max(b, end, k_add(b, s->first, one)));
-    }
+    s->first = first == zero ? zero : k_let_expr(b, "first_part", first);
+    s->end = end == all ? all : k_let_expr(b, "end_part", k_max(b, end, k_add(b, s->first, one)));
 }
 
 /* Places in a group of so many tiles that a block's tiles have, one after the other. */
 static int64_t stream_places(int64_t tiles, int64_t blocks) {
-    int64_t a = tiles, b = blocks;
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return tiles / a;
+    return tiles / dim_gcd(tiles, blocks);
 }
 
 /* Matrices whose keys and values L2 holds together with what else goes through it; fewer, where a block would
@@ -187,7 +204,7 @@ static int stream_matrices(const Stream *s) {
     return best;
 }
 
-/* Tiles of a band have parts of their row in different numbers. Those with the most come first, each of some
+/* Tiles of a band along the diagonal have parts of their row in different numbers. Those with the most come first, each of some
  * matrices whose keys and values L2 holds, so that blocks end together:
  *
  *     number   0 1 2 3 | 4 5 6 7 | ...       of 4 matrices: the last rows of each, then those before them
@@ -208,7 +225,7 @@ static MatmulTile stream_tiles_begin(Stream *s) {
     Builder *b = s->b;
     const KExpr *number = k_for_step_begin(b, "tile", k_special(b, SPECIAL_CTA_X),
                                            k_dim(b, s->tiles.count, K_I32), k_special(b, SPECIAL_GRID_X));
-    if (s->is_banded)
+    if (s->is_ragged)
         number = k_let_expr(b, "own_tile", stream_longest_first(s, number));
     return matmul_tile_at(b, &s->plan->link[1], &s->tiles, number);
 }
@@ -217,7 +234,7 @@ static MatmulTile stream_tiles_begin(Stream *s) {
 static const Dim *stream_grid(const Stream *s) {
     const ChainPlan *plan = s->plan;
     DimTable *dims = plan->graph->dims;
-    return s->is_banded ? dim_min(dims, s->tiles.count, dim_const(dims, plan->target->sm_count))
+    return s->is_ragged ? dim_min(dims, s->tiles.count, dim_const(dims, plan->target->sm_count))
                         : matmul_grid(&plan->link[0], &s->tiles, 1);
 }
 
@@ -226,14 +243,17 @@ static const Dim *stream_grid(const Stream *s) {
 static void stream_load(Stream *s, int link, const MatmulTma *tma, const Pipeline *ring,
                         const PipelineState *state, const KExpr *mn, const KExpr *k, const MatmulTile *tile) {
     Builder *b = s->b;
+    MatmulTma own = *tma;
+    matmul_tma_find_pages(b, &s->plan->link[link], &own, mn, k, tile->batch);
     pipeline_wait_empty(b, ring, state);
     pipeline_expect(b, ring, state, k_int(b, K_U32, tile_bytes(&tma->tile)));
-    matmul_tma_load(b, &s->plan->link[link], tma, k_var(b, state->stage),
+    matmul_tma_load(b, &s->plan->link[link], &own, k_var(b, state->stage),
                     pipeline_full_address(b, ring, state), mn, k, tile->batch);
     pipeline_advance(b, ring, state);
 }
 
-/* Ahead of a tile's loads: the matrices that indices choose, as a cache's of a sequence. */
+/* Ahead of a tile's loads: the matrices that indices choose, as a cache's of a sequence. (Pages are those of
+ * each load.) */
 static void stream_choose(Stream *s, const MatmulTile *tile) {
     const MatmulPlan *link = s->plan->link;
     s->query.chosen = matmul_chosen_matrix(s->b, &link[0], s->query.operand, tile->batch);

@@ -28,9 +28,10 @@ typedef struct Stream {
     Lower *rows;     /* of the rows' own outputs; NULL: there are none */
     MatmulStaging staging;
     bool is_staged;
-    Band band;
-    bool is_banded,
-        masks;   /* parts beyond the band are left out; elements beyond it are what x masks, no others */
+    Band band; /* parts beyond it are left out */
+    const KExpr *limit[BAND_LIMITS_MAX]; /* of the tile, as columns, or columns less the row */
+    bool is_ragged; /* tiles of other rows see other parts */
+    bool masks;     /* elements beyond the band are what x masks, no others */
     Value *held; /* what the accumulators have of a part: x, or without its band, or q @ k.T itself */
     double by;   /* x is as many times that */
     const KExpr *first, *end;           /* parts of the tile */

@@ -19,6 +19,7 @@
  * Columns of the last link that do not fit the registers are done in passes, for which the packed operand
  * stays. A cluster of two blocks, neighbours along m, loads half of each second operand into both. */
 #include "codegen/templates/chain.h"
+#include "codegen/templates/matmul_operand.h"
 #include "codegen/templates/matmul_result.h"
 #include "codegen/templates/matmul_tma.h"
 
@@ -173,17 +174,25 @@ static void chain_produce_link(Chain *c, int i, const PipelineState *state, cons
                                const KExpr *col) {
     Builder *b = c->b;
     const ChainLink *link = &c->link[i];
+    MatmulTma loads[] = {link->b, c->a};
+    const KExpr *first[] = {col, tile->row};
+    int n = i == 0 ? 2 : 1;
+    int64_t bytes = 0;
+    for (int k = 0; k < n; k++) {
+        loads[k].chosen = matmul_chosen_matrix(b, link->plan, loads[k].operand, tile->batch);
+        bytes += tile_bytes(&loads[k].tile);
+    }
     const KExpr *step =
         k_for_begin(b, "k_step", k_i32(b, 0), k_dim(b, chain_steps(c, i), K_I32), 1, UNROLL_NONE);
+    const KExpr *k0 = k_let_expr(b, "k", k_mul(b, step, k_i32(b, c->schedule->tile_k)));
+    for (int k = 0; k < n; k++)
+        matmul_tma_find_pages(b, link->plan, &loads[k], first[k], k0, tile->batch);
     const Pipeline *ring = i ? &c->later : &c->pipeline;
     pipeline_wait_empty(b, ring, state);
-    int64_t bytes = tile_bytes(&link->b.tile) + (i ? 0 : tile_bytes(&c->a.tile));
     pipeline_expect(b, ring, state, k_int(b, K_U32, bytes));
-    const KExpr *k0 = k_let_expr(b, "k", k_mul(b, step, k_i32(b, c->schedule->tile_k)));
     const KExpr *stage = k_var(b, state->stage), *full = pipeline_full_address(b, ring, state);
-    if (i == 0)
-        matmul_tma_load(b, link->plan, &c->a, stage, full, tile->row, k0, tile->batch);
-    matmul_tma_load(b, link->plan, &link->b, stage, full, col, k0, tile->batch);
+    for (int k = n; k-- > 0;)
+        matmul_tma_load(b, link->plan, &loads[k], stage, full, first[k], k0, tile->batch);
     pipeline_advance(b, ring, state);
     k_end(b);
 }

@@ -154,10 +154,19 @@ static bool operand_has_whole_rows(const Graph *graph, const MatmulOperand *oper
     return fits;
 }
 
+/* Whether TMA copies pages as boxes: of rows along K, or of columns along M or N, in whole turns of 8. */
+static bool operand_has_page_boxes(const Graph *graph, const MatmulOperand *operand) {
+    enum { PAGE_ROWS = 8 };
+    const ViewGather *pages = operand->chosen;
+    int across = operand->major == MAJOR_K ? operand->mn_axis : operand->k_axis;
+    return pages->page_axis == across && dim_is_const(pages->page) && pages->page->value % PAGE_ROWS == 0 &&
+           dim_lower(graph->dims, operand->value->dims[across]) <= INT32_MAX;
+}
+
 bool matmul_take_chosen(const Graph *graph, const Region *region, const ViewGather *gather,
                         MatmulOperand *operand) {
     if (!region_reads(region, gather->data.base) || !region_reads(region, gather->index.base) ||
-        !dim_is(gather->index.strides[operand->k_axis], 0) ||
+        !(gather->page || dim_is(gather->index.strides[operand->k_axis], 0)) ||
         dim_lower(graph->dims, gather->extent) > INT32_MAX)
         return false;
     ViewGather *kept = ARENA_NEW(graph->arena, ViewGather);
@@ -166,9 +175,11 @@ bool matmul_take_chosen(const Graph *graph, const Region *region, const ViewGath
     const char *why;
     found.view = gather->data;
     found.chosen = kept;
-    found.chooses_rows = !dim_is(gather->index.strides[operand->mn_axis], 0);
+    found.chooses_rows = !gather->page && !dim_is(gather->index.strides[operand->mn_axis], 0);
     matmul_read_view(&found);
     found.elem = found.narrow;
+    if (gather->page && !operand_has_page_boxes(graph, &found))
+        return false;
     if (found.chooses_rows ? !operand_has_whole_rows(graph, &found)
                            : !operand_is_tma_view(graph, &found, &why))
         return false;
@@ -181,8 +192,11 @@ bool matmul_take_chosen(const Graph *graph, const Region *region, const ViewGath
 bool matmul_find_chosen(const Graph *graph, const Region *region, MatmulOperand *operand) {
     ViewGather gather;
     Value *value = (Value *)(uintptr_t)operand->value;
-    return view_gather(graph, value, operand_is_input, (void *)(uintptr_t)region, &gather) &&
-           matmul_take_chosen(graph, region, &gather, operand);
+    void *context = (void *)(uintptr_t)region;
+    return (view_gather(graph, value, operand_is_input, context, &gather) &&
+            matmul_take_chosen(graph, region, &gather, operand)) ||
+           (view_pages(graph, value, operand_is_input, context, &gather) &&
+            matmul_take_chosen(graph, region, &gather, operand));
 }
 
 void matmul_read_operand(const Graph *graph, const Region *region, const Value *product, int which,
@@ -262,8 +276,10 @@ const KExpr *matmul_chosen(Builder *b, const MatmulPlan *plan, const MatmulOpera
                    k_mul(b, matmul_batch_coord(b, plan, operand, i, batch),
                          k_dim(b, chosen->index.strides[i], K_I32)));
     if (row) {
-        is_one = k_lt(b, row, k_dim(b, operand->mn, K_I32));
-        at = k_add(b, at, k_mul(b, row, k_dim(b, chosen->index.strides[operand->mn_axis], K_I32)));
+        int axis = chosen->page ? chosen->page_axis : operand->mn_axis;
+        is_one = k_lt(b, row, k_dim(b, operand->value->dims[axis], K_I32));
+        const KExpr *number = chosen->page ? k_div(b, row, k_dim(b, chosen->page, K_I32)) : row;
+        at = k_add(b, at, k_mul(b, number, k_dim(b, chosen->index.strides[axis], K_I32)));
     }
     const KExpr *number = k_load_scalar(b, "chosen", k_global(b, chosen->index.base, false), at, is_one);
     KType type = number->type == K_I64 ? K_I64 : K_I32;
@@ -275,7 +291,7 @@ const KExpr *matmul_chosen(Builder *b, const MatmulPlan *plan, const MatmulOpera
 
 const KExpr *matmul_chosen_matrix(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand,
                                   const KExpr *const *batch) {
-    if (!operand->chosen || operand->chooses_rows)
+    if (!operand->chosen || operand->chooses_rows || operand->chosen->page)
         return NULL;
     return k_let_expr(b, "matrix", matmul_chosen(b, plan, operand, batch, NULL));
 }

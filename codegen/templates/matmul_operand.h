@@ -8,8 +8,8 @@
 /* Reads operand `which` of a product of the region. */
 void matmul_read_operand(const Graph *graph, const Region *region, const Value *product, int which,
                          MatmulOperand *operand);
-/* Whether indices choose the operand's matrices of the batch, or its rows, from memory that can be read so,
- * whatever the type of its elements; notes which, and the view. */
+/* Whether indices choose the operand's matrices of the batch, its pages, or its rows, from memory that can be
+ * read so, whatever the type of its elements; notes which, and the view. */
 bool matmul_find_chosen(const Graph *graph, const Region *region, MatmulOperand *operand);
 /* The same for memory that the operand is computed from, with its axes in the operand's order. */
 bool matmul_take_chosen(const Graph *graph, const Region *region, const ViewGather *gather,
@@ -22,19 +22,20 @@ bool matmul_is_step(const Graph *graph, const Dim *distance, DType elem);
 bool matmul_is_tma(const Graph *graph, const MatmulOperand *operand, const char **why);
 /* Whether it can where tiles lie within the parts that memory has the operand in. */
 bool matmul_is_parted(const MatmulOperand *operand);
-/* Whether it reads matrices that indices choose. */
+/* Whether it reads matrices, or pages, that indices choose. */
 bool matmul_has_chosen_matrices(const MatmulOperand *operand);
 /* Whether TMA brings the operand in any of these ways. */
 bool matmul_is_brought_by_tma(const Graph *graph, const MatmulOperand *operand, const char **why);
 /* Whether warps of wgmma's kernels copy the rows that indices choose. */
 bool matmul_has_chosen_rows(const MatmulOperand *operand);
 bool matmul_chooses_rows(const MatmulPlan *plan); /* of any operand */
-/* What an index chooses for a batch, and for a row along M or N (NULL: it chooses whole matrices): -1 where
- * the index is none of what is chosen from, or the row none of the operand's. TMA reads zeros at -1, also
- * from a tensor of no matrices, which its map gives one. */
+/* What an index chooses for a batch, and for a row along M or N, or along the axis of pages (NULL: it chooses
+ * whole matrices): -1 where the index is none of what is chosen from, or the row none of the operand's. TMA
+ * reads zeros at -1, also from a tensor of no matrices, which its map gives one. */
 const KExpr *matmul_chosen(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand,
                            const KExpr *const *batch, const KExpr *row);
-/* Ahead of a tile's loads by TMA, which matrix of the operand they are of; NULL: it is the batch's. */
+/* Ahead of a tile's loads by TMA, which matrix of the operand they are of; NULL: it is the batch's, or boxes
+ * are of pages. */
 const KExpr *matmul_chosen_matrix(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand,
                                   const KExpr *const *batch);
 /* An input of the epilogue that TMA can read: 16-bit elements, the space's own dims, of which so many are a

@@ -83,7 +83,7 @@ static const Dim *tiles_batch(const MatmulPlan *plan, const MatmulTiles *tiles, 
 /* Whether indices choose an operand along an axis of the product's batch. */
 static bool tiles_is_chosen(const MatmulPlan *plan, const MatmulOperand *operand, int axis) {
     int own = axis - (plan->batch_rank + 2 - operand->value->rank);
-    return operand->chosen && !operand->chooses_rows && own >= 0 &&
+    return operand->chosen && !operand->chooses_rows && !operand->chosen->page && own >= 0 &&
            !dim_is(operand->chosen->index.strides[own], 0);
 }
 

@@ -1,11 +1,17 @@
 /* What TMA moves for matrix products: boxes of an operand into a ring of stages, and the shared memory
  * through which outputs leave, by TMA or by rows. */
+#include "codegen/templates/matmul_operand.h"
 #include "codegen/templates/matmul_staging.h"
 #include "codegen/templates/matmul_tma.h"
 
 /* ---- operands */
 
 enum { TMA_BOX_MAX = 256, TMA_FEW = 4 /* tiles, of which the last counts */ };
+
+/* Elements of a page along the tile's rows, of which boxes are a part each; NULL: there are no pages. */
+static const Dim *tma_page(const MatmulTma *tma) {
+    return tma->operand->chosen ? tma->operand->chosen->page : NULL;
+}
 
 /* The tile's elements along M or N. */
 static int tma_whole(const MatmulTma *tma) {
@@ -17,6 +23,7 @@ static bool tma_is_clipped(const MatmulTma *tma) {
     const Dim *mn = tma->operand->mn;
     int whole = tma_whole(tma);
     return tma->is_clipped && tma->share == 1 && tma->members.n <= 1 && !tma->operand->mn_part &&
+           !tma_page(tma) &&
            whole <= TMA_BOX_MAX && dim_is_const(mn) && mn->value > 0 && mn->value % whole != 0;
 }
 
@@ -48,8 +55,10 @@ const KExpr *matmul_tma_bytes(Builder *b, const MatmulTma *tma, const KExpr *mn0
                          : bytes;
 }
 
-/* Boxes one below the other of what one block of a cluster loads, and rows of each. */
+/* Boxes one below the other of what one block of a cluster loads; tma_box_rows: rows of each. */
 static int tma_boxes(const MatmulTma *tma) {
+    if (tma_page(tma))
+        return tma->tile.rows / (int)dim_gcd(tma->tile.rows, tma_page(tma)->value);
     return tma->tile.rows / tma->share > TMA_BOX_MAX ? 2 : 1;
 }
 
@@ -80,7 +89,7 @@ static const Dim *tma_packs(DimTable *dims, const MatmulTma *tma, const Dim *ele
 }
 
 static int tma_box_rows(const MatmulTma *tma) {
-    return tma->operand->major == MAJOR_MN ? tma->tile.rows : tma_loaded(tma) / tma->share / tma_boxes(tma);
+    return (tma->operand->major == MAJOR_MN ? tma->tile.rows : tma_loaded(tma) / tma->share) / tma_boxes(tma);
 }
 
 /* The part of one of the operand's two axes that lies in one piece, and beyond it the outer part. */
@@ -89,7 +98,10 @@ static const Dim *tma_part(DimTable *dims, const MatmulTma *tma, bool is_k) {
     const Dim *part = is_k ? operand->k_part : operand->mn_part;
     if (!is_k && tma->members.n > 1)
         return dim_mul(dims, operand->mn, operand->value->dims[tma->members.own_axis]);
-    return part ? part : operand->value->dims[is_k ? operand->k_axis : operand->mn_axis];
+    int axis = is_k ? operand->k_axis : operand->mn_axis;
+    if (tma_page(tma) && operand->chosen->page_axis == axis)
+        return tma_page(tma);
+    return part ? part : operand->value->dims[axis];
 }
 
 static void tma_add_dim(KTensorMap *map, const Dim *dim, const Dim *stride) {
@@ -163,8 +175,17 @@ static const KExpr *tma_mask(Builder *b, const MatmulTma *tma) {
     return k_scalar(b, OP_shl, k_int(b, K_U32, mask), k_convert(b, first, K_U32), NULL);
 }
 
-/* One load: of K-major tiles box `box` of this block's rows, one span of K after another, of others block
- * `box` (a span of columns). */
+/* The row of a tile's box `below` others, from the tile's first one, at `first` of the operand, and where TMA
+ * finds it along that axis. */
+static const KExpr *tma_row(Builder *b, const MatmulTma *tma, const KExpr *first, const KExpr *row) {
+    const Dim *page = tma_page(tma);
+    if (!page)
+        return k_add(b, first, row);
+    return page->value == tma_box_rows(tma) ? k_i32(b, 0)
+                                            : k_mod(b, k_add(b, first, row), k_dim(b, page, K_I32));
+}
+
+/* One load: box `box` of this block's, first those one below the other, then the next span of columns. */
 static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const KExpr *stage,
                          const KExpr *full, const KExpr *mn0, const KExpr *k0, const KExpr *const *batch,
                          int box, int map) {
@@ -173,25 +194,25 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
     bool is_shared = tma->share > 1;
     const KExpr *part = is_shared ? tma_share(b, tma) : k_i32(b, 0);
     const KExpr *to, *inner, *outer;
+    int below = box % tma_boxes(tma), block = box / tma_boxes(tma);
+    const KExpr *row = k_i32(b, (int64_t)below * tma_box_rows(tma));
     if (operand->major == MAJOR_K) {
-        int below = box % tma_boxes(tma), block = box / tma_boxes(tma);
-        const KExpr *row = k_mul(b, part, k_i32(b, tile->rows / tma->share));
-        row = k_add(b, row, k_i32(b, (int64_t)below * tma_box_rows(tma)));
+        row = k_add(b, k_mul(b, part, k_i32(b, tile->rows / tma->share)), row);
         const KExpr *at =
             k_add(b, k_mul(b, stage, k_i32(b, tile->pitch)), k_mul(b, row, k_i32(b, tile->span)));
         at = k_add(b, at, k_i32(b, (int64_t)block * tile->rows * tile->span));
         to = k_smem_addr(b, tile->buffer, at);
         inner = k_add(b, k0, k_i32(b, (int64_t)block * tma_span(tma)));
         inner = tma_packed(tma) > 1 ? k_div(b, inner, k_i32(b, tma_packed(tma))) : inner;
-        outer = k_add(b, mn0, row);
+        outer = tma_row(b, tma, mn0, row);
     } else {
         /* of blocks that two share, 2 i + part is this one's to load */
-        const KExpr *number = k_add(b, k_i32(b, (int64_t)box * tma->share), part);
+        const KExpr *number = k_add(b, k_i32(b, (int64_t)block * tma->share), part);
         const KExpr *at = k_mul(b, number, k_i32(b, (int64_t)tile->rows * tile->span));
         at = k_add(b, k_mul(b, stage, k_i32(b, tile->pitch)), at);
-        to = k_smem_addr(b, tile->buffer, at);
+        to = k_smem_addr(b, tile->buffer, k_add(b, at, k_mul(b, row, k_i32(b, tile->span))));
         inner = k_add(b, mn0, k_mul(b, number, k_i32(b, tile->span)));
-        outer = k0;
+        outer = tma_row(b, tma, k0, row);
     }
     bool is_k = operand->major == MAJOR_K;
     const Dim *inner_part = is_k ? operand->k_part : operand->mn_part,
@@ -208,7 +229,7 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
         if (!tma_is_joined(tma, operand->batch[i]))
             operands[n++] = k_operand(matmul_batch_coord(b, plan, operand, operand->batch[i], batch));
     if (operand->chosen)
-        operands[n++] = k_operand(tma->chosen);
+        operands[n++] = k_operand(tma->pages ? tma->pages[below] : tma->chosen);
     static const AtomId atoms[2][3] = {{ATOM_tma_load_2d, ATOM_tma_load_3d, ATOM_tma_load_4d},
                                        {ATOM_tma_load_2d_once, ATOM_tma_load_3d_once, ATOM_tma_load_4d_once}};
     AtomId atom = atoms[tma->is_once][n - 5];
@@ -219,6 +240,19 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
     k_atom(b, atom, NULL, operands, n);
 }
 
+void matmul_tma_find_pages(Builder *b, const MatmulPlan *plan, MatmulTma *tma, const KExpr *mn0,
+                           const KExpr *k0, const KExpr *const *batch) {
+    if (!tma_page(tma))
+        return;
+    int n = tma_boxes(tma);
+    tma->pages = ARENA_ARRAY(b->arena, const KExpr *, n);
+    for (int i = 0; i < n; i++) {
+        const KExpr *first = tma->operand->major == MAJOR_K ? mn0 : k0;
+        const KExpr *row = k_add(b, first, k_i32(b, (int64_t)i * tma_box_rows(tma)));
+        tma->pages[i] = k_let_expr(b, "page", matmul_chosen(b, plan, tma->operand, batch, row));
+    }
+}
+
 void matmul_tma_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const KExpr *stage,
                      const KExpr *full, const KExpr *mn0, const KExpr *k0, const KExpr *const *batch) {
     bool is_k = tma->operand->major == MAJOR_K;
@@ -226,7 +260,7 @@ void matmul_tma_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, c
         const KExpr *member = matmul_batch_coord(b, plan, tma->operand, tma->members.own_axis, batch);
         mn0 = k_add(b, mn0, k_mul(b, member, k_dim(b, tma->operand->mn, K_I32)));
     }
-    int boxes = is_k ? tma_boxes(tma) * tma_blocks(tma) : tma_blocks(tma) / tma->share;
+    int boxes = tma_boxes(tma) * tma_blocks(tma) / (is_k ? 1 : tma->share);
     if (tma_rest(tma)) {
         k_if_begin(b, tma_is_last(b, tma, mn0));
         for (int box = 0; box < boxes; box++)

@@ -46,6 +46,7 @@ typedef struct WgmmaOperand {
     const KExpr *descriptor;
     bool is_early;       /* no kernel before writes what TMA brings of it */
     const KExpr *chosen; /* a producer's: the present tile's matrix, where indices choose it */
+    const KExpr **pages; /* a producer's: those of the present stage, where indices choose pages */
 } WgmmaOperand;
 
 /* A product whose steps of K come before those of the one that is added to it. */

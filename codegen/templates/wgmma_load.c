@@ -66,6 +66,7 @@ MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o) {
                        .share_step = o->is_rows ? w->tiles.cluster_m : 1,
                        .cluster = w->cluster,
                        .chosen = o->chosen,
+                       .pages = o->pages,
                        .is_once = wgmma_is_read_once(w, o),
                        .is_clipped = !o->fragments && !w->plan->columns.n &&
                                      !(o->is_rows ? w->tiles.rows_end : w->tiles.cols_end)};
@@ -76,6 +77,19 @@ bool wgmma_is_early(Builder *b, const MatmulOperand *operand) {
            (!operand->chosen || !k_global(b, operand->chosen->index.base, false)->late);
 }
 
+/* Which pages a load is of: ahead of a tile's loads where they lie along M or N, else (k0 is one) ahead of a
+ * step's. */
+static void wgmma_find_pages(Wgmma *w, const MatmulTile *tile, const KExpr *k0) {
+    for (int i = 0; i < w->n_operands; i++) {
+        WgmmaOperand *o = &w->operands[i];
+        MatmulTma tma = wgmma_tma(w, o);
+        if (o->convert || o->rows || (tma.operand->major == MAJOR_MN) != (k0 != NULL))
+            continue;
+        matmul_tma_find_pages(w->b, w->plan, &tma, o->is_rows ? tile->row : tile->col, k0, tile->batch);
+        o->pages = tma.pages;
+    }
+}
+
 /* Ahead of a tile's loads. */
 static void wgmma_choose(Wgmma *w, const MatmulTile *tile) {
     for (int i = 0; i < w->n_operands; i++) {
@@ -83,6 +97,7 @@ static void wgmma_choose(Wgmma *w, const MatmulTile *tile) {
         if (!o->convert)
             o->chosen = matmul_chosen_matrix(w->b, w->plan, wgmma_tma(w, o).operand, tile->batch);
     }
+    wgmma_find_pages(w, tile, NULL);
 }
 
 /* ---- the two roles */
@@ -263,8 +278,10 @@ static void wgmma_load_early(Wgmma *w, const PipelineState *state, const MatmulT
     Builder *b = w->b;
     wgmma_choose(w, tile);
     const KExpr *step = k_for_begin(b, "early", k_i32(b, 0), count, 1, UNROLL_NONE);
+    const KExpr *k0 = wgmma_k0(w, first, step);
+    wgmma_find_pages(w, tile, k0);
     pipeline_expect(b, &w->pipeline, state, wgmma_bytes(w, tile));
-    wgmma_load_step(w, state, tile, wgmma_k0(w, first, step), true, false);
+    wgmma_load_step(w, state, tile, k0, true, false);
     pipeline_advance(b, &w->pipeline, state);
     k_end(b);
 }
@@ -303,6 +320,7 @@ static void wgmma_load_product(Wgmma *w, const PipelineState *state, const Pipel
     const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps->count, 1, UNROLL_NONE);
     const KExpr *k0 = k_let_expr(b, "k", wgmma_k0(w, steps->first, step));
     wgmma_next_raw(w, raw, tile, step);
+    wgmma_find_pages(w, tile, k0);
     if (begun) {
         k_if_begin(b, k_lt(b, k_i32(b, 0), k_var(b, begun)));
         k_set(b, begun, k_sub(b, k_var(b, begun), k_i32(b, 1)));

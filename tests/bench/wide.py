@@ -122,6 +122,30 @@ def softmax_backward(d, v, p):
     return p * (dp - (dp * p).sum(-1, keepdim=True)) * 0.125
 
 
+def lengths(count, most):
+    """Of sequences, from a quarter of the most to all."""
+    return torch.linspace(most // 4, most, count, device="cuda").to(torch.int32).reshape(count, 1, 1, 1)
+
+
+def seen(q, k, v, n):
+    """Attention to the first n keys, of as many heads as divide the queries'; a sequence at a time in float64."""
+    mask = torch.arange(k.shape[2], device=q.device) < n
+    if q.dtype == torch.float64:
+        k, v = (t.repeat_interleave(q.shape[1] // k.shape[1], 1) for t in (k, v))
+        return torch.cat([F.scaled_dot_product_attention(*(t[i:i + 1] for t in (q, k, v, mask))) for i in range(q.shape[0])])
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=q.shape[1] != k.shape[1])
+
+
+def paged(by_position):
+    """The same from pages, of [heads, keys] or of [keys, heads]."""
+
+    def peer(q, k, v, t, n):
+        order = (0, 3, 1, 2, 4) if by_position else (0, 2, 1, 3, 4)
+        return seen(q, *(c[t.long()].permute(order).flatten(2, 3) for c in (k, v)), n)
+
+    return peer
+
+
 def lstm_cell(x, h, c, w, u, b):
     i, f, o, n = (F.linear(x, w, b) + F.linear(h, u)).chunk(4, -1)
     cn = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(n)
@@ -258,6 +282,12 @@ CASES = {
                    2.0 * 4096 * 3072 ** 2, 71e6),
     "sdpa_train_d128_4k": attention_train(2, 32, 4096, 128),
     "sdpa_train_d64_1k": attention_train(16, 16, 1024, 64),
+    "paged_prefill": (lambda: [rand(4, 32, 2048, 128), *(rand(300, 8, 64, 128) for _ in range(2)), chosen(300, 4, 64), lengths(4, 4096)],
+                      paged(False), 4.0 * 32 * 2048 * 128 * 4096 * 2.5, 2 * (2 * 4 * 32 * 2048 * 128 + 2 * 160 * 8 * 64 * 128)),
+    "paged_decode": (lambda: [rand(16, 32, 1, 128), *(rand(5000, 16, 8, 128) for _ in range(2)), chosen(5000, 16, 256), lengths(16, 4096)],
+                     paged(True), 4.0 * 32 * 128 * 4096 * 10, 2 * 2 * 10 * 4096 * 8 * 128),
+    "padded_batch": (lambda: [rand(16, 16, 1024, 64) for _ in range(3)] + [lengths(16, 1024)], seen, 4.0 * 16 * 1024 * 64 * 1024 * 10,
+                     2 * 16 * 16 * 1024 * 64 * 3.25),
     "fp8_wgrad_block": (lambda: [fp8(4096, 4096), fp8(4096, 4096), positive(32, 4096), positive(32, 4096)], scaled_pairs, 2.0 * 4096 ** 3, 68e6),
 }
 # A sum of small terms in another order; ties of what is nearest; scores that f32 cannot tell apart.

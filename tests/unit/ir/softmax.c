@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "ir/reference.h"
 #include "ir/softmax.h"
 
 enum { ROWS = 6, COLUMNS = 10 };
@@ -66,13 +67,98 @@ BENCH_TEST(test_softmax) {
     assert_false(softmax_of(op(bench, OP_cast, share, NULL, (Attr[]){{.dtype = DTYPE_BF16}}), &found));
 }
 
+/* The only limit of a kind; NULL: there is none. */
+static const BandLimit *limit_of(const Band *band, bool by_row, bool is_most) {
+    const BandLimit *found = NULL;
+    for (int i = 0; i < band->n; i++)
+        if (band->limit[i].by_row == by_row && band->limit[i].is_most == is_most) {
+            assert_null(found);
+            found = &band->limit[i];
+        }
+    return found;
+}
+
 static void check_band(Bench *bench, Value *inside, int64_t low, int64_t high, bool is_all) {
     Value *y = scores(bench), *x = select_seen(bench, inside, y, -INFINITY), *inner;
     Band band;
     assert_true(softmax_band(bench->dims, x, &band, &inner));
-    assert_int_equal(band.low ? band.low->value : INT64_MIN, low);
-    assert_int_equal(band.high ? band.high->value : INT64_MAX, high);
+    const BandLimit *least = limit_of(&band, true, false), *most = limit_of(&band, true, true);
+    assert_int_equal(band.n, (least != NULL) + (most != NULL));
+    assert_int_equal(least ? least->offset->value : INT64_MIN, low);
+    assert_int_equal(most ? most->offset->value : INT64_MAX, high);
     assert_ptr_equal(inner, is_all ? y : x);
+}
+
+/* An element of y is seen where the condition holds, and where the band says so. */
+static void check_same(Bench *bench, Value *inside, Value *y, const Tensor *in, const int64_t *lengths,
+                       int n_limits) {
+    Value *x = select_seen(bench, inside, y, -INFINITY), *inner;
+    Band band;
+    Tensor seen;
+    DimBindings none = {0};
+    assert_true(softmax_band(bench->dims, x, &band, &inner));
+    assert_int_equal(band.n, n_limits);
+    assert_ptr_equal(inner, y);
+    assert_true(reference_value(bench->arena, bench->graph, &none, in, inside, &seen, &bench->diags));
+    int matrices = seen.rank > 2 ? (int)seen.dims[0] : 1;
+    for (int m = 0; m < matrices; m++)
+        for (int row = 0; row < ROWS; row++)
+            for (int col = 0; col < COLUMNS; col++) {
+                int64_t own_row = seen.dims[seen.rank - 2] == 1 ? 0 : row,
+                        own_col = seen.dims[seen.rank - 1] == 1 ? 0 : col;
+                int64_t at = (m * seen.dims[seen.rank - 2] + own_row) * seen.dims[seen.rank - 1] + own_col;
+                bool is_seen = true;
+                for (int i = 0; i < band.n; i++) {
+                    const BandLimit *limit = &band.limit[i];
+                    int64_t by = !limit->of_matrix ? 0 : limit->is_taken ? -lengths[m] : lengths[m];
+                    int64_t place = col - (limit->by_row ? row : 0), end = limit->offset->value + by;
+                    is_seen = is_seen && (limit->is_most ? place <= end : place >= end);
+                }
+                assert_int_equal(is_seen, seen.at[at].i != 0);
+            }
+}
+
+BENCH_TEST(test_limits_from_memory) {
+    static const int64_t lengths[] = {7, -2}, extents[] = {2, 1, 1};
+    const Dim *dims[] = {dim_const(bench->dims, 2), dim_const(bench->dims, 1), dim_const(bench->dims, 1)};
+    Value *length = graph_add_input(bench->graph, "n", DTYPE_I32, 3, dims, NULL, (Span){0});
+    Value *y = scores(bench), *inner;
+    Tensor in[2];
+    Band band;
+    int64_t all[] = {2, ROWS, COLUMNS};
+    assert_true(tensor_new(bench->arena, DTYPE_I32, 3, extents, &in[0]));
+    assert_true(tensor_new(bench->arena, DTYPE_F32, 3, all, &in[1]));
+    for (int i = 0; i < 2; i++)
+        in[0].at[i].i = lengths[i];
+    Value *col = coordinate(bench, 0), *row = coordinate(bench, 1), *three = constant(bench, 3, DTYPE_I32);
+    Value *ends = op(bench, OP_lt, col, length, NULL), *begins = op(bench, OP_le, length, col, NULL);
+    check_same(bench, ends, y, in, lengths, 1);
+    check_same(bench, begins, y, in, lengths, 1);
+    check_same(bench, op(bench, OP_le, op(bench, OP_add, col, length, NULL), three, NULL), y, in, lengths, 1);
+    check_same(bench, op(bench, OP_ge, op(bench, OP_sub, three, length, NULL), col, NULL), y, in, lengths, 1);
+    check_same(bench, op(bench, OP_gt, op(bench, OP_add, col, length, NULL), three, NULL), y, in, lengths, 1);
+    /* the last queries of sequences whose keys are so many */
+    Value *last =
+        op(bench, OP_add, row, op(bench, OP_sub, length, constant(bench, ROWS, DTYPE_I32), NULL), NULL);
+    Value *causal = op(bench, OP_le, col, last, NULL);
+    check_same(bench, causal, y, in, lengths, 1);
+    check_same(bench, op(bench, OP_and, causal, ends, NULL), y, in, lengths, 2);
+    check_same(bench, op(bench, OP_lt, col, three, NULL), y, in, lengths, 1);
+    /* one select within another */
+    assert_true(softmax_band(bench->dims,
+                             select_seen(bench, causal, select_seen(bench, ends, y, -INFINITY), -INFINITY),
+                             &band, &inner));
+    assert_int_equal(band.n, 2);
+    assert_ptr_equal(inner, y);
+    /* what is no number of a matrix */
+    const Dim *of_rows[] = {dim_const(bench->dims, 2), dim_const(bench->dims, ROWS),
+                            dim_const(bench->dims, 1)};
+    Value *own = graph_add_input(bench->graph, "r", DTYPE_I32, 3, of_rows, NULL, (Span){0});
+    assert_false(softmax_band(bench->dims, select_seen(bench, op(bench, OP_lt, col, own, NULL), y, -INFINITY),
+                              &band, &inner));
+    Value *both = op(bench, OP_add, length, length, NULL);
+    assert_false(softmax_band(
+        bench->dims, select_seen(bench, op(bench, OP_lt, col, both, NULL), y, -INFINITY), &band, &inner));
 }
 
 BENCH_TEST(test_bands) {
@@ -97,7 +183,7 @@ BENCH_TEST(test_bands) {
     assert_true(softmax_band(bench->dims,
                              select_seen(bench, op(bench, OP_le, col, last, NULL), scores(bench), -INFINITY),
                              &band, &inner));
-    assert_ptr_equal(band.high, more);
+    assert_ptr_equal(limit_of(&band, true, true)->offset, more);
     /* what else is asked may mask more */
     const Dim *dims[] = {dim_const(bench->dims, ROWS), dim_const(bench->dims, COLUMNS)};
     Value *mask = graph_add_input(bench->graph, "m", DTYPE_BOOL, 2, dims, NULL, (Span){0});
@@ -113,8 +199,6 @@ BENCH_TEST(test_no_bands) {
     assert_false(softmax_band(bench->dims, select_seen(bench, causal, y, 0), &band, &inner));
     Value *sum = op(bench, OP_le, op(bench, OP_add, col, row, NULL), constant(bench, 4, DTYPE_I32), NULL);
     assert_false(softmax_band(bench->dims, select_seen(bench, sum, y, -INFINITY), &band, &inner));
-    Value *batch = op(bench, OP_le, col, coordinate(bench, 2), NULL);
-    assert_false(softmax_band(bench->dims, select_seen(bench, batch, y, -INFINITY), &band, &inner));
     Value *either = op(bench, OP_or, causal, op(bench, OP_ge, col, row, NULL), NULL);
     assert_false(softmax_band(bench->dims, select_seen(bench, either, y, -INFINITY), &band, &inner));
 }
@@ -123,6 +207,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         BENCH_ENTRY(test_softmax),
         BENCH_ENTRY(test_bands),
+        BENCH_ENTRY(test_limits_from_memory),
         BENCH_ENTRY(test_no_bands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
