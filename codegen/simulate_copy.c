@@ -190,6 +190,8 @@ void sim_tma_load(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     case ATOM_tma_load_3d_once: rank = 3; break;
     case ATOM_tma_load_4d:
     case ATOM_tma_load_4d_once: rank = 4; break;
+    case ATOM_tma_load_5d:
+    case ATOM_tma_load_5d_once: rank = 5; break;
     case ATOM_tma_load_2d_multicast: is_multicast = true; break;
     case ATOM_tma_load_3d_multicast:
         rank = 3;

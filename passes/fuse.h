@@ -154,6 +154,10 @@ static inline Group *fuse_home(const Fuse *fuse, const Value *value) {
 static inline bool fuse_is_base(const Fuse *fuse, const Value *value) {
     return value->op == OP_input || fuse_home(fuse, value);
 }
+/* Axes besides a matrix' two that TMA follows: of a batch, outer parts of an axis, what indices choose. */
+enum { FUSE_TMA_BEYOND = 3 };
+/* Matrices of few rows each that together ask enough of memory, where they wait for nothing else. */
+enum { FUSE_STREAM_FEW = 32 };
 /* view_of and view_gather down to such bases. */
 View fuse_view(Fuse *fuse, Value *value);
 bool fuse_view_gather(Fuse *fuse, Value *value, ViewGather *gather);

@@ -193,7 +193,7 @@ static bool matmul_is_chosen(Fuse *fuse, Value *matmul, int which, Value **index
                 dim_divisor(fuse->graph->dims, gather.step) % step == 0 &&
                 matmul_is_stepped(fuse, &gather.data, operand->rank);
     if (has_pages || dim_is(gather.index.strides[mn_axis], 0))
-        return fits && n_batch <= 2 && is_along_k != is_along_mn;
+        return fits && n_batch <= FUSE_TMA_BEYOND && is_along_k != is_along_mn;
     return fits && is_along_k && matmul_is_tma(fuse, matmul->in[1 - which]) &&
            dim_divisor(fuse->graph->dims, operand->dims[k_axis]) % step == 0;
 }

@@ -153,7 +153,7 @@ static bool realign_is_input(void *context, const Value *value) {
 
 /* Whether an input's rows or columns lie in more parts than TMA follows: in pieces of an image that are a
  * row each, say, of which a row is 16 elements in each line of each channel. TMA follows two parts of a row
- * or a column, two of these and of the batch's axes in all, and one part is of neighbours. */
+ * or a column, three of these and of the batch's axes in all, and one part is of neighbours. */
 static bool realign_is_strewn(const Graph *graph, const Value *operand) {
     enum { PARTS = 2 };
     Value *value = (Value *)(uintptr_t)operand, *base = view_below_movements(value, realign_is_input, NULL);
@@ -176,7 +176,7 @@ static bool realign_is_strewn(const Graph *graph, const Value *operand) {
         fits = fits && parts[axis] <= (is_batch ? 1 : PARTS);
         has_run = has_run || (!is_batch && innermost[axis] && dim_is(innermost[axis], 1));
     }
-    return !fits || more > PARTS || !has_run;
+    return !fits || more > FUSE_TMA_BEYOND || !has_run;
 }
 
 /* Whether neighbours along the last two axes of an operand are a batch's in memory. */

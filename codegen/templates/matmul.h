@@ -99,9 +99,9 @@ typedef struct MatmulOperand {
      * view has the inner one's. */
     bool is_parted;
     const Dim *mn_part, *mn_outer, *k_part, *k_outer; /* NULL: the axis is in one */
-    /* Memory of which indices choose each matrix of the batch, or pages along one of the two axes, so that TMA
-     * reads it, or each row along M or N, which warps copy (wgmma_rows.c): not is_memory; the view is that of
-     * what they are chosen from. NULL: none of these. */
+    /* Memory of which indices choose each matrix of the batch, or pages along one of the two axes, so that
+     * TMA reads it, or each row along M or N, which warps copy (wgmma_rows.c): not is_memory; the view is
+     * that of what they are chosen from. NULL: none of these. */
     const ViewGather *chosen;
     bool chooses_rows;
     bool is_contiguous; /* along the `major` axis neighbours are neighbours in memory */

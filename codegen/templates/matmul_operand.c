@@ -107,7 +107,7 @@ static bool operand_is_parted(const Graph *graph, const Region *region, MatmulOp
     int parts = (found.mn_part != NULL) + (found.k_part != NULL);
     bool has_run =
         dim_is(found.view.strides[operand->k_axis], 1) || dim_is(found.view.strides[operand->mn_axis], 1);
-    if (!parts || parts + n_batch > 2 || !has_run || dtype_bits(base->dtype) < 8)
+    if (!parts || parts + n_batch > MATMUL_TMA_BEYOND || !has_run || dtype_bits(base->dtype) < 8)
         return false;
     if (!matmul_is_step(graph, factors.offset, base->dtype))
         return false;
@@ -128,14 +128,14 @@ static bool operand_is_tma_view(const Graph *graph, const MatmulOperand *operand
     int outer = operand->major == MAJOR_K ? operand->mn_axis : operand->k_axis;
     if (!matmul_is_step(graph, operand->view.offset, operand->elem) ||
         !matmul_is_step(graph, operand->view.strides[outer], operand->elem) ||
-        dim_is(operand->view.strides[outer], 0) ||
+        (dim_is(operand->view.strides[outer], 0) && !dim_is(operand->value->dims[outer], 1)) ||
         (operand->chosen && !matmul_is_step(graph, operand->chosen->step, operand->elem)))
         return false;
     for (int i = 0; i < operand->n_batch; i++)
         if (!matmul_is_step(graph, operand->view.strides[operand->batch[i]], operand->elem))
             return false;
-    *why = "TMA reads at most four dims here: two of the matrix and two of the batch";
-    if (operand->n_batch + (operand->chosen != NULL) > 2)
+    *why = "TMA reads at most five dims: two of the matrix and three of the batch";
+    if (operand->n_batch + (operand->chosen != NULL) > MATMUL_TMA_BEYOND)
         return false;
     *why = NULL;
     return true;

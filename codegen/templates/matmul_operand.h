@@ -5,6 +5,10 @@
 
 #include "codegen/templates/matmul.h"
 
+/* Axes besides the matrix' two that TMA follows: of the batch, outer parts of an axis, what indices choose.
+ */
+enum { MATMUL_TMA_BEYOND = 3 };
+
 /* Reads operand `which` of a product of the region. */
 void matmul_read_operand(const Graph *graph, const Region *region, const Value *product, int which,
                          MatmulOperand *operand);

@@ -23,8 +23,8 @@ static bool tma_is_clipped(const MatmulTma *tma) {
     const Dim *mn = tma->operand->mn;
     int whole = tma_whole(tma);
     return tma->is_clipped && tma->share == 1 && tma->members.n <= 1 && !tma->operand->mn_part &&
-           !tma_page(tma) &&
-           whole <= TMA_BOX_MAX && dim_is_const(mn) && mn->value > 0 && mn->value % whole != 0;
+           !tma_page(tma) && whole <= TMA_BOX_MAX && dim_is_const(mn) && mn->value > 0 &&
+           mn->value % whole != 0;
 }
 
 /* Of the tile's elements along M or N, those that are loaded: of any tile, or of all but the last. */
@@ -110,6 +110,14 @@ static void tma_add_dim(KTensorMap *map, const Dim *dim, const Dim *stride) {
     map->box[map->rank++] = 1;
 }
 
+/* From one of the operand's rows in memory to the next; where there is one alone a view may say 0, which no
+ * map takes. */
+static const Dim *tma_pitch(DimTable *dims, const MatmulOperand *operand, int outer) {
+    enum { ANY = 128 };
+    const Dim *stride = operand->view.strides[outer];
+    return dim_is(stride, 0) ? dim_const(dims, ANY) : stride;
+}
+
 static int tma_map(Builder *b, DimTable *dims, const MatmulTma *tma, int box_rows) {
     const MatmulOperand *operand = tma->operand;
     const Value *value = operand->value;
@@ -121,7 +129,7 @@ static int tma_map(Builder *b, DimTable *dims, const MatmulTma *tma, int box_row
         .elem = tma_packed(tma) > 1 ? DTYPE_U8 : operand->elem,
         .rank = 2,
         .dims = {tma_packs(dims, tma, tma_part(dims, tma, is_k)), tma_part(dims, tma, !is_k)},
-        .strides = {operand->view.strides[inner], tma_packs(dims, tma, operand->view.strides[outer])},
+        .strides = {operand->view.strides[inner], tma_packs(dims, tma, tma_pitch(dims, operand, outer))},
         .offset = tma_packs(dims, tma, operand->view.offset),
         .box = {tma_span(tma) / tma_packed(tma), box_rows},
         .swizzle = tma->tile.swizzle};
@@ -230,8 +238,9 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
             operands[n++] = k_operand(matmul_batch_coord(b, plan, operand, operand->batch[i], batch));
     if (operand->chosen)
         operands[n++] = k_operand(tma->pages ? tma->pages[below] : tma->chosen);
-    static const AtomId atoms[2][3] = {{ATOM_tma_load_2d, ATOM_tma_load_3d, ATOM_tma_load_4d},
-                                       {ATOM_tma_load_2d_once, ATOM_tma_load_3d_once, ATOM_tma_load_4d_once}};
+    static const AtomId atoms[2][1 + MATMUL_TMA_BEYOND] = {
+        {ATOM_tma_load_2d, ATOM_tma_load_3d, ATOM_tma_load_4d, ATOM_tma_load_5d},
+        {ATOM_tma_load_2d_once, ATOM_tma_load_3d_once, ATOM_tma_load_4d_once, ATOM_tma_load_5d_once}};
     AtomId atom = atoms[tma->is_once][n - 5];
     if (is_shared) {
         atom = n == 5 ? ATOM_tma_load_2d_multicast : ATOM_tma_load_3d_multicast;
