@@ -254,6 +254,17 @@ bool value_is_constant(const Value *value, double *out) {
     return true;
 }
 
+int value_coordinate(const Value *value) {
+    const Value *index = value;
+    while (index->op == OP_reshape)
+        index = index->in[0];
+    const Dim *extent = index->op == OP_index ? index->dims[index->attrs[1].i] : NULL;
+    for (int axis = 0; axis < value->rank && extent && !dim_is(extent, 1); axis++)
+        if (value->dims[axis] == extent)
+            return axis;
+    return -1;
+}
+
 const Dim *value_count(const Graph *graph, const Value *value) {
     const Dim *count = dim_const(graph->dims, 1);
     for (int i = 0; i < value->rank; i++)

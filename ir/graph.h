@@ -151,6 +151,9 @@ Value *graph_constant_float(Graph *graph, double value, Span span);
 Value *graph_constant_int(Graph *graph, int64_t value, Span span);
 
 bool value_is_constant(const Value *value, double *out); /* scalar constant of any type, as a double */
+/* The axis along which a value counts from 0, as OP_index does and what reshapes it among axes of one
+ * element; -1: along none. */
+int value_coordinate(const Value *value);
 /* Product of the dims; NULL on overflow. */
 const Dim *value_count(const Graph *graph, const Value *value);
 bool value_same_dims(const Value *a, const Value *b);

@@ -24,13 +24,13 @@ bool softmax_of(const Value *value, Softmax *out) {
     return true;
 }
 
-/* column * by_column + row * by_row + offset, and of_matrix or (is_taken) less that */
+/* column * by_column + row * by_row + offset, and the numbers */
 typedef struct BandSide {
     DimTable *dims;
     int by_column, by_row;
     const Dim *offset;
-    const Value *of_matrix;
-    bool is_taken;
+    BandNumber number[BAND_NUMBERS_MAX];
+    int n_numbers;
 } BandSide;
 
 enum {
@@ -73,14 +73,13 @@ static bool band_side(const Value *value, int sign, BandSide *side) {
         band_offset(side, sign, dim_const(side->dims, (int64_t)number));
         return true;
     }
-    switch (value->op) {
-    case OP_index: {
-        int64_t behind = value->rank - 1 - value->attrs[1].i; /* axes behind it */
-        if (behind > 1)
-            break;
+    int axis = value_coordinate(value),
+        behind = value->rank - 1 - axis; /* axes behind the one it counts along */
+    if (axis >= 0 && behind <= 1) {
         *(behind == 0 ? &side->by_column : &side->by_row) += sign;
         return true;
     }
+    switch (value->op) {
     case OP_dim:
         band_offset(side, sign, value->attrs[0].dim);
         return !dim_is_const(value->attrs[0].dim) || llabs(value->attrs[0].dim->value) < BAND_FAR;
@@ -95,10 +94,9 @@ static bool band_side(const Value *value, int sign, BandSide *side) {
                band_side(value->in[1], value->op == OP_add ? sign : -sign, side);
     default: break;
     }
-    if (side->of_matrix || !band_is_of_matrix(value))
+    if (side->n_numbers == BAND_NUMBERS_MAX || !band_is_of_matrix(value))
         return false;
-    side->of_matrix = value;
-    side->is_taken = sign < 0;
+    side->number[side->n_numbers++] = (BandNumber){value, sign < 0};
     return true;
 }
 
@@ -106,7 +104,7 @@ static bool band_side(const Value *value, int sign, BandSide *side) {
 static bool band_add(DimTable *dims, BandLimit limit, Band *band) {
     for (int i = 0; i < band->n; i++) {
         BandLimit *at = &band->limit[i];
-        if (limit.of_matrix || at->of_matrix || at->is_most != limit.is_most || at->by_row != limit.by_row)
+        if (limit.n_numbers || at->n_numbers || at->is_most != limit.is_most || at->by_row != limit.by_row)
             continue;
         at->offset = (limit.is_most ? dim_min : dim_max)(dims, at->offset, limit.offset);
         return true;
@@ -141,8 +139,9 @@ static bool band_condition(DimTable *dims, const Value *inside, Band *band) {
     BandLimit limit = {.is_most = is_most,
                        .by_row = side.by_row != 0,
                        .offset = is_most ? dim_sub(dims, dim_const(dims, 0), side.offset) : side.offset,
-                       .of_matrix = side.of_matrix,
-                       .is_taken = side.is_taken != is_most};
+                       .n_numbers = side.n_numbers};
+    for (int i = 0; i < side.n_numbers; i++)
+        limit.number[i] = (BandNumber){side.number[i].value, side.number[i].is_taken != is_most};
     return limit.offset && band_add(dims, limit, band);
 }
 

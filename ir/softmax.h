@@ -13,14 +13,18 @@ typedef struct Softmax {
 bool softmax_of(const Value *value, Softmax *out);
 
 /* How far elements of x are seen. The column, or (by_row) the column less the row, is at least, or (is_most)
- * at most, `offset`, and what a number of the matrix adds to it, as the length of a sequence does. */
+ * at most, `offset`, and what numbers of the matrix add to it, as the length of a sequence does. */
+enum { BAND_NUMBERS_MAX = 2, BAND_LIMITS_MAX = 4 };
+typedef struct BandNumber {
+    const Value *value; /* an integer for each matrix */
+    bool is_taken;      /* subtracted */
+} BandNumber;
 typedef struct BandLimit {
     bool is_most, by_row;
     const Dim *offset;
-    const Value *of_matrix; /* integer, one for each matrix; NULL: nothing */
-    bool is_taken;          /* of_matrix is subtracted */
+    BandNumber number[BAND_NUMBERS_MAX];
+    int n_numbers;
 } BandLimit;
-enum { BAND_LIMITS_MAX = 4 };
 /* Elements that are seen by all limits. */
 typedef struct Band {
     BandLimit limit[BAND_LIMITS_MAX];

@@ -210,11 +210,21 @@ static int view_whole_factors(DimTable *dims, const ViewFactors *in, int next, c
     return 0;
 }
 
-/* The next factor for an axis of which `rest` is to be found yet, as far as constants tell: whole, or its
- * outer part. */
+/* The next factor for an axis of which `rest` is to be found yet, as far as constants and divisors tell:
+ * whole, or its outer part. */
 static bool view_take(DimTable *dims, ViewFactors *in, int *next, const Dim **rest, ViewFactor *out) {
+    if (*next == in->n || !dim_is_const(*rest))
+        return false;
     ViewFactor *from = &in->at[*next];
-    if (*next == in->n || !dim_is_const(from->dim) || !dim_is_const(*rest) || from->dim->value == 0)
+    if (!dim_is_const(from->dim) && (*rest)->value > 1 &&
+        dim_divisor(dims, from->dim) % (*rest)->value == 0) {
+        const Dim *part = *rest;
+        from->dim = dim_div(dims, from->dim, part);
+        *out = (ViewFactor){from->axis, part, dim_mul(dims, from->dim, from->stride)};
+        *rest = dim_const(dims, 1);
+        return out->stride != NULL;
+    }
+    if (!dim_is_const(from->dim) || from->dim->value == 0)
         return false;
     int64_t have = from->dim->value, want = (*rest)->value;
     *out = *from;

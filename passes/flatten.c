@@ -15,7 +15,14 @@
  *     y = x @ w + b                                     x: [512, 16, K], b: [16, N]
  * ->  y = transpose(transpose(x, [1, 0, 2]) @ w, [1, 0, 2]) + b
  *
- * which moves nothing either: an operand's rows, and a result's, may lie apart in memory. */
+ * which moves nothing either: an operand's rows, and a result's, may lie apart in memory.
+ *
+ * Matrices of a second operand may repeat, as keys do for the heads that share them. Then a row of each is
+ * one of several, and what has a number for each head has one for each row:
+ *
+ *     y = q @ k.T                                       q: [B, 32, 1, D], k: [B, 8, T, D]
+ * ->  y = reshape(reshape(q, dims=[B, 8, 4, D]) @ k.T, dims=[B, 32, 1, T])
+ */
 #include "passes/fuse.h"
 #include "passes/realign.h"
 
@@ -276,10 +283,38 @@ static Value *flatten_exchange(Rewrite *rewrite, Value *value, int axis) {
     return product ? build_transpose(rewrite, product, perm, value) : value;
 }
 
+/* How many neighbours of one row share each of the second operand's matrices; 1: none do. */
+static int64_t flatten_repeats(const Value *matmul) {
+    const Value *a = matmul->in[0], *b = matmul->in[1];
+    if (matmul->op != OP_matmul || a->rank < 3 || b->rank < 3)
+        return 1;
+    const Dim *many = a->dims[a->rank - 3], *few = b->dims[b->rank - 3], *rows = a->dims[a->rank - 2];
+    if (!dim_is_const(many) || !dim_is_const(few) || !dim_is(rows, 1) || few->value < 2 ||
+        many->value <= few->value)
+        return 1;
+    return many->value / few->value;
+}
+
+static Value *flatten_repeated(Rewrite *rewrite, Value *value, int64_t times) {
+    const Dim *dims[RANK_MAX];
+    Value *a = value->in[0];
+    int batch = a->rank - 3, rows = a->rank - 2;
+    for (int i = 0; i < a->rank; i++)
+        dims[i] = a->dims[i];
+    dims[batch] = dim_const(rewrite->graph->dims, a->dims[batch]->value / times);
+    dims[rows] = dim_const(rewrite->graph->dims, times);
+    Value *in[] = {build_reshape(rewrite, a, a->rank, dims, value), value->in[1]};
+    Value *product = in[0] ? build_like(rewrite, value, in) : NULL;
+    return product ? build_reshape(rewrite, product, value->rank, value->dims, value) : value;
+}
+
 static Value *flatten_rule(Rewrite *rewrite, Value *value) {
     const Flatten *flatten = rewrite->pass->state;
     if (value->op != OP_matmul || value->id >= rewrite->n_before)
         return value;
+    int64_t times = flatten_repeats(value);
+    if (times > 1)
+        return flatten_repeated(rewrite, value, times);
     int n = flatten->n_joined[value->id], many = n ? -1 : flatten_many(value);
     if (many >= 0)
         return flatten_exchange(rewrite, value, many);
@@ -307,7 +342,7 @@ bool pass_flatten(Pass *pass, Graph *graph) {
         if (++rounds == FLATTEN_ROUNDS)
             return false;
     for (size_t i = 0; i < graph->values.n; i++)
-        any = any || flatten.n_joined[i] > 0 ||
+        any = any || flatten.n_joined[i] > 0 || flatten_repeats(graph->values.at[i]) > 1 ||
               (graph->values.at[i]->op == OP_matmul && flatten_many(graph->values.at[i]) >= 0);
     pass->state = &flatten;
     return any && rewrite_graph(pass, graph, flatten_rule);

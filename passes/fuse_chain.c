@@ -10,16 +10,16 @@
 #include "ir/softmax.h"
 #include "ir/view.h"
 #include "passes/fuse.h"
+#include "passes/product.h"
 
 enum {
     CHAIN_LINKS = 3,
     CHAIN_ROWS = 128,           /* of a tile */
     CHAIN_COLUMNS_LAST = 65536, /* done in passes */
     CHAIN_BLOCKS = 64,          /* tiles of rows that keep enough of a GPU busy */
-    CHAIN_SMALL = 512,      /* a first product of this depth takes less than the launch of another kernel */
-    CHAIN_DEEP = 2048,      /* from here on, twice as many tiles are better than tiles of half the rows */
-    CHAIN_TMA_ELEMENTS = 8, /* 16 bytes */
-    CHAIN_TMA_BATCH = 2,
+    CHAIN_SMALL = 512,       /* a first product of this depth takes less than the launch of another kernel */
+    CHAIN_DEEP = 2048,       /* from here on, twice as many tiles are better than tiles of half the rows */
+    CHAIN_TMA_ELEMENTS = 8,  /* 16 bytes */
     CHAIN_INSTRUCTION = 256, /* columns of one matrix instruction */
     CHAIN_REGISTERS = 164, /* of a thread, for accumulators and what a link is handed, with row statistics */
     CHAIN_STREAM_DEPTH =
@@ -55,7 +55,8 @@ static bool chain_reads_by_tma(Fuse *fuse, Value *matmul, int operand, ViewGathe
         n_batch += !dim_is(value->dims[i], 1) && !dim_is(view->strides[i], 0);
     bool by_rows = dim_is(view->strides[col], 1);
     int inner = by_rows ? col : row, outer = by_rows ? row : col;
-    return n_batch <= CHAIN_TMA_BATCH && !dim_is(view->strides[outer], 0) &&
+    bool is_apart = !dim_is(view->strides[outer], 0) || dim_is(value->dims[outer], 1);
+    return n_batch <= FUSE_TMA_BEYOND && is_apart &&
            view_vector_width(fuse->graph, view, value, inner, CHAIN_TMA_ELEMENTS) == CHAIN_TMA_ELEMENTS;
 }
 
@@ -120,6 +121,12 @@ static bool chain_saves_little(const Fuse *fuse, const Value *first, const Value
     return out > CHAIN_SMALL && PART * 2 * between < in + out;
 }
 
+/* Whether there are rows enough of a first operand for a kernel that takes its columns in parts. */
+static bool chain_has_stream_rows(const Fuse *fuse, const Value *held) {
+    return fuse_extent(fuse, held->dims[held->rank - 2]) >= CHAIN_STREAM_ROWS ||
+           product_matrices(fuse->graph, held) >= FUSE_STREAM_FEW;
+}
+
 /* Whether what lies between is a softmax of rows longer than the registers hold, or of which something else
  * is wanted (has_rows). It may come in parts: the sum and the second product so far are scaled where a part
  * has a larger element than all before. */
@@ -129,7 +136,7 @@ static bool chain_streams(const Fuse *fuse, const Group *group, const Value *mat
     Softmax softmax;
     return group->cores.n == 1 && softmax_of(held, &softmax) &&
            (has_rows || dim_upper(dims, held->dims[held->rank - 1]) > fuse->limits->chain_columns_max) &&
-           fuse_extent(fuse, held->dims[held->rank - 2]) >= CHAIN_STREAM_ROWS &&
+           chain_has_stream_rows(fuse, held) &&
            dim_upper(dims, first->in[0]->dims[first->rank - 1]) <= CHAIN_STREAM_DEPTH &&
            dim_upper(dims, matmul->dims[matmul->rank - 1]) <= CHAIN_STREAM_DEPTH;
 }
@@ -183,7 +190,8 @@ static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_
     if (!value_same_dims(held, group->cores.at[group->cores.n - 1]) || !value_same_rows(matmul, first))
         return "its rows are not those of the product before it";
     *change = "operands in memory whose rows start at 16 bytes";
-    if ((group->cores.n == 1 && (!chain_reads_by_tma(fuse, first, 0, &read) || !chain_reads_by_tma(fuse, first, 1, &read))) ||
+    if ((group->cores.n == 1 &&
+         (!chain_reads_by_tma(fuse, first, 0, &read) || !chain_reads_by_tma(fuse, first, 1, &read))) ||
         !chain_reads_by_tma(fuse, matmul, 1, &read))
         return "TMA cannot read an operand";
     *change = "sums of at least one term, known from the dims or a 'where' such as T >= 1";
@@ -265,32 +273,57 @@ bool fuse_chain(Fuse *fuse, Value *matmul) {
     return true;
 }
 
+/* What a value is to the kernel that holds `core`: computed there, if it follows only what is. */
+typedef enum ChainPlace { CHAIN_APART, CHAIN_WITHIN, CHAIN_BEHIND } ChainPlace;
+
+static ChainPlace chain_place(const Value *value, const ChainPlace *places) {
+    ChainPlace place = CHAIN_APART;
+    for (int k = 0; k < value->n_in; k++)
+        place = places[value->in[k]->id] > place ? places[value->in[k]->id] : place;
+    return place;
+}
+
+/* Whether a value may be computed of `core` by its kernel: element by element, or along its rows. */
+static bool chain_may_stay(const Value *value, const Value *core) {
+    bool is_row = chain_is_row(value, core);
+    if (chain_is_moved(value))
+        return is_row;
+    return (is_row || value_same_dims(value, core)) &&
+           (value_is_pointwise(value) || value->op == OP_broadcast ||
+            value_class(value) == OPCLASS_REDUCTION);
+}
+
 /* The product that alone needs what is computed from `core` element by element and row by row, as its first
- * operand; NULL where there is none. *has_rows: something of rows is an output besides. */
+ * operand; NULL where there is none. *has_rows: something of rows is an output besides, or what others read.
+ */
 static Value *chain_only_user(Fuse *fuse, const Value *core, bool *has_rows) {
     const Graph *graph = fuse->graph;
     Value *user = NULL;
-    int *stamps = fuse->stamps, stamp = ++fuse->stamp;
-    stamps[core->id] = stamp;
+    ChainPlace *places = ARENA_ARRAY(fuse->arena, ChainPlace, graph->values.n);
+    places[core->id] = CHAIN_WITHIN;
     for (size_t i = core->id + 1; i < graph->values.n; i++) { /* topological */
         Value *value = graph->values.at[i];
-        bool follows = false;
-        for (int k = 0; k < value->n_in; k++)
-            follows |= stamps[value->in[k]->id] == stamp;
-        if (!follows)
+        ChainPlace place = chain_place(value, places);
+        if (place == CHAIN_APART)
             continue;
-        bool is_first = value->op == OP_matmul && stamps[value->in[1]->id] != stamp;
-        if (is_first && !user) {
+        bool is_first = value->op == OP_matmul && places[value->in[1]->id] == CHAIN_APART;
+        places[i] = place == CHAIN_WITHIN && chain_may_stay(value, core) ? CHAIN_WITHIN : CHAIN_BEHIND;
+        if (is_first && !user && place == CHAIN_WITHIN) {
             user = value;
             continue;
         }
-        bool is_output = value_is_output(graph, value), is_row = chain_is_row(value, core);
-        bool stays = value_is_pointwise(value) || value->op == OP_broadcast ||
-                     value_class(value) == OPCLASS_REDUCTION || (is_row && chain_is_moved(value));
-        if (!stays || (is_output && !is_row))
-            return NULL;
-        *has_rows |= is_output;
-        stamps[value->id] = stamp;
+        if (places[i] == CHAIN_WITHIN && value_is_output(graph, value)) {
+            if (!chain_is_row(value, core))
+                return NULL;
+            *has_rows = true;
+        }
+        for (int k = 0; k < value->n_in && places[i] == CHAIN_BEHIND; k++) {
+            if (places[value->in[k]->id] != CHAIN_WITHIN)
+                continue;
+            if (!chain_is_row(value->in[k], core))
+                return NULL;
+            *has_rows = true;
+        }
     }
     return value_is_output(graph, core) ? NULL : user;
 }

@@ -43,6 +43,16 @@ int64_t product_extent(const Graph *graph, const Dim *dim) {
     return guess > upper ? upper : guess < lower ? lower : guess;
 }
 
+double product_matrices(const Graph *graph, const Value *product) {
+    enum { FEW = 8 };
+    double matrices = 1;
+    for (int i = 0; i < product->rank - 2; i++) {
+        int64_t extent = product_extent(graph, product->dims[i]);
+        matrices *= (double)(extent > FEW && !dim_is_const(product->dims[i]) ? FEW : extent);
+    }
+    return matrices;
+}
+
 bool product_types_use_tensor_cores(const FuseLimits *limits, DType a, DType b) {
     bool fp8 = dtype_is_fp8(a) && dtype_is_fp8(b), int8 = dtype_is_int8(a) && dtype_is_int8(b);
     bool same = a == b && (a == DTYPE_F16 || a == DTYPE_BF16 || a == DTYPE_TF32);

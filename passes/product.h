@@ -80,5 +80,8 @@ const char *product_sum_fault(const FuseLimits *limits, const Value *a, const Va
 /* What a dim counts as where costs are compared: an unknown one FUSE_UNKNOWN_DIM, within its bounds, a
  * product of dims what they do. */
 int64_t product_extent(const Graph *graph, const Dim *dim);
+/* Matrices of a product's batch, where few of them make another kernel the better one: along an axis whose
+ * extent is not known, few. */
+double product_matrices(const Graph *graph, const Value *product);
 
 #endif

@@ -179,6 +179,16 @@ Value *build_scalar(Rewrite *rewrite, OpKind op, Value *a, Value *b, Value *c, c
     return build_append(rewrite, op, in, c ? 3 : b ? 2 : 1, NULL, like);
 }
 
+Value *build_dim(Rewrite *rewrite, const Dim *dim, const Value *like) {
+    Attr attrs[OP_MAX_ATTRS] = {{.dim = dim}};
+    return build_append(rewrite, OP_dim, NULL, 0, attrs, like);
+}
+
+Value *build_index(Rewrite *rewrite, int rank, const Dim *const *dims, int axis, const Value *like) {
+    Attr attrs[OP_MAX_ATTRS] = {{.dims = (const Dim **)(uintptr_t)dims, .n_dims = rank}, {.i = axis}};
+    return build_append(rewrite, OP_index, NULL, 0, attrs, like);
+}
+
 Value *build_cast(Rewrite *rewrite, Value *value, DType dtype, const Value *like) {
     if (!value || value->dtype == dtype)
         return value;

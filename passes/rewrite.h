@@ -59,6 +59,10 @@ Value *build_reduce(Rewrite *rewrite, OpKind op, Value *value, int n_axes, const
                     const Value *like);
 /* A scalar constant of exactly this type. */
 Value *build_constant(Rewrite *rewrite, Number number, DType dtype, const Value *like);
+/* A dim as an i64 scalar. */
+Value *build_dim(Rewrite *rewrite, const Dim *dim, const Value *like);
+/* The coordinate along an axis of a space of these dims. */
+Value *build_index(Rewrite *rewrite, int rank, const Dim *const *dims, int axis, const Value *like);
 /* The same operation and attributes on other operands. */
 Value *build_like(Rewrite *rewrite, const Value *value, Value **in);
 

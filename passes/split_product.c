@@ -164,7 +164,6 @@ static Value *parts_best(Rewrite *rewrite, const ProductReduction *at) {
 /* The number of the first best element: the first best block's, whose elements count from its start. */
 static Value *parts_arg(Rewrite *rewrite, ProductReduction *at) {
     const Value *value = at->value;
-    Graph *graph = rewrite->graph;
     Value *best = parts_squeeze(rewrite, parts_best(rewrite, at), at);
     at->parts = parts_first(rewrite, value->op, value->in[0], at);
     Value *numbers = parts_squeeze(rewrite, at->parts, at);
@@ -172,12 +171,8 @@ static Value *parts_arg(Rewrite *rewrite, ProductReduction *at) {
         return NULL;
     int axis = best->rank - 1;
     Value *block = build_reduce(rewrite, value->op, best, 1, &axis, true, value);
-    Attr attrs[OP_MAX_ATTRS] = {0};
-    attrs[0].dims = best->dims;
-    attrs[0].n_dims = best->rank;
-    attrs[1].i = axis;
     Value *index =
-        block ? graph_append(graph, OP_index, NULL, 0, attrs, value->span, rewrite->pass->diags) : NULL;
+        block ? build_index(rewrite, best->rank, (const Dim *const *)best->dims, axis, value) : NULL;
     Value *is_it = build_scalar(rewrite, OP_eq, index, block, NULL, value);
     Value *zero = build_constant(rewrite, (Number){.i = 0}, value->dtype, value);
     Value *size = build_constant(rewrite, (Number){.i = at->block}, value->dtype, value);
@@ -191,18 +186,12 @@ static Value *parts_arg(Rewrite *rewrite, ProductReduction *at) {
 /* Elements of the block that each element along `axis` of `dims` is in, or each block of them: f32. */
 static Value *parts_count(Rewrite *rewrite, const Value *like, int axis, const Dim *extent, int64_t block,
                           bool of_blocks) {
-    Attr attrs[OP_MAX_ATTRS] = {0};
-    Graph *graph = rewrite->graph;
-    attrs[0].dims = (const Dim **)(uintptr_t)like->dims;
-    attrs[0].n_dims = like->rank;
-    attrs[1].i = axis;
-    Value *at = graph_append(graph, OP_index, NULL, 0, attrs, like->span, rewrite->pass->diags);
+    Value *at = build_index(rewrite, like->rank, (const Dim *const *)like->dims, axis, like);
     Value *size = build_constant(rewrite, (Number){.i = block}, DTYPE_I32, like);
     Value *first = of_blocks ? build_scalar(rewrite, OP_mul, at, size, NULL, like)
                              : build_scalar(rewrite, OP_sub, at,
                                             build_scalar(rewrite, OP_mod, at, size, NULL, like), NULL, like);
-    Attr whole[OP_MAX_ATTRS] = {{.dim = extent}};
-    Value *end = graph_append(graph, OP_dim, NULL, 0, whole, like->span, rewrite->pass->diags);
+    Value *end = build_dim(rewrite, extent, like);
     Value *rest = build_scalar(rewrite, OP_sub, build_cast(rewrite, end, DTYPE_I32, like), first, NULL, like);
     return build_cast(rewrite, build_scalar(rewrite, OP_min, rest, size, NULL, like), DTYPE_F32, like);
 }

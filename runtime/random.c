@@ -37,8 +37,8 @@ static Number random_draw(const RandomPlan *plan, DType dtype, uint64_t *state) 
     int64_t low = class_ == DTYPE_SIGNED ? -8 : 0, count = class_ == DTYPE_LOGICAL  ? 2
                                                            : class_ == DTYPE_SIGNED ? 16
                                                                                     : 8;
-    if (plan->kind == RANDOM_INDEX) {
-        low = 0;
+    if (plan->kind == RANDOM_INDEX || plan->kind == RANDOM_LENGTH) {
+        low = plan->kind == RANDOM_LENGTH;
         count = plan->bound > 0 ? plan->bound : 1;
     } else if (plan->kind == RANDOM_POSITIVE) {
         low = 1;
@@ -63,8 +63,8 @@ void random_fill(Arena *arena, Array *array, const RandomPlan *plan, uint64_t se
     uint64_t state = random_start(seed, name);
     int bits = dtype_bits(array->dtype);
     static_assert(RANDOM_TABLE == 1 << 16, "one draw takes 16 random bits");
-    if (bits < 8 || (plan->kind == RANDOM_INDEX &&
-                     plan->bound > 4096)) { /* no table: packed nibbles, or too many values */
+    bool has_bound = plan->kind == RANDOM_INDEX || plan->kind == RANDOM_LENGTH;
+    if (bits < 8 || (has_bound && plan->bound > 4096)) { /* no table: packed nibbles, or too many values */
         for (int64_t i = 0; i < array->extent; i++)
             dtype_store(array->dtype, array->at, i, random_draw(plan, array->dtype, &state));
         return;
@@ -105,6 +105,25 @@ static bool random_reaches(const Value *value, const Value *input, int depth) {
     }
 }
 
+/* The coordinate that `value` is, perhaps moved by some; NULL: it is none. */
+static const Value *random_coordinate(const Value *value, int depth) {
+    const Value *found = value->op == OP_index ? value : NULL;
+    bool goes_on = value->op == OP_cast || value->op == OP_broadcast || value->op == OP_reshape ||
+                   value->op == OP_add || value->op == OP_sub;
+    for (int i = 0; i < value->n_in && goes_on && depth && !found; i++)
+        found = random_coordinate(value->in[i], depth - 1);
+    return found;
+}
+
+/* The coordinate that is compared with what `input` gives, as with the length of a sequence. */
+static const Value *random_compared(const Value *v, const Value *input) {
+    bool compares = v->op == OP_lt || v->op == OP_le || v->op == OP_gt || v->op == OP_ge;
+    for (int i = 0; i < 2 && compares; i++)
+        if (!dtype_is_float(input->dtype) && random_reaches(v->in[i], input, 8))
+            return random_coordinate(v->in[1 - i], 8);
+    return NULL;
+}
+
 RandomPlan random_plan(const Graph *graph, const Value *input, const DimBindings *bindings) {
     RandomPlan plan = {dtype_is_float(input->dtype) ? RANDOM_NORMAL : RANDOM_SMALL, 0};
     for (size_t i = 0; i < graph->values.n; i++) {
@@ -115,6 +134,10 @@ RandomPlan random_plan(const Graph *graph, const Value *input, const DimBindings
             plan.kind = RANDOM_POSITIVE;
         if ((v->op == OP_div || v->op == OP_mod) && random_reaches(v->in[1], input, 8))
             plan.kind = RANDOM_POSITIVE;
+        const Value *coordinate = random_compared(v, input);
+        if (coordinate && plan.kind == RANDOM_SMALL &&
+            dim_eval(coordinate->dims[coordinate->attrs[1].i], bindings, &plan.bound))
+            plan.kind = RANDOM_LENGTH;
         if (v->op == OP_gather && random_reaches(v->in[1], input, 8)) {
             plan.kind = RANDOM_INDEX;
             if (!dim_eval(v->in[0]->dims[v->attrs[0].i], bindings, &plan.bound))

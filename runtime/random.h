@@ -8,12 +8,13 @@ typedef enum RandomKind {
     RANDOM_NORMAL,   /* floats: mean 0, deviation 1 */
     RANDOM_POSITIVE, /* floats: uniform in [0.5, 1.5), for what a square root, logarithm or division reads */
     RANDOM_INDEX,    /* integers in [0, bound) */
+    RANDOM_LENGTH,   /* integers in [1, bound], for what coordinates are compared with */
     RANDOM_SMALL,    /* integers in [-8, 8), or [0, 8) without a sign; bool: both */
 } RandomKind;
 
 typedef struct RandomPlan {
     RandomKind kind;
-    int64_t bound; /* RANDOM_INDEX */
+    int64_t bound; /* RANDOM_INDEX, RANDOM_LENGTH */
 } RandomPlan;
 
 /* What suits this input, from what the graph does with it. */

@@ -8,8 +8,10 @@ void stream_find_scores(Stream *s) {
     const MatmulPlan *plan = &s->plan->link[0];
     Value *x = s->plan->softmax.x;
     softmax_band(plan->graph->dims, x, &s->band, &s->held);
-    for (int i = 0; i < s->band.n; i++)
+    for (int i = 0; i < s->band.n; i++) {
         s->is_ragged = s->is_ragged || s->band.limit[i].by_row;
+        s->may_see_none = s->may_see_none || s->band.limit[i].n_numbers;
+    }
     s->masks = s->held != x;
     s->by = 1;
     double by;

@@ -99,7 +99,7 @@ static int stream_groups(const ChainPlan *plan, const DimBindings *hint) {
 }
 
 /* Parts of 128 columns, where memory and registers hold them: those of 96, 112, 144 and 160 took longer. Two
- * stages are enough: what they bring, L2 has. */
+ * stages are enough: L2 has what they bring, and for few rows more of them bring memory no sooner. */
 int chain_stream_schedules(const ChainPlan *plan, const DimBindings *hint, Schedule *out, int room) {
     static const int parts[] = {128, 96, 64}, registers[][2] = {{0, 0}, {0, 0}, {24, 240}, {32, 160}};
     const char *why;
@@ -129,37 +129,52 @@ int chain_stream_schedules(const ChainPlan *plan, const DimBindings *hint, Sched
 static MatmulTma stream_operand(Stream *s, const MatmulOperand *operand, const char *name, int mn, int depth,
                                 int stages) {
     bool is_k = operand->major == MAJOR_K;
-    MatmulTma tma = {.operand = operand, .share = 1};
+    MatmulTma tma = {
+        .operand = operand, .share = 1, .is_clipped = dim_is_const(operand->mn) && operand->mn->value < mn};
     tma.tile = tile_shared(s->b, name, operand->elem, is_k ? mn : depth, is_k ? depth : mn, stages);
     tma.maps = matmul_tma_maps(s->b, s->plan->graph->dims, &tma);
     return tma;
 }
 
-/* A limit of the band for a tile's matrix. Numbers from memory are kept so small that sums with coordinates
- * are none beyond 32 bits. */
+/* A number of a tile's matrix, which 40 bits hold: of lengths that others are, none is as long. */
+static const KExpr *stream_number(Stream *s, const Value *value, const MatmulTile *tile) {
+    enum { FAR_BITS = 40 };
+    Builder *b = s->b;
+    const KExpr *coords[RANK_MAX];
+    int shift = s->plan->link[0].batch_rank + 2 - value->rank;
+    for (int i = 0; i < value->rank; i++)
+        coords[i] = dim_is(value->dims[i], 1) ? k_i32(b, 0) : tile->batch[i + shift];
+    const KExpr *number = k_convert(b, lower_at(s->lower[0], value, coords, NULL), K_I64);
+    int64_t far = (int64_t)1 << FAR_BITS;
+    return ktype_of(value->dtype) == K_I64
+               ? k_max(b, k_min(b, number, k_int(b, K_I64, far)), k_int(b, K_I64, -far))
+               : number;
+}
+
+/* A limit of the band for a tile's matrix, kept so small that sums with coordinates are none beyond 32 bits.
+ */
 static const KExpr *stream_limit(Stream *s, const BandLimit *limit, const MatmulTile *tile) {
     enum { FAR = 1 << 30 };
     Builder *b = s->b;
-    const KExpr *offset = k_dim(b, limit->offset, K_I32), *coords[RANK_MAX];
-    if (!limit->of_matrix)
-        return offset;
-    int shift = s->plan->link[0].batch_rank + 2 - limit->of_matrix->rank;
-    for (int i = 0; i < limit->of_matrix->rank; i++)
-        coords[i] = dim_is(limit->of_matrix->dims[i], 1) ? k_i32(b, 0) : tile->batch[i + shift];
-    const KExpr *number = lower_at(s->lower[0], limit->of_matrix, coords, NULL);
-    KType type = number->type == K_I64 ? K_I64 : K_I32;
-    number = k_max(b, k_min(b, k_convert(b, number, type), k_int(b, type, FAR)), k_int(b, type, -FAR));
-    number = k_convert(b, number, K_I32);
-    return k_let_expr(b, "limit", limit->is_taken ? k_sub(b, offset, number) : k_add(b, offset, number));
+    if (!limit->n_numbers)
+        return k_dim(b, limit->offset, K_I32);
+    const KExpr *sum = k_dim(b, limit->offset, K_I64);
+    for (int i = 0; i < limit->n_numbers; i++) {
+        const KExpr *number = stream_number(s, limit->number[i].value, tile);
+        sum = limit->number[i].is_taken ? k_sub(b, sum, number) : k_add(b, sum, number);
+    }
+    sum = k_max(b, k_min(b, sum, k_int(b, K_I64, FAR)), k_int(b, K_I64, -FAR));
+    return k_let_expr(b, "limit", k_convert(b, sum, K_I32));
 }
 
-/* The parts that a tile's rows see anything of: one at least, of which all may be masked. */
+/* The parts that a tile's rows see anything of: one at least, of which all may be masked, or (may_see_none)
+ * none. */
 static void stream_find_parts(Stream *s, const MatmulTile *tile) {
     Builder *b = s->b;
     DimTable *dims = s->plan->graph->dims;
     const KExpr *zero = k_i32(b, 0), *one = k_i32(b, 1), *width = k_i32(b, s->schedule->tile_k);
-    const KExpr *first = zero, *all = k_dim(
-        b, dim_ceil_div(dims, s->plan->link[0].n, dim_const(dims, s->schedule->tile_k)), K_I32), *end = all;
+    const Dim *parts = dim_ceil_div(dims, s->plan->link[0].n, dim_const(dims, s->schedule->tile_k));
+    const KExpr *first = zero, *all = k_dim(b, parts, K_I32), *end = all;
     for (int i = 0; i < s->band.n; i++) {
         const BandLimit *limit = &s->band.limit[i];
         const KExpr *col = s->limit[i] = stream_limit(s, limit, tile);
@@ -167,16 +182,31 @@ static void stream_find_parts(Stream *s, const MatmulTile *tile) {
             col = k_add(b, col, tile->row);
         if (limit->by_row && limit->is_most)
             col = k_add(b, col, k_i32(b, s->schedule->tile_m - 1));
-        const KExpr *part = k_div(b, k_max(b, col, zero), width);
-        if (limit->is_most) {
-            end = k_min(b, k_add(b, part, one), end);
+        if (limit->is_most && s->may_see_none) {
+            end = k_min(b, k_div(b, k_max(b, k_add(b, col, width), zero), width), end);
+        } else if (limit->is_most) {
+            end = k_min(b, k_add(b, k_div(b, k_max(b, col, zero), width), one), end);
         } else {
-            part = k_min(b, part, k_sub(b, all, one));
+            const KExpr *part = k_div(b, k_max(b, col, zero), width);
+            part = k_min(b, part, s->may_see_none ? all : k_sub(b, all, one));
             first = first == zero ? part : k_max(b, first, part);
         }
     }
     s->first = first == zero ? zero : k_let_expr(b, "first_part", first);
-    s->end = end == all ? all : k_let_expr(b, "end_part", k_max(b, end, k_add(b, s->first, one)));
+    if (end != all && !s->may_see_none)
+        end = k_max(b, end, k_add(b, s->first, one));
+    s->end = end == all ? all : k_let_expr(b, "end_part", end);
+}
+
+/* Around what a role does with a tile's parts. */
+static void stream_if_any_begin(Stream *s) {
+    if (s->may_see_none)
+        k_if_begin(s->b, k_lt(s->b, s->first, s->end));
+}
+
+static void stream_if_any_end(Stream *s) {
+    if (s->may_see_none)
+        k_end(s->b);
 }
 
 /* Places in a group of so many tiles that a block's tiles have, one after the other. */
@@ -204,8 +234,8 @@ static int stream_matrices(const Stream *s) {
     return best;
 }
 
-/* Tiles of a band along the diagonal have parts of their row in different numbers. Those with the most come first, each of some
- * matrices whose keys and values L2 holds, so that blocks end together:
+/* Tiles of a band along the diagonal have parts of their row in different numbers. Those with the most come
+ * first, each of some matrices whose keys and values L2 holds, so that blocks end together:
  *
  *     number   0 1 2 3 | 4 5 6 7 | ...       of 4 matrices: the last rows of each, then those before them
  */
@@ -230,12 +260,20 @@ static MatmulTile stream_tiles_begin(Stream *s) {
     return matmul_tile_at(b, &s->plan->link[1], &s->tiles, number);
 }
 
-/* As many blocks as SMs, or fewer where all tiles are alike and fewer take no longer. */
+/* As many blocks as SMs, or fewer: where all tiles are alike and that takes no longer, and where memory says
+ * how long tiles are, so that a block's are at other places of their sequences: of 8 parts each, 132 blocks
+ * would always have the same two. */
 static const Dim *stream_grid(const Stream *s) {
     const ChainPlan *plan = s->plan;
     DimTable *dims = plan->graph->dims;
-    return s->is_ragged ? dim_min(dims, s->tiles.count, dim_const(dims, plan->target->sm_count))
-                        : matmul_grid(&plan->link[0], &s->tiles, 1);
+    const Dim *tiles = s->tiles.count;
+    int64_t blocks = plan->target->sm_count;
+    if (!s->is_ragged && !s->may_see_none)
+        return matmul_grid(&plan->link[0], &s->tiles, 1);
+    while (s->may_see_none && dim_is_const(tiles) && tiles->value > blocks &&
+           dim_gcd(blocks, tiles->value) > 1)
+        blocks--;
+    return dim_min(dims, tiles, dim_const(dims, blocks));
 }
 
 /* ---- the producer */
@@ -246,7 +284,7 @@ static void stream_load(Stream *s, int link, const MatmulTma *tma, const Pipelin
     MatmulTma own = *tma;
     matmul_tma_find_pages(b, &s->plan->link[link], &own, mn, k, tile->batch);
     pipeline_wait_empty(b, ring, state);
-    pipeline_expect(b, ring, state, k_int(b, K_U32, tile_bytes(&tma->tile)));
+    pipeline_expect(b, ring, state, matmul_tma_bytes(b, &own, mn));
     matmul_tma_load(b, &s->plan->link[link], &own, k_var(b, state->stage),
                     pipeline_full_address(b, ring, state), mn, k, tile->batch);
     pipeline_advance(b, ring, state);
@@ -269,6 +307,7 @@ static void stream_produce(Stream *s) {
                   value = pipeline_start(b, &s->values);
     MatmulTile tile = stream_tiles_begin(s);
     stream_find_parts(s, &tile);
+    stream_if_any_begin(s);
     stream_choose(s, &tile);
     stream_load(s, 0, &s->query, &s->queries, &query, tile.row, zero, &tile);
     stream_load(s, 0, &s->key, &s->keys, &key, k_mul(b, s->first, width), zero, &tile);
@@ -277,6 +316,7 @@ static void stream_produce(Stream *s) {
     stream_load(s, 1, &s->value, &s->values, &value, zero, k_mul(b, k_sub(b, part, one), width), &tile);
     k_end(b);
     stream_load(s, 1, &s->value, &s->values, &value, zero, k_mul(b, k_sub(b, s->end, one), width), &tile);
+    stream_if_any_end(s);
     k_end(b);
     k_end(b);
 }
@@ -359,7 +399,6 @@ static void stream_parts_of_tile(Stream *s, const MatmulTile *tile, StreamAt *at
     Builder *b = s->b;
     const KExpr *one = k_i32(b, 1), *width = k_i32(b, s->schedule->tile_k);
     MatmulFragment scores = stream_fragment(s, s->scores, s->schedule->tile_k, at->lane_row);
-    stream_find_parts(s, tile);
     pipeline_wait_full(b, &s->queries, query);
     s->query_at = stream_stage(s, &s->query, s->query_first, k_var(b, query->stage));
     pipeline_wait_full(b, &s->keys, key);
@@ -420,7 +459,10 @@ static void stream_consume(Stream *s) {
                    .lane_row = k_let_expr(b, "own_row", k_add(b, tile.row, place.row)),
                    .lane_col = place.col};
     stream_declare_tile(s);
+    stream_find_parts(s, &tile);
+    stream_if_any_begin(s);
     stream_parts_of_tile(s, &tile, &at, &query, &key, &value);
+    stream_if_any_end(s);
     stream_divide(s);
     MatmulFragment scores = stream_fragment(s, s->scores, s->schedule->tile_k, at.lane_row);
     scores.col = place.col;

@@ -28,10 +28,11 @@ typedef struct Stream {
     Lower *rows;     /* of the rows' own outputs; NULL: there are none */
     MatmulStaging staging;
     bool is_staged;
-    Band band; /* parts beyond it are left out */
+    Band band;                           /* parts beyond it are left out */
     const KExpr *limit[BAND_LIMITS_MAX]; /* of the tile, as columns, or columns less the row */
-    bool is_ragged; /* tiles of other rows see other parts */
-    bool masks;     /* elements beyond the band are what x masks, no others */
+    bool is_ragged;                      /* tiles of other rows see other parts */
+    bool may_see_none;                   /* numbers from memory are among the limits: no part, perhaps */
+    bool masks;                          /* elements beyond the band are what x masks, no others */
     Value *held; /* what the accumulators have of a part: x, or without its band, or q @ k.T itself */
     double by;   /* x is as many times that */
     const KExpr *first, *end;           /* parts of the tile */

@@ -2,7 +2,7 @@
 import torch
 import torch.nn.functional as F
 
-from cases import (attention_train, BF, F32, at_least_f32, fp8, gelu, i4, i8, layernorm_with_residual, linear, norm_with_residual, positive, quantized_blocks, rand,
+from cases import (attention, attention_train, BF, F32, at_least_f32, fp8, gelu, i4, i8, layernorm_with_residual, linear, norm_with_residual, positive, quantized_blocks, rand,
                    rotate_halves, scalar, scaled_i4, scaled_rows, spread, swiglu, tables)
 
 F16 = torch.float16
@@ -286,6 +286,10 @@ CASES = {
                       paged(False), 4.0 * 32 * 2048 * 128 * 4096 * 2.5, 2 * (2 * 4 * 32 * 2048 * 128 + 2 * 160 * 8 * 64 * 128)),
     "paged_decode": (lambda: [rand(16, 32, 1, 128), *(rand(5000, 16, 8, 128) for _ in range(2)), chosen(5000, 16, 256), lengths(16, 4096)],
                      paged(True), 4.0 * 32 * 128 * 4096 * 10, 2 * 2 * 10 * 4096 * 8 * 128),
+    "gqa_decode": attention(16, 32, 1, 4096, 128, key_heads=8),
+    "gqa_decode_32k": attention(1, 32, 1, 32768, 128, key_heads=8),
+    "gqa_decode_4": attention(4, 32, 1, 4096, 128, key_heads=8),
+    "mha_decode": attention(8, 32, 1, 2048, 128),
     "padded_batch": (lambda: [rand(16, 16, 1024, 64) for _ in range(3)] + [lengths(16, 1024)], seen, 4.0 * 16 * 1024 * 64 * 1024 * 10,
                      2 * 16 * 16 * 1024 * 64 * 3.25),
     "fp8_wgrad_block": (lambda: [fp8(4096, 4096), fp8(4096, 4096), positive(32, 4096), positive(32, 4096)], scaled_pairs, 2.0 * 4096 ** 3, 68e6),

@@ -110,7 +110,9 @@ static void check_same(Bench *bench, Value *inside, Value *y, const Tensor *in, 
                 bool is_seen = true;
                 for (int i = 0; i < band.n; i++) {
                     const BandLimit *limit = &band.limit[i];
-                    int64_t by = !limit->of_matrix ? 0 : limit->is_taken ? -lengths[m] : lengths[m];
+                    int64_t by = 0;
+                    for (int k = 0; k < limit->n_numbers; k++)
+                        by += limit->number[k].is_taken ? -lengths[m] : lengths[m];
                     int64_t place = col - (limit->by_row ? row : 0), end = limit->offset->value + by;
                     is_seen = is_seen && (limit->is_most ? place <= end : place >= end);
                 }
@@ -144,6 +146,23 @@ BENCH_TEST(test_limits_from_memory) {
     check_same(bench, causal, y, in, lengths, 1);
     check_same(bench, op(bench, OP_and, causal, ends, NULL), y, in, lengths, 2);
     check_same(bench, op(bench, OP_lt, col, three, NULL), y, in, lengths, 1);
+    Value *twice =
+        op(bench, OP_add, op(bench, OP_sub, col, length, NULL), op(bench, OP_sub, three, length, NULL), NULL);
+    check_same(bench, op(bench, OP_lt, twice, three, NULL), y, in, lengths, 1);
+    /* coordinates under other axes of one element; what has one element alone is no coordinate */
+    const Dim *wide[] = {dim_const(bench->dims, 1), dim_const(bench->dims, 1), dim_const(bench->dims, 1),
+                         dim_const(bench->dims, COLUMNS)},
+              *flat[] = {dim_const(bench->dims, COLUMNS)};
+    Value *wider = op(bench, OP_reshape, col, NULL, (Attr[]){{.dims = wide, .n_dims = 4}}),
+          *vector = op(bench, OP_reshape, wider, NULL, (Attr[]){{.dims = flat, .n_dims = 1}});
+    assert_int_equal(value_coordinate(row), 1);
+    assert_int_equal(value_coordinate(wider), 3);
+    assert_int_equal(value_coordinate(vector), 0);
+    assert_int_equal(value_coordinate(length), -1);
+    assert_int_equal(
+        value_coordinate(op(bench, OP_index, NULL, NULL, (Attr[]){{.dims = wide, .n_dims = 3}, {.i = 1}})),
+        -1);
+    check_same(bench, op(bench, OP_lt, vector, length, NULL), y, in, lengths, 1);
     /* one select within another */
     assert_true(softmax_band(bench->dims,
                              select_seen(bench, causal, select_seen(bench, ends, y, -INFINITY), -INFINITY),
@@ -156,9 +175,8 @@ BENCH_TEST(test_limits_from_memory) {
     Value *own = graph_add_input(bench->graph, "r", DTYPE_I32, 3, of_rows, NULL, (Span){0});
     assert_false(softmax_band(bench->dims, select_seen(bench, op(bench, OP_lt, col, own, NULL), y, -INFINITY),
                               &band, &inner));
-    Value *both = op(bench, OP_add, length, length, NULL);
-    assert_false(softmax_band(
-        bench->dims, select_seen(bench, op(bench, OP_lt, col, both, NULL), y, -INFINITY), &band, &inner));
+    Value *thrice = op(bench, OP_lt, op(bench, OP_add, twice, length, NULL), three, NULL);
+    assert_false(softmax_band(bench->dims, select_seen(bench, thrice, y, -INFINITY), &band, &inner));
 }
 
 BENCH_TEST(test_bands) {

@@ -301,53 +301,113 @@ static int64_t gathered_place(const ViewGather *gather, int rank, const int64_t 
                               const int64_t *numbers) {
     int64_t number = gather->index.offset->value, place = gather->data.offset->value;
     for (int i = 0; i < rank; i++) {
-        number += coords[i] * gather->index.strides[i]->value;
-        place += coords[i] * gather->data.strides[i]->value;
+        int64_t page = gather->page && i == gather->page_axis ? gather->page->value : 0;
+        number += (page ? coords[i] / page : coords[i]) * gather->index.strides[i]->value;
+        place += (page ? coords[i] % page : coords[i]) * gather->data.strides[i]->value;
     }
     int64_t at = numbers[number];
     return at < 0 || at >= gather->extent->value ? 0 : place + at * gather->step->value;
 }
 
-BENCH_TEST(test_slices_that_indices_choose) {
+static const int64_t gather_numbers[] = {3, 0, -1, 2, 1, 7};
+
+/* Numbers of places [5, 4, 6], the first input, of which [2, 3] indices, the second, choose. */
+static Value *gather_inputs(Bench *bench, int axis, Tensor in[2]) {
     const Dim *dims[] = {CONST(5), CONST(4), CONST(6)}, *two[] = {CONST(2), CONST(3)};
-    Value *x = places_input(bench, dims, NULL);
-    Value *index = graph_add_input(bench->graph, "i", DTYPE_I32, 2, two, NULL, (Span){0});
-    static const int64_t numbers[] = {3, 0, -1, 2, 1, 7};
-    Tensor in[2], moved;
-    int64_t extents[] = {5, 4, 6}, index_extents[] = {2, 3};
+    static const int64_t extents[] = {5, 4, 6}, index_extents[] = {2, 3};
+    if (!bench->graph->inputs.n) {
+        places_input(bench, dims, NULL);
+        graph_add_input(bench->graph, "i", DTYPE_I32, 2, two, NULL, (Span){0});
+    }
     assert_true(tensor_new(bench->arena, DTYPE_I32, 3, extents, &in[0]));
     assert_true(tensor_new(bench->arena, DTYPE_I32, 2, index_extents, &in[1]));
     for (int64_t e = 0; e < in[0].count; e++)
         in[0].at[e].i = e;
     for (int64_t e = 0; e < in[1].count; e++)
-        in[1].at[e].i = numbers[e];
+        in[1].at[e].i = gather_numbers[e];
+    Value *operands[] = {bench->graph->inputs.at[0], bench->graph->inputs.at[1]};
+    Value *value = graph_append(bench->graph, OP_gather, operands, 2, (Attr[OP_MAX_ATTRS]){{.i = axis}},
+                                (Span){0}, &bench->diags);
+    assert_non_null(value);
+    return value;
+}
+
+static void gather_check(Bench *bench, Value *value, const Tensor in[2], const ViewGather *gather) {
     DimBindings none = {0};
+    Tensor moved;
+    assert_ptr_equal(gather->data.base, bench->graph->inputs.at[0]);
+    assert_ptr_equal(gather->index.base, bench->graph->inputs.at[1]);
+    assert_true(reference_value(bench->arena, bench->graph, &none, in, value, &moved, &bench->diags));
+    for (int64_t e = 0; e < moved.count; e++) {
+        int64_t coords[RANK_MAX], rest = e;
+        for (int i = moved.rank - 1; i >= 0; i--) {
+            coords[i] = rest % moved.dims[i];
+            rest /= moved.dims[i];
+        }
+        assert_int_equal(gathered_place(gather, moved.rank, coords, gather_numbers), moved.at[e].i);
+    }
+}
+
+BENCH_TEST(test_slices_that_indices_choose) {
+    Tensor in[2];
     for (int axis = 0; axis < 3; axis++) {
-        Value *operands[] = {x, index};
-        Value *value = graph_append(bench->graph, OP_gather, operands, 2, (Attr[OP_MAX_ATTRS]){{.i = axis}},
-                                    (Span){0}, &bench->diags);
-        assert_non_null(value);
+        Value *value = gather_inputs(bench, axis, in);
         int perm[] = {3, 1, 0, 2};
         value = move(bench, OP_transpose, value, (Attr[OP_MAX_ATTRS]){{.ints = perm, .n_ints = 4}});
         ViewGather gather;
         assert_true(view_gather(bench->graph, value, gather_is_input, NULL, &gather));
-        assert_ptr_equal(gather.data.base, x);
-        assert_ptr_equal(gather.index.base, index);
-        assert_true(reference_value(bench->arena, bench->graph, &none, in, value, &moved, &bench->diags));
-        for (int64_t e = 0; e < moved.count; e++) {
-            int64_t coords[4], rest = e;
-            for (int i = 3; i >= 0; i--) {
-                coords[i] = rest % moved.dims[i];
-                rest /= moved.dims[i];
-            }
-            assert_int_equal(gathered_place(&gather, 4, coords, numbers), moved.at[e].i);
-        }
+        gather_check(bench, value, in, &gather);
+        assert_false(view_pages(bench->graph, value, gather_is_input, NULL, &gather));
         /* across an index' axis and one of the data there is no stride */
-        const Dim *flat[] = {CONST(moved.count)};
+        const Dim *flat[] = {value_count(bench->graph, value)};
         Value *joined = move(bench, OP_reshape, value, (Attr[OP_MAX_ATTRS]){{.dims = flat, .n_dims = 1}});
         assert_false(view_gather(bench->graph, joined, gather_is_input, NULL, &gather));
-        assert_false(view_gather(bench->graph, x, gather_is_input, NULL, &gather));
+        assert_false(view_gather(bench->graph, bench->graph->inputs.at[0], gather_is_input, NULL, &gather));
     }
+}
+
+static Value *reshaped(Bench *bench, Value *value, int rank, const Dim **dims) {
+    return move(bench, OP_reshape, value, (Attr[OP_MAX_ATTRS]){{.dims = dims, .n_dims = rank}});
+}
+
+static void pages_check(Bench *bench, Value *value, const Tensor in[2], int axis, int64_t page) {
+    ViewGather gather;
+    assert_false(view_gather(bench->graph, value, gather_is_input, NULL, &gather));
+    assert_true(view_pages(bench->graph, value, gather_is_input, NULL, &gather));
+    assert_int_equal(gather.page_axis, axis);
+    assert_int_equal(gather.page->value, page);
+    gather_check(bench, value, in, &gather);
+}
+
+BENCH_TEST(test_pages_that_indices_choose) {
+    Tensor in[2];
+    Value *slices = gather_inputs(bench, 0, in); /* [2, 3, 4, 6] */
+    const Dim *behind[] = {CONST(2), CONST(12), CONST(6)}, *across[] = {CONST(2), CONST(6), CONST(12)},
+              *all[] = {CONST(24), CONST(6)}, *split[] = {CONST(2), CONST(2), CONST(6), CONST(6)},
+              *words[] = {CONST(2), CONST(72)};
+    int turn[] = {0, 3, 1, 2}, apart[] = {0, 2, 1, 3};
+    pages_check(bench, reshaped(bench, slices, 3, behind), in, 1, 4);
+    pages_check(bench, reshaped(bench, slices, 2, all), in, 0, 4);
+    pages_check(bench, reshaped(bench, slices, 2, words), in, 1, 24);
+    Value *turned = move(bench, OP_transpose, slices, (Attr[OP_MAX_ATTRS]){{.ints = turn, .n_ints = 4}});
+    pages_check(bench, reshaped(bench, turned, 3, across), in, 2, 4);
+    /* all pages but the first of each */
+    const Dim *start[] = {CONST(0), CONST(4), CONST(0)}, *limit[] = {CONST(2), CONST(12), CONST(6)};
+    int step[] = {1, 1, 1};
+    Attr whole[OP_MAX_ATTRS] = {
+        {.dims = start, .n_dims = 3}, {.dims = limit, .n_dims = 3}, {.ints = step, .n_ints = 3}};
+    Value *pages = reshaped(bench, slices, 3, behind);
+    pages_check(bench, move(bench, OP_slice, pages, whole), in, 1, 4);
+    /* parts of pages, and pages whose rows trade places with their numbers */
+    ViewGather gather;
+    start[1] = CONST(2);
+    assert_false(
+        view_pages(bench->graph, move(bench, OP_slice, pages, whole), gather_is_input, NULL, &gather));
+    Value *mixed = move(bench, OP_transpose, slices, (Attr[OP_MAX_ATTRS]){{.ints = apart, .n_ints = 4}});
+    assert_false(view_pages(bench->graph, reshaped(bench, mixed, 3, behind), gather_is_input, NULL, &gather));
+    assert_false(view_pages(bench->graph, reshaped(bench, slices, 4, split), gather_is_input, NULL, &gather));
+    assert_false(view_pages(bench->graph, slices, gather_is_input, NULL, &gather));
+    assert_false(view_pages(bench->graph, bench->graph->inputs.at[0], gather_is_input, NULL, &gather));
 }
 
 int main(void) {
@@ -359,6 +419,7 @@ int main(void) {
         BENCH_ENTRY(test_vector_widths),
         BENCH_ENTRY(test_stored_in_another_order),
         BENCH_ENTRY(test_slices_that_indices_choose),
+        BENCH_ENTRY(test_pages_that_indices_choose),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

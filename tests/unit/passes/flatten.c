@@ -42,6 +42,33 @@ static void test_flat(void **state) {
         "rows matmul", true);
 }
 
+/* Rows of heads that share a second operand, and what has a number for each head. */
+static void test_repeated(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int rows;
+    } cases[] = {
+        {"graph g (q: bf16[B,8,1,16], k: bf16[B,2,24,16], h: f32[8,1,1]) -> (y: bf16[B,8,1,24]) {\n"
+         "  y = relu(q @ k.T * h) }",
+         4},
+        {"graph g (q: bf16[B,8,2,16], k: bf16[B,2,24,16]) -> (y: bf16[B,8,2,24]) { y = q @ k.T }", 2},
+        {"graph g (q: bf16[B,8,1,16], k: bf16[B,8,24,16]) -> (y: bf16[B,8,1,24]) { y = q @ k.T }", 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Support support = {.text = cases[i].text, .dims = sizes};
+        support_run(&support);
+        assert_string_equal(support.kernels, "matmul");
+        for (size_t k = 0; k < support.graph->values.n; k++) {
+            const Value *value = support.graph->values.at[k];
+            if (value->op == OP_matmul)
+                assert_int_equal(value->dims[value->rank - 2]->value, cases[i].rows);
+        }
+        assert_true(support.evaluated && support.worst < 1e-4);
+        support_end(&support);
+    }
+}
+
 /* What would not be told apart by the rows together, or is not in memory as it should be. */
 static void test_left_alone(void **state) {
     (void)state;
@@ -98,6 +125,7 @@ static void test_exchanged(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_flat),
+        cmocka_unit_test(test_repeated),
         cmocka_unit_test(test_left_alone),
         cmocka_unit_test(test_exchanged),
     };

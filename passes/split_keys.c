@@ -1,0 +1,307 @@
+/* Attention of few queries to many keys is done in parts of the keys, so that every multiprocessor has some:
+ *
+ *     o = softmax(x) @ v                    x: [B, R, T], of q @ k.T;  v: [B, T, D]
+ * ->  x' = what x is, of parts              [B, P, R, T / P], of reshape(q, dims=[B, 1, R, E]) @ k'.T
+ *     o' = softmax(x') @ reshape(v, dims=[B, P, T / P, D])
+ *     l  = max(x') + log(sum(exp(x' - max(x'))))
+ *     o  = sum(o' * exp(l - max(l)), over=P) / sum(exp(l - max(l)), over=P)
+ *
+ * The first is a chain (fuse_chain.c) which gives rows' logarithms of sums besides, the second reads little
+ * ("Flash-Decoding for long-context inference", 2023). A part that a row sees nothing of weighs nothing. Keys
+ * and values are views of memory, of pages too, where a part has whole ones. The parts' number must be known
+ * to divide the keys'. What x is computed from is moved to the parts' space here rather than by `movement`,
+ * so that coordinates stay coordinates: masks that compare them are limits to the chain (ir/softmax.h). */
+#include <math.h>
+
+#include "ir/softmax.h"
+#include "passes/fuse.h"
+#include "passes/product.h"
+#include "passes/rewrite.h"
+
+enum {
+    KEYS_ROWS = 64,  /* from which on tiles are full */
+    KEYS_STEP = 128, /* keys that a tile takes at a time: a multiple of them is a part */
+    KEYS_PARTS = 64, /* most parts */
+    KEYS_CONE = 32   /* operations between the products on one way */
+};
+
+/* What a plan takes (H200): bytes a second from memory, by all and by one multiprocessor; a step of a tile
+ * that waits for no memory, a tile besides its steps; a kernel more, and with its scores stored three. */
+static const double keys_bytes = 3.8e12, keys_bytes_sm = 80e9;
+static const double keys_step = 1.3e-6, keys_tile = 1.5e-6, keys_weigh = 4e-6, keys_apart = 9e-6;
+/* Of tiles whose lengths memory says, the share of keys that is seen. */
+static const double keys_seen = 0.6;
+
+typedef struct Keys {
+    Rewrite *rewrite;
+    Softmax softmax;
+    Value *core, *product; /* q @ k.T, and softmax(x) @ v */
+    int64_t parts;
+    const Dim *each; /* keys of a part */
+} Keys;
+
+/* The product of x's dims that it is computed from, element by element; NULL: there is none. */
+static Value *keys_core(Value *value, const Value *x, int depth) {
+    if (value->op == OP_matmul)
+        return value_same_dims(value, x) ? value : NULL;
+    Value *core = NULL;
+    for (int i = 0; i < value->n_in && !core && depth && value_is_pointwise(value); i++)
+        core = keys_core(value->in[i], x, depth - 1);
+    return core;
+}
+
+static bool keys_is_16bit(const Value *matmul) {
+    DType type = matmul->in[0]->dtype;
+    return (type == DTYPE_F16 || type == DTYPE_BF16) && matmul->in[1]->dtype == type;
+}
+
+static const Dim *keys_dim(const Value *value, int from_end) {
+    return value->dims[value->rank - from_end];
+}
+
+/* What an extent is taken for in estimates. */
+static double keys_extent(const Keys *keys, const Value *value, int from_end) {
+    return (double)product_extent(keys->rewrite->graph, keys_dim(value, from_end));
+}
+
+/* Whether matrices have few rows, and what is read of a row or a key is known. */
+static bool keys_fit(const Keys *keys) {
+    const Value *core = keys->core, *product = keys->product;
+    return dim_is_const(keys_dim(core, 2)) && keys_dim(core, 2)->value < KEYS_ROWS &&
+           dim_is_const(keys_dim(core->in[0], 1)) && dim_is_const(keys_dim(product, 1)) &&
+           dim_lower(keys->rewrite->graph->dims, keys_dim(core, 1)) > 0 && product->in[1]->rank >= 2 &&
+           core->in[1]->rank >= 2 && core->rank < RANK_MAX;
+}
+
+static bool keys_find(Rewrite *rewrite, Value *product, Keys *keys) {
+    *keys = (Keys){.rewrite = rewrite, .product = product};
+    if (product->op != OP_matmul || !softmax_of(product->in[0], &keys->softmax))
+        return false;
+    const Softmax *softmax = &keys->softmax;
+    keys->core = keys_core(softmax->x, softmax->x, KEYS_CONE);
+    /* x is read by its maximum and by what is below it, which both are read once, as nothing else is here */
+    return keys->core && rewrite_uses(rewrite, product->in[0]) == 1 &&
+           rewrite_uses(rewrite, keys->core) == 1 && rewrite_uses(rewrite, softmax->x) == 2 &&
+           rewrite_uses(rewrite, softmax->max) == 1 && rewrite_uses(rewrite, softmax->sum) == 1 &&
+           keys_is_16bit(keys->core) && keys_is_16bit(product) && keys_fit(keys);
+}
+
+/* ---- how many parts */
+
+static double keys_matrices(const Keys *keys) {
+    return product_matrices(keys->rewrite->graph, keys->core);
+}
+
+/* Bytes of a key and its value. */
+static double keys_bytes_of_one(const Keys *keys) {
+    return 2 * (keys_extent(keys, keys->core->in[0], 1) + keys_extent(keys, keys->product, 1));
+}
+
+/* Seconds in so many parts, of which each block takes its share of tiles. */
+static double keys_seconds(const Keys *keys, const FuseLimits *limits, int64_t parts, bool is_ragged) {
+    double tiles = keys_matrices(keys) * (double)parts, sms = limits->sm_count, active = fmin(tiles, sms);
+    double rate = fmin(keys_bytes / active, keys_bytes_sm);
+    double step = fmax(keys_step, KEYS_STEP * keys_bytes_of_one(keys) / rate);
+    double tile = keys_extent(keys, keys->core, 1) / (double)parts / KEYS_STEP * step + keys_tile;
+    double rounds = ceil(tiles / sms);
+    double together = (is_ragged && rounds > 1 ? keys_seen * tiles / sms + 1 - keys_seen : rounds) * tile;
+    return parts == 1 ? together : together + keys_weigh;
+}
+
+/* Seconds of both products in kernels of their own, whose tiles are parts of the keys anyway. */
+static double keys_seconds_apart(const Keys *keys) {
+    return keys_matrices(keys) * keys_extent(keys, keys->core, 1) * keys_bytes_of_one(keys) / keys_bytes +
+           keys_apart;
+}
+
+static bool keys_are_ragged(const Keys *keys) {
+    Band band;
+    Value *inner;
+    bool is_ragged = false;
+    softmax_band(keys->rewrite->graph->dims, keys->softmax.x, &band, &inner);
+    for (int i = 0; i < band.n; i++)
+        is_ragged = is_ragged || band.limit[i].n_numbers;
+    return is_ragged;
+}
+
+/* 1: as it is, in one kernel where there are matrices enough. */
+static int64_t keys_parts(const Keys *keys, const FuseLimits *limits) {
+    int64_t divisor = dim_divisor(keys->rewrite->graph->dims, keys_dim(keys->core, 1)), best = 1;
+    bool is_ragged = keys_are_ragged(keys);
+    double least = keys_matrices(keys) >= FUSE_STREAM_FEW ? keys_seconds(keys, limits, 1, is_ragged)
+                                                          : keys_seconds_apart(keys);
+    for (int64_t parts = 2; parts <= KEYS_PARTS; parts++) {
+        if (divisor % (parts * KEYS_STEP) != 0 || keys_matrices(keys) * (double)parts < FUSE_STREAM_FEW)
+            continue;
+        double seconds = keys_seconds(keys, limits, parts, is_ragged);
+        if (seconds < least) {
+            least = seconds;
+            best = parts;
+        }
+    }
+    return best;
+}
+
+/* ---- the space of parts: [..., R, T] is [..., P, R, T / P] */
+
+static Value *keys_reshape(const Keys *keys, Value *value, int n_batch, const Dim *a, const Dim *b,
+                           const Dim *c) {
+    const Dim *dims[RANK_MAX];
+    for (int i = 0; i < n_batch; i++)
+        dims[i] = value->dims[i];
+    dims[n_batch] = a;
+    dims[n_batch + 1] = b;
+    dims[n_batch + 2] = c;
+    return build_reshape(keys->rewrite, value, n_batch + 3, dims, value);
+}
+
+static const Dim *keys_number(const Keys *keys, int64_t number) {
+    return dim_const(keys->rewrite->graph->dims, number);
+}
+
+/* A matrix whose rows are keys: [..., T, D] as [..., P, T / P, D]. */
+static Value *keys_rows(const Keys *keys, Value *value) {
+    return keys_reshape(keys, value, value->rank - 2, keys_number(keys, keys->parts), keys->each,
+                        keys_dim(value, 1));
+}
+
+/* Any value that has x's axes, or broadcasts to them. */
+static Value *keys_moved(const Keys *keys, Value *value) {
+    if (value->rank == 0)
+        return value;
+    int n_batch = value->rank > 2 ? value->rank - 2 : 0, perm[RANK_MAX];
+    const Dim *one = keys_number(keys, 1), *rows = value->rank > 1 ? keys_dim(value, 2) : one;
+    if (dim_is(keys_dim(value, 1), 1))
+        return keys_reshape(keys, value, n_batch, one, rows, one);
+    Value *cut = keys_reshape(keys, value, n_batch, rows, keys_number(keys, keys->parts), keys->each);
+    for (int i = 0; i < n_batch + 3; i++)
+        perm[i] = i;
+    perm[n_batch] = n_batch + 1;
+    perm[n_batch + 1] = n_batch;
+    return cut ? build_transpose(keys->rewrite, cut, perm, value) : NULL;
+}
+
+/* A coordinate along an axis of a space of parts. */
+static Value *keys_along(const Keys *keys, int rank, int axis, const Dim *extent, const Value *like) {
+    const Dim *dims[RANK_MAX];
+    for (int i = 0; i < rank; i++)
+        dims[i] = i == axis ? extent : keys_number(keys, 1);
+    return build_index(keys->rewrite, rank, dims, axis, like);
+}
+
+/* One along an axis of x's: of a key, the part's first and that within the part. */
+static Value *keys_index(const Keys *keys, Value *value, int axis) {
+    Rewrite *rewrite = keys->rewrite;
+    int rank = value->rank < 2 ? 3 : value->rank + 1, behind = value->rank - 1 - axis;
+    if (behind > 0)
+        return keys_along(keys, rank, behind == 1 ? rank - 2 : axis, value->dims[axis], value);
+    Value *size = build_cast(rewrite, build_dim(rewrite, keys->each, value), value->dtype, value);
+    Value *part = keys_along(keys, rank, rank - 3, keys_number(keys, keys->parts), value);
+    Value *first = build_scalar(rewrite, OP_mul, part, size, NULL, value);
+    Value *within = keys_along(keys, rank, rank - 1, keys->each, value);
+    return build_scalar(rewrite, OP_add, within, first, NULL, value);
+}
+
+/* q @ k.T of parts. */
+static Value *keys_scores(const Keys *keys) {
+    Value *q = keys->core->in[0], *k = keys->core->in[1];
+    Value *in[2] = {keys_reshape(keys, q, q->rank - 2, keys_number(keys, 1), keys_dim(q, 2), keys_dim(q, 1)),
+                    NULL};
+    Value *turned = build_turned(keys->rewrite, k, k);
+    Value *rows = turned ? keys_rows(keys, turned) : NULL;
+    in[1] = rows ? build_turned(keys->rewrite, rows, k) : NULL;
+    return in[0] && in[1] ? build_like(keys->rewrite, keys->core, in) : NULL;
+}
+
+/* What x is computed by, of parts. */
+static Value *keys_cone(const Keys *keys, Value *value, int depth) {
+    if (value == keys->core)
+        return keys_scores(keys);
+    int axis = value_coordinate(value);
+    if (axis >= 0)
+        return keys_index(keys, value, axis);
+    if (!value_is_pointwise(value) || !value->n_in || !depth || value->rank == 0)
+        return keys_moved(keys, value);
+    Value *in[OP_MAX_ARITY];
+    for (int i = 0; i < value->n_in; i++) {
+        in[i] = keys_cone(keys, value->in[i], depth - 1);
+        if (!in[i])
+            return NULL;
+    }
+    return build_like(keys->rewrite, value, in);
+}
+
+/* ---- the parts, and their sum */
+
+static Value *keys_exp(Rewrite *rewrite, Value *x, Value *max) {
+    return build_scalar(rewrite, OP_exp, build_scalar(rewrite, OP_sub, x, max, NULL, x), NULL, NULL, x);
+}
+
+static Value *keys_float(Rewrite *rewrite, double number, const Value *like) {
+    return build_constant(rewrite, (Number){.f = number}, DTYPE_F32, like);
+}
+
+/* [..., P, R, D] with its parts last, which are few: [..., R, D, P]. */
+static Value *keys_parts_last(Rewrite *rewrite, Value *value) {
+    int perm[RANK_MAX], n = value->rank - 3;
+    for (int i = 0; i < n; i++)
+        perm[i] = i;
+    for (int i = 0; i < 3; i++)
+        perm[n + i] = n + (i + 1) % 3;
+    return build_transpose(rewrite, value, perm, value);
+}
+
+/* The parts by their logarithms of sums. Of those that weigh nothing the result may be no number. */
+static Value *keys_weighed(Rewrite *rewrite, Value *parts, Value *log, const Value *like) {
+    Value *each = keys_parts_last(rewrite, parts), *logs = keys_parts_last(rewrite, log);
+    if (!each || !logs)
+        return NULL;
+    int last = each->rank - 1;
+    logs = build_broadcast(rewrite, logs, each->rank, (const Dim *const *)each->dims, like);
+    Value *weight = keys_exp(rewrite, logs, build_reduce(rewrite, OP_reduce_max, logs, 1, &last, true, like));
+    Value *zero = keys_float(rewrite, 0, like),
+          *weighs = build_scalar(rewrite, OP_gt, weight, zero, NULL, like);
+    Value *seen = build_scalar(rewrite, OP_mul, each, weight, NULL, like);
+    seen = build_scalar(rewrite, OP_select, weighs, seen, zero, like);
+    Value *all = build_reduce(rewrite, OP_sum, seen, 1, &last, true, like),
+          *weights = build_reduce(rewrite, OP_sum, weight, 1, &last, true, like);
+    return build_scalar(rewrite, OP_div, all, weights, NULL, like);
+}
+
+static Value *keys_rule(Rewrite *rewrite, Value *value) {
+    Keys keys;
+    if (value->id >= rewrite->n_before || !keys_find(rewrite, value, &keys))
+        return value;
+    keys.parts = keys_parts(&keys, rewrite->pass->options->limits);
+    keys.each = dim_div(rewrite->graph->dims, keys_dim(keys.core, 1), keys_number(&keys, keys.parts));
+    Value *x = keys.parts > 1 ? keys_cone(&keys, keys.softmax.x, KEYS_CONE) : NULL;
+    if (!x)
+        return value;
+    int last = x->rank - 1;
+    Value *max = build_reduce(rewrite, OP_reduce_max, x, 1, &last, true, value);
+    Value *e = keys_exp(rewrite, x, max);
+    Value *sum = build_reduce(rewrite, OP_sum, e, 1, &last, true, value);
+    Value *share = build_scalar(rewrite, OP_div, e, sum, NULL, value);
+    Value *in[] = {build_cast(rewrite, share, value->in[0]->dtype, value), keys_rows(&keys, value->in[1])};
+    Value *parts = in[0] && in[1] ? build_like(rewrite, value, in) : NULL;
+    Value *none = keys_float(rewrite, -INFINITY, value),
+          *is_none = build_scalar(rewrite, OP_eq, max, none, NULL, value);
+    Value *log = build_scalar(rewrite, OP_log, sum, NULL, NULL, value);
+    log = build_scalar(rewrite, OP_add, max, log, NULL, value);
+    log = build_scalar(rewrite, OP_select, is_none, none, log, value);
+    Value *o = parts && log ? keys_weighed(rewrite, parts, log, value) : NULL;
+    if (!o)
+        return value;
+    pass_decide(rewrite->pass, "split_keys", false, value, keys.core, "more queries, or fewer keys",
+                "its keys are taken in %lld parts, so that every multiprocessor has some",
+                (long long)keys.parts);
+    return build_reshape(rewrite, o, value->rank, (const Dim *const *)value->dims, value);
+}
+
+bool pass_split_keys(Pass *pass, Graph *graph) {
+    const FuseLimits *limits = pass->options->limits;
+    if (pass->options->no_fusion || !limits || !limits->chain_columns_max)
+        return false;
+    graph_renumber(graph);
+    return rewrite_graph(pass, graph, keys_rule);
+}

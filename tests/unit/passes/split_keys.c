@@ -1,0 +1,51 @@
+/* Attention of few queries: where its keys are taken in parts, what it means then, and what keeps it whole.
+ */
+#include "support.h"
+
+static const SupportDim *sizes = (const SupportDim[]){{"T", 256}, {NULL, 0}};
+
+static void expect(const char *text, const char *kernels) {
+    Support support = {.text = text, .dims = sizes};
+    support_run(&support);
+    if (strcmp(support.kernels, kernels) != 0)
+        print_error("%s\n", text);
+    assert_string_equal(support.kernels, kernels);
+    assert_true(support.evaluated && support.worst < 1e-2);
+    support_end(&support);
+}
+
+#define ATTENTION(batch, heads, groups, rows, keys, mask)                                                    \
+    "graph g (q: bf16[" #batch "," #heads "," #rows ",32], k: bf16[" #batch "," #groups "," #keys            \
+    ",32], v: bf16[" #batch "," #groups "," #keys ",16], n: i32[" #batch ",1,1,1], b: bool[" #keys           \
+    "]) -> (o: bf16[" #batch "," #heads "," #rows ",16]) {\n"                                                \
+    "  s = q @ k.T * 0.2\n  o = softmax(" mask ") @ v }"
+
+static void test_parts(void **state) {
+    (void)state;
+    expect(ATTENTION(1, 4, 4, 1, 4096, "s"), "chain2>2 rows");
+    expect(ATTENTION(2, 8, 2, 1, 4096, "s"), "chain2>2 rows"); /* heads that share keys are rows */
+    expect(ATTENTION(1, 4, 2, 3, 4096, "s"), "chain2>2 rows");
+    /* masks of coordinates, of a length, of memory; a row that sees nothing of some parts */
+    expect(ATTENTION(2, 2, 2, 2, 4096, "select(index(s, 3) < max(n, 1), s, -inf)"), "chain2>2 rows");
+    expect(ATTENTION(2, 2, 2, 2, 4096, "select(index(s, 3) <= index(s, 2) + 100, s, -inf)"), "chain2>2 rows");
+    expect(ATTENTION(2, 2, 2, 2, 4096, "select(b && index(s, 3) > 50, s, -inf)"), "chain2>2 rows");
+    /* lengths that differ are worth parts where matrices alone would be enough */
+    expect(ATTENTION(4, 33, 33, 1, 8192, "select(index(s, 3) < max(n, 1), s, -inf)"), "chain2>2 rows");
+}
+
+static void test_whole(void **state) {
+    (void)state;
+    expect(ATTENTION(4, 33, 33, 1, 1024, "s"), "chain2");
+    expect(ATTENTION(1, 2, 2, 64, 512, "s"), "chain2");             /* rows of a whole tile */
+    expect(ATTENTION(1, 4, 4, 1, 4095, "s"), "matmul/rows matmul"); /* nothing divides the keys */
+    /* scores that are an output too */
+    expect("graph g (q: bf16[4,2,32], k: bf16[4,4096,32], v: bf16[4,4096,16]) -> (p: bf16[4,2,4096], o: "
+           "bf16[4,2,16]) {\n"
+           "  p = softmax(q @ k.T)\n  o = p @ v }",
+           "matmul/rows matmul");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_parts), cmocka_unit_test(test_whole)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
