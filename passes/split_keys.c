@@ -1,4 +1,5 @@
-/* Attention of few queries to many keys is done in parts of the keys, so that every multiprocessor has some:
+/* Attention of few tiles of queries to many keys is done in parts of the keys, so that every multiprocessor
+ * has some:
  *
  *     o = softmax(x) @ v                    x: [B, R, T], of q @ k.T;  v: [B, T, D]
  * ->  x' = what x is, of parts              [B, P, R, T / P], of reshape(q, dims=[B, 1, R, E]) @ k'.T
@@ -19,15 +20,17 @@
 #include "passes/rewrite.h"
 
 enum {
-    KEYS_ROWS = 64,  /* from which on tiles are full */
+    KEYS_ROWS = 64,  /* of a warpgroup; more come in tiles of two */
     KEYS_STEP = 128, /* keys that a tile takes at a time: a multiple of them is a part */
     KEYS_PARTS = 64, /* most parts */
     KEYS_CONE = 32   /* operations between the products on one way */
 };
 
-/* What a plan takes (H200): bytes a second from memory, by all and by one multiprocessor; a step of a tile
- * that waits for no memory, a tile besides its steps; a kernel more, and with its scores stored three. */
-static const double keys_bytes = 3.8e12, keys_bytes_sm = 80e9;
+/* What a plan takes (H200): bytes a second from memory, by all and by one multiprocessor, which does so many
+ * operations; a step of a tile that waits for neither, a tile besides its steps; a kernel more, and with its
+ * scores stored three. */
+static const double keys_bytes = 3.8e12, keys_bytes_sm = 80e9, keys_flops_sm = 4.5e12,
+                    keys_parts_bytes = 3e12;
 static const double keys_step = 1.3e-6, keys_tile = 1.5e-6, keys_weigh = 4e-6, keys_apart = 9e-6;
 /* Of tiles whose lengths memory says, the share of keys that is seen. */
 static const double keys_seen = 0.6;
@@ -64,10 +67,10 @@ static double keys_extent(const Keys *keys, const Value *value, int from_end) {
     return (double)product_extent(keys->rewrite->graph, keys_dim(value, from_end));
 }
 
-/* Whether matrices have few rows, and what is read of a row or a key is known. */
+/* Whether rows, and what is read of a row or a key, are known. */
 static bool keys_fit(const Keys *keys) {
     const Value *core = keys->core, *product = keys->product;
-    return dim_is_const(keys_dim(core, 2)) && keys_dim(core, 2)->value < KEYS_ROWS &&
+    return dim_is_const(keys_dim(core, 2)) && keys_dim(core, 2)->value > 0 &&
            dim_is_const(keys_dim(core->in[0], 1)) && dim_is_const(keys_dim(product, 1)) &&
            dim_lower(keys->rewrite->graph->dims, keys_dim(core, 1)) > 0 && product->in[1]->rank >= 2 &&
            core->in[1]->rank >= 2 && core->rank < RANK_MAX;
@@ -92,25 +95,35 @@ static double keys_matrices(const Keys *keys) {
     return product_matrices(keys->rewrite->graph, keys->core);
 }
 
-/* Bytes of a key and its value. */
-static double keys_bytes_of_one(const Keys *keys) {
-    return 2 * (keys_extent(keys, keys->core->in[0], 1) + keys_extent(keys, keys->product, 1));
+/* Elements of a key and its value. */
+static double keys_depth(const Keys *keys) {
+    return keys_extent(keys, keys->core->in[0], 1) + keys_extent(keys, keys->product, 1);
+}
+
+/* Tiles of a matrix' rows, and rows of one. */
+static double keys_row_tiles(const Keys *keys, double *tile_rows) {
+    double rows = keys_extent(keys, keys->core, 2);
+    *tile_rows = rows <= KEYS_ROWS ? KEYS_ROWS : 2 * KEYS_ROWS;
+    return ceil(rows / *tile_rows);
 }
 
 /* Seconds in so many parts, of which each block takes its share of tiles. */
 static double keys_seconds(const Keys *keys, const FuseLimits *limits, int64_t parts, bool is_ragged) {
-    double tiles = keys_matrices(keys) * (double)parts, sms = limits->sm_count, active = fmin(tiles, sms);
-    double rate = fmin(keys_bytes / active, keys_bytes_sm);
-    double step = fmax(keys_step, KEYS_STEP * keys_bytes_of_one(keys) / rate);
+    double tile_rows, row_tiles = keys_row_tiles(keys, &tile_rows), sms = limits->sm_count;
+    double tiles = keys_matrices(keys) * row_tiles * (double)parts, active = fmin(tiles, sms);
+    double rate = fmin(keys_bytes / active, keys_bytes_sm) * row_tiles; /* which share what L2 has */
+    double step = fmax(keys_step, fmax(KEYS_STEP * 2 * keys_depth(keys) / rate,
+                                       2 * tile_rows * KEYS_STEP * keys_depth(keys) / keys_flops_sm));
     double tile = keys_extent(keys, keys->core, 1) / (double)parts / KEYS_STEP * step + keys_tile;
     double rounds = ceil(tiles / sms);
     double together = (is_ragged && rounds > 1 ? keys_seen * tiles / sms + 1 - keys_seen : rounds) * tile;
-    return parts == 1 ? together : together + keys_weigh;
+    double bytes = 2 * 4 * tiles * tile_rows * keys_extent(keys, keys->product, 1);
+    return parts == 1 ? together : together + keys_weigh + bytes / keys_parts_bytes;
 }
 
 /* Seconds of both products in kernels of their own, whose tiles are parts of the keys anyway. */
 static double keys_seconds_apart(const Keys *keys) {
-    return keys_matrices(keys) * keys_extent(keys, keys->core, 1) * keys_bytes_of_one(keys) / keys_bytes +
+    return keys_matrices(keys) * keys_extent(keys, keys->core, 1) * 2 * keys_depth(keys) / keys_bytes +
            keys_apart;
 }
 
@@ -128,10 +141,11 @@ static bool keys_are_ragged(const Keys *keys) {
 static int64_t keys_parts(const Keys *keys, const FuseLimits *limits) {
     int64_t divisor = dim_divisor(keys->rewrite->graph->dims, keys_dim(keys->core, 1)), best = 1;
     bool is_ragged = keys_are_ragged(keys);
-    double least = keys_matrices(keys) >= FUSE_STREAM_FEW ? keys_seconds(keys, limits, 1, is_ragged)
-                                                          : keys_seconds_apart(keys);
+    double few = keys_extent(keys, keys->core, 2) < KEYS_ROWS ? FUSE_STREAM_FEW : 1;
+    bool has_chain = keys_matrices(keys) >= few;
+    double least = has_chain ? keys_seconds(keys, limits, 1, is_ragged) : keys_seconds_apart(keys);
     for (int64_t parts = 2; parts <= KEYS_PARTS; parts++) {
-        if (divisor % (parts * KEYS_STEP) != 0 || keys_matrices(keys) * (double)parts < FUSE_STREAM_FEW)
+        if (divisor % (parts * KEYS_STEP) != 0 || keys_matrices(keys) * (double)parts < few)
             continue;
         double seconds = keys_seconds(keys, limits, parts, is_ragged);
         if (seconds < least) {
