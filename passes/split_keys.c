@@ -13,6 +13,7 @@
  * to divide the keys'. What x is computed from is moved to the parts' space here rather than by `movement`,
  * so that coordinates stay coordinates: masks that compare them are limits to the chain (ir/softmax.h). */
 #include <math.h>
+#include <string.h>
 
 #include "ir/softmax.h"
 #include "passes/fuse.h"
@@ -21,7 +22,7 @@
 
 enum {
     KEYS_ROWS = 64,  /* of a warpgroup; more come in tiles of two */
-    KEYS_STEP = 128, /* keys that a tile takes at a time: a multiple of them is a part */
+    KEYS_STEP = 128, /* keys that a tile takes at a time */
     KEYS_PARTS = 64, /* most parts */
     KEYS_CONE = 32   /* operations between the products on one way */
 };
@@ -32,8 +33,9 @@ enum {
 static const double keys_bytes = 3.8e12, keys_bytes_sm = 80e9, keys_flops_sm = 4.5e12,
                     keys_parts_bytes = 3e12;
 static const double keys_step = 1.3e-6, keys_tile = 1.5e-6, keys_weigh = 4e-6, keys_apart = 9e-6;
-/* Of tiles whose lengths memory says, the share of keys that is seen. */
-static const double keys_seen = 0.6;
+/* Of tiles whose lengths memory says, the share of keys that is seen; what parts must take of the time
+ * without them, of which estimates this rough leave something. */
+static const double keys_seen = 0.6, keys_worth = 0.85;
 
 typedef struct Keys {
     Rewrite *rewrite;
@@ -114,10 +116,12 @@ static double keys_seconds(const Keys *keys, const FuseLimits *limits, int64_t p
     double rate = fmin(keys_bytes / active, keys_bytes_sm) * row_tiles; /* which share what L2 has */
     double step = fmax(keys_step, fmax(KEYS_STEP * 2 * keys_depth(keys) / rate,
                                        2 * tile_rows * KEYS_STEP * keys_depth(keys) / keys_flops_sm));
-    double tile = keys_extent(keys, keys->core, 1) / (double)parts / KEYS_STEP * step + keys_tile;
+    double steps = ceil(keys_extent(keys, keys->core, 1) / (double)parts / KEYS_STEP);
+    double tile = steps * step + keys_tile;
     double rounds = ceil(tiles / sms);
     double together = (is_ragged && rounds > 1 ? keys_seen * tiles / sms + 1 - keys_seen : rounds) * tile;
-    double bytes = 2 * 4 * tiles * tile_rows * keys_extent(keys, keys->product, 1);
+    double rows = keys_matrices(keys) * keys_extent(keys, keys->core, 2);
+    double bytes = 2 * 4 * (double)parts * rows * keys_extent(keys, keys->product, 1);
     return parts == 1 ? together : together + keys_weigh + bytes / keys_parts_bytes;
 }
 
@@ -137,15 +141,24 @@ static bool keys_are_ragged(const Keys *keys) {
     return is_ragged;
 }
 
+/* Whether so many parts divide the keys, into whole pages where there may be some. */
+static bool keys_divide(const Keys *keys, int64_t parts) {
+    int64_t divisor = dim_divisor(keys->rewrite->graph->dims, keys_dim(keys->core, 1));
+    bool has_pages = value_below_views(keys->core->in[1])->op == OP_gather ||
+                     value_below_views(keys->product->in[1])->op == OP_gather;
+    return divisor % (has_pages ? parts * KEYS_STEP : parts) == 0;
+}
+
 /* 1: as it is, in one kernel where there are matrices enough. */
 static int64_t keys_parts(const Keys *keys, const FuseLimits *limits) {
-    int64_t divisor = dim_divisor(keys->rewrite->graph->dims, keys_dim(keys->core, 1)), best = 1;
+    int64_t best = 1;
     bool is_ragged = keys_are_ragged(keys);
     double few = keys_extent(keys, keys->core, 2) < KEYS_ROWS ? FUSE_STREAM_FEW : 1;
     bool has_chain = keys_matrices(keys) >= few;
-    double least = has_chain ? keys_seconds(keys, limits, 1, is_ragged) : keys_seconds_apart(keys);
+    double least =
+        has_chain ? keys_worth * keys_seconds(keys, limits, 1, is_ragged) : keys_seconds_apart(keys);
     for (int64_t parts = 2; parts <= KEYS_PARTS; parts++) {
-        if (divisor % (parts * KEYS_STEP) != 0 || keys_matrices(keys) * (double)parts < few)
+        if (!keys_divide(keys, parts) || keys_matrices(keys) * (double)parts < few)
             continue;
         double seconds = keys_seconds(keys, limits, parts, is_ragged);
         if (seconds < least) {
@@ -245,6 +258,35 @@ static Value *keys_cone(const Keys *keys, Value *value, int depth) {
     return build_like(keys->rewrite, value, in);
 }
 
+/* ---- what the graph asks for */
+
+/* Whether a hint wants one kernel, or says how it multiplies. */
+static bool keys_is_for_one(const Hint *hint) {
+    for (size_t i = 0; i < hint->args.n; i++) {
+        const HintArg *arg = &hint->args.at[i];
+        if (!strcmp(hint->name, "expect") && fuse_hint_says(arg, "kernels") && arg->n == 1 &&
+            arg->values[0] == 1)
+            return true;
+        if (!strcmp(hint->name, "schedule") && (fuse_hint_says(arg, "tile") || fuse_hint_says(arg, "path")))
+            return true;
+    }
+    return false;
+}
+
+/* By id, what hints keep whole: their Value, and what that is computed from. */
+static bool *keys_find_kept(Pass *pass, const Graph *graph) {
+    bool *is_kept = ARENA_ARRAY(pass->arena, bool, graph->values.n + 1);
+    for (size_t i = 0; i < graph->hints.n; i++) {
+        const Value *value = graph->hints.at[i].value;
+        if (value && value->id < graph->values.n && graph->values.at[value->id] == value)
+            is_kept[value->id] = is_kept[value->id] || keys_is_for_one(&graph->hints.at[i]);
+    }
+    for (size_t i = graph->values.n; i-- > 0;) /* topological */
+        for (int k = 0; k < graph->values.at[i]->n_in && is_kept[i]; k++)
+            is_kept[graph->values.at[i]->in[k]->id] = true;
+    return is_kept;
+}
+
 /* ---- the parts, and their sum */
 
 static Value *keys_exp(Rewrite *rewrite, Value *x, Value *max) {
@@ -284,7 +326,8 @@ static Value *keys_weighed(Rewrite *rewrite, Value *parts, Value *log, const Val
 
 static Value *keys_rule(Rewrite *rewrite, Value *value) {
     Keys keys;
-    if (value->id >= rewrite->n_before || !keys_find(rewrite, value, &keys))
+    const bool *is_kept = rewrite->pass->state;
+    if (value->id >= rewrite->n_before || is_kept[value->id] || !keys_find(rewrite, value, &keys))
         return value;
     keys.parts = keys_parts(&keys, rewrite->pass->options->limits);
     keys.each = dim_div(rewrite->graph->dims, keys_dim(keys.core, 1), keys_number(&keys, keys.parts));
@@ -317,5 +360,6 @@ bool pass_split_keys(Pass *pass, Graph *graph) {
     if (pass->options->no_fusion || !limits || !limits->chain_columns_max)
         return false;
     graph_renumber(graph);
+    pass->state = keys_find_kept(pass, graph);
     return rewrite_graph(pass, graph, keys_rule);
 }
