@@ -13,7 +13,8 @@ typedef struct Softmax {
 bool softmax_of(const Value *value, Softmax *out);
 
 /* How far elements of x are seen. The column, or (by_row) the column less the row, is at least, or (is_most)
- * at most, `offset`, and what numbers of the matrix add to it, as the length of a sequence does. */
+ * at most, `offset`, and what numbers of the matrix add to it, as the length of a sequence does. Sums of
+ * numbers and coordinates are taken not to wrap: no sequence is that long. */
 enum { BAND_NUMBERS_MAX = 2, BAND_LIMITS_MAX = 4 };
 typedef struct BandNumber {
     const Value *value; /* an integer for each matrix */

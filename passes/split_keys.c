@@ -349,9 +349,10 @@ static Value *keys_rule(Rewrite *rewrite, Value *value) {
     Value *o = parts && log ? keys_weighed(rewrite, parts, log, value) : NULL;
     if (!o)
         return value;
-    pass_decide(rewrite->pass, "split_keys", false, value, keys.core, "more queries, or fewer keys",
-                "its keys are taken in %lld parts, so that every multiprocessor has some",
-                (long long)keys.parts);
+    pass_decide(
+        rewrite->pass, "split_keys", false, parts, NULL, "more queries, or fewer keys",
+        "its keys come in %lld parts, so that every multiprocessor has some, and a kernel behind weighs them",
+        (long long)keys.parts);
     return build_reshape(rewrite, o, value->rank, (const Dim *const *)value->dims, value);
 }
 
