@@ -216,27 +216,19 @@ static bool view_take(DimTable *dims, ViewFactors *in, int *next, const Dim **re
     if (*next == in->n || !dim_is_const(*rest))
         return false;
     ViewFactor *from = &in->at[*next];
-    if (!dim_is_const(from->dim) && (*rest)->value > 1 &&
-        dim_divisor(dims, from->dim) % (*rest)->value == 0) {
-        const Dim *part = *rest;
-        from->dim = dim_div(dims, from->dim, part);
-        *out = (ViewFactor){from->axis, part, dim_mul(dims, from->dim, from->stride)};
-        *rest = dim_const(dims, 1);
-        return out->stride != NULL;
-    }
-    if (!dim_is_const(from->dim) || from->dim->value == 0)
+    const Dim *want = *rest;
+    if (dim_is(from->dim, 0) || want->value == 0)
         return false;
-    int64_t have = from->dim->value, want = (*rest)->value;
-    *out = *from;
-    if (want % have == 0) {
+    if (dim_is_const(from->dim) && want->value % from->dim->value == 0) {
+        *out = *from;
         ++*next;
-        *rest = dim_const(dims, want / have);
+        *rest = dim_const(dims, want->value / from->dim->value);
         return true;
     }
-    if (want == 0 || have % want != 0)
+    if (want->value == 1 || dim_divisor(dims, from->dim) % want->value != 0)
         return false;
-    from->dim = dim_const(dims, have / want);
-    *out = (ViewFactor){from->axis, *rest, dim_mul(dims, from->dim, from->stride)};
+    from->dim = dim_div(dims, from->dim, want);
+    *out = (ViewFactor){from->axis, want, dim_mul(dims, from->dim, from->stride)};
     *rest = dim_const(dims, 1);
     return out->stride != NULL;
 }

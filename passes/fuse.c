@@ -64,7 +64,7 @@ static bool fuse_prepare(Pass *pass, Graph *graph) {
 static void fuse_mark_hints(Fuse *fuse) {
     for (size_t i = 0; i < fuse->graph->hints.n; i++) {
         const Hint *hint = &fuse->graph->hints.at[i];
-        Value *value = fuse_hint_value(fuse, hint);
+        Value *value = fuse_hint_value(fuse->graph, hint);
         if (strcmp(hint->name, "fuse") || !value)
             continue;
         for (size_t k = 0; k < hint->args.n; k++) {

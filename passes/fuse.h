@@ -139,8 +139,7 @@ enum {
 };
 
 /* The value that a hint is about; NULL: none of this graph. */
-static inline Value *fuse_hint_value(const Fuse *fuse, const Hint *hint) {
-    const Graph *graph = fuse->graph;
+static inline Value *fuse_hint_value(const Graph *graph, const Hint *hint) {
     Value *value = hint->value;
     return value && value->id < graph->values.n && graph->values.at[value->id] == value ? value : NULL;
 }
@@ -156,8 +155,6 @@ static inline bool fuse_is_base(const Fuse *fuse, const Value *value) {
 }
 /* Axes besides a matrix' two that TMA follows: of a batch, outer parts of an axis, what indices choose. */
 enum { FUSE_TMA_BEYOND = 3 };
-/* Matrices of few rows each that together ask enough of memory, where they wait for nothing else. */
-enum { FUSE_STREAM_FEW = 32 };
 /* view_of and view_gather down to such bases. */
 View fuse_view(Fuse *fuse, Value *value);
 bool fuse_view_gather(Fuse *fuse, Value *value, ViewGather *gather);
@@ -276,6 +273,8 @@ bool fuse_weigh_rows(Fuse *fuse);
 /* By id, what is computed of which the graph says how many kernels it takes, as few as can be, or how a
  * product is multiplied, whose kernel then has it. */
 bool *fuse_mark_expected(const Fuse *fuse);
+/* By id, Values of hints that count, and what these are computed from. */
+bool *fuse_mark_hinted(Arena *arena, const Graph *graph, bool (*counts)(const Hint *hint));
 /* fuse_fragments.c: seconds that a first operand costs beside the product alone which is computed between the
  * matrix instructions, or by a kernel of its own; whether the first is the quicker way. */
 typedef struct FragmentsEstimate {

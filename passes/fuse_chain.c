@@ -23,8 +23,7 @@ enum {
     CHAIN_INSTRUCTION = 256, /* columns of one matrix instruction */
     CHAIN_REGISTERS = 164, /* of a thread, for accumulators and what a link is handed, with row statistics */
     CHAIN_STREAM_DEPTH =
-        256,               /* of either product around a softmax that comes in parts: their other extents */
-    CHAIN_STREAM_ROWS = 64 /* fewer leave matrix instructions without rows, where memory is all that counts */
+        256, /* of either product around a softmax that comes in parts: their other extents */
 };
 
 /* Whether indices choose an operand's matrices, or its pages, of memory, as a cache's of a sequence. */
@@ -81,12 +80,6 @@ bool chain_has_other_path(const Graph *graph) {
     return false;
 }
 
-static bool chain_is_16bit(const Value *matmul) {
-    DType type = matmul->in[0]->dtype;
-    return (type == DTYPE_F16 || type == DTYPE_BF16) && matmul->in[1]->dtype == type &&
-           matmul->dtype == DTYPE_F32;
-}
-
 /* Tiles of rows that can be worked on side by side. */
 static int64_t chain_blocks(const Fuse *fuse, const Value *matmul) {
     int64_t rows = fuse_extent(fuse, matmul->dims[matmul->rank - 2]);
@@ -121,12 +114,6 @@ static bool chain_saves_little(const Fuse *fuse, const Value *first, const Value
     return out > CHAIN_SMALL && PART * 2 * between < in + out;
 }
 
-/* Whether there are rows enough of a first operand for a kernel that takes its columns in parts. */
-static bool chain_has_stream_rows(const Fuse *fuse, const Value *held) {
-    return fuse_extent(fuse, held->dims[held->rank - 2]) >= CHAIN_STREAM_ROWS ||
-           product_matrices(fuse->graph, held) >= FUSE_STREAM_FEW;
-}
-
 /* Whether what lies between is a softmax of rows longer than the registers hold, or of which something else
  * is wanted (has_rows). It may come in parts: the sum and the second product so far are scaled where a part
  * has a larger element than all before. */
@@ -136,7 +123,7 @@ static bool chain_streams(const Fuse *fuse, const Group *group, const Value *mat
     Softmax softmax;
     return group->cores.n == 1 && softmax_of(held, &softmax) &&
            (has_rows || dim_upper(dims, held->dims[held->rank - 1]) > fuse->limits->chain_columns_max) &&
-           chain_has_stream_rows(fuse, held) &&
+           product_streams(fuse->graph, held, 1) &&
            dim_upper(dims, first->in[0]->dims[first->rank - 1]) <= CHAIN_STREAM_DEPTH &&
            dim_upper(dims, matmul->dims[matmul->rank - 1]) <= CHAIN_STREAM_DEPTH;
 }
@@ -184,7 +171,7 @@ static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_
                       matmul->in[0] == matmul->in[1]))
         return "its first operand, or what that is computed from, is needed elsewhere too";
     *change = "f16 or bf16 operands of one type";
-    if (!chain_is_16bit(matmul) || !chain_is_16bit(first) || first->in[0]->dtype != held->dtype)
+    if (!product_is_16bit(matmul) || !product_is_16bit(first) || first->in[0]->dtype != held->dtype)
         return "its operands are not of one 16-bit type";
     *change = "equal batches and rows";
     if (!value_same_dims(held, group->cores.at[group->cores.n - 1]) || !value_same_rows(matmul, first))
@@ -273,16 +260,6 @@ bool fuse_chain(Fuse *fuse, Value *matmul) {
     return true;
 }
 
-/* What a value is to the kernel that holds `core`: computed there, if it follows only what is. */
-typedef enum ChainPlace { CHAIN_APART, CHAIN_WITHIN, CHAIN_BEHIND } ChainPlace;
-
-static ChainPlace chain_place(const Value *value, const ChainPlace *places) {
-    ChainPlace place = CHAIN_APART;
-    for (int k = 0; k < value->n_in; k++)
-        place = places[value->in[k]->id] > place ? places[value->in[k]->id] : place;
-    return place;
-}
-
 /* Whether a value may be computed of `core` by its kernel: element by element, or along its rows. */
 static bool chain_may_stay(const Value *value, const Value *core) {
     bool is_row = chain_is_row(value, core);
@@ -299,26 +276,29 @@ static bool chain_may_stay(const Value *value, const Value *core) {
 static Value *chain_only_user(Fuse *fuse, const Value *core, bool *has_rows) {
     const Graph *graph = fuse->graph;
     Value *user = NULL;
-    ChainPlace *places = ARENA_ARRAY(fuse->arena, ChainPlace, graph->values.n);
-    places[core->id] = CHAIN_WITHIN;
+    /* values that the kernel computes, and those behind that follow any, are stamped so; others less */
+    int *stamps = fuse->stamps, within = ++fuse->stamp, behind = ++fuse->stamp;
+    stamps[core->id] = within;
     for (size_t i = core->id + 1; i < graph->values.n; i++) { /* topological */
         Value *value = graph->values.at[i];
-        ChainPlace place = chain_place(value, places);
-        if (place == CHAIN_APART)
+        int follows = 0;
+        for (int k = 0; k < value->n_in; k++)
+            follows = stamps[value->in[k]->id] > follows ? stamps[value->in[k]->id] : follows;
+        if (follows < within)
             continue;
-        bool is_first = value->op == OP_matmul && places[value->in[1]->id] == CHAIN_APART;
-        places[i] = place == CHAIN_WITHIN && chain_may_stay(value, core) ? CHAIN_WITHIN : CHAIN_BEHIND;
-        if (is_first && !user && place == CHAIN_WITHIN) {
+        bool is_first = value->op == OP_matmul && stamps[value->in[1]->id] < within;
+        stamps[i] = follows == within && chain_may_stay(value, core) ? within : behind;
+        if (is_first && !user && follows == within) {
             user = value;
             continue;
         }
-        if (places[i] == CHAIN_WITHIN && value_is_output(graph, value)) {
+        if (stamps[i] == within && value_is_output(graph, value)) {
             if (!chain_is_row(value, core))
                 return NULL;
             *has_rows = true;
         }
-        for (int k = 0; k < value->n_in && places[i] == CHAIN_BEHIND; k++) {
-            if (places[value->in[k]->id] != CHAIN_WITHIN)
+        for (int k = 0; k < value->n_in && stamps[i] == behind; k++) {
+            if (stamps[value->in[k]->id] != within)
                 continue;
             if (!chain_is_row(value->in[k], core))
                 return NULL;

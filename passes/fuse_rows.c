@@ -127,7 +127,7 @@ static bool rows_are_asked_behind(Fuse *fuse, const Value *statistic) {
             return false;
     for (size_t i = 0; i < graph->hints.n; i++) {
         const Hint *hint = &graph->hints.at[i];
-        const Value *value = fuse_hint_value(fuse, hint);
+        const Value *value = fuse_hint_value(fuse->graph, hint);
         bool is_asked = false;
         if (value && fuse_hint_tells_guest(hint, &is_asked) && is_asked && rows_need(fuse, value, statistic))
             return true;

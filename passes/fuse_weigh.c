@@ -46,19 +46,26 @@ static bool weigh_is_for_product(const Hint *hint) {
     return false;
 }
 
-bool *fuse_mark_expected(const Fuse *fuse) {
-    const Graph *graph = fuse->graph;
-    bool *is_expected = ARENA_ARRAY(fuse->arena, bool, graph->values.n + 1);
+bool *fuse_mark_hinted(Arena *arena, const Graph *graph, bool (*counts)(const Hint *hint)) {
+    bool *is_hinted = ARENA_ARRAY(arena, bool, graph->values.n + 1);
     for (size_t i = 0; i < graph->hints.n; i++) {
         const Hint *hint = &graph->hints.at[i];
-        const Value *value = fuse_hint_value(fuse, hint);
-        if (value && (!strcmp(hint->name, "expect") || weigh_is_for_product(hint)))
-            is_expected[value->id] = true;
+        const Value *value = fuse_hint_value(graph, hint);
+        if (value && counts(hint))
+            is_hinted[value->id] = true;
     }
     for (size_t i = graph->values.n; i-- > 0;) /* topological */
-        for (int k = 0; k < graph->values.at[i]->n_in && is_expected[i]; k++)
-            is_expected[graph->values.at[i]->in[k]->id] = true;
-    return is_expected;
+        for (int k = 0; k < graph->values.at[i]->n_in && is_hinted[i]; k++)
+            is_hinted[graph->values.at[i]->in[k]->id] = true;
+    return is_hinted;
+}
+
+static bool weigh_is_expected(const Hint *hint) {
+    return !strcmp(hint->name, "expect") || weigh_is_for_product(hint);
+}
+
+bool *fuse_mark_expected(const Fuse *fuse) {
+    return fuse_mark_hinted(fuse->arena, fuse->graph, weigh_is_expected);
 }
 
 /* Finds the statistics that may leave their product's kernel; how many. */

@@ -53,6 +53,18 @@ double product_matrices(const Graph *graph, const Value *product) {
     return matrices;
 }
 
+bool product_streams(const Graph *graph, const Value *product, int64_t times) {
+    enum { ROWS = 64, TILES = 32 };
+    return product_extent(graph, product->dims[product->rank - 2]) >= ROWS ||
+           product_matrices(graph, product) * (double)times >= TILES;
+}
+
+bool product_is_16bit(const Value *product) {
+    DType type = product->in[0]->dtype;
+    return (type == DTYPE_F16 || type == DTYPE_BF16) && product->in[1]->dtype == type &&
+           product->dtype == DTYPE_F32;
+}
+
 bool product_types_use_tensor_cores(const FuseLimits *limits, DType a, DType b) {
     bool fp8 = dtype_is_fp8(a) && dtype_is_fp8(b), int8 = dtype_is_int8(a) && dtype_is_int8(b);
     bool same = a == b && (a == DTYPE_F16 || a == DTYPE_BF16 || a == DTYPE_TF32);

@@ -83,5 +83,10 @@ int64_t product_extent(const Graph *graph, const Dim *dim);
 /* Matrices of a product's batch, where few of them make another kernel the better one: along an axis whose
  * extent is not known, few. */
 double product_matrices(const Graph *graph, const Value *product);
+/* Whether a kernel that takes a product's columns in parts has tiles worth its while: of whole rows, or so
+ * many, `times` the matrices, that they ask enough of memory, for which few rows wait. */
+bool product_streams(const Graph *graph, const Value *product, int64_t times);
+/* Whether it is of 16-bit operands of one type, into f32. */
+bool product_is_16bit(const Value *product);
 
 #endif

@@ -33,8 +33,8 @@ enum {
 static const double keys_bytes = 3.8e12, keys_bytes_sm = 80e9, keys_flops_sm = 4.5e12,
                     keys_parts_bytes = 3e12;
 static const double keys_step = 1.3e-6, keys_tile = 1.5e-6, keys_weigh = 4e-6, keys_apart = 9e-6;
-/* Of tiles whose lengths memory says, the share of keys that is seen; what parts must take of the time
- * without them, of which estimates this rough leave something. */
+/* Of tiles whose lengths memory says, the share of keys that is seen; what parts must take of the time of a
+ * single kernel, of which estimates this rough leave something. */
 static const double keys_seen = 0.6, keys_worth = 0.85;
 
 typedef struct Keys {
@@ -53,11 +53,6 @@ static Value *keys_core(Value *value, const Value *x, int depth) {
     for (int i = 0; i < value->n_in && !core && depth && value_is_pointwise(value); i++)
         core = keys_core(value->in[i], x, depth - 1);
     return core;
-}
-
-static bool keys_is_16bit(const Value *matmul) {
-    DType type = matmul->in[0]->dtype;
-    return (type == DTYPE_F16 || type == DTYPE_BF16) && matmul->in[1]->dtype == type;
 }
 
 static const Dim *keys_dim(const Value *value, int from_end) {
@@ -88,7 +83,7 @@ static bool keys_find(Rewrite *rewrite, Value *product, Keys *keys) {
     return keys->core && rewrite_uses(rewrite, product->in[0]) == 1 &&
            rewrite_uses(rewrite, keys->core) == 1 && rewrite_uses(rewrite, softmax->x) == 2 &&
            rewrite_uses(rewrite, softmax->max) == 1 && rewrite_uses(rewrite, softmax->sum) == 1 &&
-           keys_is_16bit(keys->core) && keys_is_16bit(product) && keys_fit(keys);
+           product_is_16bit(keys->core) && product_is_16bit(product) && keys_fit(keys);
 }
 
 /* ---- how many parts */
@@ -153,12 +148,11 @@ static bool keys_divide(const Keys *keys, int64_t parts) {
 static int64_t keys_parts(const Keys *keys, const FuseLimits *limits) {
     int64_t best = 1;
     bool is_ragged = keys_are_ragged(keys);
-    double few = keys_extent(keys, keys->core, 2) < KEYS_ROWS ? FUSE_STREAM_FEW : 1;
-    bool has_chain = keys_matrices(keys) >= few;
+    bool has_chain = product_streams(keys->rewrite->graph, keys->core, 1);
     double least =
         has_chain ? keys_worth * keys_seconds(keys, limits, 1, is_ragged) : keys_seconds_apart(keys);
     for (int64_t parts = 2; parts <= KEYS_PARTS; parts++) {
-        if (!keys_divide(keys, parts) || keys_matrices(keys) * (double)parts < few)
+        if (!keys_divide(keys, parts) || !product_streams(keys->rewrite->graph, keys->core, parts))
             continue;
         double seconds = keys_seconds(keys, limits, parts, is_ragged);
         if (seconds < least) {
@@ -273,20 +267,6 @@ static bool keys_is_for_one(const Hint *hint) {
     return false;
 }
 
-/* By id, what hints keep whole: their Value, and what that is computed from. */
-static bool *keys_find_kept(Pass *pass, const Graph *graph) {
-    bool *is_kept = ARENA_ARRAY(pass->arena, bool, graph->values.n + 1);
-    for (size_t i = 0; i < graph->hints.n; i++) {
-        const Value *value = graph->hints.at[i].value;
-        if (value && value->id < graph->values.n && graph->values.at[value->id] == value)
-            is_kept[value->id] = is_kept[value->id] || keys_is_for_one(&graph->hints.at[i]);
-    }
-    for (size_t i = graph->values.n; i-- > 0;) /* topological */
-        for (int k = 0; k < graph->values.at[i]->n_in && is_kept[i]; k++)
-            is_kept[graph->values.at[i]->in[k]->id] = true;
-    return is_kept;
-}
-
 /* ---- the parts, and their sum */
 
 static Value *keys_exp(Rewrite *rewrite, Value *x, Value *max) {
@@ -361,6 +341,6 @@ bool pass_split_keys(Pass *pass, Graph *graph) {
     if (pass->options->no_fusion || !limits || !limits->chain_columns_max)
         return false;
     graph_renumber(graph);
-    pass->state = keys_find_kept(pass, graph);
+    pass->state = fuse_mark_hinted(pass->arena, graph, keys_is_for_one);
     return rewrite_graph(pass, graph, keys_rule);
 }

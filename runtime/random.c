@@ -28,6 +28,10 @@ static double random_normal(uint64_t *state) {
     return sum;
 }
 
+static bool random_has_bound(const RandomPlan *plan) {
+    return plan->kind == RANDOM_INDEX || plan->kind == RANDOM_LENGTH;
+}
+
 static Number random_draw(const RandomPlan *plan, DType dtype, uint64_t *state) {
     if (dtype_is_float(dtype)) {
         double value = plan->kind == RANDOM_POSITIVE ? 0.5 + random_unit(state) : random_normal(state);
@@ -37,7 +41,7 @@ static Number random_draw(const RandomPlan *plan, DType dtype, uint64_t *state) 
     int64_t low = class_ == DTYPE_SIGNED ? -8 : 0, count = class_ == DTYPE_LOGICAL  ? 2
                                                            : class_ == DTYPE_SIGNED ? 16
                                                                                     : 8;
-    if (plan->kind == RANDOM_INDEX || plan->kind == RANDOM_LENGTH) {
+    if (random_has_bound(plan)) {
         low = plan->kind == RANDOM_LENGTH;
         count = plan->bound > 0 ? plan->bound : 1;
     } else if (plan->kind == RANDOM_POSITIVE) {
@@ -63,8 +67,8 @@ void random_fill(Arena *arena, Array *array, const RandomPlan *plan, uint64_t se
     uint64_t state = random_start(seed, name);
     int bits = dtype_bits(array->dtype);
     static_assert(RANDOM_TABLE == 1 << 16, "one draw takes 16 random bits");
-    bool has_bound = plan->kind == RANDOM_INDEX || plan->kind == RANDOM_LENGTH;
-    if (bits < 8 || (has_bound && plan->bound > 4096)) { /* no table: packed nibbles, or too many values */
+    if (bits < 8 ||
+        (random_has_bound(plan) && plan->bound > 4096)) { /* no table: packed nibbles, or too many values */
         for (int64_t i = 0; i < array->extent; i++)
             dtype_store(array->dtype, array->at, i, random_draw(plan, array->dtype, &state));
         return;
