@@ -130,7 +130,6 @@ static const KExpr *eval_op(Lower *lower, const Value *value, const LaneCoord *c
     case OPCLASS_RANDOM: return lower_random(lower, value, coords, guard);
     case OPCLASS_REDUCTION: return lower_reduction(lower, value, coords, guard);
     case OPCLASS_CONTRACTION: return lower_matmul(lower, value, coords, guard);
-    case OPCLASS_WINDOW:
     case OPCLASS_COMPOSITE:
     case OPCLASS_RECURRENT:
     case OPCLASS_COLLECTIVE: break;

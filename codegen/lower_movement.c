@@ -10,13 +10,21 @@ void lower_broadcast_coords(Lower *lower, const Value *operand, int rank, const 
 }
 
 bool lower_is_plain_movement(OpKind op) {
-    return op == OP_broadcast || op == OP_reshape || op == OP_transpose || op == OP_slice;
+    return op == OP_broadcast || op == OP_reshape || op == OP_transpose || op == OP_slice || op == OP_window;
 }
 
 /* Axis i of the operand starts at `start` and steps by `step` for each step of the result. */
 static LaneCoord movement_slice(Lower *lower, const Value *value, int i, LaneCoord coord) {
     const Dim *step = dim_const(lower->graph->dims, value->attrs[2].ints[i]);
     return lane_add_dim(lower, lane_scale(lower, coord, step), value->attrs[0].dims[i], 1);
+}
+
+/* Along the windowed axis: the place of the window, and what is within it. */
+static LaneCoord movement_window(Lower *lower, const Value *value, const LaneCoord *coords) {
+    const Dim *step = dim_const(lower->graph->dims, value->attrs[2].i),
+              *dilation = dim_const(lower->graph->dims, value->attrs[3].i);
+    return lane_add(lower, lane_scale(lower, coords[value->attrs[0].i], step),
+                    lane_scale(lower, coords[value->rank - 1], dilation));
 }
 
 void lower_operand_coords(Lower *lower, const Value *value, const LaneCoord *coords, LaneCoord *out) {
@@ -32,6 +40,10 @@ void lower_operand_coords(Lower *lower, const Value *value, const LaneCoord *coo
     case OP_slice:
         for (int i = 0; i < value->rank; i++)
             out[i] = movement_slice(lower, value, i, coords[i]);
+        break;
+    case OP_window:
+        for (int i = 0; i < operand->rank; i++)
+            out[i] = i == value->attrs[0].i ? movement_window(lower, value, coords) : coords[i];
         break;
     default: lower_broadcast_coords(lower, operand, value->rank, coords, out); break;
     }

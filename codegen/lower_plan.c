@@ -98,7 +98,6 @@ static void plan_op(Lower *lower, const Value *value, const LaneCoord *coords, c
     case OPCLASS_REDUCTION:
     case OPCLASS_CONTRACTION:
     case OPCLASS_BORDER:
-    case OPCLASS_WINDOW:
     case OPCLASS_COMPOSITE:
     case OPCLASS_RECURRENT:
     case OPCLASS_COLLECTIVE: return;

@@ -266,7 +266,7 @@ static Meaning call_border(Expand *expand, Meaning number, DType type, Span span
 
 static Meaning call_primitive(Expand *expand, const Expr *syntax, OpKind op, const Meaning *arguments) {
     const OpInfo *info = op_info(op);
-    int positional = 0, given[OP_MAX_ATTRS] = {-1, -1, -1};
+    int positional = 0, given[OP_MAX_ATTRS] = {-1, -1, -1, -1};
     while ((size_t)positional < syntax->arguments.n && !syntax->arguments.at[positional].name.text)
         positional++;
     Call call = {.expand = expand, .syntax = syntax, .op = op};
@@ -316,9 +316,7 @@ static Meaning call_primitive(Expand *expand, const Expr *syntax, OpKind op, con
 /* ---- the way in ---- */
 
 /* Operations that the language has names for and this version no row. */
-static const char *const call_planned[] = {
-    "conv",       "conv_backward_data", "conv_backward_weights", "max_pool", "avg_pool", "lstm", "gru",
-    "all_reduce", "all_gather",         "reduce_scatter"};
+static const char *const call_planned[] = {"lstm", "gru", "all_reduce", "all_gather", "reduce_scatter"};
 
 bool call_is_planned(const char *name) {
     for (size_t i = 0; i < sizeof call_planned / sizeof *call_planned; i++)

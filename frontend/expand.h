@@ -128,6 +128,11 @@ Meaning indexing_reshape(Expand *expand, Value *of, int rank, const Dim *const *
 /* Elements start, ... limit - 1 along one axis. */
 Meaning indexing_part(Expand *expand, Value *of, int axis, const Dim *start, const Dim *limit, Span span);
 
+/* ---- windows.c ---- */
+/* windows(x, size, stride, pad, dilation, border): what windows over the axes between the first and the last
+ * have, at every place where they fit; bordered first. [N, H, W, C] gives [N, P, Q, C, R, S]. */
+Meaning windows_call(Expand *expand, const Expr *syntax, const Meaning *arguments);
+
 /* ---- calls.c: primitives and built-in functions ---- */
 /* A call of what is no `fn`: arguments in order, names NULL for positional ones. */
 Meaning call_builtin(Expand *expand, const Expr *call, const Meaning *arguments);

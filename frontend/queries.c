@@ -187,7 +187,7 @@ static Meaning query_topk(Expand *expand, const Expr *syntax, const Meaning *arg
 
 typedef struct Query {
     const char *name;
-    const char *parameters[4]; /* the first is a tensor, for rank also a number */
+    const char *parameters[6]; /* the first is a tensor, for rank also a number */
     int least, most;
     Meaning (*answer)(Expand *expand, const Expr *syntax, const Meaning *arguments);
 } Query;
@@ -202,6 +202,7 @@ static const Query query_table[] = {
     {"as_float", {"x"}, 1, 1, query_as_float},
     {"split", {"x", "n", "axis"}, 2, 3, query_split},
     {"topk", {"x", "k", "over", "of"}, 2, 4, query_topk},
+    {"windows", {"x", "size", "stride", "pad", "dilation", "border"}, 6, 6, windows_call},
 };
 
 static const Query *query_find(const char *name) {

@@ -1,5 +1,5 @@
-/* Shapes of the operations that compute nothing: broadcast, reshape, transpose, slice, pad, concat, gather.
- */
+/* Shapes of the operations that compute nothing: broadcast, reshape, transpose, slice, window, pad, concat,
+ * gather. */
 #include "ir/infer.h"
 
 bool infer_broadcast(Infer *infer) {
@@ -72,7 +72,7 @@ bool infer_transpose(Infer *infer) {
 }
 
 /* Requires low <= high to be known, and says which constraint would make it so. */
-static bool infer_slice_order(Infer *infer, const char *what, int axis, const Dim *low, const Dim *high) {
+static bool infer_order(Infer *infer, const char *what, int axis, const Dim *low, const Dim *high) {
     DimTable *table = infer->graph->dims;
     if (dim_known_le(table, low, high))
         return true;
@@ -97,16 +97,16 @@ static bool infer_slice_axis(Infer *infer, int axis) {
     if (step == 0 || step == INT32_MIN)
         return infer_fail(infer, DIAG_ATTRIBUTE, "the step of 'slice' on axis %d is %d", axis, step);
     if (step > 0) {
-        if (!infer_slice_order(infer, "0 <= start of 'slice'", axis, zero, start) ||
-            !infer_slice_order(infer, "start of 'slice' <= dim", axis, start, dim) ||
-            !infer_slice_order(infer, "limit of 'slice' <= dim", axis, limit, dim))
+        if (!infer_order(infer, "0 <= start of 'slice'", axis, zero, start) ||
+            !infer_order(infer, "start of 'slice' <= dim", axis, start, dim) ||
+            !infer_order(infer, "limit of 'slice' <= dim", axis, limit, dim))
             return false;
         count = dim_ceil_div(table, dim_sub(table, limit, start), dim_const(table, step));
     } else {
         const Dim *below = dim_const(table, -1), *last = dim_sub(table, dim, one);
-        if (!infer_slice_order(infer, "-1 <= start of 'slice'", axis, below, start) ||
-            !infer_slice_order(infer, "start of 'slice' < dim", axis, start, last) ||
-            !infer_slice_order(infer, "-1 <= limit of 'slice'", axis, below, limit))
+        if (!infer_order(infer, "-1 <= start of 'slice'", axis, below, start) ||
+            !infer_order(infer, "start of 'slice' < dim", axis, start, last) ||
+            !infer_order(infer, "-1 <= limit of 'slice'", axis, below, limit))
             return false;
         count = dim_ceil_div(table, dim_sub(table, start, limit), dim_const(table, -(int64_t)step));
     }
@@ -130,6 +130,38 @@ bool infer_slice(Infer *infer) {
     return true;
 }
 
+bool infer_window(Infer *infer) {
+    DimTable *table = infer->graph->dims;
+    Value *value = infer->value;
+    const Value *x = value->in[0];
+    int64_t axis = value->attrs[0].i, step = value->attrs[2].i, dilation = value->attrs[3].i;
+    const Dim *size = value->attrs[1].dim, *one = dim_const(table, 1);
+    if (axis < 0 || axis >= x->rank)
+        return infer_fail(infer, DIAG_AXIS, "'window' along axis %lld of %s, which has %d dims",
+                          (long long)axis, infer_type_text(infer, x), x->rank);
+    if (x->rank == RANK_MAX)
+        return infer_fail(infer, DIAG_RANK, "the result of 'window' has %d dims; %d is the most", x->rank + 1,
+                          RANK_MAX);
+    if (step < 1 || step > INT32_MAX || dilation < 1 || dilation > INT32_MAX)
+        return infer_fail(infer, DIAG_ATTRIBUTE,
+                          "the %s of 'window' is %lld, not a positive number of 32 bits",
+                          step < 1 || step > INT32_MAX ? "step" : "dilation",
+                          (long long)(step < 1 || step > INT32_MAX ? step : dilation));
+    const Dim *reach = dim_mul(table, dim_sub(table, size, one), dim_const(table, dilation)), *below = NULL;
+    if (!reach || !(below = dim_sub(table, x->dims[axis], reach)))
+        return infer_fail(infer, DIAG_DIM, "the size of 'window' overflows 64 bits");
+    if (!infer_order(infer, "1 <= size of 'window'", (int)axis, one, size) ||
+        !infer_order(infer, "what a 'window' spans <= dim", (int)axis, dim_add(table, reach, one),
+                     x->dims[axis]))
+        return false;
+    value->dtype = x->dtype;
+    value->rank = x->rank + 1;
+    for (int i = 0; i < x->rank; i++)
+        value->dims[i] = i == axis ? dim_ceil_div(table, below, dim_const(table, step)) : x->dims[i];
+    value->dims[x->rank] = size;
+    return true;
+}
+
 bool infer_pad(Infer *infer) {
     DimTable *table = infer->graph->dims;
     Value *value = infer->value;
@@ -147,8 +179,8 @@ bool infer_pad(Infer *infer) {
     value->dtype = x->dtype;
     value->rank = x->rank;
     for (int i = 0; i < x->rank; i++) {
-        if (!infer_slice_order(infer, "0 <= low of 'pad'", i, dim_const(table, 0), low->dims[i]) ||
-            !infer_slice_order(infer, "0 <= high of 'pad'", i, dim_const(table, 0), high->dims[i]))
+        if (!infer_order(infer, "0 <= low of 'pad'", i, dim_const(table, 0), low->dims[i]) ||
+            !infer_order(infer, "0 <= high of 'pad'", i, dim_const(table, 0), high->dims[i]))
             return false;
         value->dims[i] = dim_add(table, dim_add(table, low->dims[i], x->dims[i]), high->dims[i]);
     }

@@ -23,7 +23,6 @@ typedef enum OpClass {
     OPCLASS_MOVEMENT,
     OPCLASS_REDUCTION,
     OPCLASS_CONTRACTION,
-    OPCLASS_WINDOW,
     OPCLASS_COMPOSITE,
     OPCLASS_RECURRENT,
     OPCLASS_COLLECTIVE,
@@ -48,7 +47,7 @@ typedef enum AttrKind {
     ATTR_AXES, /* ascending, unique axis numbers */
 } AttrKind;
 
-enum { OP_MAX_ATTRS = 3, OP_MAX_ARITY = 3 /* of a scalar */, RANK_MAX = 8 };
+enum { OP_MAX_ATTRS = 4, OP_MAX_ARITY = 3 /* of a scalar */, RANK_MAX = 8 };
 
 typedef struct AttrInfo {
     const char *name;

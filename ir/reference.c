@@ -179,7 +179,6 @@ static bool reference_one(Evaluation *e, const Value *value) {
     case OPCLASS_MOVEMENT: return reference_movement(e, value, out);
     case OPCLASS_REDUCTION: reference_reduction(e, value, out); return true;
     case OPCLASS_CONTRACTION: reference_matmul(e, value, out); return true;
-    case OPCLASS_WINDOW:
     case OPCLASS_COMPOSITE:
     case OPCLASS_RECURRENT:
     case OPCLASS_COLLECTIVE: break;

@@ -47,6 +47,17 @@ static bool movement_slice(Evaluation *e, const Value *value, const Tensor *x, T
     return true;
 }
 
+/* The last axis of the result steps through a window, the windowed one from window to window. */
+static void movement_window(const Value *value, const Tensor *x, Tensor *out) {
+    int64_t packed[RANK_MAX], strides[RANK_MAX];
+    int axis = (int)value->attrs[0].i;
+    tensor_strides(x, packed);
+    for (int i = 0; i < x->rank; i++)
+        strides[i] = i == axis ? packed[i] * value->attrs[2].i : packed[i];
+    strides[x->rank] = packed[axis] * value->attrs[3].i;
+    movement_copy(x, strides, 0, out);
+}
+
 static bool movement_pad(Evaluation *e, const Value *value, const Tensor *x, Tensor *out) {
     Number fill = dtype_convert(evaluation_operand(e, value, 1)->at[0],
                                 evaluation_operand(e, value, 1)->dtype, out->dtype);
@@ -124,6 +135,7 @@ bool reference_movement(Evaluation *e, const Value *value, Tensor *out) {
         return true;
     case OP_transpose: movement_transpose(value, x, out); return true;
     case OP_slice: return movement_slice(e, value, x, out);
+    case OP_window: movement_window(value, x, out); return true;
     case OP_pad: return movement_pad(e, value, x, out);
     case OP_concat: movement_concat(e, value, out); return true;
     case OP_gather: movement_gather(e, value, x, out); return true;

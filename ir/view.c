@@ -40,6 +40,13 @@ static bool view_slice(const Graph *graph, const Value *value, const View *in, V
     return true;
 }
 
+static bool view_window(const Graph *graph, const Value *value, const View *in, View *out) {
+    int axis = (int)value->attrs[0].i, last = value->rank - 1;
+    out->strides[last] = dim_mul(graph->dims, in->strides[axis], dim_const(graph->dims, value->attrs[3].i));
+    out->strides[axis] = dim_mul(graph->dims, in->strides[axis], dim_const(graph->dims, value->attrs[2].i));
+    return out->strides[last] && out->strides[axis];
+}
+
 static bool view_broadcast(const Graph *graph, const Value *value, const View *in, View *out) {
     const Value *operand = value->in[0];
     int shift = value->rank - operand->rank;
@@ -105,7 +112,7 @@ static bool view_follows(const Value *value) {
     if (value->op == OP_cast)
         return dtype_widens(value->in[0]->dtype, value->dtype);
     return value->op == OP_transpose || value->op == OP_slice || value->op == OP_broadcast ||
-           value->op == OP_reshape;
+           value->op == OP_reshape || value->op == OP_window;
 }
 
 /* The view of a value, from that of its operand. */
@@ -116,6 +123,8 @@ static View view_step(const Graph *graph, Value *value, const View *in) {
         said = view_transpose(value, in, &out);
     else if (value->op == OP_slice)
         said = view_slice(graph, value, in, &out);
+    else if (value->op == OP_window)
+        said = view_window(graph, value, in, &out);
     else if (value->op == OP_broadcast)
         said = view_broadcast(graph, value, in, &out);
     else if (value->op == OP_reshape)

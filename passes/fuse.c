@@ -109,7 +109,6 @@ static void fuse_value(Fuse *fuse, Value *value) {
     case OPCLASS_POINTWISE:
     case OPCLASS_RANDOM:
     case OPCLASS_MOVEMENT: fuse_light(fuse, value); return;
-    case OPCLASS_WINDOW:
     case OPCLASS_COMPOSITE:
     case OPCLASS_RECURRENT:
     case OPCLASS_COLLECTIVE: break;

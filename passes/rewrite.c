@@ -14,7 +14,7 @@ bool value_is_pointwise(const Value *value) {
 }
 
 bool op_is_view(OpKind op) {
-    return op == OP_reshape || op == OP_transpose || op == OP_slice || op == OP_broadcast;
+    return op == OP_reshape || op == OP_transpose || op == OP_slice || op == OP_broadcast || op == OP_window;
 }
 
 Value *value_below_views(const Value *value) {
@@ -27,7 +27,6 @@ bool value_is_heavy(const Value *value) {
     switch (value_class(value)) {
     case OPCLASS_REDUCTION:
     case OPCLASS_CONTRACTION:
-    case OPCLASS_WINDOW:
     case OPCLASS_COMPOSITE:
     case OPCLASS_RECURRENT:
     case OPCLASS_COLLECTIVE: return true;

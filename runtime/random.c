@@ -98,6 +98,7 @@ static bool random_reaches(const Value *value, const Value *input, int depth) {
     case OP_reshape:
     case OP_transpose:
     case OP_slice:
+    case OP_window:
     case OP_add:
     case OP_max:
     case OP_select:

@@ -12,7 +12,6 @@ static const char *ops_class(OpClass class_) {
     case OPCLASS_MOVEMENT: return "movement";
     case OPCLASS_REDUCTION: return "reduction";
     case OPCLASS_CONTRACTION: return "contraction";
-    case OPCLASS_WINDOW: return "window";
     case OPCLASS_COMPOSITE: return "composite";
     case OPCLASS_RECURRENT: return "recurrent";
     case OPCLASS_COLLECTIVE: return "collective";

@@ -17,9 +17,10 @@ static double roofline_bytes(const Problem *problem, const Value *value) {
 
 /* The element type that reaches the matrix product, seen through casts and movement. */
 static DType roofline_type(const Value *value) {
-    while (value->n_in && (value->op == OP_transpose || value->op == OP_reshape ||
-                           value->op == OP_broadcast || value->op == OP_slice ||
-                           (value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype))))
+    while (value->n_in &&
+           (value->op == OP_transpose || value->op == OP_reshape || value->op == OP_broadcast ||
+            value->op == OP_slice || value->op == OP_window || value->op == OP_pad ||
+            (value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype))))
         value = value->in[0];
     return value->dtype;
 }

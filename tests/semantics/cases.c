@@ -207,6 +207,9 @@ static const Movement movements[] = {
     {"slice", "inner", "6, 40", "%s[1:5, 8:24]", "4, 16"},
     {"slice", "steps", "9, 20", "slice(%s, start=[0, 1], limit=[9, 19], step=[2, 3])", "5, 6"},
     {"slice", "empty", "6, 8", "%s[2:2, :]", "0, 8"},
+    {"window", "along", "4, 12, 8", "window(%s, axis=1, size=3)", "4, 10, 8, 3"},
+    {"window", "apart", "3, 20", "window(%s, axis=1, size=3, step=2, dilation=4)", "3, 6, 3"},
+    {"window", "one", "5, 6", "window(%s, axis=0, size=1, step=2)", "3, 6, 1"},
     {"pad", "both", "3, 6", "pad(%s, cast(1, dtype=%t), low=[1, 2], high=[2, 0])", "6, 8"},
     {"concat", "inner", "4, 6", "concat(%s, %s, axis=1)", "4, 12"},
     {"concat", "outer", "2, 8", "concat(%s, %s, axis=0)", "4, 8"},
@@ -338,7 +341,6 @@ int main(int argc, char **argv) {
             if (!strcmp(group, "matmul"))
                 matmul_cases();
             break;
-        case OPCLASS_WINDOW:
         case OPCLASS_COMPOSITE:
         case OPCLASS_RECURRENT:
         case OPCLASS_COLLECTIVE: fprintf(stderr, "cases: no case for '%s'\n", info->name); return 1;
