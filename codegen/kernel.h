@@ -163,8 +163,15 @@ struct KStmt {
 typedef enum KParamKind { PARAM_BUFFER, PARAM_DIM, PARAM_TENSOR_MAP } KParamKind;
 typedef enum KSwizzle { SWIZZLE_NONE, SWIZZLE_32, SWIZZLE_64, SWIZZLE_128 } KSwizzle;
 
-/* A TMA descriptor that the launch encodes (cuTensorMapEncodeTiled). dims[0] is the innermost; out of bounds
- * reads give zero. */
+/* Places of windows (PTX ISA, tensors, im2col mode): dims are channels, one to three axes of places, and
+ * images. A box has box[0] channels of box[1] places, one behind the other through the box of all of them,
+ * which has these corners, from the first and from the last element of each axis. */
+typedef struct KPlaces {
+    int low[3], high[3], step[3];
+} KPlaces;
+
+/* A TMA descriptor that the launch encodes (cuTensorMapEncodeTiled, or Im2col where it has places). dims[0]
+ * is the innermost; out of bounds reads give zero. */
 typedef struct KTensorMap {
     const KBuffer *buffer;
     DType elem;
@@ -174,6 +181,7 @@ typedef struct KTensorMap {
     const Dim *offset;     /* elements from the buffer's base to the map's; NULL: 0 */
     int box[5];
     KSwizzle swizzle;
+    const KPlaces *places; /* NULL: none */
 } KTensorMap;
 
 typedef struct KParam {

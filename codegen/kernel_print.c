@@ -317,6 +317,9 @@ static void print_tensor_map(Text *out, const Kernel *kernel, const KTensorMap *
     for (int i = 0; i < map->rank; i++)
         text_add(out, "%s%d", i ? ", " : "", map->box[i]);
     text_add(out, "), swizzle %s", swizzles[map->swizzle]);
+    for (int i = 0; map->places && i < map->rank - 2; i++)
+        text_add(out, "%s%d to %d by %d", i ? ", " : ", places ", map->places->low[i], map->places->high[i],
+                 map->places->step[i]);
 }
 
 static void print_param(Text *out, const Kernel *kernel, const KParam *param) {

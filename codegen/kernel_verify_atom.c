@@ -98,6 +98,9 @@ static const char *atom_target_fault(AtomId atom, const Target *target) {
     case ATOM_tma_load_3d_once:
     case ATOM_tma_load_4d_once:
     case ATOM_tma_load_5d_once:
+    case ATOM_tma_load_windows_1:
+    case ATOM_tma_load_windows_2:
+    case ATOM_tma_load_windows_3:
     case ATOM_tma_load_2d_multicast:
     case ATOM_tma_load_3d_multicast:
     case ATOM_tma_store_2d:

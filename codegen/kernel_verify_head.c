@@ -74,6 +74,10 @@ static void verify_tensor_map(Verify *v, const char *name, const KTensorMap *map
     if (bits < 8 ||
         (bits != dtype_bits(map->buffer->elem) && dtype_bits(map->buffer->elem) != 4)) /* two in a byte */
         verify_fail(v, "tensor map '%s' has elements of %d bits", name, bits);
+    if (map->places && map->rank < 3) {
+        verify_fail(v, "tensor map '%s' has places, but no axis for them", name);
+        return;
+    }
     for (int i = 0; i < map->rank; i++) {
         if (map->box[i] < 1 || map->box[i] > 256 || !map->dims[i] || !map->strides[i]) {
             verify_fail(v, "tensor map '%s' has a box outside 1 to 256, or no dim", name);

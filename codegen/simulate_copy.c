@@ -68,6 +68,7 @@ typedef struct CopyBox {
     const SimMap *map;
     SimGlobal *global;
     int64_t first[5]; /* coordinates */
+    int64_t tap[3];   /* of windows, along each axis */
     int64_t address;  /* in shared memory */
     int lane;         /* that issues it */
     int bytes;        /* an element */
@@ -80,9 +81,41 @@ static int64_t copy_box_bytes(const CopyBox *box) {
     return bytes;
 }
 
+/* Places of windows along an axis. */
+static int64_t copy_places(const SimMap *map, int axis) {
+    const KPlaces *places = map->map->places;
+    int64_t span = map->dims[axis + 1] - 1 + places->high[axis] - places->low[axis];
+    return span < 0 ? 0 : span / places->step[axis] + 1;
+}
+
+/* The coordinates of the tap of the window `number` places behind the box's first. */
+static void copy_window(const CopyBox *box, int64_t number, int64_t *coordinates) {
+    const SimMap *map = box->map;
+    const KPlaces *places = map->map->places;
+    int last = map->map->rank - 1;
+    for (int i = 0; i < last - 1; i++) {
+        int64_t along = copy_places(map, i);
+        number += (box->first[i + 1] - places->low[i]) / places->step[i];
+        coordinates[i + 1] = places->low[i] + number % along * places->step[i] + box->tap[i];
+        number /= along;
+    }
+    coordinates[last] = box->first[last] + number;
+}
+
+/* Whether the first window is one of the map's. */
+static bool copy_is_place(const CopyBox *box) {
+    const KPlaces *places = box->map->map->places;
+    for (int i = 0; i < box->map->map->rank - 2; i++) {
+        int64_t from = box->first[i + 1] - places->low[i];
+        if (from < 0 || from % places->step[i] != 0 || from / places->step[i] >= copy_places(box->map, i))
+            return false;
+    }
+    return true;
+}
+
 /* operands: which of the atom's are the map, the shared address and the first coordinate. */
 static bool copy_read_box(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask lane_mask, int map,
-                          int address, int coordinate, int rank, CopyBox *box) {
+                          int address, int coordinate, int rank, bool is_of_windows, CopyBox *box) {
     int64_t param = sim_operand_uniform(sim, warp, &stmt->operands[map], lane_mask);
     box->lane = __builtin_ctz(lane_mask);
     if (param < 0 || (size_t)param >= sim->kernel->params.n ||
@@ -97,11 +130,21 @@ static bool copy_read_box(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask
                  described->rank);
         return false;
     }
+    if (is_of_windows != (described->places != NULL)) {
+        sim_fail(sim, warp, box->lane, "a copy of %s through a tensor map of %s",
+                 is_of_windows ? "windows" : "tiles", described->places ? "windows" : "tiles");
+        return false;
+    }
     box->global = &sim->globals[described->buffer->id];
     box->bytes = dtype_bits(described->elem) / 8;
     box->address = sim_operand_uniform(sim, warp, &stmt->operands[address], lane_mask);
     for (int i = 0; i < rank; i++)
         box->first[i] = (int32_t)sim_operand_uniform(sim, warp, &stmt->operands[coordinate + i], lane_mask);
+    for (int i = 0; is_of_windows && i < rank - 2; i++)
+        box->tap[i] = sim_operand_uniform(sim, warp, &stmt->operands[coordinate + rank + i], lane_mask);
+    if (!sim->failed && is_of_windows && !copy_is_place(box))
+        sim_fail(sim, warp, box->lane, "the first window of a copy is none of those of '%s'",
+                 described->buffer->name);
     if (!sim->failed && box->first[0] * box->bytes % TMA_PIECE != 0)
         sim_fail(sim, warp, box->lane,
                  "TMA takes boxes that begin at 16 bytes of a row: one of '%s' begins at %lld",
@@ -113,9 +156,13 @@ static bool copy_read_box(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask
 /* The element of global memory at a place of the box; -1 outside the tensor. */
 static int64_t copy_element(const CopyBox *box, const int *at) {
     const SimMap *map = box->map;
-    int64_t element = map->offset;
+    int64_t element = map->offset, coordinates[5];
+    for (int i = 0; i < map->map->rank; i++)
+        coordinates[i] = box->first[i] + at[i];
+    if (map->map->places)
+        copy_window(box, at[1], coordinates);
     for (int i = 0; i < map->map->rank; i++) {
-        int64_t coordinate = box->first[i] + at[i];
+        int64_t coordinate = coordinates[i];
         if (coordinate < 0 || coordinate >= map->dims[i])
             return -1;
         element += coordinate * map->strides[i];
@@ -184,8 +231,14 @@ static void copy_load_into(Sim *sim, SimWarp *warp, const CopyBox *box, SimCta *
 
 void sim_tma_load(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     int rank = 2;
-    bool is_multicast = false;
+    bool is_multicast = false, is_of_windows = false;
     switch (stmt->source->atom) {
+    case ATOM_tma_load_windows_1:
+    case ATOM_tma_load_windows_2:
+    case ATOM_tma_load_windows_3:
+        rank = 3 + stmt->source->atom - ATOM_tma_load_windows_1; /* ORDER TMA_WINDOWS */
+        is_of_windows = true;
+        break;
     case ATOM_tma_load_3d:
     case ATOM_tma_load_3d_once: rank = 3; break;
     case ATOM_tma_load_4d:
@@ -202,7 +255,7 @@ void sim_tma_load(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     FOR_LANES(lane, mask) { /* each lane issues a copy of its own; templates elect one */
         CopyBox box;
         LaneMask one = 1u << lane;
-        if (!copy_read_box(sim, warp, stmt, one, 1, 0, 3, rank, &box))
+        if (!copy_read_box(sim, warp, stmt, one, 1, 0, 3, rank, is_of_windows, &box))
             return;
         int64_t mbarrier = sim_operand_uniform(sim, warp, &stmt->operands[2], one);
         if (!is_multicast) {
@@ -244,7 +297,7 @@ void sim_tma_store(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) 
     int rank = 2 + stmt->source->atom - ATOM_tma_store_2d; /* ORDER TMA_STORE */
     FOR_LANES(lane, mask) {
         CopyBox box;
-        if (!copy_read_box(sim, warp, stmt, 1u << lane, 0, 1, 2, rank, &box))
+        if (!copy_read_box(sim, warp, stmt, 1u << lane, 0, 1, 2, rank, false, &box))
             return;
         const KTensorMap *map = box.map->map;
         if (!map->buffer->written) {

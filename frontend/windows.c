@@ -64,8 +64,9 @@ static bool windows_axis(Expand *expand, const Expr *syntax, const Meaning *argu
 static Meaning windows_bordered(Expand *expand, Value *x, Meaning border, const WindowsAxis *axes, int n,
                                 Span span) {
     bool has_border = false;
-    Attr attrs[OP_MAX_ATTRS] = {{.dims = ARENA_ARRAY(expand->arena, const Dim *, RANK_MAX), .n_dims = x->rank},
-                                {.dims = ARENA_ARRAY(expand->arena, const Dim *, RANK_MAX), .n_dims = x->rank}};
+    Attr attrs[OP_MAX_ATTRS] = {
+        {.dims = ARENA_ARRAY(expand->arena, const Dim *, RANK_MAX), .n_dims = x->rank},
+        {.dims = ARENA_ARRAY(expand->arena, const Dim *, RANK_MAX), .n_dims = x->rank}};
     for (int i = 0; i < x->rank; i++) {
         bool is_inner = i > 0 && i <= n;
         attrs[0].dims[i] = is_inner ? axes[i - 1].low : dim_const(expand->graph->dims, 0);

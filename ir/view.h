@@ -42,7 +42,7 @@ void view_base_strides(const Graph *graph, const Value *base, const Dim **stride
  * the outer factors first; an axis of one element has none. */
 enum { VIEW_FACTORS_MAX = 2 * RANK_MAX };
 typedef struct ViewFactor {
-    int axis;
+    int axis, base_axis; /* of the base: that of which it is a part; unless factors were joined */
     const Dim *dim, *stride;
 } ViewFactor;
 typedef struct ViewFactors {
@@ -59,6 +59,19 @@ bool view_stored(const Graph *graph, const Value *stored, const Value *root, int
  * say. */
 bool view_factors(const Graph *graph, const Value *value, const Value *base, const Dim *const *strides,
                   ViewFactors *factors);
+/* Where a Value's elements are in a base: along its axis i at start[i] + sum(coordinate * stride) over the
+ * factors of base_axis i, whose strides are steps along that axis here. Where that is outside of the base,
+ * and has_border, the element is zero. */
+typedef struct ViewPlaces {
+    Value *base;
+    ViewFactors factors; /* none joined; offset is NULL */
+    const Dim *start[RANK_MAX];
+    bool has_border;
+} ViewPlaces;
+/* Through reshapes, transposes, slices, windows and, below those, pads with zeros, down to the first base for
+ * which is_base(context, v) holds or that is none of these. False where steps cannot say. */
+bool view_places(const Graph *graph, Value *value, bool (*is_base)(void *context, const Value *v),
+                 void *context, ViewPlaces *places);
 /* What a Value comes from by those alone, or the first base for which is_base(context, v) holds. */
 Value *view_below_movements(Value *value, bool (*is_base)(void *context, const Value *v), void *context);
 /* Largest power of two (in elements, at most `limit`) such that an access at any coordinate that is a

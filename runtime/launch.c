@@ -111,10 +111,19 @@ static sinter_status launch_map(Launch *launch, const PlanParam *param, CUdevice
                  "a tensor map's sizes are out of range for these dims");
         return SINTER_BAD_DIMS;
     }
-    CUresult error = launch->plan->context->driver.tensor_map_tiled(
-        out, type, (cuuint32_t)map->rank, (void *)(uintptr_t)first, dims, strides, box, element_strides,
-        0 /* no interleave */, swizzles[map->swizzle],
-        on_lines ? DRIVER_TMA_PROMOTE_256 : DRIVER_TMA_PROMOTE_128, 0 /* zeros outside */);
+    const Driver *driver = &launch->plan->context->driver;
+    void *address = (void *)(uintptr_t)first;
+    CUtensorMapL2promotion promotion = on_lines ? DRIVER_TMA_PROMOTE_256 : DRIVER_TMA_PROMOTE_128;
+    CUtensorMapSwizzle swizzle = swizzles[map->swizzle];
+    cuuint32_t rank = (cuuint32_t)map->rank;
+    for (int i = 0; map->places && i < map->rank - 2; i++)
+        element_strides[i + 1] = (cuuint32_t)map->places->step[i];
+    CUresult error = map->places /* no interleave; zeros outside */
+                         ? driver->tensor_map_windows(out, type, rank, address, dims, strides,
+                                                      map->places->low, map->places->high, box[0], box[1],
+                                                      element_strides, 0, swizzle, promotion, 0)
+                         : driver->tensor_map_tiled(out, type, rank, address, dims, strides, box,
+                                                    element_strides, 0, swizzle, promotion, 0);
     return error ? launch_fail(launch, error, "a tensor map was refused") : SINTER_OK;
 }
 

@@ -45,6 +45,7 @@
 #include "codegen/tile.h"
 #include "ir/value_map.h"
 #include "ir/view.h"
+#include "ir/windows.h"
 
 /* wgmma (PTX ISA 9.7.15): threads that multiply together, rows of an instruction, columns of one at most. */
 enum { WARPGROUP = 128, WGMMA_M = 64, WGMMA_N_MAX = 256 };
@@ -104,6 +105,9 @@ typedef struct MatmulOperand {
      * that of what they are chosen from. NULL: none of these. */
     const ViewGather *chosen;
     bool chooses_rows;
+    /* Windows of memory, their places along one axis and what lies within along the other, which TMA reads a
+     * tap at a time: not is_memory; the view has but the axis of neighbours. NULL: none. */
+    const Windows *windows;
     bool is_contiguous; /* along the `major` axis neighbours are neighbours in memory */
     OperandMajor major; /* the axis that tiles keep contiguous */
     DType narrow;       /* the narrowest type that is known to hold every element */

@@ -28,6 +28,7 @@ static bool convert_source(const MatmulPlan *plan, const MatmulOperand *operand,
     source->value = value;
     source->is_parted = false;
     source->chosen = NULL;
+    source->windows = NULL;
     source->chooses_rows = false;
     source->view = view_of(plan->graph, value, convert_is_input, (void *)(uintptr_t)plan->region);
     source->is_memory = region_reads(plan->region, source->view.base);

@@ -9,7 +9,7 @@ static bool operand_is_input(void *context, const Value *value) {
 
 /* Whether the operand's view tells where its elements are, in one way or another. */
 static bool operand_has_view(const MatmulOperand *operand) {
-    return operand->is_memory || operand->is_parted || operand->chosen;
+    return operand->is_memory || operand->is_parted || operand->chosen || operand->windows;
 }
 
 /* The widest type that an operand's elements need: exact widening on the way is undone. */
@@ -33,7 +33,7 @@ void matmul_read_view(MatmulOperand *operand) {
         operand->major =
             along_mn && (!along_k || dim_is(value->dims[operand->k_axis], 1)) ? MAJOR_MN : MAJOR_K;
     }
-    bool has_strides = operand->is_memory || operand->chosen;
+    bool has_strides = operand->is_memory || operand->chosen || operand->windows;
     operand->n_batch = 0;
     for (int i = 0; i < value->rank - 2; i++)
         if (!dim_is(value->dims[i], 1) && !(has_strides && dim_is(operand->view.strides[i], 0)))
@@ -199,6 +199,22 @@ bool matmul_find_chosen(const Graph *graph, const Region *region, MatmulOperand 
             matmul_take_chosen(graph, region, &gather, operand));
 }
 
+/* Whether TMA can read the operand as windows; notes them. */
+static bool operand_has_windows(const Graph *graph, const Region *region, MatmulOperand *operand) {
+    Windows *windows = ARENA_NEW(graph->arena, Windows);
+    const Value *value = operand->value;
+    if (!windows_of(graph, (Value *)(uintptr_t)value, operand->mn_axis, operand->k_axis, operand_is_input,
+                    (void *)(uintptr_t)region, windows))
+        return false;
+    const Dim *zero = dim_const(graph->dims, 0);
+    operand->windows = windows;
+    operand->view = (View){.base = (Value *)(uintptr_t)windows->base, .offset = zero};
+    for (int i = 0; i < value->rank; i++)
+        operand->view.strides[i] = windows->batch[i].base_axis >= 0 ? windows->batch[i].step : zero;
+    operand->view.strides[windows->within_axis] = dim_const(graph->dims, 1);
+    return true;
+}
+
 void matmul_read_operand(const Graph *graph, const Region *region, const Value *product, int which,
                          MatmulOperand *operand) {
     Value *value = product->in[which];
@@ -209,7 +225,7 @@ void matmul_read_operand(const Graph *graph, const Region *region, const Value *
     operand->view = view_of(graph, value, operand_is_input, (void *)(uintptr_t)region);
     operand->is_memory = region_reads(region, operand->view.base);
     bool has_view = operand->is_memory || operand_is_parted(graph, region, operand) ||
-                    matmul_find_chosen(graph, region, operand);
+                    matmul_find_chosen(graph, region, operand) || operand_has_windows(graph, region, operand);
     while (!has_view && operand_is_flipped(operand->value)) { /* the same, the other way round */
         int axis = operand->mn_axis;
         operand->value = operand->value->in[0];
@@ -232,8 +248,12 @@ bool matmul_has_chosen_matrices(const MatmulOperand *operand) {
     return operand->chosen && !operand->chooses_rows && operand->narrow == operand->elem;
 }
 
+bool matmul_has_windows(const MatmulOperand *operand) {
+    return operand->windows && operand->narrow == operand->elem;
+}
+
 bool matmul_is_brought_by_tma(const Graph *graph, const MatmulOperand *operand, const char **why) {
-    return matmul_has_chosen_matrices(operand) || matmul_is_parted(operand) ||
+    return matmul_has_chosen_matrices(operand) || matmul_is_parted(operand) || matmul_has_windows(operand) ||
            matmul_is_tma(graph, operand, why);
 }
 

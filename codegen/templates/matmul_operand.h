@@ -28,6 +28,8 @@ bool matmul_is_tma(const Graph *graph, const MatmulOperand *operand, const char 
 bool matmul_is_parted(const MatmulOperand *operand);
 /* Whether it reads matrices, or pages, that indices choose. */
 bool matmul_has_chosen_matrices(const MatmulOperand *operand);
+/* Whether it reads windows. */
+bool matmul_has_windows(const MatmulOperand *operand);
 /* Whether TMA brings the operand in any of these ways. */
 bool matmul_is_brought_by_tma(const Graph *graph, const MatmulOperand *operand, const char **why);
 /* Whether warps of wgmma's kernels copy the rows that indices choose. */

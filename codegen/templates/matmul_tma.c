@@ -3,6 +3,7 @@
 #include "codegen/templates/matmul_operand.h"
 #include "codegen/templates/matmul_staging.h"
 #include "codegen/templates/matmul_tma.h"
+#include "codegen/templates/matmul_windows.h"
 
 /* ---- operands */
 
@@ -121,6 +122,8 @@ static const Dim *tma_pitch(DimTable *dims, const MatmulOperand *operand, int ou
 static int tma_map(Builder *b, DimTable *dims, const MatmulTma *tma, int box_rows) {
     const MatmulOperand *operand = tma->operand;
     const Value *value = operand->value;
+    if (operand->windows)
+        return matmul_windows_map(b, dims, tma, tma_span(tma), box_rows);
     bool is_k = operand->major == MAJOR_K;
     int inner = is_k ? operand->k_axis : operand->mn_axis;
     int outer = is_k ? operand->mn_axis : operand->k_axis;
@@ -221,6 +224,10 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
         to = k_smem_addr(b, tile->buffer, k_add(b, at, k_mul(b, row, k_i32(b, tile->span))));
         inner = k_add(b, mn0, k_mul(b, number, k_i32(b, tile->span)));
         outer = tma_row(b, tma, k0, row);
+    }
+    if (operand->windows) {
+        matmul_windows_load(b, plan, tma, map, to, full, inner, outer, batch);
+        return;
     }
     bool is_k = operand->major == MAJOR_K;
     const Dim *inner_part = is_k ? operand->k_part : operand->mn_part,

@@ -80,6 +80,14 @@ static bool wgmma_accepts_parts(const MatmulPlan *plan, const Schedule *schedule
            (!operand->mn_part || dim_divisor(dims, operand->mn_part) % tile_mn == 0);
 }
 
+/* A tile's boxes each lie within one tap of windows. */
+static bool wgmma_accepts_windows(const MatmulPlan *plan, const Schedule *schedule,
+                                  const MatmulOperand *operand, int tile_mn) {
+    int bits = dtype_bits(operand->elem),
+        least = operand->major == MAJOR_K ? schedule->tile_k : tile_span_bytes(tile_mn * bits / 8) * 8 / bits;
+    return dim_divisor(plan->graph->dims, operand->windows->channels) % least == 0;
+}
+
 bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedule, const MatmulOperand *operand,
                            bool is_rows, const char **why) {
     int tile_mn = is_rows ? schedule->tile_m : schedule->tile_n;
@@ -88,6 +96,10 @@ bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedule, con
     if (matmul_is_parted(operand)) {
         *why = "memory has an axis of an operand in parts, which no tile of this size divides";
         if (!wgmma_accepts_parts(plan, schedule, operand, tile_mn))
+            return false;
+    } else if (matmul_has_windows(operand)) {
+        *why = "a window's channels are no whole number of a tile's";
+        if (!wgmma_accepts_windows(plan, schedule, operand, matmul_held(plan, schedule, is_rows)))
             return false;
     } else if (matmul_has_chosen_rows(operand)) {
         return wgmma_accepts_rows(plan, schedule, tile_mn, why);
@@ -153,12 +165,13 @@ static bool wgmma_accepts_statistics(const MatmulPlan *plan, const Schedule *sch
 }
 
 bool wgmma_accepts_shared(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
-    *why = "multicast copies at most three dims, and whole blocks of 8 rows, or of 64 along M or N";
+    *why =
+        "multicast copies at most three dims, no windows, and whole blocks of 8 rows, or of 64 along M or N";
     for (int is_rows = 0; is_rows < 2; is_rows++) {
         const MatmulOperand *shared = matmul_side(plan, schedule, is_rows);
         int share = is_rows ? schedule->cluster_n : schedule->cluster_m;
         int piece = shared->major == MAJOR_MN ? 64 : 8;
-        if (share > 1 && (shared->is_parted || shared->chosen || shared->n_batch > 1 ||
+        if (share > 1 && (shared->is_parted || shared->chosen || shared->windows || shared->n_batch > 1 ||
                           (is_rows ? schedule->tile_m : schedule->tile_n) % (piece * share) != 0))
             return false;
     }

@@ -158,6 +158,21 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuui
             return 1;
     return (uintptr_t)address % 16 ? 1 : sticky;
 }
+CUresult cuTensorMapEncodeIm2col(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+                                 const cuuint64_t *dims, const cuuint64_t *strides, const int *low,
+                                 const int *high, cuuint32_t channels, cuuint32_t places,
+                                 const cuuint32_t *element_strides, CUtensorMapInterleave interleave,
+                                 CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+                                 CUtensorMapFloatOOBfill fill) {
+    (void)type, (void)dims, (void)low, (void)high, (void)element_strides, (void)interleave, (void)swizzle,
+        (void)promotion, (void)fill;
+    memset(map, 0, sizeof *map);
+    for (cuuint32_t i = 0; i + 1 < rank; i++)
+        if (strides[i] % 16)
+            return 1;
+    bool is_good = channels >= 1 && channels <= 256 && places >= 1 && places <= 1024;
+    return is_good && (uintptr_t)address % 16 == 0 ? sticky : 1;
+}
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
     *free_bytes = *total = (size_t)1 << 30;
     return sticky;

@@ -1,0 +1,79 @@
+/* Windows as an operand: TMA copies one tap of many windows at a time, so that a tile's box has the channels
+ * of one tap along the operand's neighbours, and places along its other axis. */
+#include "codegen/templates/matmul_windows.h"
+
+int matmul_windows_map(Builder *b, DimTable *dims, const MatmulTma *tma, int channels, int places) {
+    const MatmulOperand *operand = tma->operand;
+    const Windows *windows = operand->windows;
+    enum { ANY = 128 /* a stride, where there is one image */ };
+    KPlaces *corners = ARENA_NEW(b->arena, KPlaces);
+    KTensorMap map = {.buffer = k_global(b, windows->base, false),
+                      .elem = operand->elem,
+                      .rank = windows->n + 2,
+                      .dims = {windows->base->dims[windows->channels_axis]},
+                      .strides = {windows->strides[windows->channels_axis]},
+                      .box = {channels, places, 1, 1, 1},
+                      .swizzle = tma->tile.swizzle,
+                      .places = corners};
+    for (int i = 0; i < windows->n; i++) {
+        const WindowsAxis *axis = &windows->axis[i];
+        map.dims[i + 1] = windows->base->dims[axis->base_axis];
+        map.strides[i + 1] = windows->strides[axis->base_axis];
+        corners->low[i] = (int)axis->low;
+        corners->high[i] = (int)axis->high;
+        corners->step[i] = (int)axis->step;
+    }
+    bool has_images = windows->images_axis >= 0;
+    map.dims[map.rank - 1] = has_images ? windows->base->dims[windows->images_axis] : dim_const(dims, 1);
+    map.strides[map.rank - 1] = has_images ? windows->strides[windows->images_axis] : dim_const(dims, ANY);
+    const char *name = windows->base->name ? windows->base->name : tma->tile.buffer->name;
+    return k_tensor_map(b, text_format(b->arena, "%s_map", name), map);
+}
+
+/* What the batch adds along an axis of the base. */
+static const KExpr *windows_of_batch(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand,
+                                     int base_axis, const KExpr *const *batch, const KExpr *at) {
+    for (int i = 0; i < operand->value->rank; i++)
+        if (base_axis >= 0 && operand->windows->batch[i].base_axis == base_axis)
+            at = k_add(b, at,
+                       k_mul(b, matmul_batch_coord(b, plan, operand, i, batch),
+                             k_dim(b, operand->windows->batch[i].step, K_I32)));
+    return at;
+}
+
+/* The tap along an axis, counted from where its first window begins. */
+static const KExpr *windows_tap(Builder *b, const WindowsAxis *axis, const KExpr *tap) {
+    if (axis->taps == 1)
+        return k_i32(b, 0);
+    tap = k_div(b, tap, k_i32(b, axis->taps_inner));
+    tap = k_mod(b, tap, k_i32(b, axis->taps)); /* a tile's last box may reach beyond the last tap */
+    if (axis->tap_step < 0)
+        tap = k_sub(b, k_i32(b, axis->taps - 1), tap);
+    return k_mul(b, tap, k_i32(b, axis->tap_step < 0 ? -axis->tap_step : axis->tap_step));
+}
+
+void matmul_windows_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, int map, const KExpr *to,
+                         const KExpr *full, const KExpr *within, const KExpr *place,
+                         const KExpr *const *batch) {
+    static const AtomId atoms[] = {ATOM_tma_load_windows_1, ATOM_tma_load_windows_2,
+                                   ATOM_tma_load_windows_3};
+    const MatmulOperand *operand = tma->operand;
+    const Windows *windows = operand->windows;
+    KOperand operands[3 + 2 + 2 * WINDOWS_AXES_MAX] = {
+        k_operand(to), k_operand(k_tensor_map_addr(b, map)), k_operand(full)};
+    const KExpr *channels = k_dim(b, windows->channels, K_I32), *tap = k_div(b, within, channels);
+    const KExpr *channel = k_add(b, k_mod(b, within, channels), k_dim(b, windows->first_channel, K_I32));
+    int n = 3;
+    operands[n++] = k_operand(windows_of_batch(b, plan, operand, windows->channels_axis, batch, channel));
+    for (int i = 0; i < windows->n; i++) {
+        const WindowsAxis *axis = &windows->axis[i];
+        const KExpr *places = k_dim(b, axis->places, K_I32);
+        const KExpr *first = k_mul(b, k_mod(b, place, places), k_i32(b, axis->step));
+        operands[n++] = k_operand(k_add(b, first, k_i32(b, axis->low)));
+        place = k_div(b, place, places);
+    }
+    operands[n++] = k_operand(windows_of_batch(b, plan, operand, windows->images_axis, batch, place));
+    for (int i = 0; i < windows->n; i++)
+        operands[n++] = k_operand(k_convert(b, windows_tap(b, &windows->axis[i], tap), K_U32));
+    k_atom(b, atoms[windows->n - 1], NULL, operands, n);
+}
