@@ -132,6 +132,10 @@ Meaning indexing_part(Expand *expand, Value *of, int axis, const Dim *start, con
 /* windows(x, size, stride, pad, dilation, border): what windows over the axes between the first and the last
  * have, at every place where they fit; bordered first. [N, H, W, C] gives [N, P, Q, C, R, S]. */
 Meaning windows_call(Expand *expand, const Expr *syntax, const Meaning *arguments);
+/* windows_back(x, size, stride, pad, dilation, of): of each element of a tensor with inner axes `of`, where x
+ * has an element for each of its windows, those of the windows that it was in, in the order of its place in
+ * them: [N, P, Q, C] gives [N, H, W, C, R, S], zeros for windows that are none. */
+Meaning windows_back_call(Expand *expand, const Expr *syntax, const Meaning *arguments);
 
 /* ---- calls.c: primitives and built-in functions ---- */
 /* A call of what is no `fn`: arguments in order, names NULL for positional ones. */

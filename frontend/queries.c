@@ -202,6 +202,7 @@ static const Query query_table[] = {
     {"as_float", {"x"}, 1, 1, query_as_float},
     {"split", {"x", "n", "axis"}, 2, 3, query_split},
     {"topk", {"x", "k", "over", "of"}, 2, 4, query_topk},
+    {"windows_back", {"x", "size", "stride", "pad", "dilation", "of"}, 6, 6, windows_back_call},
     {"windows", {"x", "size", "stride", "pad", "dilation", "border"}, 6, 6, windows_call},
 };
 

@@ -271,15 +271,16 @@ static bool places_move(DimTable *dims, ViewPlaces *places, const ViewFactor *fa
 /* Whether the border is zeros, and along axes that one factor has. */
 static bool places_pad(DimTable *dims, const Value *value, ViewPlaces *places) {
     const Value *border = value->in[1];
-    if (border->op != OP_constant || (dtype_is_float(border->dtype) ? border->attrs[0].number.f != 0
-                                                                     : border->attrs[0].number.i != 0))
+    if (border->op != OP_constant ||
+        (dtype_is_float(border->dtype) ? border->attrs[0].number.f != 0 : border->attrs[0].number.i != 0))
         return false;
     places->has_border = true;
     for (int i = 0; i < value->rank; i++) {
         if (value->dims[i] == value->in[0]->dims[i])
             continue;
         ViewFactor *factor = places_factor(places, i);
-        if (!factor || !places_move(dims, places, factor, dim_sub(dims, dim_const(dims, 0), value->attrs[0].dims[i])))
+        if (!factor ||
+            !places_move(dims, places, factor, dim_sub(dims, dim_const(dims, 0), value->attrs[0].dims[i])))
             return false;
         factor->dim = value->dims[i];
     }

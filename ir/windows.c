@@ -51,8 +51,8 @@ static bool windows_channels(const ViewPlaces *places, int within, Windows *wind
 }
 
 /* Whether the outer factor of the places goes from image to image, all of them, which no window spans. */
-static bool windows_has_images(const ViewPlaces *places, const ViewFactor *outer, const ViewFactor *const *taps,
-                               int n_taps) {
+static bool windows_has_images(const ViewPlaces *places, const ViewFactor *outer,
+                               const ViewFactor *const *taps, int n_taps) {
     bool found = dim_is(outer->stride, 1) && dim_is(places->start[outer->base_axis], 0) &&
                  outer->dim == places->base->dims[outer->base_axis];
     for (int i = 1; i < n_taps; i++)
@@ -89,7 +89,8 @@ static bool windows_places(const Graph *graph, const ViewPlaces *places, Windows
 }
 
 /* Groups of channels, or images, may be a batch. */
-static bool windows_batch(const Graph *graph, const ViewPlaces *places, const Value *value, Windows *windows) {
+static bool windows_batch(const Graph *graph, const ViewPlaces *places, const Value *value,
+                          Windows *windows) {
     for (int i = 0; i < value->rank; i++) {
         const ViewFactor *factors[VIEW_FACTORS_MAX];
         windows->batch[i].base_axis = -1;
@@ -121,7 +122,8 @@ static bool windows_corners(const Graph *graph, const ViewPlaces *places, Window
             reach = (int64_t)1 << tap_bits[windows->n - 1];
     for (int i = 0; i < windows->n; i++) {
         WindowsAxis *axis = &windows->axis[i];
-        const Dim *start = places->start[axis->base_axis], *last = dim_sub(dims, axis->places, dim_const(dims, 1));
+        const Dim *start = places->start[axis->base_axis],
+                  *last = dim_sub(dims, axis->places, dim_const(dims, 1));
         if (!dim_is_const(start) || axis->step > STEP_MOST)
             return false;
         axis->low = start->value + (axis->tap_step < 0 ? (axis->taps - 1) * axis->tap_step : 0);
@@ -144,9 +146,10 @@ static bool windows_base(const Graph *graph, const ViewPlaces *places, Windows *
         const WindowsAxis *axis = windows_axis(windows, i);
         if (i == windows->channels_axis)
             continue;
-        if (axis || i == windows->images_axis ? !windows_is_step(graph, windows->strides[i], windows->base->dtype) ||
-                                                    dim_is(windows->strides[i], 0)
-                                              : !dim_is(places->base->dims[i], 1))
+        if (axis || i == windows->images_axis
+                ? !windows_is_step(graph, windows->strides[i], windows->base->dtype) ||
+                      dim_is(windows->strides[i], 0)
+                : !dim_is(places->base->dims[i], 1))
             return false;
     }
     return windows_is_step(graph, windows->first_channel, windows->base->dtype);

@@ -11,12 +11,12 @@ enum { WINDOWS_AXES_MAX = 3 };
 /* Windows along one axis of the tensor. */
 typedef struct WindowsAxis {
     int base_axis;
-    const Dim *places;             /* windows along it */
-    int64_t low;                   /* the first element of the first window; below 0 in the border */
-    int64_t high;                  /* that of the last, counted from the tensor's last element */
-    int64_t step;                  /* from window to window */
-    int64_t taps, tap_step;        /* elements of a window, and from one to the next; below 0: from the last */
-    int64_t taps_inner;         /* taps of axes whose taps vary faster */
+    const Dim *places;      /* windows along it */
+    int64_t low;            /* the first element of the first window; below 0 in the border */
+    int64_t high;           /* that of the last, counted from the tensor's last element */
+    int64_t step;           /* from window to window */
+    int64_t taps, tap_step; /* elements of a window, and from one to the next; below 0: from the last */
+    int64_t taps_inner;     /* taps of axes whose taps vary faster */
 } WindowsAxis;
 
 typedef struct Windows {
@@ -24,8 +24,8 @@ typedef struct Windows {
     const Dim *strides[RANK_MAX];
     WindowsAxis axis[WINDOWS_AXES_MAX]; /* those whose places vary fastest first */
     int n;
-    int places_axis, within_axis; /* of the matrix */
-    int images_axis, channels_axis; /* of the base; images_axis -1: there is one image */
+    int places_axis, within_axis;        /* of the matrix */
+    int images_axis, channels_axis;      /* of the base; images_axis -1: there is one image */
     const Dim *channels, *first_channel; /* of a window */
     /* Of each axis of the batch: along which axis of the base it goes, -1: along none, and how far. */
     struct {

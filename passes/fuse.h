@@ -249,6 +249,9 @@ bool fuse_sum(Fuse *fuse, Value *value);
 bool fuse_sum_follows(const Fuse *fuse, const Value *product);
 /* Whether a matmul reads `operand` from memory rather than computing it. */
 bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand);
+/* The tensor of which an operand is windows, which the product reads where that lies in memory; NULL: it is
+ * none, or computed. */
+Value *matmul_windows_base(Fuse *fuse, Value *matmul, int operand);
 /* The indices that choose an operand's matrices or rows, where they are computed and have to be stored for
  * that; NULL: nothing is to be stored. */
 Value *matmul_index_apart(Fuse *fuse, Value *matmul, int operand);

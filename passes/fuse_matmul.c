@@ -5,6 +5,7 @@
  * computed is computed once for every tile that reads it. So a prologue joins only where that costs less than
  * storing its result. Views of memory cost nothing on either side. */
 #include "ir/view.h"
+#include "ir/windows.h"
 #include "passes/fuse.h"
 
 enum {
@@ -220,6 +221,30 @@ Value *matmul_factors_apart(Fuse *fuse, Value *matmul, int operand) {
     return is_apart ? factors : NULL;
 }
 
+static bool matmul_is_value(void *context, const Value *value) {
+    return value == context;
+}
+
+/* Looked for below movements, at what lies in memory or is computed, or else at what the lowest of them are
+ * of that can be stored for it. */
+Value *matmul_windows_base(Fuse *fuse, Value *matmul, int operand) {
+    Value *whole = matmul->in[operand], *value = whole, *found = NULL;
+    int k_axis = whole->rank - (operand ? 2 : 1), mn_axis = 2 * whole->rank - 3 - k_axis;
+    bool may_read = fuse->limits->reads_chosen && !fuse_home(fuse, matmul)->is_chain &&
+                    product_uses_tensor_cores(fuse->limits, matmul) && !matmul_is_small(fuse, matmul) &&
+                    !fuse_is_base(fuse, fuse_view(fuse, whole).base);
+    while (may_read && !fuse_is_base(fuse, value) && (op_is_view(value->op) || value->op == OP_pad)) {
+        bool is_lowest = value->op == OP_window || value->op == OP_pad;
+        value = value->in[0];
+        bool is_end = fuse_is_base(fuse, value) || !(op_is_view(value->op) || value->op == OP_pad);
+        Windows windows;
+        if ((is_lowest || is_end) && value->dtype == whole->dtype &&
+            windows_of(fuse->graph, whole, mn_axis, k_axis, matmul_is_value, value, &windows))
+            found = value;
+    }
+    return found;
+}
+
 bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand) {
     Value *value = matmul->in[operand];
     int64_t extent = fuse_extent(fuse, matmul_extent(matmul, operand ? 2 : 1));
@@ -231,6 +256,12 @@ bool matmul_wants_stored(Fuse *fuse, Value *matmul, int operand) {
         pass_decide(fuse->pass, "prologue", true, matmul, value, NULL,
                     "the product is small, so its operand is computed as it is read");
         return false;
+    }
+    if (matmul_windows_base(fuse, matmul, operand)) {
+        pass_decide(
+            fuse->pass, "matmul_prologue", false, matmul, value, "an operand that lies in memory",
+            "its windows are copied from memory a tap at a time, which beats computing it for each tap");
+        return true;
     }
     Value *index;
     if (matmul_is_chosen(fuse, matmul, operand, &index)) {

@@ -251,7 +251,7 @@ static bool store_is_dear(Fuse *fuse, const FuseNode *node) {
 static void store_floating(Fuse *fuse, FuseNode *node, bool forced, const bool *is_expected) {
     Value *value = node->value;
     bool output = value_is_output(fuse->graph, value);
-    if (output && !forced && store_reordered(fuse, node))
+    if ((output ? !forced : forced && op_is_view(value->op)) && store_reordered(fuse, node))
         return;
     if (output && !forced && fuse_columns(fuse, value, true)) {
         store_output(fuse, node);
@@ -300,7 +300,9 @@ void fuse_store(Fuse *fuse) {
         if (value->op != OP_matmul || !(node->stored || node->needs.n))
             continue;
         for (int k = 0; k < 2; k++) {
-            Value *viewed = store_viewed(fuse, value->in[k]), *widened = matmul_widened_apart(fuse, value, k),
+            Value *of_windows = matmul_windows_base(fuse, value, k),
+                  *viewed = of_windows ? of_windows : store_viewed(fuse, value->in[k]),
+                  *widened = matmul_widened_apart(fuse, value, k),
                   *index = matmul_index_apart(fuse, value, k),
                   *factors = matmul_factors_apart(fuse, value, k);
             const FuseNode *operand = fuse_node(fuse, viewed);

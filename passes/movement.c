@@ -9,7 +9,8 @@
  * movement_turn.c exchanges rows and columns of what products read and give, movement_space.c moves reshapes
  * and transposes past what is element by element, movement_reduce.c brings reductions into the forms that
  * kernels have, movement_slice.c keeps slices from making anyone compute what is not used, movement_below.c
- * lets reshapes and transposes pass below movements of another kind. */
+ * lets reshapes and transposes pass below movements of another kind, movement_window.c keeps windows from
+ * repeating work. */
 #include "passes/movement.h"
 #include "ir/infer.h"
 
@@ -148,6 +149,7 @@ static Value *movement_rule(Rewrite *rewrite, Value *value) {
     if (value_is_pointwise(value)) {
         Value *fresh = movement_drop_broadcasts(rewrite, value);
         fresh = fresh == value ? movement_cast_joined(rewrite, value) : fresh;
+        fresh = fresh == value ? movement_cast_windows(rewrite, value) : fresh;
         fresh = fresh == value ? movement_sink(rewrite, value) : fresh;
         return fresh == value ? movement_turn_operand(rewrite, value) : fresh;
     }
@@ -158,6 +160,7 @@ static Value *movement_rule(Rewrite *rewrite, Value *value) {
     case OP_transpose: return movement_transpose(rewrite, value);
     case OP_broadcast: return movement_broadcast(rewrite, value);
     case OP_slice: return movement_slice(rewrite, value);
+    case OP_window: return movement_window(rewrite, value);
     case OP_gather: return movement_gather(rewrite, value);
     case OP_concat: return value->n_in == 1 ? value->in[0] : movement_below(rewrite, value);
     case OP_pad:

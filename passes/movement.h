@@ -39,7 +39,9 @@ Value *movement_turn_result(Rewrite *rewrite, Value *value);  /* a transposed pr
 Value *movement_reduce(Rewrite *rewrite, Value *value);       /* reductions */
 Value *movement_reduce_concat(Rewrite *rewrite, Value *value); /* reductions of single elements, joined */
 Value *movement_slice(Rewrite *rewrite, Value *value);
-Value *movement_cast_joined(Rewrite *rewrite, Value *value); /* a rounding behind a concat */
-Value *movement_below(Rewrite *rewrite, Value *value);       /* slice, concat, reshape of what is moved */
+Value *movement_cast_joined(Rewrite *rewrite, Value *value);  /* a rounding behind a concat */
+Value *movement_cast_windows(Rewrite *rewrite, Value *value); /* a rounding behind windows */
+Value *movement_window(Rewrite *rewrite, Value *value);       /* windows of one element */
+Value *movement_below(Rewrite *rewrite, Value *value);        /* slice, concat, reshape of what is moved */
 
 #endif

@@ -19,6 +19,7 @@
  * bring by itself, at a better rate (realign_brought.c). Extents must be known. The pass stands behind the
  * fixpoint, since slicing what was padded is what `movement` would undo. Two operands share a copy, unless
  * they are large (realign_joined.c). */
+#include "ir/windows.h"
 #include "passes/realign.h"
 
 #include <math.h>
@@ -160,7 +161,9 @@ static bool realign_is_strewn(const Graph *graph, const Value *operand) {
     const Dim *strides[RANK_MAX], *innermost[RANK_MAX] = {NULL};
     int parts[RANK_MAX] = {0}, more = 0, last = operand->rank - 1;
     ViewFactors factors;
-    if (base->op != OP_input || view_of(graph, value, realign_is_input, NULL).base == base)
+    Windows windows;
+    if (windows_of(graph, value, last - 1, last, realign_is_input, NULL, &windows) || base->op != OP_input ||
+        view_of(graph, value, realign_is_input, NULL).base == base)
         return false;
     view_base_strides(graph, base, strides);
     if (!view_factors(graph, operand, base, strides, &factors))

@@ -55,12 +55,11 @@ static const KExpr *windows_tap(Builder *b, const WindowsAxis *axis, const KExpr
 void matmul_windows_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, int map, const KExpr *to,
                          const KExpr *full, const KExpr *within, const KExpr *place,
                          const KExpr *const *batch) {
-    static const AtomId atoms[] = {ATOM_tma_load_windows_1, ATOM_tma_load_windows_2,
-                                   ATOM_tma_load_windows_3};
+    static const AtomId atoms[] = {ATOM_tma_load_windows_1, ATOM_tma_load_windows_2, ATOM_tma_load_windows_3};
     const MatmulOperand *operand = tma->operand;
     const Windows *windows = operand->windows;
-    KOperand operands[3 + 2 + 2 * WINDOWS_AXES_MAX] = {
-        k_operand(to), k_operand(k_tensor_map_addr(b, map)), k_operand(full)};
+    KOperand operands[3 + 2 + 2 * WINDOWS_AXES_MAX] = {k_operand(to), k_operand(k_tensor_map_addr(b, map)),
+                                                       k_operand(full)};
     const KExpr *channels = k_dim(b, windows->channels, K_I32), *tap = k_div(b, within, channels);
     const KExpr *channel = k_add(b, k_mod(b, within, channels), k_dim(b, windows->first_channel, K_I32));
     int n = 3;

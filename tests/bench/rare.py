@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from cases import BF, E4, F32, at_least_f32, from_i4, i4, i8, positive, rand, scalar, swiglu
 from wide import F16, chosen, dequantized
 
-TEXT = pathlib.Path(__file__).with_suffix(".sg").read_text()
 TYPES = {"bf16": BF, "f16": F16, "f32": F32, "e4m3": E4, "e5m2": torch.float8_e5m2, "i32": torch.int32, "i8": torch.int8}
 BITS = {"i4": 4, "i8": 8, "u8": 8, "bool": 8, "e4m3": 8, "e5m2": 8, "bf16": 16, "f16": 16, "i32": 32, "f32": 32, "i64": 64}
 WEIGHTS = ("w", "wg", "wu", "wd", "wo", "u", "v")
@@ -21,8 +20,19 @@ def tensors(text):
     return [(name, dtype, tuple(map(int, dims.split(",") if dims else []))) for name, dtype, dims in re.findall(r"(\w+): (\w+)\[([\d, ]*)\]", text)]
 
 
-DECLARED = {name: (tensors(inputs), tensors(outputs))
-            for name, inputs, outputs in re.findall(r"^graph (\w+) \((.*?)\)\s*-> \((.*?)\)\n\{", TEXT, re.M | re.S)}
+def declared(file):
+    """Inputs and outputs of each graph of the .sg file beside a suite's program."""
+    text = pathlib.Path(file).with_suffix(".sg").read_text()
+    return {name: (tensors(inputs), tensors(outputs))
+            for name, inputs, outputs in re.findall(r"^graph (\w+) \((.*?)\)\s*-> \((.*?)\)\n\{", text, re.M | re.S)}
+
+
+DECLARED = declared(__file__)
+
+
+def size(tensors):
+    """Bytes of all."""
+    return sum(math.prod(shape) * BITS[dtype] / 8 for _, dtype, shape in tensors)
 
 
 def made(name, dtype, shape, value=None):
@@ -45,9 +55,8 @@ def made(name, dtype, shape, value=None):
 def case(name, peer, *products, rate=1, moved=None, together=None, **values):
     """(name, its case). Each product is its M, N and K, with a batch before them where there is one."""
     inputs, outputs = DECLARED[name]
-    counted = sum(math.prod(shape) * BITS[dtype] / 8 for _, dtype, shape in inputs + outputs)
     return name, (together or (lambda: [made(*tensor, values.get(tensor[0])) for tensor in inputs]), peer,
-                  2.0 * rate * sum(map(math.prod, products)), moved or counted)
+                  2.0 * rate * sum(map(math.prod, products)), moved or size(inputs + outputs))
 
 
 # ---- what inputs are made with

@@ -74,6 +74,24 @@ static Value *gen_slice(Gen *gen, Value *x) {
     return gen_append(gen, OP_slice, &x, 1, attrs, *gen_known(x));
 }
 
+/* Of up to 4 elements, some apart and some steps from each other, so long as one fits. */
+static Value *gen_window(Gen *gen, Value *x) {
+    if (x->rank == 0 || x->rank > 4)
+        return NULL;
+    int axis = gen_below(gen, x->rank);
+    int64_t least = dim_lower(gen->graph->dims, x->dims[axis]);
+    if (least < 1)
+        return NULL;
+    int64_t size = 1 + gen_below(gen, (int)(least < 4 ? least : 4));
+    int64_t reach = size == 1 ? 3 : (least - 1) / (size - 1), step = gen_chance(gen, 40) ? size : 1;
+    Attr attrs[OP_MAX_ATTRS] = {
+        {.i = axis},
+        {.dim = dim_const(gen->graph->dims, size)},
+        {.i = gen_chance(gen, 20) ? 2 : step},
+        {.i = gen_chance(gen, 25) ? 1 + gen_below(gen, (int)(reach < 3 ? reach : 3)) : 1}};
+    return gen_append(gen, OP_window, &x, 1, attrs, *gen_known(x));
+}
+
 static Value *gen_pad(Gen *gen, Value *x) {
     const Dim *low[RANK_MAX], *high[RANK_MAX];
     Known known = *gen_known(x);
@@ -132,6 +150,7 @@ Value *gen_movement(Gen *gen, OpKind op, Value *x) {
     case OP_reshape: return gen_reshape(gen, x);
     case OP_transpose: return gen_transpose(gen, x);
     case OP_slice: return gen_slice(gen, x);
+    case OP_window: return gen_window(gen, x);
     case OP_pad: return gen_pad(gen, x);
     case OP_concat: return gen_concat(gen, x);
     case OP_gather: return gen_gather(gen, x);

@@ -89,6 +89,21 @@ static Value *pool_slice(Pool *pool) {
     return make_named(pool->h, NULL, OP_slice, &x, 1, attrs);
 }
 
+static Value *pool_window(Pool *pool) {
+    Value *x = pool_pick(pool);
+    int64_t dims[RANK_MAX];
+    if (x->rank == 0 || x->rank > 4)
+        return x;
+    Attr *attrs = pool_attrs(pool);
+    harness_dims(pool->h, x, dims);
+    attrs[0].i = pool_below(pool, x->rank);
+    int64_t extent = dims[attrs[0].i], size = 1 + pool_below(pool, extent < 4 ? extent : 4);
+    attrs[1].dim = dim_const(pool->h->graph->dims, size);
+    attrs[2].i = 1 + pool_below(pool, 3);
+    attrs[3].i = size == 1 ? 2 : 1 + pool_below(pool, (extent - 1) / (size - 1));
+    return make_named(pool->h, NULL, OP_window, &x, 1, attrs);
+}
+
 static Value *pool_pad(Pool *pool) {
     Value *x = pool_pick(pool);
     int64_t low[RANK_MAX], high[RANK_MAX];
@@ -159,10 +174,10 @@ static Value *pool_index(Pool *pool) {
 }
 
 static void check_seed(uint64_t seed) {
-    static Value *(*const steps[])(Pool *) = {pool_arithmetic, pool_arithmetic, pool_reshape,   pool_reshape,
-                                              pool_transpose,  pool_transpose,  pool_slice,     pool_pad,
-                                              pool_concat,     pool_gather,     pool_broadcast, pool_reduce,
-                                              pool_narrow,     pool_index};
+    static Value *(*const steps[])(Pool *) = {pool_arithmetic, pool_arithmetic, pool_reshape, pool_reshape,
+                                              pool_transpose,  pool_transpose,  pool_slice,   pool_window,
+                                              pool_pad,        pool_concat,     pool_gather,  pool_broadcast,
+                                              pool_reduce,     pool_narrow,     pool_index};
     Harness h = harness_new();
     h.seed = seed;
     h.bindings = dim_bindings_new(h.arena, h.graph->dims);

@@ -519,6 +519,154 @@ static void test_rows(void **state) {
     }
 }
 
+/* ---- convolutions and pools, against loops over places and taps ---- */
+
+enum { AXES = 3 };
+
+/* A tensor [images, axes, channels], or weights [filters, taps, channels], with axes of 1 in front of fewer
+ * than 3. */
+typedef struct Grid {
+    const Tensor *of;
+    int64_t n, axis[AXES], channels;
+} Grid;
+
+static Grid grid_of(const Tensor *tensor) {
+    Grid grid = {tensor, tensor->dims[0], {1, 1, 1}, tensor->dims[tensor->rank - 1]};
+    for (int i = 1; i < tensor->rank - 1; i++)
+        grid.axis[AXES - (tensor->rank - 1) + i] = tensor->dims[i];
+    return grid;
+}
+
+/* The element there; false where it is outside. */
+static bool grid_at(const Grid *grid, int64_t n, const int64_t *place, int64_t channel, double *x) {
+    int64_t at = n;
+    for (int i = 0; i < AXES; i++) {
+        if (place[i] < 0 || place[i] >= grid->axis[i])
+            return false;
+        at = at * grid->axis[i] + place[i];
+    }
+    *x = grid->of->at[at * grid->channels + channel].f;
+    return true;
+}
+
+static void grid_place(const int64_t *axis, int64_t number, int64_t *place) {
+    for (int i = AXES - 1; i >= 0; i--) {
+        place[i] = number % axis[i];
+        number /= axis[i];
+    }
+}
+
+/* What a call asks for, the last axis last; strides, dilations and groups of 0 stand for 1. Taps: of pools; a
+ * convolution's weights have them. */
+typedef struct WindowCase {
+    const char *signature, *call;
+    int64_t stride[AXES], low[AXES], dilation[AXES], taps[AXES];
+    int groups;
+} WindowCase;
+
+/* What tap `tap` of the window at `place` sees. */
+static bool window_at(const WindowCase *c, const Grid *x, int64_t n, const int64_t *place, const int64_t *tap,
+                      int64_t channel, double *out) {
+    int64_t at[AXES];
+    for (int i = 0; i < AXES; i++)
+        at[i] = place[i] * (c->stride[i] ? c->stride[i] : 1) - c->low[i] +
+                tap[i] * (c->dilation[i] ? c->dilation[i] : 1);
+    return grid_at(x, n, at, channel, out);
+}
+
+static double c_conv(const WindowCase *c, const Run *run, int64_t n, const int64_t *place, int64_t filter) {
+    Grid x = grid_of(&run->inputs[0]), w = grid_of(&run->inputs[1]);
+    int64_t first = filter / (w.n / (c->groups ? c->groups : 1)) * w.channels, tap[AXES];
+    double sum = 0, a = 0, b = 0;
+    for (int64_t t = 0; t < w.axis[0] * w.axis[1] * w.axis[2]; t++)
+        for (int64_t channel = 0; channel < w.channels; channel++) {
+            grid_place(w.axis, t, tap);
+            if (window_at(c, &x, n, place, tap, first + channel, &a) && grid_at(&w, filter, tap, channel, &b))
+                sum += a * b;
+        }
+    return sum;
+}
+
+/* Of a window's elements within x: the largest, their sum and their number. */
+static double c_pool(const WindowCase *c, const Run *run, int64_t n, const int64_t *place, int64_t channel) {
+    Grid x = grid_of(&run->inputs[0]);
+    int64_t all = c->taps[0] * c->taps[1] * c->taps[2], within = 0, tap[AXES];
+    double largest = -INFINITY, sum = 0, a = 0;
+    for (int64_t t = 0; t < all; t++) {
+        grid_place(c->taps, t, tap);
+        if (!window_at(c, &x, n, place, tap, channel, &a))
+            continue;
+        largest = fmax(largest, a);
+        sum += a;
+        within++;
+    }
+    return strncmp(c->call, "max", 3) == 0        ? largest
+           : strstr(c->call, "include_pad=false") ? sum / (double)within
+                                                  : sum / (double)all;
+}
+
+static void test_windows(void **state) {
+    (void)state;
+#define LINE "(x: f64[2, 11, 4], w: f64[6, 3, 4]) -> (y: f64[2, "
+#define PLANE "(x: f64[2, 6, 7, 4], w: f64[6, 3, 2, 4]) -> (y: f64[2, "
+#define PARTS "(x: f64[1, 5, 6, 4], w: f64[8, 3, 3, 2]) -> (y: f64[1, "
+#define EACH "(x: f64[1, 5, 6, 4], w: f64[4, 3, 3, 1]) -> (y: f64[1, "
+#define TWO_EACH "(x: f64[1, 5, 6, 4], w: f64[8, 3, 3, 1]) -> (y: f64[1, "
+#define ROOM "(x: f64[2, 4, 5, 6, 2], w: f64[3, 2, 3, 3, 2]) -> (y: f64[2, "
+#define ROOM_EACH "(x: f64[2, 4, 5, 6, 2], w: f64[6, 2, 3, 3, 1]) -> (y: f64[2, "
+    static const WindowCase tests[] = {
+        {LINE "9, 6])", "conv(x, w)", .groups = 1},
+        {LINE "6, 6])", "conv(x, w, stride=2, pad=1)", .stride = {1, 1, 2}, .low = {0, 0, 1}},
+        {LINE "11, 6])", "conv(x, w, pad=[[4, 0]], dilation=2)", .low = {0, 0, 4}, .dilation = {1, 1, 2}},
+        {PLANE "6, 8, 6])", "conv(x, w, pad=1)", .low = {0, 1, 1}},
+        {PLANE "3, 3, 6])", "conv(x, w, stride=[2, 3], pad=[[0, 1], [2, 0]])", .stride = {1, 2, 3},
+         .low = {0, 0, 2}},
+        {PLANE "4, 6, 6])", "conv(x, w, pad=[1, [0, 2]], dilation=[2, 3])", .low = {0, 1, 0},
+         .dilation = {1, 2, 3}},
+        {PARTS "5, 3, 8])", "conv(x, w, [1, 2], 1, 1, 2)", .stride = {1, 1, 2}, .low = {0, 1, 1},
+         .groups = 2},
+        {EACH "5, 6, 4])", "conv(x, w, pad=1, groups=4)", .low = {0, 1, 1}, .groups = 4},
+        {TWO_EACH "3, 3, 8])", "conv(x, w, 2, pad=1, groups=4)", .stride = {1, 2, 2}, .low = {0, 1, 1},
+         .groups = 4},
+        {ROOM "4, 5, 3, 3])", "conv(x, w, stride=[1, 1, 2], pad=[[1, 0], 1, 1])", .stride = {1, 1, 2},
+         .low = {1, 1, 1}},
+        {ROOM_EACH "3, 5, 4, 6])", "conv(x, w, pad=[0, 1, 0], groups=2)", .low = {0, 1, 0}, .groups = 2},
+        {LINE "3, 4])", "max_pool(x, 3)", .stride = {1, 1, 3}, .taps = {1, 1, 3}},
+        {PLANE "3, 4, 4])", "max_pool(x, 3, stride=2, pad=1)", .stride = {1, 2, 2}, .low = {0, 1, 1},
+         .taps = {1, 3, 3}},
+        {PLANE "4, 4, 4])", "max_pool(x, [2, 3], stride=[1, 2], pad=[0, [1, 1]], dilation=[2, 1])",
+         .stride = {1, 1, 2}, .low = {0, 0, 1}, .dilation = {1, 2, 1}, .taps = {1, 2, 3}},
+        {ROOM "2, 2, 3, 2])", "max_pool(x, 2)", .stride = {2, 2, 2}, .taps = {2, 2, 2}},
+        {PLANE "3, 3, 4])", "avg_pool(x, 2)", .stride = {1, 2, 2}, .taps = {1, 2, 2}},
+        {PLANE "3, 4, 4])", "avg_pool(x, 3, stride=2, pad=1)", .stride = {1, 2, 2}, .low = {0, 1, 1},
+         .taps = {1, 3, 3}},
+        {PLANE "3, 4, 4])", "avg_pool(x, 3, stride=2, pad=1, include_pad=false)", .stride = {1, 2, 2},
+         .low = {0, 1, 1}, .taps = {1, 3, 3}},
+        {LINE "11, 4])", "avg_pool(x, [4], stride=1, pad=[[1, 2]], include_pad=false)", .low = {0, 0, 1},
+         .taps = {1, 1, 4}}};
+#undef LINE
+#undef PLANE
+#undef PARTS
+#undef EACH
+#undef TWO_EACH
+#undef ROOM
+#undef ROOM_EACH
+    for (size_t k = 0; k < sizeof tests / sizeof *tests; k++) {
+        char body[200];
+        snprintf(body, sizeof body, "y = %s", tests[k].call);
+        Run run = run_text(tests[k].signature, body);
+        Grid y = grid_of(&run.outputs[0]);
+        int64_t places = y.axis[0] * y.axis[1] * y.axis[2];
+        for (int64_t i = 0; i < run.outputs[0].count; i++) {
+            int64_t n = i / y.channels / places, channel = i % y.channels, place[AXES];
+            grid_place(y.axis, i / y.channels % places, place);
+            double wanted = (tests[k].taps[0] ? c_pool : c_conv)(&tests[k], &run, n, place, channel);
+            assert_close(run.outputs[0].at[i].f, wanted, tests[k].call);
+        }
+        parsed_free(&run.parsed);
+    }
+}
+
 /* Whether a stands before b among the largest: a NaN before all others, then the larger, of equals the first.
  */
 static bool topk_before(const double *x, int a, int b) {
@@ -638,13 +786,10 @@ static void test_quantize_and_dropout(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_activations),
-        cmocka_unit_test(test_extreme_values),
-        cmocka_unit_test(test_backward),
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_topk),
-        cmocka_unit_test(test_topk_long),
-        cmocka_unit_test(test_quantize_and_dropout),
+        cmocka_unit_test(test_activations), cmocka_unit_test(test_extreme_values),
+        cmocka_unit_test(test_backward),    cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_windows),     cmocka_unit_test(test_topk),
+        cmocka_unit_test(test_topk_long),   cmocka_unit_test(test_quantize_and_dropout),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

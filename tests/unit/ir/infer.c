@@ -242,6 +242,52 @@ BENCH_TEST(test_slices) {
     assert_string_equal(diags.list.at[2].message, "'where 4 <= M' would say so");
 }
 
+BENCH_TEST(test_windows) {
+    const Dim *m = SYMBOL("M"), *n = SYMBOL("N"), *zero = CONST(0), *one = CONST(1), *three = CONST(3);
+    assert_true(dim_constrain(bench->dims, n, DIM_GE, CONST(8), (Span){0}, NULL));
+    Value *x = input(bench, "x", DTYPE_F16, 2, LIST(m, n)),
+          *ten = input(bench, "ten", DTYPE_I8, 1, LIST(CONST(10))),
+          *deep = input(bench, "deep", DTYPE_I8, 8, LIST(one, one, one, one, one, one, one, one));
+#define WINDOW(axis, size, step, dilation) ATTRS({.i = axis}, {.dim = size}, {.i = step}, {.i = dilation})
+    GOOD(OP_window, "f16[M, N - 2, 3]", WINDOW(1, three, 1, 1), x);
+    GOOD(OP_window, "f16[M, (N + 1)/2 - 1, 3]", WINDOW(1, three, 2, 1), x);
+    GOOD(OP_window, "f16[M, N - 6, 3]", WINDOW(1, three, 1, 3), x);
+    GOOD(OP_window, "f16[M, 1, N]", WINDOW(1, n, 1, 1), x);
+    GOOD(OP_window, "f16[M, (N + 1)/2, 1]", WINDOW(1, one, 2, 7), x);
+    GOOD(OP_window, "i8[3, 3]", WINDOW(0, three, 3, 1), ten);
+    GOOD(OP_window, "i8[2, 3]", WINDOW(0, three, 2, 3), ten);
+    GOOD(OP_window, "i8[1, 10]", WINDOW(0, CONST(10), 100, 1), ten);
+    BAD(OP_window, DIAG_AXIS, "'window' along axis 1 of i8[10], which has 1 dims", WINDOW(1, three, 1, 1),
+        ten);
+    BAD(OP_window, DIAG_AXIS, "'window' along axis -1 of i8[10], which has 1 dims", WINDOW(-1, three, 1, 1),
+        ten);
+    BAD(OP_window, DIAG_RANK, "the result of 'window' has 9 dims; 8 is the most", WINDOW(0, one, 1, 1), deep);
+    BAD(OP_window, DIAG_ATTRIBUTE, "the step of 'window' is 0, not a positive number of 32 bits",
+        WINDOW(0, three, 0, 1), ten);
+    BAD(OP_window, DIAG_ATTRIBUTE, "the dilation of 'window' is -1, not a positive number of 32 bits",
+        WINDOW(0, three, 1, -1), ten);
+    BAD(OP_window, DIAG_ATTRIBUTE, "the step of 'window' is 2147483648, not a positive number of 32 bits",
+        WINDOW(0, three, (int64_t)INT32_MAX + 1, 0), ten);
+    BAD(OP_window, DIAG_ATTRIBUTE, "1 <= size of 'window' on axis 0: 1 exceeds 0", WINDOW(0, zero, 1, 1),
+        ten);
+    BAD(OP_window, DIAG_ATTRIBUTE, "what a 'window' spans <= dim on axis 0: 11 exceeds 10",
+        WINDOW(0, CONST(11), 1, 1), ten);
+    BAD(OP_window, DIAG_ATTRIBUTE, "what a 'window' spans <= dim on axis 0: 11 exceeds 10",
+        WINDOW(0, three, 1, 5), ten);
+    BAD(OP_window, DIAG_ATTRIBUTE,
+        "what a 'window' spans <= dim on axis 0 is not known to hold: 3 may exceed M", WINDOW(0, three, 1, 1),
+        x);
+    BAD(OP_window, DIAG_ATTRIBUTE, "1 <= size of 'window' on axis 1 is not known to hold: 1 may exceed M",
+        WINDOW(1, m, 1, 1), x);
+    BAD(OP_window, DIAG_DIM, "the size of 'window' overflows 64 bits",
+        WINDOW(0, CONST((int64_t)1 << 40), 1, INT32_MAX), ten);
+    BAD(OP_window, DIAG_DIM, "'size' of 'window' overflows 64 bits", WINDOW(0, NULL, 1, 1), ten);
+    Diags diags = {.arena = bench->arena};
+    graph_append(bench->graph, OP_window, &x, 1, WINDOW(0, three, 1, 2), (Span){0}, &diags);
+    assert_string_equal(diags.list.at[2].message, "'where 5 <= M' would say so");
+#undef WINDOW
+}
+
 BENCH_TEST(test_pad_concat_gather) {
     const Dim *m = SYMBOL("M"), *n = SYMBOL("N"), *zero = CONST(0), *one = CONST(1);
     Value *x = input(bench, "x", DTYPE_F16, 2, LIST(m, n)),
@@ -387,6 +433,7 @@ int main(void) {
         BENCH_ENTRY(test_index_and_random),
         BENCH_ENTRY(test_movement),
         BENCH_ENTRY(test_slices),
+        BENCH_ENTRY(test_windows),
         BENCH_ENTRY(test_pad_concat_gather),
         BENCH_ENTRY(test_reductions),
         BENCH_ENTRY(test_matmul),

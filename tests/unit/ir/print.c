@@ -104,6 +104,9 @@ BENCH_TEST(test_every_kind_of_attribute) {
         "v9 = matmul(x, v0, dtype=f64)");
     assert_string_equal(line(bench, append(bench, OP_sum, 1, &x, (Attr[3]){{.axes = {.n = 0}}, {.i = 0}})),
                         "v10 = sum(x, over=[], keep=0)");
+    Attr window[] = {{.i = 1}, {.dim = CONST(3)}, {.i = 2}, {.i = 1}};
+    assert_string_equal(line(bench, append(bench, OP_window, 1, &x, window)),
+                        "v11 = window(x, axis=1, size=3, step=2, dilation=1)");
 }
 
 BENCH_TEST(test_numbers) {

@@ -80,6 +80,10 @@ BENCH_TEST(test_movement) {
     EXPECT1(OP_broadcast, x, ATTRS(DIMS(two, two, three)), 0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5);
     EXPECT1(OP_slice, x, ATTRS(DIMS(zero, one), DIMS(two, three), INTS(1, 1)), 1, 2, 4, 5);
     EXPECT1(OP_slice, x, ATTRS(DIMS(one, two), DIMS(CONST(-1), CONST(-1)), INTS(-1, -2)), 5, 3, 2, 0);
+    EXPECT1(OP_window, x, ATTRS({.i = 1}, {.dim = two}, {.i = 1}, {.i = 1}), 0, 1, 1, 2, 3, 4, 4, 5);
+    EXPECT1(OP_window, x, ATTRS({.i = 1}, {.dim = two}, {.i = 2}, {.i = 2}), 0, 2, 3, 5);
+    EXPECT1(OP_window, x, ATTRS({.i = 0}, {.dim = two}, {.i = 1}, {.i = 1}), 0, 3, 1, 4, 2, 5);
+    EXPECT1(OP_window, x, ATTRS({.i = 1}, {.dim = one}, {.i = 2}, {.i = 9}), 0, 2, 3, 5);
     Value *border = graph_append(bench->graph, OP_constant, NULL, 0,
                                  ATTRS({.number = {.f = 9}}, {.dtype = DTYPE_F32}), (Span){0}, &bench->diags);
     EXPECT2(OP_pad, x, border, ATTRS(DIMS(zero, one), DIMS(one, zero)), 9, 0, 1, 2, 9, 3, 4, 5, 9, 9, 9, 9);

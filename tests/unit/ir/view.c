@@ -61,7 +61,7 @@ static Value *move_random(Bench *bench, Value *x, uint64_t *seed, const Dim *m) 
     int ints[RANK_MAX];
     Attr attrs[OP_MAX_ATTRS] = {
         {.dims = a, .n_dims = x->rank}, {.dims = b, .n_dims = x->rank}, {.ints = ints, .n_ints = x->rank}};
-    switch (draw_below(seed, 5)) {
+    switch (draw_below(seed, 6)) {
     case 0: { /* a permutation */
         for (int i = 0; i < x->rank; i++) {
             int at = (int)draw_below(seed, i + 1);
@@ -106,6 +106,16 @@ static Value *move_random(Bench *bench, Value *x, uint64_t *seed, const Dim *m) 
         attrs[0].n_dims = n;
         return move(bench, OP_reshape, x, attrs);
     }
+    case 4: { /* windows over an axis of constant size */
+        int axis = (int)draw_below(seed, x->rank);
+        if (x->rank >= 5 || !dim_is_const(x->dims[axis]))
+            return x;
+        int64_t size = 1 + draw_below(seed, x->dims[axis]->value < 4 ? x->dims[axis]->value : 4);
+        int64_t apart = size == 1 ? 3 : 1 + draw_below(seed, (x->dims[axis]->value - 1) / (size - 1));
+        Attr window[OP_MAX_ATTRS] = {
+            {.i = axis}, {.dim = CONST(size)}, {.i = 1 + draw_below(seed, 3)}, {.i = apart}};
+        return move(bench, OP_window, x, window);
+    }
     default: { /* exact widening changes no place */
         Attr to[OP_MAX_ATTRS] = {{.dtype = DTYPE_I64}};
         return move(bench, OP_cast, x, to);
@@ -142,6 +152,47 @@ BENCH_TEST(test_random_chains) {
         places_check(bench, value, &bindings, x);
     }
     assert_true(views > 400);
+}
+
+BENCH_TEST(test_windows) {
+    const Dim *n = SYMBOL("N");
+    assert_true(dim_constrain(bench->dims, n, DIM_GE, CONST(1), (Span){0}, &bench->diags));
+    const Dim *dims[] = {CONST(2), CONST(20), n}, *zero = CONST(0);
+    Value *x = places_input(bench, dims, NULL);
+    Value *t = move(bench, OP_transpose, x, (Attr[OP_MAX_ATTRS]){{.ints = (int[]){0, 2, 1}, .n_ints = 3}});
+    const Dim *start[] = {zero, zero, CONST(18)}, *limit[] = {CONST(2), n, CONST(1)};
+    Attr slice[OP_MAX_ATTRS] = {
+        {.dims = start, .n_dims = 3}, {.dims = limit, .n_dims = 3}, {.ints = (int[]){1, 1, -2}, .n_ints = 3}};
+    Value *s = move(bench, OP_slice, t, slice); /* [2, N, 9], from 18 down by 2 */
+    Attr window[OP_MAX_ATTRS] = {{.i = 2}, {.dim = CONST(3)}, {.i = 2}, {.i = 3}};
+    Value *w = move(bench, OP_window, s, window); /* [2, N, 2, 3] */
+    assert_int_equal(w->rank, 4);
+    assert_true(dim_is(w->dims[2], 2) && dim_is(w->dims[3], 3));
+    View view = view_of(bench->graph, w, NULL, NULL);
+    assert_ptr_equal(view.base, x);
+    assert_ptr_equal(view.offset, dim_mul(bench->dims, n, CONST(18)));
+    assert_ptr_equal(view.strides[0], dim_mul(bench->dims, n, CONST(20)));
+    assert_true(dim_is(view.strides[1], 1));
+    assert_ptr_equal(view.strides[2], dim_mul(bench->dims, n, CONST(-4)));
+    assert_ptr_equal(view.strides[3], dim_mul(bench->dims, n, CONST(-6)));
+    /* A window of windows, and a part of each: still strides. */
+    Attr again[OP_MAX_ATTRS] = {{.i = 3}, {.dim = CONST(2)}, {.i = 1}, {.i = 2}};
+    view = view_of(bench->graph, move(bench, OP_window, w, again), NULL, NULL);
+    assert_ptr_equal(view.base, x);
+    assert_ptr_equal(view.strides[3], dim_mul(bench->dims, n, CONST(-6)));
+    assert_ptr_equal(view.strides[4], dim_mul(bench->dims, n, CONST(-12)));
+    /* Places and what is within them are no one axis, unless windows tile the axis. */
+    const Dim *flat[] = {CONST(2), n, CONST(6)};
+    Attr joined[OP_MAX_ATTRS] = {{.dims = flat, .n_dims = 3}};
+    Value *apart = move(bench, OP_reshape, w, joined);
+    assert_ptr_equal(view_of(bench->graph, apart, NULL, NULL).base, apart);
+    Attr tiling[OP_MAX_ATTRS] = {{.i = 2}, {.dim = CONST(3)}, {.i = 3}, {.i = 1}};
+    const Dim *whole[] = {CONST(2), n, CONST(9)};
+    Attr back[OP_MAX_ATTRS] = {{.dims = whole, .n_dims = 3}};
+    view =
+        view_of(bench->graph, move(bench, OP_reshape, move(bench, OP_window, s, tiling), back), NULL, NULL);
+    assert_ptr_equal(view.base, x);
+    assert_ptr_equal(view.strides[2], dim_mul(bench->dims, n, CONST(-2)));
 }
 
 BENCH_TEST(test_what_strides_cannot_say) {
@@ -413,6 +464,7 @@ BENCH_TEST(test_pages_that_indices_choose) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         BENCH_ENTRY(test_random_chains),
+        BENCH_ENTRY(test_windows),
         BENCH_ENTRY(test_what_strides_cannot_say),
         BENCH_ENTRY(test_long_chains),
         BENCH_ENTRY(test_stops_where_asked_and_knows_outputs),

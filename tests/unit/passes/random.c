@@ -98,6 +98,13 @@ static void random_slice(Random *random, const Value *value, Attr *attrs) {
     }
 }
 
+static void random_window(Random *random, const Value *value, Attr *attrs) {
+    attrs[0].i = value->rank ? random_below(random, value->rank) : 0;
+    attrs[1].dim = dim_const(random->graph->dims, 1 + random_below(random, 3));
+    attrs[2].i = 1 + random_below(random, 2);
+    attrs[3].i = 1 + (random_below(random, 4) == 0);
+}
+
 static void random_transpose(Random *random, const Value *value, Attr *attr) {
     attr->ints = ARENA_ARRAY(random->arena, int, RANK_MAX);
     attr->n_ints = value->rank;
@@ -111,9 +118,9 @@ static void random_transpose(Random *random, const Value *value, Attr *attr) {
 }
 
 static void random_movement(Random *random, Value *value) {
-    static const OpKind kinds[] = {OP_reshape, OP_transpose, OP_slice,  OP_transpose,
-                                   OP_reshape, OP_pad,       OP_concat, OP_broadcast};
-    OpKind op = kinds[random_below(random, 8)];
+    static const OpKind kinds[] = {OP_reshape, OP_transpose, OP_slice,     OP_transpose, OP_reshape,
+                                   OP_pad,     OP_concat,    OP_broadcast, OP_window};
+    OpKind op = kinds[random_below(random, 9)];
     Attr attrs[OP_MAX_ATTRS] = {{0}};
     Value *in[2] = {value, value};
     int n_in = 1;
@@ -121,6 +128,7 @@ static void random_movement(Random *random, Value *value) {
     case OP_reshape: random_reshape(random, value, &attrs[0]); break;
     case OP_transpose: random_transpose(random, value, &attrs[0]); break;
     case OP_slice: random_slice(random, value, attrs); break;
+    case OP_window: random_window(random, value, attrs); break;
     case OP_pad:
         in[1] =
             graph_append(random->graph, OP_cast, (Value *[]){graph_constant_int(random->graph, 1, (Span){0})},
