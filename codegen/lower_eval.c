@@ -65,13 +65,23 @@ static const KExpr *eval_scalar(Lower *lower, const Value *value, const LaneCoor
     return lower_scalar_op(lower->b, value, operands);
 }
 
+/* Whether a pad fills in zeros around what is loaded, as loads do where their guard is false. */
+static bool eval_fills_alike(const Lower *lower, const Value *pad) {
+    const Value *fill = pad->in[1], *value = pad->in[0];
+    while (lower_is_plain_movement(value->op))
+        value = value->in[0];
+    bool is_zero = fill->op == OP_constant && (dtype_is_float(fill->dtype) ? fill->attrs[0].number.f == 0
+                                                                           : fill->attrs[0].number.i == 0);
+    return is_zero && lower_is_leaf(lower, value) && !lower_known(lower, value)->binding.is_bound;
+}
+
 static const KExpr *eval_pad(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard) {
     Builder *b = lower->b;
     LaneCoord at[RANK_MAX];
     const KExpr *inside;
     lower_part_coords(lower, value, 0, coords, at, &inside);
     const KExpr *x = lower_eval(lower, value->in[0], at, k_and(b, guard, inside));
-    if (!inside)
+    if (!inside || eval_fills_alike(lower, value))
         return x;
     const KExpr *fill = lower_eval(lower, value->in[1], NULL, guard);
     return k_select(b, lower_condition(lower, inside), x,

@@ -177,6 +177,25 @@ static bool windows_back_axis(Expand *expand, const Value *x, int i, const Dim *
     return before && behind;
 }
 
+/* A border below 0 takes elements away: those that lay in windows of nothing but border. */
+static Meaning windows_cropped(Expand *expand, Value *x, int axis, WindowsAxis *border, Span span) {
+    DimTable *table = expand->graph->dims;
+    const Dim *zero = dim_const(table, 0), *below = dim_const(table, -1);
+    const Dim *start = zero, *limit = x->dims[axis];
+    if (dim_known_le(table, border->low, below)) {
+        start = dim_sub(table, zero, border->low);
+        border->low = zero;
+    }
+    if (dim_known_le(table, border->high, below)) {
+        limit = dim_add(table, limit, border->high);
+        border->high = zero;
+    }
+    if (start == zero && limit == x->dims[axis])
+        return (Meaning){.kind = MEANING_TENSOR, .value = x};
+    return limit ? indexing_part(expand, x, axis, start, limit, span)
+                 : expand_fail(expand, DIAG_DIM, span, "these windows' sizes overflow");
+}
+
 Meaning windows_back_call(Expand *expand, const Expr *syntax, const Meaning *arguments) {
     WindowsAxis axes[WINDOWS_AXES];
     Meaning found = arguments[0];
@@ -193,6 +212,9 @@ Meaning windows_back_call(Expand *expand, const Expr *syntax, const Meaning *arg
             return found;
         if (!windows_back_axis(expand, found.value, i, size, &axes[i]))
             return expand_fail(expand, DIAG_DIM, span, "these windows' sizes overflow");
+        found = windows_cropped(expand, found.value, i + 1, &axes[i], syntax->span);
+        if (found.kind != MEANING_TENSOR)
+            return found;
     }
     Meaning none = {.kind = MEANING_WHOLE, .whole = 0};
     found = windows_taken(expand, found.value, none, axes, n, syntax->span);

@@ -95,6 +95,34 @@ static bool reduction_nests(const Value *value, int depth) {
     return false;
 }
 
+/* Whether windows are among what is computed element by element, and no reduction or product. */
+static bool reduction_finds_windows(const Value *value, int *room, bool *has_windows) {
+    *has_windows |= value->op == OP_window;
+    if (--*room < 0 || value_is_heavy(value))
+        return false;
+    if (!value_is_pointwise(value) && !op_is_view(value->op))
+        return true;
+    for (int i = 0; i < value->n_in; i++)
+        if (!reduction_finds_windows(value->in[i], room, has_windows))
+            return false;
+    return true;
+}
+
+bool reduction_is_of_windows(const Value *value) {
+    enum { TAPS_MOST = 1024, CONE = 64 };
+    bool has_windows = false;
+    int room = CONE;
+    int64_t count = 1;
+    if (value_class(value) != OPCLASS_REDUCTION ||
+        !reduction_finds_windows(value->in[0], &room, &has_windows))
+        return false;
+    for (int i = 0; i < value->attrs[0].axes.n && count <= TAPS_MOST; i++) {
+        const Dim *dim = value->in[0]->dims[value->attrs[0].axes.at[i]];
+        count = dim_is_const(dim) ? count * dim->value : TAPS_MOST + 1;
+    }
+    return has_windows && count <= TAPS_MOST;
+}
+
 bool reduction_is_inline(const Value *value) {
     int n_reduced;
     if (value_class(value) != OPCLASS_REDUCTION || reduction_layout(value, &n_reduced) != REDUCTION_MIXED)

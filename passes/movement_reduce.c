@@ -90,16 +90,10 @@ static Value *reduce_reshaped(Rewrite *rewrite, Value *value) {
     return reduced ? build_reshape(rewrite, reduced, value->rank, value->dims, value) : value;
 }
 
-static Value *reduce_mixed(Rewrite *rewrite, Value *value) {
+/* With the axes that are reduced brought to the end (rows), or to the front. */
+static Value *reduce_brought(Rewrite *rewrite, Value *value, bool rows) {
     Value *operand = value->in[0];
-    int n_reduced, n = 0, axes[RANK_MAX], perm[RANK_MAX], inverse[RANK_MAX], at = 0;
-    if (!value->attrs[0].axes.n || reduction_layout(value, &n_reduced) != REDUCTION_MIXED ||
-        reduction_is_inline(value))
-        return value;
-    int innermost = operand->rank - 1;
-    while (innermost > 0 && dim_is(operand->dims[innermost], 1))
-        innermost--;
-    bool rows = reduce_has_axis(value, innermost);
+    int n = 0, axes[RANK_MAX], perm[RANK_MAX], inverse[RANK_MAX], at = 0;
     for (int side = 0; side < 2; side++)
         for (int i = 0; i < operand->rank; i++)
             if (reduce_has_axis(value, i) == (rows ? side == 1 : side == 0)) {
@@ -114,10 +108,29 @@ static Value *reduce_mixed(Rewrite *rewrite, Value *value) {
     return reduced ? build_transpose(rewrite, reduced, inverse, value) : value;
 }
 
+static Value *reduce_mixed(Rewrite *rewrite, Value *value) {
+    int n_reduced, innermost = value->in[0]->rank - 1;
+    if (!value->attrs[0].axes.n || reduction_layout(value, &n_reduced) != REDUCTION_MIXED ||
+        reduction_is_inline(value))
+        return value;
+    while (innermost > 0 && dim_is(value->in[0]->dims[innermost], 1))
+        innermost--;
+    return reduce_brought(rewrite, value, reduce_has_axis(value, innermost));
+}
+
+/* Taps come to the front, as channels are read in vectors. */
+static Value *reduce_windows(Rewrite *rewrite, Value *value) {
+    int n_reduced;
+    return reduction_layout(value, &n_reduced) == REDUCTION_COLUMNS ? value
+                                                                    : reduce_brought(rewrite, value, false);
+}
+
 Value *movement_reduce(Rewrite *rewrite, Value *value) {
     Value *operand = value->in[0];
     if (!value->attrs[1].i)
         return reduce_drop_axes(rewrite, value);
+    if (value->attrs[0].axes.n && reduction_is_of_windows(value))
+        return reduce_windows(rewrite, value);
     Value *parted = movement_reduce_concat(rewrite, value);
     if (parted != value)
         return parted;

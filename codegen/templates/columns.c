@@ -23,6 +23,8 @@ enum {
     COLUMNS_STRIP_BYTES = 256,    /* of one row, where there are strips enough */
     COLUMNS_STRIP_BYTES_MIN = 64, /* what memory delivers at once */
     COLUMNS_UNROLL = 4,
+    COLUMNS_FEW_ROWS = 64,
+    COLUMNS_IN_FLIGHT = 9, /* of few rows, the taps of 3 x 3 */
 };
 
 typedef struct ColumnsHeld {
@@ -98,7 +100,8 @@ static void columns_find_held(Columns *c, const Value *value, ValueMap *seen, He
         vec_push(c->b->arena, held, (LowerTarget){.value = value});
         return;
     }
-    if (region_reads(c->region, value))
+    bool is_elsewhere = value->op == OP_pad || value->op == OP_window || value->op == OP_slice;
+    if (region_reads(c->region, value) || is_elsewhere) /* elements of other columns are no column's own */
         return;
     for (int i = 0; i < value->n_in; i++)
         columns_find_held(c, value->in[i], seen, held);
@@ -441,6 +444,25 @@ static bool columns_accepts(const Graph *graph, const Region *region, const Sche
     return true;
 }
 
+/* Few rows of many columns, as the taps of windows are: each thread goes through all of its own. */
+static int columns_of_few_rows(int64_t rows, int vector, Schedule *out, int room) {
+    Schedule s = {.vector = vector,
+                  .threads_per_row = COLUMNS_THREADS,
+                  .threads = COLUMNS_THREADS,
+                  .rows_per_block = 1,
+                  .unroll = COLUMNS_IN_FLIGHT};
+    while (rows % s.unroll != 0)
+        s.unroll--;
+    int n = 0;
+    out[n++] = s;
+    for (int less = s.unroll - 1; less >= 1 && n < room; less--)
+        if (rows % less == 0) {
+            out[n] = s;
+            out[n++].unroll = less;
+        }
+    return n;
+}
+
 static int columns_schedules(const Graph *graph, const Region *region, const Target *target,
                              const DimBindings *hint, Schedule *out, int room) {
     int vector = lower_vector_width(graph, region, region->rank - 1), bits = 8;
@@ -451,6 +473,8 @@ static int columns_schedules(const Graph *graph, const Region *region, const Tar
     int64_t columns = cost_space(graph, region, region->n_reduced, region->rank, hint);
     int64_t rows = cost_space(graph, region, 0, region->n_reduced, hint);
     int64_t run_bytes = (int64_t)vector * bits / 8;
+    if (rows <= COLUMNS_FEW_ROWS && columns >= (int64_t)COLUMNS_THREADS * vector * target->sm_count)
+        return columns_of_few_rows(rows, vector, out, room);
     Schedule s = {
         .vector = vector, .unroll = COLUMNS_UNROLL, .threads_per_row = 1, .threads = COLUMNS_THREADS};
     while (s.threads_per_row < 64 && s.threads_per_row * run_bytes < COLUMNS_STRIP_BYTES &&

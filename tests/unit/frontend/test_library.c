@@ -537,132 +537,201 @@ static Grid grid_of(const Tensor *tensor) {
     return grid;
 }
 
-/* The element there; false where it is outside. */
-static bool grid_at(const Grid *grid, int64_t n, const int64_t *place, int64_t channel, double *x) {
+static int64_t grid_places(const Grid *grid) {
+    return grid->axis[0] * grid->axis[1] * grid->axis[2];
+}
+
+static void grid_place(const Grid *grid, int64_t number, int64_t *place) {
+    for (int i = AXES - 1; i >= 0; i--) {
+        place[i] = number % grid->axis[i];
+        number /= grid->axis[i];
+    }
+}
+
+/* The element there; NULL where it is outside. */
+static Number *grid_at(const Grid *grid, int64_t n, const int64_t *place, int64_t channel) {
     int64_t at = n;
     for (int i = 0; i < AXES; i++) {
         if (place[i] < 0 || place[i] >= grid->axis[i])
-            return false;
+            return NULL;
         at = at * grid->axis[i] + place[i];
     }
-    *x = grid->of->at[at * grid->channels + channel].f;
-    return true;
-}
-
-static void grid_place(const int64_t *axis, int64_t number, int64_t *place) {
-    for (int i = AXES - 1; i >= 0; i--) {
-        place[i] = number % axis[i];
-        number /= axis[i];
-    }
+    return &grid->of->at[at * grid->channels + channel];
 }
 
 /* What a call asks for, the last axis last; strides, dilations and groups of 0 stand for 1. Taps: of pools; a
  * convolution's weights have them. */
 typedef struct WindowCase {
-    const char *signature, *call;
+    const char *function, *arguments, *x, *w, *y; /* the last three are dims */
     int64_t stride[AXES], low[AXES], dilation[AXES], taps[AXES];
     int groups;
 } WindowCase;
 
-/* What tap `tap` of the window at `place` sees. */
-static bool window_at(const WindowCase *c, const Grid *x, int64_t n, const int64_t *place, const int64_t *tap,
-                      int64_t channel, double *out) {
-    int64_t at[AXES];
+/* Where tap `tap` of the window at `place` is. */
+static void window_tap(const WindowCase *c, const int64_t *place, const int64_t *tap, int64_t *at) {
     for (int i = 0; i < AXES; i++)
         at[i] = place[i] * (c->stride[i] ? c->stride[i] : 1) - c->low[i] +
                 tap[i] * (c->dilation[i] ? c->dilation[i] : 1);
-    return grid_at(x, n, at, channel, out);
+}
+
+/* The first channel that a filter reads. */
+static int64_t window_channel(const WindowCase *c, const Grid *w, int64_t filter) {
+    return filter / (w->n / (c->groups ? c->groups : 1)) * w->channels;
 }
 
 static double c_conv(const WindowCase *c, const Run *run, int64_t n, const int64_t *place, int64_t filter) {
     Grid x = grid_of(&run->inputs[0]), w = grid_of(&run->inputs[1]);
-    int64_t first = filter / (w.n / (c->groups ? c->groups : 1)) * w.channels, tap[AXES];
-    double sum = 0, a = 0, b = 0;
-    for (int64_t t = 0; t < w.axis[0] * w.axis[1] * w.axis[2]; t++)
+    int64_t first = window_channel(c, &w, filter), tap[AXES], at[AXES];
+    double sum = 0;
+    for (int64_t t = 0; t < grid_places(&w); t++)
         for (int64_t channel = 0; channel < w.channels; channel++) {
-            grid_place(w.axis, t, tap);
-            if (window_at(c, &x, n, place, tap, first + channel, &a) && grid_at(&w, filter, tap, channel, &b))
-                sum += a * b;
+            grid_place(&w, t, tap);
+            window_tap(c, place, tap, at);
+            const Number *a = grid_at(&x, n, at, first + channel), *b = grid_at(&w, filter, tap, channel);
+            sum += a ? a->f * b->f : 0;
         }
     return sum;
 }
 
 /* Of a window's elements within x: the largest, their sum and their number. */
 static double c_pool(const WindowCase *c, const Run *run, int64_t n, const int64_t *place, int64_t channel) {
-    Grid x = grid_of(&run->inputs[0]);
-    int64_t all = c->taps[0] * c->taps[1] * c->taps[2], within = 0, tap[AXES];
-    double largest = -INFINITY, sum = 0, a = 0;
+    Grid x = grid_of(&run->inputs[0]), window = {NULL, 1, {c->taps[0], c->taps[1], c->taps[2]}, 1};
+    int64_t all = grid_places(&window), within = 0, tap[AXES], at[AXES];
+    double largest = -INFINITY, sum = 0;
     for (int64_t t = 0; t < all; t++) {
-        grid_place(c->taps, t, tap);
-        if (!window_at(c, &x, n, place, tap, channel, &a))
+        grid_place(&window, t, tap);
+        window_tap(c, place, tap, at);
+        const Number *a = grid_at(&x, n, at, channel);
+        if (!a)
             continue;
-        largest = fmax(largest, a);
-        sum += a;
+        largest = fmax(largest, a->f);
+        sum += a->f;
         within++;
     }
-    return strncmp(c->call, "max", 3) == 0        ? largest
-           : strstr(c->call, "include_pad=false") ? sum / (double)within
-                                                  : sum / (double)all;
+    return strcmp(c->function, "max_pool") == 0        ? largest
+           : strstr(c->arguments, "include_pad=false") ? sum / (double)within
+                                                       : sum / (double)all;
+}
+
+/* Where y is a sum of products, each product sends its share of dy back. */
+static void c_conv_backward(const WindowCase *c, const Run *run, Grid *dx, Grid *dw) {
+    Grid x = grid_of(&run->inputs[0]), w = grid_of(&run->inputs[1]), dy = grid_of(&run->inputs[2]);
+    int64_t place[AXES], tap[AXES], at[AXES];
+    for (int64_t i = 0; i < dy.of->count; i++) {
+        int64_t n = i / dy.channels / grid_places(&dy), filter = i % dy.channels;
+        grid_place(&dy, i / dy.channels % grid_places(&dy), place);
+        for (int64_t t = 0; t < grid_places(&w) * w.channels; t++) {
+            int64_t channel = t % w.channels, from = window_channel(c, &w, filter) + channel;
+            grid_place(&w, t / w.channels, tap);
+            window_tap(c, place, tap, at);
+            const Number *a = grid_at(&x, n, at, from), *b = grid_at(&w, filter, tap, channel);
+            if (!a)
+                continue;
+            grid_at(dx, n, at, from)->f += dy.of->at[i].f * b->f;
+            grid_at(dw, filter, tap, channel)->f += dy.of->at[i].f * a->f;
+        }
+    }
+}
+
+#define LINE "2, 11, 4", "6, 3, 4"
+#define PLANE "2, 6, 7, 4", "6, 3, 2, 4"
+#define ROOM "2, 4, 5, 6, 2", "3, 2, 3, 3, 2"
+#define HALVES "1, 5, 6, 4", "8, 3, 3, 2"
+#define EACH "1, 5, 6, 4", "4, 3, 3, 1"
+#define TWO_EACH "1, 5, 6, 4", "8, 3, 3, 1"
+#define ROOM_EACH "2, 4, 5, 6, 2", "2, 2, 3, 3, 1"
+#define ROOM_THREE_EACH "2, 4, 5, 6, 2", "6, 2, 3, 3, 1"
+static const WindowCase convolutions[] = {
+    {"conv", "", LINE, "2, 9, 6", .groups = 1},
+    {"conv", "stride=2, pad=1", LINE, "2, 6, 6", .stride = {1, 1, 2}, .low = {0, 0, 1}},
+    {"conv", "stride=3", LINE, "2, 3, 6", .stride = {1, 1, 3}},
+    {"conv", "pad=[[4, 0]], dilation=2", LINE, "2, 11, 6", .low = {0, 0, 4}, .dilation = {1, 1, 2}},
+    {"conv", "pad=1", PLANE, "2, 6, 8, 6", .low = {0, 1, 1}},
+    {"conv", "stride=[2, 3], pad=[[0, 1], [2, 0]]", PLANE, "2, 3, 3, 6", .stride = {1, 2, 3},
+     .low = {0, 0, 2}},
+    {"conv", "pad=[1, [0, 2]], dilation=[2, 3]", PLANE, "2, 4, 6, 6", .low = {0, 1, 0},
+     .dilation = {1, 2, 3}},
+    {"conv", "pad=4", PLANE, "2, 12, 14, 6", .low = {0, 4, 4}},
+    {"conv", "[1, 2], 1, 1, 2", HALVES, "1, 5, 3, 8", .stride = {1, 1, 2}, .low = {0, 1, 1}, .groups = 2},
+    {"conv", "pad=1, groups=4", EACH, "1, 5, 6, 4", .low = {0, 1, 1}, .groups = 4},
+    {"conv", "2, pad=1, groups=4", TWO_EACH, "1, 3, 3, 8", .stride = {1, 2, 2}, .low = {0, 1, 1},
+     .groups = 4},
+    {"conv", "stride=[1, 1, 2], pad=[[1, 0], 1, 1]", ROOM, "2, 4, 5, 3, 3", .stride = {1, 1, 2},
+     .low = {1, 1, 1}},
+    {"conv", "pad=[0, 1, 0], groups=2", ROOM_EACH, "2, 3, 5, 4, 2", .low = {0, 1, 0}, .groups = 2},
+    {"conv", "pad=[0, 1, 0], groups=2", ROOM_THREE_EACH, "2, 3, 5, 4, 6", .low = {0, 1, 0}, .groups = 2},
+};
+static const WindowCase pools[] = {
+    {"max_pool", "3", LINE, "2, 3, 4", .stride = {1, 1, 3}, .taps = {1, 1, 3}},
+    {"max_pool", "3, stride=2, pad=1", PLANE, "2, 3, 4, 4", .stride = {1, 2, 2}, .low = {0, 1, 1},
+     .taps = {1, 3, 3}},
+    {"max_pool", "[2, 3], stride=[1, 2], pad=[0, [1, 1]], dilation=[2, 1]", PLANE, "2, 4, 4, 4",
+     .stride = {1, 1, 2}, .low = {0, 0, 1}, .dilation = {1, 2, 1}, .taps = {1, 2, 3}},
+    {"max_pool", "2", ROOM, "2, 2, 2, 3, 2", .stride = {2, 2, 2}, .taps = {2, 2, 2}},
+    {"avg_pool", "2", PLANE, "2, 3, 3, 4", .stride = {1, 2, 2}, .taps = {1, 2, 2}},
+    {"avg_pool", "3, stride=2, pad=1", PLANE, "2, 3, 4, 4", .stride = {1, 2, 2}, .low = {0, 1, 1},
+     .taps = {1, 3, 3}},
+    {"avg_pool", "3, stride=2, pad=1, include_pad=false", PLANE, "2, 3, 4, 4", .stride = {1, 2, 2},
+     .low = {0, 1, 1}, .taps = {1, 3, 3}},
+    {"avg_pool", "[4], stride=1, pad=[[1, 2]], include_pad=false", LINE, "2, 11, 4", .low = {0, 0, 1},
+     .taps = {1, 1, 4}},
+};
+
+static void check_windows(const WindowCase *c, const char *operands,
+                          double (*formula)(const WindowCase *, const Run *, int64_t, const int64_t *,
+                                            int64_t)) {
+    char signature[200], body[200];
+    snprintf(signature, sizeof signature, "(x: f64[%s], w: f64[%s]) -> (y: f64[%s])", c->x, c->w, c->y);
+    snprintf(body, sizeof body, "y = %s(%s%s%s)", c->function, operands, *c->arguments ? ", " : "",
+             c->arguments);
+    Run run = run_text(signature, body);
+    Grid y = grid_of(&run.outputs[0]);
+    for (int64_t i = 0; i < y.of->count; i++) {
+        int64_t place[AXES];
+        grid_place(&y, i / y.channels % grid_places(&y), place);
+        assert_close(y.of->at[i].f, formula(c, &run, i / y.channels / grid_places(&y), place, i % y.channels),
+                     body);
+    }
+    parsed_free(&run.parsed);
 }
 
 static void test_windows(void **state) {
     (void)state;
-#define LINE "(x: f64[2, 11, 4], w: f64[6, 3, 4]) -> (y: f64[2, "
-#define PLANE "(x: f64[2, 6, 7, 4], w: f64[6, 3, 2, 4]) -> (y: f64[2, "
-#define PARTS "(x: f64[1, 5, 6, 4], w: f64[8, 3, 3, 2]) -> (y: f64[1, "
-#define EACH "(x: f64[1, 5, 6, 4], w: f64[4, 3, 3, 1]) -> (y: f64[1, "
-#define TWO_EACH "(x: f64[1, 5, 6, 4], w: f64[8, 3, 3, 1]) -> (y: f64[1, "
-#define ROOM "(x: f64[2, 4, 5, 6, 2], w: f64[3, 2, 3, 3, 2]) -> (y: f64[2, "
-#define ROOM_EACH "(x: f64[2, 4, 5, 6, 2], w: f64[6, 2, 3, 3, 1]) -> (y: f64[2, "
-    static const WindowCase tests[] = {
-        {LINE "9, 6])", "conv(x, w)", .groups = 1},
-        {LINE "6, 6])", "conv(x, w, stride=2, pad=1)", .stride = {1, 1, 2}, .low = {0, 0, 1}},
-        {LINE "11, 6])", "conv(x, w, pad=[[4, 0]], dilation=2)", .low = {0, 0, 4}, .dilation = {1, 1, 2}},
-        {PLANE "6, 8, 6])", "conv(x, w, pad=1)", .low = {0, 1, 1}},
-        {PLANE "3, 3, 6])", "conv(x, w, stride=[2, 3], pad=[[0, 1], [2, 0]])", .stride = {1, 2, 3},
-         .low = {0, 0, 2}},
-        {PLANE "4, 6, 6])", "conv(x, w, pad=[1, [0, 2]], dilation=[2, 3])", .low = {0, 1, 0},
-         .dilation = {1, 2, 3}},
-        {PARTS "5, 3, 8])", "conv(x, w, [1, 2], 1, 1, 2)", .stride = {1, 1, 2}, .low = {0, 1, 1},
-         .groups = 2},
-        {EACH "5, 6, 4])", "conv(x, w, pad=1, groups=4)", .low = {0, 1, 1}, .groups = 4},
-        {TWO_EACH "3, 3, 8])", "conv(x, w, 2, pad=1, groups=4)", .stride = {1, 2, 2}, .low = {0, 1, 1},
-         .groups = 4},
-        {ROOM "4, 5, 3, 3])", "conv(x, w, stride=[1, 1, 2], pad=[[1, 0], 1, 1])", .stride = {1, 1, 2},
-         .low = {1, 1, 1}},
-        {ROOM_EACH "3, 5, 4, 6])", "conv(x, w, pad=[0, 1, 0], groups=2)", .low = {0, 1, 0}, .groups = 2},
-        {LINE "3, 4])", "max_pool(x, 3)", .stride = {1, 1, 3}, .taps = {1, 1, 3}},
-        {PLANE "3, 4, 4])", "max_pool(x, 3, stride=2, pad=1)", .stride = {1, 2, 2}, .low = {0, 1, 1},
-         .taps = {1, 3, 3}},
-        {PLANE "4, 4, 4])", "max_pool(x, [2, 3], stride=[1, 2], pad=[0, [1, 1]], dilation=[2, 1])",
-         .stride = {1, 1, 2}, .low = {0, 0, 1}, .dilation = {1, 2, 1}, .taps = {1, 2, 3}},
-        {ROOM "2, 2, 3, 2])", "max_pool(x, 2)", .stride = {2, 2, 2}, .taps = {2, 2, 2}},
-        {PLANE "3, 3, 4])", "avg_pool(x, 2)", .stride = {1, 2, 2}, .taps = {1, 2, 2}},
-        {PLANE "3, 4, 4])", "avg_pool(x, 3, stride=2, pad=1)", .stride = {1, 2, 2}, .low = {0, 1, 1},
-         .taps = {1, 3, 3}},
-        {PLANE "3, 4, 4])", "avg_pool(x, 3, stride=2, pad=1, include_pad=false)", .stride = {1, 2, 2},
-         .low = {0, 1, 1}, .taps = {1, 3, 3}},
-        {LINE "11, 4])", "avg_pool(x, [4], stride=1, pad=[[1, 2]], include_pad=false)", .low = {0, 0, 1},
-         .taps = {1, 1, 4}}};
-#undef LINE
-#undef PLANE
-#undef PARTS
-#undef EACH
-#undef TWO_EACH
-#undef ROOM
-#undef ROOM_EACH
-    for (size_t k = 0; k < sizeof tests / sizeof *tests; k++) {
-        char body[200];
-        snprintf(body, sizeof body, "y = %s", tests[k].call);
-        Run run = run_text(tests[k].signature, body);
-        Grid y = grid_of(&run.outputs[0]);
-        int64_t places = y.axis[0] * y.axis[1] * y.axis[2];
-        for (int64_t i = 0; i < run.outputs[0].count; i++) {
-            int64_t n = i / y.channels / places, channel = i % y.channels, place[AXES];
-            grid_place(y.axis, i / y.channels % places, place);
-            double wanted = (tests[k].taps[0] ? c_pool : c_conv)(&tests[k], &run, n, place, channel);
-            assert_close(run.outputs[0].at[i].f, wanted, tests[k].call);
-        }
+    for (size_t k = 0; k < sizeof convolutions / sizeof *convolutions; k++)
+        check_windows(&convolutions[k], "x, w", c_conv);
+    for (size_t k = 0; k < sizeof pools / sizeof *pools; k++)
+        check_windows(&pools[k], "x", c_pool);
+}
+
+/* An empty tensor like one that was computed. */
+static Grid grid_zero(const Run *run, const Tensor *like, Tensor *zero) {
+    assert_true(tensor_new(run->parsed.arena, like->dtype, like->rank, like->dims, zero));
+    for (int64_t i = 0; i < zero->count; i++)
+        zero->at[i].f = 0;
+    return grid_of(zero);
+}
+
+static void test_convolutions_backward(void **state) {
+    (void)state;
+    for (size_t k = 0; k < sizeof convolutions / sizeof *convolutions; k++) {
+        const WindowCase *c = &convolutions[k];
+        const char *comma = *c->arguments ? ", " : "";
+        char signature[300], body[300];
+        snprintf(signature, sizeof signature,
+                 "(x: f64[%s], w: f64[%s], dy: f64[%s]) -> (dx: f64[%s], dw: f64[%s])", c->x, c->w, c->y,
+                 c->x, c->w);
+        snprintf(body, sizeof body,
+                 "dx = conv_backward_data(dy, w, dims(x)[1:-1]%s%s)\n"
+                 "dw = conv_backward_weights(dy, x, dims(w)[1:-1]%s%s)",
+                 comma, c->arguments, comma, c->arguments);
+        Run run = run_text(signature, body);
+        Tensor wanted[2];
+        Grid dx = grid_zero(&run, &run.outputs[0], &wanted[0]),
+             dw = grid_zero(&run, &run.outputs[1], &wanted[1]);
+        c_conv_backward(c, &run, &dx, &dw);
+        for (int t = 0; t < 2; t++)
+            for (int64_t i = 0; i < wanted[t].count; i++)
+                assert_close(run.outputs[t].at[i].f, wanted[t].at[i].f, body);
         parsed_free(&run.parsed);
     }
 }
@@ -786,10 +855,15 @@ static void test_quantize_and_dropout(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_activations), cmocka_unit_test(test_extreme_values),
-        cmocka_unit_test(test_backward),    cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_windows),     cmocka_unit_test(test_topk),
-        cmocka_unit_test(test_topk_long),   cmocka_unit_test(test_quantize_and_dropout),
+        cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_extreme_values),
+        cmocka_unit_test(test_backward),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_convolutions_backward),
+        cmocka_unit_test(test_topk),
+        cmocka_unit_test(test_topk_long),
+        cmocka_unit_test(test_quantize_and_dropout),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
