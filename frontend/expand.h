@@ -128,7 +128,7 @@ Meaning indexing_reshape(Expand *expand, Value *of, int rank, const Dim *const *
 /* Elements start, ... limit - 1 along one axis. */
 Meaning indexing_part(Expand *expand, Value *of, int axis, const Dim *start, const Dim *limit, Span span);
 
-/* ---- windows.c ---- */
+/* ---- windows.c, windows_back.c ---- */
 /* windows(x, size, stride, pad, dilation, border): what windows over the axes between the first and the last
  * have, at every place where they fit; bordered first. [N, H, W, C] gives [N, P, Q, C, R, S]. */
 Meaning windows_call(Expand *expand, const Expr *syntax, const Meaning *arguments);
@@ -136,6 +136,9 @@ Meaning windows_call(Expand *expand, const Expr *syntax, const Meaning *argument
  * has an element for each of its windows, those of the windows that it was in, in the order of its place in
  * them: [N, P, Q, C] gives [N, H, W, C, R, S], zeros for windows that are none. */
 Meaning windows_back_call(Expand *expand, const Expr *syntax, const Meaning *arguments);
+/* phases(x, size, stride, pad, dilation, of, w): the same of every stride-th element, [N, I, J, C, T, U], and
+ * weights w [C, R, S, K] for all those between, [C, T, a, U, b, K]: of element stride * i + a. */
+Meaning phases_call(Expand *expand, const Expr *syntax, const Meaning *arguments);
 
 /* ---- calls.c: primitives and built-in functions ---- */
 /* A call of what is no `fn`: arguments in order, names NULL for positional ones. */

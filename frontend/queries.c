@@ -187,7 +187,7 @@ static Meaning query_topk(Expand *expand, const Expr *syntax, const Meaning *arg
 
 typedef struct Query {
     const char *name;
-    const char *parameters[6]; /* the first is a tensor, for rank also a number */
+    const char *parameters[7]; /* the first is a tensor, for rank also a number */
     int least, most;
     Meaning (*answer)(Expand *expand, const Expr *syntax, const Meaning *arguments);
 } Query;
@@ -203,6 +203,7 @@ static const Query query_table[] = {
     {"split", {"x", "n", "axis"}, 2, 3, query_split},
     {"topk", {"x", "k", "over", "of"}, 2, 4, query_topk},
     {"windows_back", {"x", "size", "stride", "pad", "dilation", "of"}, 6, 6, windows_back_call},
+    {"phases", {"x", "size", "stride", "pad", "dilation", "of", "w"}, 7, 7, phases_call},
     {"windows", {"x", "size", "stride", "pad", "dilation", "border"}, 6, 6, windows_call},
 };
 

@@ -1,18 +1,9 @@
 /* Windows over the axes of a tensor that lie between its first, the batch, and its last, the channels: what
  * convolutions multiply and pools reduce. Written out as a pad and a `window` an axis. */
-#include "frontend/expand.h"
+#include "frontend/windows.h"
 
-enum { WINDOWS_AXES = 3 };
-
-/* What is asked for along one axis. */
-typedef struct WindowsAxis {
-    const Dim *size, *low, *high;
-    int64_t stride, dilation;
-} WindowsAxis;
-
-/* Of a list with one item an axis, that of axis i; anything else is meant for all. */
-static Meaning windows_item(Expand *expand, const Expr *syntax, const Meaning *arguments, int argument, int i,
-                            int n) {
+Meaning windows_item(Expand *expand, const Expr *syntax, const Meaning *arguments, int argument, int i,
+                     int n) {
     Meaning given = arguments[argument];
     if (given.kind != MEANING_LIST)
         return given;
@@ -81,8 +72,7 @@ static Meaning windows_bordered(Expand *expand, Value *x, Meaning border, const 
                : number;
 }
 
-/* How many axes windows of x run over, and what is asked for along them; 0 after an error. */
-static int windows_axes(Expand *expand, const Expr *syntax, const Meaning *arguments, WindowsAxis *axes) {
+int windows_axes(Expand *expand, const Expr *syntax, const Meaning *arguments, WindowsAxis *axes) {
     int rank = arguments[0].value->rank, n = rank - 2;
     if (n < 1 || n > WINDOWS_AXES) {
         expand_fail(expand, DIAG_RANK, syntax->arguments.at[0].value->span,
@@ -96,8 +86,7 @@ static int windows_axes(Expand *expand, const Expr *syntax, const Meaning *argum
     return n;
 }
 
-static Meaning windows_taken(Expand *expand, Value *x, Meaning border, const WindowsAxis *axes, int n,
-                             Span span) {
+Meaning windows_taken(Expand *expand, Value *x, Meaning border, const WindowsAxis *axes, int n, Span span) {
     Meaning found = windows_bordered(expand, x, border, axes, n, span);
     for (int i = 0; i < n && found.kind == MEANING_TENSOR; i++) {
         Attr attrs[OP_MAX_ATTRS] = {
@@ -112,111 +101,4 @@ Meaning windows_call(Expand *expand, const Expr *syntax, const Meaning *argument
     int n = windows_axes(expand, syntax, arguments, axes);
     return n ? windows_taken(expand, arguments[0].value, arguments[5], axes, n, syntax->span)
              : (Meaning){.kind = MEANING_FAILED};
-}
-
-/* ---- back: what the elements of x were in windows for ---- */
-
-/* The axis with zeros behind each element but the last, so that neighbours are `stride` apart. */
-static Meaning windows_spread(Expand *expand, Value *x, int axis, int64_t stride, Span span) {
-    DimTable *table = expand->graph->dims;
-    const Dim *zero = dim_const(table, 0), *apart[RANK_MAX], *joined[RANK_MAX];
-    int rank = x->rank;
-    if (stride == 1)
-        return (Meaning){.kind = MEANING_TENSOR, .value = x};
-    Attr attrs[OP_MAX_ATTRS] = {
-        {.dims = ARENA_ARRAY(expand->arena, const Dim *, RANK_MAX), .n_dims = rank + 1},
-        {.dims = ARENA_ARRAY(expand->arena, const Dim *, RANK_MAX), .n_dims = rank + 1}};
-    for (int i = 0; i <= rank; i++) {
-        apart[i] = i <= axis ? x->dims[i] : i == axis + 1 ? dim_const(table, 1) : x->dims[i - 1];
-        attrs[0].dims[i] = zero;
-        attrs[1].dims[i] = i == axis + 1 ? dim_const(table, stride - 1) : zero;
-    }
-    for (int i = 0; i < rank; i++)
-        joined[i] = i == axis ? dim_mul(table, x->dims[i], dim_const(table, stride)) : x->dims[i];
-    if (!joined[axis])
-        return expand_fail(expand, DIAG_DIM, span, "the size of axis %d times its stride overflows", axis);
-    Meaning none = operator_cast(expand, (Meaning){.kind = MEANING_WHOLE, .whole = 0}, x->dtype, span);
-    Meaning wide = indexing_reshape(expand, x, rank + 1, apart, span);
-    if (wide.kind == MEANING_TENSOR && none.kind == MEANING_TENSOR)
-        wide = expand_append(expand, OP_pad, (Value *[]){wide.value, none.value}, 2, attrs, span);
-    if (wide.kind == MEANING_TENSOR)
-        wide = indexing_reshape(expand, wide.value, rank, joined, span);
-    if (wide.kind != MEANING_TENSOR)
-        return wide;
-    const Dim *last = dim_sub(table, joined[axis], dim_const(table, stride - 1));
-    return indexing_part(expand, wide.value, axis, zero, last, span);
-}
-
-/* The taps of the last n axes from the last to the first. */
-static Meaning windows_flipped(Expand *expand, Value *x, int n, Span span) {
-    DimTable *table = expand->graph->dims;
-    Attr attrs[OP_MAX_ATTRS] = {
-        {.dims = ARENA_ARRAY(expand->arena, const Dim *, RANK_MAX), .n_dims = x->rank},
-        {.dims = ARENA_ARRAY(expand->arena, const Dim *, RANK_MAX), .n_dims = x->rank},
-        {.ints = ARENA_ARRAY(expand->arena, int, RANK_MAX), .n_ints = x->rank}};
-    for (int i = 0; i < x->rank; i++) {
-        bool is_tap = i >= x->rank - n;
-        attrs[0].dims[i] = is_tap ? dim_sub(table, x->dims[i], dim_const(table, 1)) : dim_const(table, 0);
-        attrs[1].dims[i] = is_tap ? dim_const(table, -1) : x->dims[i];
-        attrs[2].ints[i] = is_tap ? -1 : 1;
-    }
-    return expand_append(expand, OP_slice, &x, 1, attrs, span);
-}
-
-/* Along one axis of `size` elements that had windows: how the windows' results are bordered so that taps that
- * go back find them. */
-static bool windows_back_axis(Expand *expand, const Value *x, int i, const Dim *size, WindowsAxis *axis) {
-    DimTable *table = expand->graph->dims;
-    const Dim *reach =
-        dim_mul(table, dim_sub(table, axis->size, dim_const(table, 1)), dim_const(table, axis->dilation));
-    const Dim *before = reach ? dim_sub(table, reach, axis->low) : NULL;
-    const Dim *behind = before ? dim_add(table, dim_sub(table, size, x->dims[i + 1]), axis->low) : NULL;
-    axis->low = before;
-    axis->high = behind;
-    axis->stride = 1;
-    return before && behind;
-}
-
-/* A border below 0 takes elements away: those that lay in windows of nothing but border. */
-static Meaning windows_cropped(Expand *expand, Value *x, int axis, WindowsAxis *border, Span span) {
-    DimTable *table = expand->graph->dims;
-    const Dim *zero = dim_const(table, 0), *below = dim_const(table, -1);
-    const Dim *start = zero, *limit = x->dims[axis];
-    if (dim_known_le(table, border->low, below)) {
-        start = dim_sub(table, zero, border->low);
-        border->low = zero;
-    }
-    if (dim_known_le(table, border->high, below)) {
-        limit = dim_add(table, limit, border->high);
-        border->high = zero;
-    }
-    if (start == zero && limit == x->dims[axis])
-        return (Meaning){.kind = MEANING_TENSOR, .value = x};
-    return limit ? indexing_part(expand, x, axis, start, limit, span)
-                 : expand_fail(expand, DIAG_DIM, span, "these windows' sizes overflow");
-}
-
-Meaning windows_back_call(Expand *expand, const Expr *syntax, const Meaning *arguments) {
-    WindowsAxis axes[WINDOWS_AXES];
-    Meaning found = arguments[0];
-    int n = windows_axes(expand, syntax, arguments, axes);
-    if (!n)
-        return (Meaning){.kind = MEANING_FAILED};
-    for (int i = 0; i < n; i++) {
-        Span span = syntax->arguments.at[5].value->span;
-        Meaning item = windows_item(expand, syntax, arguments, 5, i, n);
-        const Dim *size = item.kind == MEANING_FAILED ? NULL : meaning_dim(expand, item, span, "a size");
-        found = size ? windows_spread(expand, found.value, i + 1, axes[i].stride, syntax->span)
-                     : (Meaning){.kind = MEANING_FAILED};
-        if (found.kind != MEANING_TENSOR)
-            return found;
-        if (!windows_back_axis(expand, found.value, i, size, &axes[i]))
-            return expand_fail(expand, DIAG_DIM, span, "these windows' sizes overflow");
-        found = windows_cropped(expand, found.value, i + 1, &axes[i], syntax->span);
-        if (found.kind != MEANING_TENSOR)
-            return found;
-    }
-    Meaning none = {.kind = MEANING_WHOLE, .whole = 0};
-    found = windows_taken(expand, found.value, none, axes, n, syntax->span);
-    return found.kind == MEANING_TENSOR ? windows_flipped(expand, found.value, n, syntax->span) : found;
 }

@@ -50,11 +50,23 @@ static bool windows_channels(const ViewPlaces *places, int within, Windows *wind
     return true;
 }
 
-/* Whether the outer factor of the places goes from image to image, all of them, which no window spans. */
-static bool windows_has_images(const ViewPlaces *places, const ViewFactor *outer,
-                               const ViewFactor *const *taps, int n_taps) {
+/* Whether the images are parts of a batch, which has all of the base's. */
+static bool windows_are_some(const Graph *graph, const ViewPlaces *places, const ViewFactor *outer) {
+    for (int i = 0; i < places->factors.n; i++) {
+        const ViewFactor *part = &places->factors.at[i];
+        if (part->axis != outer->axis && part->base_axis == outer->base_axis)
+            return part->stride == outer->dim &&
+                   dim_mul(graph->dims, part->dim, part->stride) == places->base->dims[outer->base_axis];
+    }
+    return false;
+}
+
+/* Whether the outer factor of the places goes from image to image, which no window spans. */
+static bool windows_has_images(const Graph *graph, const ViewPlaces *places, const ViewFactor *outer,
+                               const ViewFactor *const *taps, int n_taps, bool *are_some) {
+    *are_some = outer->dim != places->base->dims[outer->base_axis];
     bool found = dim_is(outer->stride, 1) && dim_is(places->start[outer->base_axis], 0) &&
-                 outer->dim == places->base->dims[outer->base_axis];
+                 (!*are_some || windows_are_some(graph, places, outer));
     for (int i = 1; i < n_taps; i++)
         found = found && taps[i]->base_axis != outer->base_axis;
     return found;
@@ -64,8 +76,11 @@ static bool windows_places(const Graph *graph, const ViewPlaces *places, Windows
     const ViewFactor *factors[VIEW_FACTORS_MAX], *taps[VIEW_FACTORS_MAX];
     int n = windows_factors(places, windows->places_axis, factors),
         n_taps = windows_factors(places, windows->within_axis, taps);
-    if (n && windows_has_images(places, factors[n - 1], taps, n_taps))
+    bool are_some;
+    if (n && windows_has_images(graph, places, factors[n - 1], taps, n_taps, &are_some)) {
+        windows->is_of_some = are_some;
         windows->images_axis = factors[--n]->base_axis;
+    }
     for (int i = 0; i < n; i++) {
         WindowsAxis *axis = windows_add(graph, windows, factors[i]->base_axis);
         if (!axis || !dim_is_const(factors[i]->stride) || factors[i]->stride->value < 1)

@@ -26,6 +26,7 @@ typedef struct Windows {
     int n;
     int places_axis, within_axis;        /* of the matrix */
     int images_axis, channels_axis;      /* of the base; images_axis -1: there is one image */
+    bool is_of_some;                     /* the images are some of the base's, others of which follow them */
     const Dim *channels, *first_channel; /* of a window */
     /* Of each axis of the batch: along which axis of the base it goes, -1: along none, and how far. */
     struct {

@@ -11,6 +11,7 @@
 #include <math.h>
 
 #include "ir/base/checked.h"
+#include "ir/windows.h"
 #include "passes/fuse.h"
 #include "passes/movement.h"
 
@@ -29,8 +30,21 @@ enum {
     SPLIT_FMA_VECTOR = 4,    /* of which it is a multiple */
 };
 
-/* An operand that parts are views of: an input, maybe with rows joined or transposed. */
-static bool split_k_is_memory(const Value *operand) {
+static bool split_k_is_input(void *context, const Value *value) {
+    (void)context;
+    return value->op == OP_input;
+}
+
+static bool split_k_is_windows(const Rewrite *rewrite, Value *operand) {
+    Windows windows;
+    return windows_of(rewrite->graph, operand, operand->rank - 2, operand->rank - 1, split_k_is_input, NULL,
+                      &windows);
+}
+
+/* An operand that parts are views of: an input, maybe with rows joined or transposed, or its windows. */
+static bool split_k_is_memory(const Rewrite *rewrite, Value *operand) {
+    if (split_k_is_windows(rewrite, operand))
+        return true;
     while (operand->op == OP_transpose)
         operand = operand->in[0];
     if (operand->op == OP_reshape)
@@ -143,8 +157,8 @@ static Value *split_k_rule(Rewrite *rewrite, Value *value) {
     const FuseLimits *limits = rewrite->pass->options->limits;
     bool is_float = value->dtype == DTYPE_F32 || value->dtype == DTYPE_F64;
     if (value->op != OP_matmul || value->rank < 2 || value->rank >= RANK_MAX || !is_float ||
-        value->in[0]->rank < 2 || value->in[1]->rank < 2 || !split_k_is_memory(value->in[0]) ||
-        !split_k_is_memory(value->in[1]))
+        value->in[0]->rank < 2 || value->in[1]->rank < 2 || !split_k_is_memory(rewrite, value->in[0]) ||
+        !split_k_is_memory(rewrite, value->in[1]))
         return value;
     int64_t parts = split_k_parts(limits, value), k = value->in[0]->dims[value->in[0]->rank - 1]->value;
     if (parts < 2)
@@ -152,6 +166,9 @@ static Value *split_k_rule(Rewrite *rewrite, Value *value) {
     int axis = value->rank - 2;
     Value *in[] = {split_k_operand(rewrite, value->in[0], 1, parts, value),
                    split_k_operand(rewrite, value->in[1], 2, parts, value)};
+    for (int i = 0; i < 2; i++)
+        if (split_k_is_windows(rewrite, value->in[i]) && !(in[i] && split_k_is_windows(rewrite, in[i])))
+            return value;
     Value *product = build_like(rewrite, value, in);
     Value *sum = build_reduce(rewrite, OP_sum, product, 1, &axis, true, value);
     Value *fresh = build_reshape(rewrite, sum, value->rank, (const Dim *const *)value->dims, value);

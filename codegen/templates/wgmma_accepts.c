@@ -85,7 +85,10 @@ static bool wgmma_accepts_windows(const MatmulPlan *plan, const Schedule *schedu
                                   const MatmulOperand *operand, int tile_mn) {
     int bits = dtype_bits(operand->elem),
         least = operand->major == MAJOR_K ? schedule->tile_k : tile_span_bytes(tile_mn * bits / 8) * 8 / bits;
-    return dim_divisor(plan->graph->dims, operand->windows->channels) % least == 0;
+    /* places beyond the last are zeros, unless they are of other images */
+    return dim_divisor(plan->graph->dims, operand->windows->channels) % least == 0 &&
+           (operand->major == MAJOR_K || !operand->windows->is_of_some ||
+            dim_divisor(plan->graph->dims, plan->k) % schedule->tile_k == 0);
 }
 
 bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedule, const MatmulOperand *operand,
