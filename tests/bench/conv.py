@@ -123,6 +123,38 @@ def whisper():
 
 spectrogram, on_spectrogram = whisper()
 
+def gradient(of_weights, taps, size, channels, stride=1, groups=1, masked=False):
+    """Of a 3 x 3 convolution of `channels` channels, pad 1, whose input is `size` wide; 64 images."""
+    def backward(dy, x, w):
+        with torch.backends.cudnn.flags(enabled=True, benchmark=dy.dtype != torch.float64):
+            data, weights, _ = torch.ops.aten.convolution_backward(
+                dy, x, w, None, [stride] * 2, [1, 1], [1, 1], False, [0, 0], groups, [not of_weights, of_weights, False])
+        return channels_last(weights if of_weights else data)
+
+    shape = {"w": (channels, taps, taps, channels // groups), "x": (64, size, size, channels)}
+
+    def empty(like, name):
+        return channels_first(torch.empty(shape[name], device="cuda", dtype=like.dtype))
+
+    def peer(dy, other, *rest):
+        dy, other = channels_first(dy), channels_first(other)
+        if of_weights:
+            return backward(dy, other, empty(dy, "w"))
+        dx = backward(dy, empty(dy, "x"), other)
+        return torch.where(rest[0] > 0, dx, 0) if masked else dx
+
+    return peer
+
+
+def gradient_case(name, channels, size_, stride=1, groups=1, **how):
+    inputs, outputs = DECLARED[name]
+    places = 64 * (size_ // stride) ** 2
+    peer = gradient(name.startswith("wgrad"), 3, size_, channels, stride, groups, **how)
+    spread = {"w": 2 / math.sqrt(9 * channels // groups)}
+    return name, (lambda: [made(*tensor, spread.get(tensor[0])) for tensor in inputs], peer,
+                  2.0 * places * channels * (channels // groups) * 9, size(inputs + outputs))
+
+
 CASES = dict([
     case("conv3x3_64_56_sbr", layer(scaled_relu, pad=1), s=positive),
     case("conv1x1_256_1024_14_sbar", layer(scaled_residual_relu), s=positive),
@@ -158,6 +190,14 @@ CASES = dict([
     case("conv1d_whisper_gelu", on_spectrogram, channels=1, together=spectrogram),
     case("conv1d_wavenet", gated),
     case("conv1d_waveglow", layer(gated_halves, biased=True, pad=4, dilation=4)),
+
+    gradient_case("dgrad3x3_64_56", 64, 56, masked=True),
+    gradient_case("dgrad3x3_512_28", 512, 28),
+    gradient_case("dgrad_s2_relu", 128, 56, 2, masked=True),
+    gradient_case("wgrad3x3_64_56", 64, 56),
+    gradient_case("wgrad3x3_512_28", 512, 28),
+    gradient_case("wgrad_s2_128", 128, 56, 2),
+    gradient_case("dwgrad3x3_96_112", 96, 112, groups=96),
 ])
 # Sums over all places of what is rounded to 16 bits.
 TOLERANCES = {
