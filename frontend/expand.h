@@ -136,8 +136,9 @@ Meaning windows_call(Expand *expand, const Expr *syntax, const Meaning *argument
  * has an element for each of its windows, those of the windows that it was in, in the order of its place in
  * them: [N, P, Q, C] gives [N, H, W, C, R, S], zeros for windows that are none. */
 Meaning windows_back_call(Expand *expand, const Expr *syntax, const Meaning *arguments);
-/* phases(x, size, stride, pad, dilation, of, w): the same of every stride-th element, [N, I, J, C, T, U], and
- * weights w [C, R, S, K] for all those between, [C, T, a, U, b, K]: of element stride * i + a. */
+/* phases(x, size, stride, pad, dilation, of, w): the same of every stride-th element, [N, I, J, C, T, U],
+ * weights w [C, R, S, K] for all those between, [C, T, a, U, b, K]: of element stride * i + a; and the list
+ * of sizes. */
 Meaning phases_call(Expand *expand, const Expr *syntax, const Meaning *arguments);
 
 /* ---- calls.c: primitives and built-in functions ---- */

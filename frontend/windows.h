@@ -16,7 +16,8 @@ typedef struct WindowsAxis {
  * for along them; 0 after an error. */
 int windows_axes(Expand *expand, const Expr *syntax, const Meaning *arguments, WindowsAxis *axes);
 /* Of a list with one item an axis, that of axis i; anything else is meant for all. */
-Meaning windows_item(Expand *expand, const Expr *syntax, const Meaning *arguments, int argument, int i, int n);
+Meaning windows_item(Expand *expand, const Expr *syntax, const Meaning *arguments, int argument, int i,
+                     int n);
 /* Such windows of x, with this number around it. */
 Meaning windows_taken(Expand *expand, Value *x, Meaning border, const WindowsAxis *axes, int n, Span span);
 

@@ -103,31 +103,45 @@ static Meaning windows_cropped(Expand *expand, Value *x, int axis, WindowsAxis *
                  : expand_fail(expand, DIAG_DIM, span, "these windows' sizes overflow");
 }
 
+/* The size of an axis that had such windows; NULL after an error. */
+static const Dim *windows_back_size(Expand *expand, const Expr *syntax, const Meaning *arguments, int i,
+                                    int n, const WindowsAxis *axis) {
+    enum { OF = 5 };
+    Span span = syntax->arguments.at[OF].value->span;
+    Meaning item = windows_item(expand, syntax, arguments, OF, i, n);
+    const Dim *size = item.kind == MEANING_FAILED ? NULL : meaning_dim(expand, item, span, "a size");
+    return size && windows_back_fit(expand, arguments[0].value, i + 1, size, axis, span) ? size : NULL;
+}
+
+/* x with what the windows that go back along axis i + 1 need between and around its elements. */
+static Meaning windows_back_along(Expand *expand, Value *x, int i, const Dim *size, WindowsAxis *axis,
+                                  Span span) {
+    Meaning found = windows_spread(expand, x, i + 1, axis->stride, span);
+    if (found.kind != MEANING_TENSOR)
+        return found;
+    if (!windows_back_axis(expand, found.value, i, size, axis))
+        return expand_fail(expand, DIAG_DIM, span, "these windows' sizes overflow");
+    return windows_cropped(expand, found.value, i + 1, axis, span);
+}
+
+static Meaning windows_back_taken(Expand *expand, Value *x, const WindowsAxis *axes, int n, Span span) {
+    Meaning none = {.kind = MEANING_WHOLE, .whole = 0}, found = windows_taken(expand, x, none, axes, n, span);
+    return found.kind == MEANING_TENSOR ? windows_flipped(expand, found.value, n, span) : found;
+}
+
 Meaning windows_back_call(Expand *expand, const Expr *syntax, const Meaning *arguments) {
     WindowsAxis axes[WINDOWS_AXES];
     Meaning found = arguments[0];
     int n = windows_axes(expand, syntax, arguments, axes);
-    if (!n)
-        return (Meaning){.kind = MEANING_FAILED};
     for (int i = 0; i < n; i++) {
-        Span span = syntax->arguments.at[5].value->span;
-        Meaning item = windows_item(expand, syntax, arguments, 5, i, n);
-        const Dim *size = item.kind == MEANING_FAILED ? NULL : meaning_dim(expand, item, span, "a size");
-        if (size && !windows_back_fit(expand, found.value, i + 1, size, &axes[i], span))
-            return (Meaning){.kind = MEANING_FAILED};
-        found = size ? windows_spread(expand, found.value, i + 1, axes[i].stride, syntax->span)
+        const Dim *size = windows_back_size(expand, syntax, arguments, i, n, &axes[i]);
+        found = size ? windows_back_along(expand, found.value, i, size, &axes[i], syntax->span)
                      : (Meaning){.kind = MEANING_FAILED};
         if (found.kind != MEANING_TENSOR)
             return found;
-        if (!windows_back_axis(expand, found.value, i, size, &axes[i]))
-            return expand_fail(expand, DIAG_DIM, span, "these windows' sizes overflow");
-        found = windows_cropped(expand, found.value, i + 1, &axes[i], syntax->span);
-        if (found.kind != MEANING_TENSOR)
-            return found;
     }
-    Meaning none = {.kind = MEANING_WHOLE, .whole = 0};
-    found = windows_taken(expand, found.value, none, axes, n, syntax->span);
-    return found.kind == MEANING_TENSOR ? windows_flipped(expand, found.value, n, syntax->span) : found;
+    return n ? windows_back_taken(expand, found.value, axes, n, syntax->span)
+             : (Meaning){.kind = MEANING_FAILED};
 }
 
 /* ---- phases: elements of a tensor whose windows are `stride` apart have the same taps */
@@ -143,8 +157,8 @@ typedef struct PhasesAxis {
 } PhasesAxis;
 
 /* False where it is not known: then zeros are put between the results, and there is one phase. */
-static bool phases_axis(const Expand *expand, const Value *x, int i, const Dim *size, const WindowsAxis *asked,
-                        PhasesAxis *axis) {
+static bool phases_axis(const Expand *expand, const Value *x, int i, const Dim *size,
+                        const WindowsAxis *asked, PhasesAxis *axis) {
     DimTable *table = expand->graph->dims;
     if (asked->stride == 1 || asked->dilation != 1 || !dim_is_const(asked->size) || !dim_is_const(asked->low))
         return false;
@@ -164,8 +178,9 @@ static bool phases_axis(const Expand *expand, const Value *x, int i, const Dim *
 static Meaning phases_weights(Expand *expand, Value *w, const PhasesAxis *axes, int n, Span span) {
     DimTable *table = expand->graph->dims;
     const Dim *zero = dim_const(table, 0), *apart[RANK_MAX];
-    Attr attrs[OP_MAX_ATTRS] = {{.dims = ARENA_ARRAY(expand->arena, const Dim *, RANK_MAX), .n_dims = w->rank},
-                                {.dims = ARENA_ARRAY(expand->arena, const Dim *, RANK_MAX), .n_dims = w->rank}};
+    Attr attrs[OP_MAX_ATTRS] = {
+        {.dims = ARENA_ARRAY(expand->arena, const Dim *, RANK_MAX), .n_dims = w->rank},
+        {.dims = ARENA_ARRAY(expand->arena, const Dim *, RANK_MAX), .n_dims = w->rank}};
     bool is_padded = false;
     int at = 0;
     for (int i = 0; i < w->rank; i++) {
@@ -194,6 +209,7 @@ static Meaning phases_weights(Expand *expand, Value *w, const PhasesAxis *axes, 
 Meaning phases_call(Expand *expand, const Expr *syntax, const Meaning *arguments) {
     WindowsAxis asked[WINDOWS_AXES], taken[WINDOWS_AXES];
     PhasesAxis axes[WINDOWS_AXES];
+    Meaning sizes = {.kind = MEANING_LIST, .list = {ARENA_ARRAY(expand->arena, Meaning, WINDOWS_AXES), 0}};
     Meaning found = arguments[0], weights = arguments[6];
     int n = windows_axes(expand, syntax, arguments, asked);
     if (!n)
@@ -202,28 +218,23 @@ Meaning phases_call(Expand *expand, const Expr *syntax, const Meaning *arguments
         return expand_fail(expand, DIAG_RANK, syntax->arguments.at[6].value->span,
                            "weights have the taps of %d axes between their first and their last", n);
     for (int i = 0; i < n; i++) {
-        Span span = syntax->arguments.at[5].value->span;
-        Meaning item = windows_item(expand, syntax, arguments, 5, i, n);
-        const Dim *size = item.kind == MEANING_FAILED ? NULL : meaning_dim(expand, item, span, "a size");
+        const Dim *size = windows_back_size(expand, syntax, arguments, i, n, &asked[i]);
         if (!size)
             return (Meaning){.kind = MEANING_FAILED};
         if (!phases_axis(expand, found.value, i, size, &asked[i], &axes[i])) {
-            found = windows_spread(expand, found.value, i + 1, asked[i].stride, syntax->span);
-            if (found.kind != MEANING_TENSOR)
-                return found;
             axes[i] = (PhasesAxis){asked[i], 1, 0, 0};
-            if (!windows_back_axis(expand, found.value, i, size, &axes[i].windows))
-                return expand_fail(expand, DIAG_DIM, span, "these windows' sizes overflow");
+            found = windows_back_along(expand, found.value, i, size, &axes[i].windows, syntax->span);
         }
+        if (found.kind != MEANING_TENSOR)
+            return found;
         taken[i] = axes[i].windows;
+        sizes.list.at[sizes.list.n++] = meaning_of_dim(size);
     }
-    Meaning several = {.kind = MEANING_SEVERAL, .list = {ARENA_ARRAY(expand->arena, Meaning, 2), 2}};
-    found = windows_taken(expand, found.value, (Meaning){.kind = MEANING_WHOLE, .whole = 0}, taken, n,
-                          syntax->span);
-    if (found.kind == MEANING_TENSOR)
-        found = windows_flipped(expand, found.value, n, syntax->span);
+    Meaning several = {.kind = MEANING_SEVERAL, .list = {ARENA_ARRAY(expand->arena, Meaning, 3), 3}};
+    found = windows_back_taken(expand, found.value, taken, n, syntax->span);
     several.list.at[0] = found;
     several.list.at[1] = phases_weights(expand, weights.value, axes, n, syntax->span);
+    several.list.at[2] = sizes;
     for (int i = 0; i < 2; i++)
         if (several.list.at[i].kind != MEANING_TENSOR)
             return several.list.at[i];

@@ -101,8 +101,13 @@ static Value *reduce_brought(Rewrite *rewrite, Value *value, bool rows) {
                     axes[n++] = at;
                 perm[at++] = i;
             }
-    for (int i = 0; i < operand->rank; i++)
+    bool is_moved = false;
+    for (int i = 0; i < operand->rank; i++) {
         inverse[perm[i]] = i;
+        is_moved |= perm[i] != i;
+    }
+    if (!is_moved)
+        return value;
     Value *moved = build_transpose(rewrite, operand, perm, value);
     Value *reduced = build_reduce(rewrite, value->op, moved, n, axes, true, value);
     return reduced ? build_transpose(rewrite, reduced, inverse, value) : value;

@@ -82,13 +82,17 @@ static bool wgmma_accepts_parts(const MatmulPlan *plan, const Schedule *schedule
 
 /* A tile's boxes each lie within one tap of windows. */
 static bool wgmma_accepts_windows(const MatmulPlan *plan, const Schedule *schedule,
-                                  const MatmulOperand *operand, int tile_mn) {
-    int bits = dtype_bits(operand->elem),
-        least = operand->major == MAJOR_K ? schedule->tile_k : tile_span_bytes(tile_mn * bits / 8) * 8 / bits;
+                                  const MatmulOperand *operand, bool is_rows) {
+    DimTable *dims = plan->graph->dims;
+    int64_t channels = dim_divisor(dims, operand->windows->channels);
+    if (operand->major == MAJOR_K)
+        return channels % schedule->tile_k == 0;
+    int bits = dtype_bits(operand->elem), held = matmul_held(plan, schedule, is_rows);
+    int span = tile_span_bytes(held * bits / 8) * 8 / bits,
+        tile_mn = is_rows ? schedule->tile_m : schedule->tile_n;
     /* places beyond the last are zeros, unless they are of other images */
-    return dim_divisor(plan->graph->dims, operand->windows->channels) % least == 0 &&
-           (operand->major == MAJOR_K || !operand->windows->is_of_some ||
-            dim_divisor(plan->graph->dims, plan->k) % schedule->tile_k == 0);
+    return channels % span == 0 && tile_mn % span == 0 &&
+           (!operand->windows->is_of_some || dim_divisor(dims, plan->k) % schedule->tile_k == 0);
 }
 
 bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedule, const MatmulOperand *operand,
@@ -102,7 +106,7 @@ bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedule, con
             return false;
     } else if (matmul_has_windows(operand)) {
         *why = "a window's channels are no whole number of a tile's";
-        if (!wgmma_accepts_windows(plan, schedule, operand, matmul_held(plan, schedule, is_rows)))
+        if (!wgmma_accepts_windows(plan, schedule, operand, is_rows))
             return false;
     } else if (matmul_has_chosen_rows(operand)) {
         return wgmma_accepts_rows(plan, schedule, tile_mn, why);
