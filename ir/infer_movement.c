@@ -150,9 +150,9 @@ bool infer_window(Infer *infer) {
     const Dim *reach = dim_mul(table, dim_sub(table, size, one), dim_const(table, dilation)), *below = NULL;
     if (!reach || !(below = dim_sub(table, x->dims[axis], reach)))
         return infer_fail(infer, DIAG_DIM, "the size of 'window' overflows 64 bits");
+    /* an axis that is one too short has no windows, as that of no elements has none in a border */
     if (!infer_order(infer, "1 <= size of 'window'", (int)axis, one, size) ||
-        !infer_order(infer, "what a 'window' spans <= dim", (int)axis, dim_add(table, reach, one),
-                     x->dims[axis]))
+        !infer_order(infer, "the reach of a 'window' <= dim", (int)axis, reach, x->dims[axis]))
         return false;
     value->dtype = x->dtype;
     value->rank = x->rank + 1;

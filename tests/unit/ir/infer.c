@@ -270,13 +270,14 @@ BENCH_TEST(test_windows) {
         WINDOW(0, three, (int64_t)INT32_MAX + 1, 0), ten);
     BAD(OP_window, DIAG_ATTRIBUTE, "1 <= size of 'window' on axis 0: 1 exceeds 0", WINDOW(0, zero, 1, 1),
         ten);
-    BAD(OP_window, DIAG_ATTRIBUTE, "what a 'window' spans <= dim on axis 0: 11 exceeds 10",
-        WINDOW(0, CONST(11), 1, 1), ten);
-    BAD(OP_window, DIAG_ATTRIBUTE, "what a 'window' spans <= dim on axis 0: 11 exceeds 10",
-        WINDOW(0, three, 1, 5), ten);
+    BAD(OP_window, DIAG_ATTRIBUTE, "the reach of a 'window' <= dim on axis 0: 11 exceeds 10",
+        WINDOW(0, CONST(12), 1, 1), ten);
+    BAD(OP_window, DIAG_ATTRIBUTE, "the reach of a 'window' <= dim on axis 0: 12 exceeds 10",
+        WINDOW(0, three, 1, 6), ten);
+    GOOD(OP_window, "i8[0, 11]", WINDOW(0, CONST(11), 1, 1), ten);
     BAD(OP_window, DIAG_ATTRIBUTE,
-        "what a 'window' spans <= dim on axis 0 is not known to hold: 3 may exceed M", WINDOW(0, three, 1, 1),
-        x);
+        "the reach of a 'window' <= dim on axis 0 is not known to hold: 2 may exceed M",
+        WINDOW(0, three, 1, 1), x);
     BAD(OP_window, DIAG_ATTRIBUTE, "1 <= size of 'window' on axis 1 is not known to hold: 1 may exceed M",
         WINDOW(1, m, 1, 1), x);
     BAD(OP_window, DIAG_DIM, "the size of 'window' overflows 64 bits",
@@ -284,7 +285,7 @@ BENCH_TEST(test_windows) {
     BAD(OP_window, DIAG_DIM, "'size' of 'window' overflows 64 bits", WINDOW(0, NULL, 1, 1), ten);
     Diags diags = {.arena = bench->arena};
     graph_append(bench->graph, OP_window, &x, 1, WINDOW(0, three, 1, 2), (Span){0}, &diags);
-    assert_string_equal(diags.list.at[2].message, "'where 5 <= M' would say so");
+    assert_string_equal(diags.list.at[2].message, "'where 4 <= M' would say so");
 #undef WINDOW
 }
 
