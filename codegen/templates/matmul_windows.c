@@ -68,7 +68,8 @@ void matmul_windows_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
         const WindowsAxis *axis = &windows->axis[i];
         const KExpr *places = k_dim(b, axis->places, K_I32);
         const KExpr *first = k_mul(b, k_mod(b, place, places), k_i32(b, axis->step));
-        operands[n++] = k_operand(k_add(b, first, k_i32(b, axis->low)));
+        operands[n++] = k_operand(axis->low < 0 ? k_sub(b, first, k_i32(b, -axis->low))
+                                                : k_add(b, first, k_i32(b, axis->low)));
         place = k_div(b, place, places);
     }
     operands[n++] = k_operand(windows_of_batch(b, plan, operand, windows->images_axis, batch, place));

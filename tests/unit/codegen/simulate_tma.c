@@ -282,11 +282,138 @@ static void test_multicast(void **state) {
     bench_close(&bench);
 }
 
+/* Windows of 2 images of 6 x 7 pixels of 8 f32 channels, with a border of 1 and 2 apart: a box of 10 of the
+ * 2 x 3 x 4 places, from the second one of a row on, reaches into the next row and image. */
+enum { IMAGES = 2, HEIGHT = 6, WIDTH = 7, CHANNELS = 8, PLACES_Y = 3, PLACES_X = 4, PLACES = 10, TAPS = 3 };
+
+static const KPlaces every_other = {.low = {-1, -1}, .high = {-1, -2}, .step = {2, 2}};
+
+static KTensorMap windows_map(Bench *bench, KBuffer *buffer, const KPlaces *places) {
+    KTensorMap map = {
+        .buffer = buffer, .elem = DTYPE_F32, .rank = 4, .box = {CHANNELS, PLACES, 1, 1}, .places = places};
+    static const int dims[] = {CHANNELS, WIDTH, HEIGHT, IMAGES};
+    int64_t stride = 1;
+    for (int i = 0; i < 4; i++) {
+        map.dims[i] = bench_dim(bench, dims[i]);
+        map.strides[i] = bench_dim(bench, stride);
+        stride *= dims[i];
+    }
+    return map;
+}
+
+/* Copies one tap of a box of windows to `y`; coordinates are those of channel, x, y and image, and the tap's
+ * along x and y. */
+static void windows_copy(Bench *at, float *x, float *y, const KPlaces *places, const int *coordinates) {
+    bench_open(at, 32);
+    Builder *b = &at->b;
+    KBuffer *bx = bench_buffer(at, "x", DTYPE_F32, x, IMAGES * HEIGHT * WIDTH * CHANNELS, false);
+    KBuffer *by = bench_buffer(at, "y", DTYPE_F32, y, PLACES * CHANNELS, true);
+    KBuffer *box = k_shared(b, "box", DTYPE_F32, PLACES * CHANNELS, 128),
+            *full = k_shared(b, "full", DTYPE_I64, 1, 8);
+    int map = k_tensor_map(b, "load", windows_map(at, bx, places));
+    const KExpr *lane = k_special(b, SPECIAL_LANE), *address = k_smem_addr(b, full, NULL);
+    KOperand load[9] = {k_operand(k_smem_addr(b, box, NULL)), k_operand(k_tensor_map_addr(b, map)),
+                        k_operand(address)};
+    for (int i = 0; i < 4; i++)
+        load[3 + i] = k_operand(k_i32(b, coordinates[i]));
+    for (int i = 4; i < 6; i++)
+        load[3 + i] = k_operand(k_int(b, K_U32, coordinates[i]));
+    k_if_begin(b, k_eq(b, lane, k_i32(b, 0)));
+    k_atom(b, ATOM_mbar_init, NULL, (KOperand[]){k_operand(address), k_operand(k_int(b, K_U32, 1))}, 2);
+    k_atom(b, ATOM_fence_mbar_init, NULL, NULL, 0);
+    k_atom(b, ATOM_mbar_expect_tx, NULL,
+           (KOperand[]){k_operand(address), k_operand(k_int(b, K_U32, PLACES * CHANNELS * 4))}, 2);
+    k_atom(b, ATOM_tma_load_windows_2, NULL, load, 9);
+    k_end(b);
+    k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
+    k_atom(b, ATOM_mbar_wait, NULL, (KOperand[]){k_operand(address), k_operand(k_int(b, K_U32, 0))}, 2);
+    const KVar *v = k_array(b, "v", K_F32, 4, NULL);
+    k_if_begin(b, k_lt(b, lane, k_i32(b, PLACES * CHANNELS / 4)));
+    const KExpr *element = k_mul(b, lane, k_i32(b, 4));
+    k_load(b, v, NULL, box, element, 4, NULL, CACHE_DEFAULT);
+    k_store(b, by, element, v, NULL, 4, NULL, CACHE_DEFAULT);
+    k_end(b);
+}
+
+/* The same element of place `number`, counted from the first of all, by loops. */
+static float windows_want(const float *x, int number, int tap_x, int tap_y, int channel) {
+    int column = number % PLACES_X * 2 - 1 + tap_x, row = number / PLACES_X % PLACES_Y * 2 - 1 + tap_y,
+        image = number / PLACES_X / PLACES_Y;
+    if (column < 0 || column >= WIDTH || row < 0 || row >= HEIGHT || image >= IMAGES)
+        return 0;
+    return x[((image * HEIGHT + row) * WIDTH + column) * CHANNELS + channel];
+}
+
+static void test_windows(void **state) {
+    (void)state;
+    static _Alignas(16) float x[IMAGES * HEIGHT * WIDTH * CHANNELS], y[PLACES * CHANNELS];
+    for (int i = 0; i < IMAGES * HEIGHT * WIDTH * CHANNELS; i++)
+        x[i] = (float)(i + 1);
+    for (int first = 0; first < IMAGES * PLACES_Y * PLACES_X; first += 5)
+        for (int tap = 0; tap < TAPS * TAPS; tap++) {
+            Bench bench;
+            int coordinates[] = {0,
+                                 first % PLACES_X * 2 - 1,
+                                 first / PLACES_X % PLACES_Y * 2 - 1,
+                                 first / PLACES_X / PLACES_Y,
+                                 tap % TAPS,
+                                 tap / TAPS};
+            windows_copy(&bench, x, y, &every_other, coordinates);
+            bench_runs(&bench, 1);
+            for (int i = 0; i < PLACES * CHANNELS; i++)
+                assert_true(y[i] ==
+                            windows_want(x, first + i / CHANNELS, tap % TAPS, tap / TAPS, i % CHANNELS));
+            bench_close(&bench);
+        }
+}
+
+/* A box that begins at some channel, whose last ones are not there. */
+static void test_windows_of_some_channels(void **state) {
+    (void)state;
+    static _Alignas(16) float x[IMAGES * HEIGHT * WIDTH * CHANNELS], y[PLACES * CHANNELS];
+    for (int i = 0; i < IMAGES * HEIGHT * WIDTH * CHANNELS; i++)
+        x[i] = (float)(i + 1);
+    Bench bench;
+    windows_copy(&bench, x, y, &every_other, (int[]){4, 1, 1, 0, 2, 1});
+    bench_runs(&bench, 1);
+    for (int i = 0; i < PLACES * CHANNELS; i++) {
+        int channel = i % CHANNELS + 4;
+        float want = channel < CHANNELS ? windows_want(x, PLACES_X + 1 + i / CHANNELS, 2, 1, channel) : 0;
+        assert_true(y[i] == want);
+    }
+    bench_close(&bench);
+}
+
+/* A first window beside those that the map has, behind them, or a map that has none. */
+static void test_no_windows(void **state) {
+    (void)state;
+    static _Alignas(16) float x[IMAGES * HEIGHT * WIDTH * CHANNELS], y[PLACES * CHANNELS];
+    static const int wrong[][6] = {{0, 0, -1, 0, 0, 0},
+                                   {0, -1, 2, 0, 0, 0},
+                                   {0, -3, -1, 0, 0, 0},
+                                   {0, 7, -1, 0, 0, 0},
+                                   {0, -1, 5, 0, 0, 0}};
+    Bench bench;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        windows_copy(&bench, x, y, &every_other, wrong[i]);
+        bench_fails(&bench, 1, "the first window of a copy is none of those of 'x'");
+        bench_close(&bench);
+    }
+    windows_copy(&bench, x, y, &every_other, (int[]){2, -1, -1, 0, 0, 0});
+    bench_fails(&bench, 1, "one of 'x' begins at 8");
+    bench_close(&bench);
+    windows_copy(&bench, x, y, NULL, (int[]){0, -1, -1, 0, 0, 0});
+    bench_fails(&bench, 1, "a copy of windows through a tensor map of tiles");
+    bench_close(&bench);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tma_copy),         cmocka_unit_test(test_load_over_reads),
         cmocka_unit_test(test_tma_store_seen),   cmocka_unit_test(test_load_within_piece),
         cmocka_unit_test(test_tma_store_pieces), cmocka_unit_test(test_multicast),
+        cmocka_unit_test(test_windows),          cmocka_unit_test(test_windows_of_some_channels),
+        cmocka_unit_test(test_no_windows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

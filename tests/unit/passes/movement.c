@@ -134,6 +134,65 @@ static void test_tables_are_gathered_narrow(void **state) {
                sizes, LIST("= mul(t, s)"), LIST("gather(t, i"));
 }
 
+/* What is narrowed repeats in windows, so that it is narrowed once, below them; widened, it stays narrow. */
+static void test_windows_of_what_is_cast(void **state) {
+    (void)state;
+    check_text("graph g (x: f32[2, 9, M]) -> (y: bf16[2, 4, M, 3]) {\n"
+               "  y = cast(window(x, axis=1, size=3, step=2), dtype=bf16) }",
+               sizes, LIST("cast(x, dtype=bf16)", "window(v0"), LIST("window(x"));
+    check_text("graph g (x: f32[2, 9, M]) -> (y: bf16[2, 5, M, 3]) {\n"
+               "  y = cast(windows(x, 3, 2, 1, 1, 0.3), dtype=bf16) }",
+               sizes, LIST("cast(x, dtype=bf16)", "pad(v0", "window("), LIST("pad(x"));
+    check_text("graph g (x: f32[2, 9, 8]) -> (y: bf16[18, 24]) {\n"
+               "  t = windows(x, 3, 1, 1, 1, 0)\n"
+               "  y = cast(reshape(transpose(t, perm=[0, 1, 3, 2]), dims=[18, 24]), dtype=bf16) }",
+               sizes, LIST("cast(x, dtype=bf16)"), LIST("pad(x"));
+    check_text("graph g (x: bf16[2, 9, M]) -> (y: f32[2, 4, M, 3]) {\n"
+               "  y = cast(window(x, axis=1, size=3, step=2), dtype=f32) }",
+               sizes, LIST("window(x"), LIST("cast(x"));
+    /* Others read them as they are. */
+    check_text("graph g (x: f32[2, 9, M]) -> (y: bf16[2, 4, M, 3], z: f32[2, 4, M, 3]) {\n"
+               "  t = window(x, axis=1, size=3, step=2)\n"
+               "  y = cast(t, dtype=bf16); z = t * 2 }",
+               sizes, LIST("window(x"), LIST("cast(x"));
+    /* No window, no repetition. */
+    check_text("graph g (x: f32[2, 9, M]) -> (y: bf16[2, 11, M]) {\n"
+               "  y = cast(pad(x, 0.3, low=[0, 1, 0], high=[0, 1, 0]), dtype=bf16) }",
+               sizes, LIST("pad(x"), LIST("cast(x"));
+}
+
+static void test_windows_of_one_element(void **state) {
+    (void)state;
+    check_text("graph g (x: f32[2, 9, M]) -> (y: f32[2, 5, M, 1]) { y = exp(window(x, axis=1, size=1, "
+               "step=2)) }",
+               sizes, LIST("slice(x", "step=[1, 2, 1]", "dims=[2, 5, M, 1]"), LIST("window("));
+    check_text("graph g (x: f32[2, 9, M]) -> (y: f32[2, 9, M]) {\n"
+               "  y = exp(reshape(window(x, axis=1, size=1, dilation=4), dims=[2, 9, M])) }",
+               sizes, LIST("exp(x)"), LIST("window(", "slice(", "reshape("));
+    check_text("graph g (x: f32[2, 9, 7, M]) -> (y: f32[2, 5, 3, M, 1, 2]) {\n"
+               "  y = exp(windows(x, [1, 2], [2, 3], [0, 1], 1, 0)) }",
+               sizes, LIST("axis=2, size=2"), LIST("size=1"));
+}
+
+/* Taps come to the front, where kernels go through them in vectors of channels. */
+static void test_reductions_of_windows_are_of_columns(void **state) {
+    (void)state;
+    check_text("graph g (x: f32[2, 9, N]) -> (y: f32[2, 4, N]) {\n"
+               "  y = reduce_max(window(x, axis=1, size=3, step=2), over=-1, keep=0) }",
+               sizes, LIST("perm=[3, 0, 1, 2]", "over=[0]"), LIST("over=[3]"));
+    check_text("graph g (x: f32[2, 9, 8, N]) -> (y: f32[2, 9, 8, N]) { y = avg_pool(x, 3, 1, 1) }", sizes,
+               LIST("perm=[4, 5, 0, 1, 2, 3]", "over=[0, 1]"), LIST("over=[4, 5]"));
+    /* Below what is computed element by element as well; other rows stay. */
+    check_text("graph g (x: f32[2, 9, N]) -> (y: f32[2, 4, N]) {\n"
+               "  y = sum(exp(window(x, axis=1, size=3, step=2)) * 2, over=-1, keep=0) }",
+               sizes, LIST("over=[0]"), LIST("over=[3]"));
+    check_text("graph g (x: f32[2, 4, N, 3]) -> (y: f32[2, 4, N]) { y = sum(exp(x), over=-1, keep=0) }",
+               sizes, LIST("over=[3]"), NONE);
+    expect_graph("graph g (x: f32[2, 9, N]) -> (y: f32[2, 4, N]) {\n"
+                 "  y = reduce_max(window(x, axis=1, size=3, step=2), over=-1, keep=0) }",
+                 "columns", sizes);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_joined),
@@ -146,6 +205,9 @@ int main(void) {
         cmocka_unit_test(test_transposed_behind),
         cmocka_unit_test(test_reductions_take_their_two_forms),
         cmocka_unit_test(test_tables_are_gathered_narrow),
+        cmocka_unit_test(test_windows_of_what_is_cast),
+        cmocka_unit_test(test_windows_of_one_element),
+        cmocka_unit_test(test_reductions_of_windows_are_of_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
