@@ -150,8 +150,9 @@ static bool fold_alike(const KExpr *x, const KExpr *y, int depth) {
 }
 
 /* What a number that was taken apart is when it is put together again: x / c * kc + x mod c * k is x * k, and
- * so with x mod mc for the first x; with x / c mod m it is x mod mc * k. Reshapes of reshapes come to this,
- * and a value is found in registers by its coordinates. NULL: these are not its parts. */
+ * so with x mod mc for the first x; with x / c mod m it is x mod mc * k. x itself may be y / d, and x / c
+ * then y / cd. Reshapes of reshapes come to this, and a value is found in registers by its coordinates. NULL:
+ * these are not its parts. */
 static const KExpr *fold_parts(Builder *b, const KExpr *high, const KExpr *low) {
     int64_t by = 1, c;
     if (fold_has_const(low, OP_mul)) {
@@ -166,8 +167,14 @@ static const KExpr *fold_parts(Builder *b, const KExpr *high, const KExpr *low) 
         return NULL;
     const KExpr *whole = quotient->args[0], *rest = low->args[0];
     c = low->args[1]->i;
-    int64_t scale, modulus = 0;
-    if (c < 1 || quotient->args[1]->i != c || !checked_mul(by, c, &scale) || high->args[1]->i != scale ||
+    int64_t scale, modulus = 0, divisor;
+    if (fold_has_const(rest, OP_div) && c > 0 && rest->args[1]->i > 0 &&
+        checked_mul(rest->args[1]->i, c, &divisor) && quotient->args[1]->i == divisor &&
+        fold_alike(whole, rest->args[0], FOLD_RANGE_DEPTH))
+        whole = rest;
+    else if (quotient->args[1]->i != c)
+        return NULL;
+    if (c < 1 || !checked_mul(by, c, &scale) || high->args[1]->i != scale ||
         (of &&
          (of->i < 1 || !checked_mul(of->i, c, &modulus) || kvalue_wrap(high->type, modulus) != modulus)))
         return NULL;

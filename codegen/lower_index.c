@@ -218,6 +218,22 @@ void lane_delinear(Lower *lower, LaneCoord linear, int rank, const Dim *const *d
         coords[first] = linear;
 }
 
+/* The number that was taken apart into these coordinates, as far as folding sees that they are its parts:
+ * axis by axis, since products of symbols are symbols of their own. NULL `at`: they are not. */
+static LaneCoord index_rejoined(Lower *lower, int rank, const LaneCoord *coords, const Dim *const *dims) {
+    LaneCoord whole = coords[0];
+    for (int i = 1; i < rank; i++)
+        whole = dim_is(dims[i], 1) ? whole : lane_add(lower, lane_scale(lower, whole, dims[i]), coords[i]);
+    if (whole.at->kind != KX_VAR || whole.step != coords[rank - 1].step)
+        whole.at = NULL;
+    return whole;
+}
+
+static LaneCoord index_joined(Lower *lower, int rank, const LaneCoord *coords, const Dim *const *dims) {
+    LaneCoord whole = rank > 1 ? index_rejoined(lower, rank, coords, dims) : (LaneCoord){NULL, 0, 1};
+    return whole.at ? whole : lane_linear(lower, rank, coords, dims);
+}
+
 void lane_reshape(Lower *lower, int rank, const Dim *const *dims, const LaneCoord *coords, int to_rank,
                   const Dim *const *to_dims, LaneCoord *to) {
     DimTable *table = lower->graph->dims;
@@ -236,7 +252,7 @@ void lane_reshape(Lower *lower, int rank, const Dim *const *dims, const LaneCoor
         if (i_end - i == 1 && k_end - k == 1)
             to[k] = coords[i];
         else
-            lane_delinear(lower, lane_linear(lower, i_end - i, coords + i, dims + i), k_end - k, to_dims + k,
+            lane_delinear(lower, index_joined(lower, i_end - i, coords + i, dims + i), k_end - k, to_dims + k,
                           to + k);
     }
 }
