@@ -226,7 +226,9 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
         outer = tma_row(b, tma, k0, row);
     }
     if (operand->windows) {
-        matmul_windows_load(b, plan, tma, map, to, full, inner, outer, batch);
+        int part = operand->major == MAJOR_K ? below : block;
+        matmul_windows_load(b, plan, tma, map, to, full, inner, outer, batch,
+                            tma->windows ? tma->windows + (ptrdiff_t)part * WINDOWS_COORDS : NULL);
         return;
     }
     bool is_k = operand->major == MAJOR_K;
@@ -266,6 +268,22 @@ void matmul_tma_find_pages(Builder *b, const MatmulPlan *plan, MatmulTma *tma, c
         const KExpr *first = tma->operand->major == MAJOR_K ? mn0 : k0;
         const KExpr *row = k_add(b, first, k_i32(b, (int64_t)i * tma_box_rows(tma)));
         tma->pages[i] = k_let_expr(b, "page", matmul_chosen(b, plan, tma->operand, batch, row));
+    }
+}
+
+void matmul_tma_find_windows(Builder *b, const MatmulPlan *plan, MatmulTma *tma, const KExpr *mn0,
+                             const KExpr *const *batch) {
+    if (!tma->operand->windows)
+        return;
+    bool is_k = tma->operand->major == MAJOR_K;
+    int n = is_k ? tma_boxes(tma) : tma_blocks(tma), step = is_k ? tma_box_rows(tma) : tma->tile.span;
+    tma->windows = ARENA_ARRAY(b->arena, const KExpr *, (size_t)n *WINDOWS_COORDS);
+    for (int i = 0; i < n; i++)
+        matmul_windows_part(b, plan, tma->operand, !is_k, k_add(b, mn0, k_i32(b, (int64_t)i * step)), batch,
+                            tma->windows + (ptrdiff_t)i * WINDOWS_COORDS);
+    for (int i = 0; i < n * WINDOWS_COORDS; i++) {
+        const char *name = i % WINDOWS_COORDS ? (is_k ? "place" : "tap") : is_k ? "image" : "channel";
+        tma->windows[i] = tma->windows[i] ? k_let_expr(b, name, tma->windows[i]) : NULL;
     }
 }
 

@@ -52,28 +52,61 @@ static const KExpr *windows_tap(Builder *b, const WindowsAxis *axis, const KExpr
     return k_mul(b, tap, k_i32(b, axis->tap_step < 0 ? -axis->tap_step : axis->tap_step));
 }
 
-void matmul_windows_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, int map, const KExpr *to,
-                         const KExpr *full, const KExpr *within, const KExpr *place,
-                         const KExpr *const *batch) {
-    static const AtomId atoms[] = {ATOM_tma_load_windows_1, ATOM_tma_load_windows_2, ATOM_tma_load_windows_3};
-    const MatmulOperand *operand = tma->operand;
+/* What lies within windows, from element `at` on: the channel, and the tap along each axis. */
+static void windows_within(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, const KExpr *at,
+                           const KExpr *const *batch, const KExpr **out) {
     const Windows *windows = operand->windows;
-    KOperand operands[3 + 2 + 2 * WINDOWS_AXES_MAX] = {k_operand(to), k_operand(k_tensor_map_addr(b, map)),
-                                                       k_operand(full)};
-    const KExpr *channels = k_dim(b, windows->channels, K_I32), *tap = k_div(b, within, channels);
-    const KExpr *channel = k_add(b, k_mod(b, within, channels), k_dim(b, windows->first_channel, K_I32));
-    int n = 3;
-    operands[n++] = k_operand(windows_of_batch(b, plan, operand, windows->channels_axis, batch, channel));
+    const KExpr *channels = k_dim(b, windows->channels, K_I32), *tap = k_div(b, at, channels);
+    const KExpr *channel = k_add(b, k_mod(b, at, channels), k_dim(b, windows->first_channel, K_I32));
+    out[0] = windows_of_batch(b, plan, operand, windows->channels_axis, batch, channel);
+    for (int i = 0; i < windows->n; i++)
+        out[i + 1] = k_convert(b, windows_tap(b, &windows->axis[i], tap), K_U32);
+}
+
+/* Windows from number `at` on: the image, and the first one's place along each axis. */
+static void windows_place(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, const KExpr *at,
+                          const KExpr *const *batch, const KExpr **out) {
+    const Windows *windows = operand->windows;
     for (int i = 0; i < windows->n; i++) {
         const WindowsAxis *axis = &windows->axis[i];
         const KExpr *places = k_dim(b, axis->places, K_I32);
-        const KExpr *first = k_mul(b, k_mod(b, place, places), k_i32(b, axis->step));
-        operands[n++] = k_operand(axis->low < 0 ? k_sub(b, first, k_i32(b, -axis->low))
-                                                : k_add(b, first, k_i32(b, axis->low)));
-        place = k_div(b, place, places);
+        const KExpr *first = k_mul(b, k_mod(b, at, places), k_i32(b, axis->step));
+        out[i + 1] =
+            axis->low < 0 ? k_sub(b, first, k_i32(b, -axis->low)) : k_add(b, first, k_i32(b, axis->low));
+        at = k_div(b, at, places);
     }
-    operands[n++] = k_operand(windows_of_batch(b, plan, operand, windows->images_axis, batch, place));
-    for (int i = 0; i < windows->n; i++)
-        operands[n++] = k_operand(k_convert(b, windows_tap(b, &windows->axis[i], tap), K_U32));
-    k_atom(b, atoms[windows->n - 1], NULL, operands, n);
+    out[0] = windows_of_batch(b, plan, operand, windows->images_axis, batch, at);
+}
+
+void matmul_windows_part(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, bool is_within,
+                         const KExpr *at, const KExpr *const *batch, const KExpr **out) {
+    for (int i = 0; i < WINDOWS_COORDS; i++)
+        out[i] = NULL;
+    if (is_within)
+        windows_within(b, plan, operand, at, batch, out);
+    else
+        windows_place(b, plan, operand, at, batch, out);
+}
+
+void matmul_windows_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, int map, const KExpr *to,
+                         const KExpr *full, const KExpr *within, const KExpr *place,
+                         const KExpr *const *batch, const KExpr *const *shared) {
+    static const AtomId atoms[] = {ATOM_tma_load_windows_1, ATOM_tma_load_windows_2, ATOM_tma_load_windows_3};
+    const MatmulOperand *operand = tma->operand;
+    bool is_k = operand->major == MAJOR_K; /* then a tile's steps share the places */
+    const KExpr *within_at[WINDOWS_COORDS], *place_at[WINDOWS_COORDS];
+    matmul_windows_part(b, plan, operand, true, within, batch, within_at);
+    matmul_windows_part(b, plan, operand, false, place, batch, place_at);
+    const KExpr *const *in = shared && !is_k ? shared : within_at, *const *of =
+                                                                       shared && is_k ? shared : place_at;
+    int n = 3, axes = operand->windows->n;
+    KOperand operands[3 + 2 + 2 * WINDOWS_AXES_MAX] = {k_operand(to), k_operand(k_tensor_map_addr(b, map)),
+                                                       k_operand(full)};
+    operands[n++] = k_operand(in[0]);
+    for (int i = 0; i < axes; i++)
+        operands[n++] = k_operand(of[i + 1]);
+    operands[n++] = k_operand(of[0]);
+    for (int i = 0; i < axes; i++)
+        operands[n++] = k_operand(in[i + 1]);
+    k_atom(b, atoms[axes - 1], NULL, operands, n);
 }

@@ -7,10 +7,16 @@
 
 /* The map of boxes of so many channels and places; its parameter's number. */
 int matmul_windows_map(Builder *b, DimTable *dims, const MatmulTma *tma, int channels, int places);
+enum { WINDOWS_COORDS = 1 + WINDOWS_AXES_MAX };
+/* Half of a box's coordinates, up to WINDOWS_COORDS of them, NULL behind: of element `at` within windows the
+ * channel and taps, or of window `at` the image and places. */
+void matmul_windows_part(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, bool is_within,
+                         const KExpr *at, const KExpr *const *batch, const KExpr **out);
 /* Loads a box to shared address `to`: from element `within` of the windows on, and from window `place` on;
- * the bytes count at mbarrier address `full`. */
+ * the bytes count at mbarrier address `full`. `shared`: the half that a tile's steps share; NULL: worked out.
+ */
 void matmul_windows_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, int map, const KExpr *to,
                          const KExpr *full, const KExpr *within, const KExpr *place,
-                         const KExpr *const *batch);
+                         const KExpr *const *batch, const KExpr *const *shared);
 
 #endif

@@ -47,6 +47,8 @@ typedef struct WgmmaOperand {
     bool is_early;       /* no kernel before writes what TMA brings of it */
     const KExpr *chosen; /* a producer's: the present tile's matrix, where indices choose it */
     const KExpr **pages; /* a producer's: those of the present stage, where indices choose pages */
+    const KExpr *
+        *windows; /* a producer's: what the present tile's steps share, where the operand is windows */
 } WgmmaOperand;
 
 /* A product whose steps of K come before those of the one that is added to it. */

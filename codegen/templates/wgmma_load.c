@@ -67,6 +67,7 @@ MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o) {
                        .cluster = w->cluster,
                        .chosen = o->chosen,
                        .pages = o->pages,
+                       .windows = o->windows,
                        .is_once = wgmma_is_read_once(w, o),
                        .is_clipped = !o->fragments && !w->plan->columns.n &&
                                      !(o->is_rows ? w->tiles.rows_end : w->tiles.cols_end)};
@@ -98,6 +99,14 @@ static void wgmma_choose(Wgmma *w, const MatmulTile *tile) {
             o->chosen = matmul_chosen_matrix(w->b, w->plan, wgmma_tma(w, o).operand, tile->batch);
     }
     wgmma_find_pages(w, tile, NULL);
+    for (int i = 0; i < w->n_operands; i++) {
+        WgmmaOperand *o = &w->operands[i];
+        MatmulTma tma = wgmma_tma(w, o);
+        if (o->convert || o->rows)
+            continue;
+        matmul_tma_find_windows(w->b, w->plan, &tma, o->is_rows ? tile->row : tile->col, tile->batch);
+        o->windows = tma.windows;
+    }
 }
 
 /* ---- the two roles */
