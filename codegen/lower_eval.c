@@ -70,9 +70,9 @@ static bool eval_fills_alike(const Lower *lower, const Value *pad) {
     const Value *fill = pad->in[1], *value = pad->in[0];
     while (lower_is_plain_movement(value->op))
         value = value->in[0];
-    bool is_zero = fill->op == OP_constant && (dtype_is_float(fill->dtype) ? fill->attrs[0].number.f == 0
-                                                                           : fill->attrs[0].number.i == 0);
-    return is_zero && lower_is_leaf(lower, value) && !lower_known(lower, value)->binding.is_bound;
+    double number;
+    return value_is_constant(fill, &number) && number == 0 && lower_is_leaf(lower, value) &&
+           !lower_known(lower, value)->binding.is_bound;
 }
 
 static const KExpr *eval_pad(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard) {

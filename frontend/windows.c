@@ -52,6 +52,13 @@ static bool windows_axis(Expand *expand, const Expr *syntax, const Meaning *argu
            windows_step(expand, syntax, 4, "dilation", items[4], &axis->dilation);
 }
 
+Meaning windows_padded(Expand *expand, Value *x, Meaning border, const Attr *attrs, Span span) {
+    Meaning number = operator_cast(expand, border, x->dtype, span);
+    return number.kind == MEANING_TENSOR
+               ? expand_append(expand, OP_pad, (Value *[]){x, number.value}, 2, attrs, span)
+               : number;
+}
+
 static Meaning windows_bordered(Expand *expand, Value *x, Meaning border, const WindowsAxis *axes, int n,
                                 Span span) {
     bool has_border = false;
@@ -66,10 +73,7 @@ static Meaning windows_bordered(Expand *expand, Value *x, Meaning border, const 
     }
     if (!has_border)
         return (Meaning){.kind = MEANING_TENSOR, .value = x};
-    Meaning number = operator_cast(expand, border, x->dtype, span);
-    return number.kind == MEANING_TENSOR
-               ? expand_append(expand, OP_pad, (Value *[]){x, number.value}, 2, attrs, span)
-               : number;
+    return windows_padded(expand, x, border, attrs, span);
 }
 
 int windows_axes(Expand *expand, const Expr *syntax, const Meaning *arguments, WindowsAxis *axes) {

@@ -18,6 +18,8 @@ int windows_axes(Expand *expand, const Expr *syntax, const Meaning *arguments, W
 /* Of a list with one item an axis, that of axis i; anything else is meant for all. */
 Meaning windows_item(Expand *expand, const Expr *syntax, const Meaning *arguments, int argument, int i,
                      int n);
+/* x with this number, in its type, around it as a pad's attributes say. */
+Meaning windows_padded(Expand *expand, Value *x, Meaning border, const Attr *attrs, Span span);
 /* Such windows of x, with this number around it. */
 Meaning windows_taken(Expand *expand, Value *x, Meaning border, const WindowsAxis *axes, int n, Span span);
 

@@ -2,6 +2,8 @@
  * convolutions read them. */
 #include "frontend/windows.h"
 
+static const Meaning windows_nothing = {.kind = MEANING_WHOLE, .whole = 0};
+
 /* The axis with zeros behind each element but the last, so that neighbours are `stride` apart. */
 static Meaning windows_spread(Expand *expand, Value *x, int axis, int64_t stride, Span span) {
     DimTable *table = expand->graph->dims;
@@ -21,10 +23,9 @@ static Meaning windows_spread(Expand *expand, Value *x, int axis, int64_t stride
         joined[i] = i == axis ? dim_mul(table, x->dims[i], dim_const(table, stride)) : x->dims[i];
     if (!joined[axis])
         return expand_fail(expand, DIAG_DIM, span, "the size of axis %d times its stride overflows", axis);
-    Meaning none = operator_cast(expand, (Meaning){.kind = MEANING_WHOLE, .whole = 0}, x->dtype, span);
     Meaning wide = indexing_reshape(expand, x, rank + 1, apart, span);
-    if (wide.kind == MEANING_TENSOR && none.kind == MEANING_TENSOR)
-        wide = expand_append(expand, OP_pad, (Value *[]){wide.value, none.value}, 2, attrs, span);
+    if (wide.kind == MEANING_TENSOR)
+        wide = windows_padded(expand, wide.value, windows_nothing, attrs, span);
     if (wide.kind == MEANING_TENSOR)
         wide = indexing_reshape(expand, wide.value, rank, joined, span);
     if (wide.kind != MEANING_TENSOR)
@@ -125,7 +126,7 @@ static Meaning windows_back_along(Expand *expand, Value *x, int i, const Dim *si
 }
 
 static Meaning windows_back_taken(Expand *expand, Value *x, const WindowsAxis *axes, int n, Span span) {
-    Meaning none = {.kind = MEANING_WHOLE, .whole = 0}, found = windows_taken(expand, x, none, axes, n, span);
+    Meaning found = windows_taken(expand, x, windows_nothing, axes, n, span);
     return found.kind == MEANING_TENSOR ? windows_flipped(expand, found.value, n, span) : found;
 }
 
@@ -197,12 +198,8 @@ static Meaning phases_weights(Expand *expand, Value *w, const PhasesAxis *axes, 
         is_padded |= !dim_is(attrs[0].dims[i], 0) || !dim_is(attrs[1].dims[i], 0);
     }
     Meaning padded = {.kind = MEANING_TENSOR, .value = w};
-    if (is_padded) {
-        Meaning none = operator_cast(expand, (Meaning){.kind = MEANING_WHOLE, .whole = 0}, w->dtype, span);
-        padded = none.kind == MEANING_TENSOR
-                     ? expand_append(expand, OP_pad, (Value *[]){w, none.value}, 2, attrs, span)
-                     : none;
-    }
+    if (is_padded)
+        padded = windows_padded(expand, w, windows_nothing, attrs, span);
     return padded.kind == MEANING_TENSOR ? indexing_reshape(expand, padded.value, at, apart, span) : padded;
 }
 

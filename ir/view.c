@@ -212,3 +212,8 @@ int view_vector_width(const Graph *graph, const View *view, const Value *value, 
     }
     return width;
 }
+
+bool view_is_step(const Graph *graph, const Dim *distance, DType elem) {
+    int64_t divisor = dim_divisor(graph->dims, distance);
+    return dim_lower(graph->dims, distance) >= 0 && divisor * dtype_bits(elem) % 128 == 0;
+}

@@ -74,6 +74,8 @@ bool view_places(const Graph *graph, Value *value, bool (*is_base)(void *context
                  void *context, ViewPlaces *places);
 /* What a Value comes from by those alone, or the first base for which is_base(context, v) holds. */
 Value *view_below_movements(Value *value, bool (*is_base)(void *context, const Value *v), void *context);
+/* Whether a distance in elements is known to be one of whole 16 bytes, in which TMA moves. */
+bool view_is_step(const Graph *graph, const Dim *distance, DType elem);
 /* Largest power of two (in elements, at most `limit`) such that an access at any coordinate that is a
  * multiple of it along `axis` is contiguous and aligned to it; 1 if not contiguous there. */
 int view_vector_width(const Graph *graph, const View *view, const Value *value, int axis, int limit);

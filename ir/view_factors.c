@@ -270,9 +270,8 @@ static bool places_move(DimTable *dims, ViewPlaces *places, const ViewFactor *fa
 
 /* Whether the border is zeros, and along axes that one factor has. */
 static bool places_pad(DimTable *dims, const Value *value, ViewPlaces *places) {
-    const Value *border = value->in[1];
-    if (border->op != OP_constant ||
-        (dtype_is_float(border->dtype) ? border->attrs[0].number.f != 0 : border->attrs[0].number.i != 0))
+    double border;
+    if (!value_is_constant(value->in[1], &border) || border != 0)
         return false;
     places->has_border = true;
     for (int i = 0; i < value->rank; i++) {

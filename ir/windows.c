@@ -11,11 +11,6 @@ static int windows_factors(const ViewPlaces *places, int axis, const ViewFactor 
     return n;
 }
 
-static bool windows_is_step(const Graph *graph, const Dim *distance, DType elem) {
-    return dim_lower(graph->dims, distance) >= 0 &&
-           dim_divisor(graph->dims, distance) * dtype_bits(elem) % 128 == 0;
-}
-
 static WindowsAxis *windows_axis(Windows *windows, int base_axis) {
     for (int i = 0; i < windows->n; i++)
         if (windows->axis[i].base_axis == base_axis)
@@ -120,7 +115,7 @@ static bool windows_batch(const Graph *graph, const ViewPlaces *places, const Va
             windows->images_axis = axis;
         if (n > 1 || (axis != windows->channels_axis && axis != windows->images_axis) ||
             (axis == windows->channels_axis &&
-             !windows_is_step(graph, factors[0]->stride, windows->base->dtype)))
+             !view_is_step(graph, factors[0]->stride, windows->base->dtype)))
             return false;
         windows->batch[i].base_axis = axis;
         windows->batch[i].step = factors[0]->stride;
@@ -162,12 +157,12 @@ static bool windows_base(const Graph *graph, const ViewPlaces *places, Windows *
         if (i == windows->channels_axis)
             continue;
         if (axis || i == windows->images_axis
-                ? !windows_is_step(graph, windows->strides[i], windows->base->dtype) ||
+                ? !view_is_step(graph, windows->strides[i], windows->base->dtype) ||
                       dim_is(windows->strides[i], 0)
                 : !dim_is(places->base->dims[i], 1))
             return false;
     }
-    return windows_is_step(graph, windows->first_channel, windows->base->dtype);
+    return view_is_step(graph, windows->first_channel, windows->base->dtype);
 }
 
 bool windows_of(const Graph *graph, Value *value, int mn_axis, int k_axis,

@@ -43,13 +43,12 @@ static bool split_k_is_windows(const Rewrite *rewrite, Value *operand) {
 
 /* An operand that parts are views of: an input, maybe with rows joined or transposed, or its windows. */
 static bool split_k_is_memory(const Rewrite *rewrite, Value *operand) {
-    if (split_k_is_windows(rewrite, operand))
-        return true;
-    while (operand->op == OP_transpose)
-        operand = operand->in[0];
-    if (operand->op == OP_reshape)
-        operand = operand->in[0];
-    return operand->op == OP_input && !operand->strides;
+    const Value *base = operand;
+    while (base->op == OP_transpose)
+        base = base->in[0];
+    if (base->op == OP_reshape)
+        base = base->in[0];
+    return (base->op == OP_input && !base->strides) || split_k_is_windows(rewrite, operand);
 }
 
 /* Matrices of a product's batch; 0: not known, or more than are counted. */

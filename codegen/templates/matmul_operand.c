@@ -71,11 +71,6 @@ static bool operand_part(DimTable *dims, const ViewFactors *factors, int axis, b
     return true;
 }
 
-bool matmul_is_step(const Graph *graph, const Dim *distance, DType elem) {
-    int64_t divisor = dim_divisor(graph->dims, distance);
-    return dim_lower(graph->dims, distance) >= 0 && divisor * dtype_bits(elem) % 128 == 0;
-}
-
 /* Whether TMA can read the operand where M, N or K lie in two parts; notes where. */
 static bool operand_is_parted(const Graph *graph, const Region *region, MatmulOperand *operand) {
     ViewFactors factors;
@@ -109,10 +104,10 @@ static bool operand_is_parted(const Graph *graph, const Region *region, MatmulOp
         dim_is(found.view.strides[operand->k_axis], 1) || dim_is(found.view.strides[operand->mn_axis], 1);
     if (!parts || parts + n_batch > MATMUL_TMA_BEYOND || !has_run || dtype_bits(base->dtype) < 8)
         return false;
-    if (!matmul_is_step(graph, factors.offset, base->dtype))
+    if (!view_is_step(graph, factors.offset, base->dtype))
         return false;
     for (int i = 0; i < factors.n; i++)
-        if (!dim_is(factors.at[i].stride, 1) && !matmul_is_step(graph, factors.at[i].stride, base->dtype))
+        if (!dim_is(factors.at[i].stride, 1) && !view_is_step(graph, factors.at[i].stride, base->dtype))
             return false;
     found.is_parted = true;
     *operand = found;
@@ -126,13 +121,13 @@ static bool operand_is_tma_view(const Graph *graph, const MatmulOperand *operand
         return false;
     *why = "TMA needs rows and starts that are multiples of 16 bytes";
     int outer = operand->major == MAJOR_K ? operand->mn_axis : operand->k_axis;
-    if (!matmul_is_step(graph, operand->view.offset, operand->elem) ||
-        !matmul_is_step(graph, operand->view.strides[outer], operand->elem) ||
+    if (!view_is_step(graph, operand->view.offset, operand->elem) ||
+        !view_is_step(graph, operand->view.strides[outer], operand->elem) ||
         (dim_is(operand->view.strides[outer], 0) && !dim_is(operand->value->dims[outer], 1)) ||
-        (operand->chosen && !matmul_is_step(graph, operand->chosen->step, operand->elem)))
+        (operand->chosen && !view_is_step(graph, operand->chosen->step, operand->elem)))
         return false;
     for (int i = 0; i < operand->n_batch; i++)
-        if (!matmul_is_step(graph, operand->view.strides[operand->batch[i]], operand->elem))
+        if (!view_is_step(graph, operand->view.strides[operand->batch[i]], operand->elem))
             return false;
     *why = "TMA reads at most five dims: two of the matrix and three of the batch";
     if (operand->n_batch + (operand->chosen != NULL) > MATMUL_TMA_BEYOND)
@@ -145,12 +140,12 @@ static bool operand_is_tma_view(const Graph *graph, const MatmulOperand *operand
 static bool operand_has_whole_rows(const Graph *graph, const MatmulOperand *operand) {
     const ViewGather *chosen = operand->chosen;
     bool fits = operand->is_contiguous && operand->major == MAJOR_K &&
-                matmul_is_step(graph, operand->view.offset, operand->elem) &&
-                matmul_is_step(graph, chosen->step, operand->elem) &&
+                view_is_step(graph, operand->view.offset, operand->elem) &&
+                view_is_step(graph, chosen->step, operand->elem) &&
                 dim_is(operand->view.strides[operand->mn_axis], 0) &&
-                matmul_is_step(graph, operand->value->dims[operand->k_axis], operand->elem);
+                view_is_step(graph, operand->value->dims[operand->k_axis], operand->elem);
     for (int i = 0; i < operand->n_batch; i++)
-        fits = fits && matmul_is_step(graph, operand->view.strides[operand->batch[i]], operand->elem);
+        fits = fits && view_is_step(graph, operand->view.strides[operand->batch[i]], operand->elem);
     return fits;
 }
 
@@ -282,7 +277,7 @@ bool matmul_is_tma_input(const MatmulPlan *plan, const Value *value) {
     if (!dim_is(strides[value->rank - 1], 1))
         return false;
     for (int i = 0; i < value->rank - 1; i++)
-        if (!matmul_is_step(plan->graph, strides[i], value->dtype) || dim_is(strides[i], 0))
+        if (!view_is_step(plan->graph, strides[i], value->dtype) || dim_is(strides[i], 0))
             return false;
     return true;
 }

@@ -20,8 +20,6 @@ bool matmul_take_chosen(const Graph *graph, const Region *region, const ViewGath
                         MatmulOperand *operand);
 /* Sets what follows from an operand's view. */
 void matmul_read_view(MatmulOperand *operand);
-/* Whether a distance in elements is known to be one of whole 16 bytes, in which TMA moves. */
-bool matmul_is_step(const Graph *graph, const Dim *distance, DType elem);
 /* Whether TMA can read an operand: contiguous, everything else in steps of 16 bytes. */
 bool matmul_is_tma(const Graph *graph, const MatmulOperand *operand, const char **why);
 /* Whether it can where tiles lie within the parts that memory has the operand in. */

@@ -128,10 +128,10 @@ bool matmul_stored(const MatmulPlan *plan, const Value *output, MatmulStored *st
     if (!fits || !dim_is(stored->at[0].stride, 1))
         return false;
     for (int i = 1; i < stored->n; i++)
-        if (!matmul_is_step(graph, stored->at[i].stride, output->dtype) || dim_is(stored->at[i].stride, 0))
+        if (!view_is_step(graph, stored->at[i].stride, output->dtype) || dim_is(stored->at[i].stride, 0))
             return false;
     /* TMA writes whole pieces of 16 bytes: of a row that ends within one, what lies behind it too. */
-    if (!matmul_is_step(graph, stored->at[0].dim, output->dtype))
+    if (!view_is_step(graph, stored->at[0].dim, output->dtype))
         return false;
     return (stored->at[0].is_last || dim_divisor(graph->dims, stored->at[0].dim) % STORED_COLS == 0) &&
            (stored->at[1].is_last || dim_divisor(graph->dims, stored->at[1].dim) % STAGING_ROWS == 0);

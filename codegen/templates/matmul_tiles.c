@@ -116,9 +116,9 @@ static bool tiles_cuts_columns(const MatmulPlan *plan, const Schedule *schedule)
  * outputs, and inputs of the epilogue, which TMA brings where they have 16 bits. */
 static bool tiles_end_at_pieces(const MatmulPlan *plan, const Dim *extent, const MatmulOperand *operand) {
     const Graph *graph = plan->graph;
-    bool ends = matmul_is_step(graph, extent, operand->elem) && matmul_is_step(graph, extent, DTYPE_BF16);
+    bool ends = view_is_step(graph, extent, operand->elem) && view_is_step(graph, extent, DTYPE_BF16);
     for (size_t i = 0; i < plan->region->outputs.n && extent == plan->n; i++)
-        ends = ends && matmul_is_step(graph, extent, plan->region->outputs.at[i]->dtype);
+        ends = ends && view_is_step(graph, extent, plan->region->outputs.at[i]->dtype);
     return ends;
 }
 

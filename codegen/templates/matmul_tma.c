@@ -226,9 +226,9 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
         outer = tma_row(b, tma, k0, row);
     }
     if (operand->windows) {
-        int part = operand->major == MAJOR_K ? below : block;
-        matmul_windows_load(b, plan, tma, map, to, full, inner, outer, batch,
-                            tma->windows ? tma->windows + (ptrdiff_t)part * WINDOWS_COORDS : NULL);
+        bool shares_places = operand->major == MAJOR_K;
+        matmul_windows_load(b, plan, tma, map, to, full, shares_places ? inner : outer, batch,
+                            tma->windows + (ptrdiff_t)(shares_places ? below : block) * WINDOWS_COORDS);
         return;
     }
     bool is_k = operand->major == MAJOR_K;

@@ -18,10 +18,9 @@ typedef struct MatmulTma {
     int share; /* blocks of a cluster, each of which loads its part of the tile into all; 1: none */
     int share_step, cluster; /* from the rank of one of these blocks to that of the next; all blocks */
     const KExpr *chosen;     /* the present tile's matrix, where indices choose it (matmul_chosen_matrix) */
-    const KExpr **pages; /* of which boxes one below the other are; NULL: of none (matmul_tma_find_pages) */
-    const KExpr *
-        *windows; /* what all steps of a tile share of where boxes of windows are; NULL: worked out anew */
-    bool is_once; /* nobody loads these elements again: L2 gives them up first */
+    const KExpr **pages;   /* of which boxes one below the other are; NULL: of none (matmul_tma_find_pages) */
+    const KExpr **windows; /* what all steps of a tile share of where boxes of windows are; NULL: of none */
+    bool is_once;          /* nobody loads these elements again: L2 gives them up first */
     /* What the tile has along M or N beyond the operand need not be zeros: it is left as it was. Rows beyond
      * the end of memory are no work for memory, but they are for L2: 132 blocks whose tiles had 1 row of 128
      * took 72 us where they took 45 with all 128. */

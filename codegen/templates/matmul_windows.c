@@ -89,16 +89,14 @@ void matmul_windows_part(Builder *b, const MatmulPlan *plan, const MatmulOperand
 }
 
 void matmul_windows_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, int map, const KExpr *to,
-                         const KExpr *full, const KExpr *within, const KExpr *place,
-                         const KExpr *const *batch, const KExpr *const *shared) {
+                         const KExpr *full, const KExpr *own_at, const KExpr *const *batch,
+                         const KExpr *const *shared) {
     static const AtomId atoms[] = {ATOM_tma_load_windows_1, ATOM_tma_load_windows_2, ATOM_tma_load_windows_3};
     const MatmulOperand *operand = tma->operand;
     bool is_k = operand->major == MAJOR_K; /* then a tile's steps share the places */
-    const KExpr *within_at[WINDOWS_COORDS], *place_at[WINDOWS_COORDS];
-    matmul_windows_part(b, plan, operand, true, within, batch, within_at);
-    matmul_windows_part(b, plan, operand, false, place, batch, place_at);
-    const KExpr *const *in = shared && !is_k ? shared : within_at, *const *of =
-                                                                       shared && is_k ? shared : place_at;
+    const KExpr *own[WINDOWS_COORDS];
+    matmul_windows_part(b, plan, operand, is_k, own_at, batch, own);
+    const KExpr *const *in = is_k ? own : shared, *const *of = is_k ? shared : own;
     int n = 3, axes = operand->windows->n;
     KOperand operands[3 + 2 + 2 * WINDOWS_AXES_MAX] = {k_operand(to), k_operand(k_tensor_map_addr(b, map)),
                                                        k_operand(full)};

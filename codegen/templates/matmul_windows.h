@@ -12,11 +12,11 @@ enum { WINDOWS_COORDS = 1 + WINDOWS_AXES_MAX };
  * channel and taps, or of window `at` the image and places. */
 void matmul_windows_part(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, bool is_within,
                          const KExpr *at, const KExpr *const *batch, const KExpr **out);
-/* Loads a box to shared address `to`: from element `within` of the windows on, and from window `place` on;
- * the bytes count at mbarrier address `full`. `shared`: the half that a tile's steps share; NULL: worked out.
- */
+/* Loads a box to shared address `to`; the bytes count at mbarrier address `full`. `shared` is the half of its
+ * coordinates that a tile's steps share, places of an operand along K, else what lies within windows; the
+ * other half is worked out for element or window `own_at`. */
 void matmul_windows_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, int map, const KExpr *to,
-                         const KExpr *full, const KExpr *within, const KExpr *place,
-                         const KExpr *const *batch, const KExpr *const *shared);
+                         const KExpr *full, const KExpr *own_at, const KExpr *const *batch,
+                         const KExpr *const *shared);
 
 #endif

@@ -55,25 +55,17 @@ static bool everywhere(void *context, const Value *value) {
     return true;
 }
 
-static Value *append(Bench *bench, OpKind op, Value *x, Value *y, const Attr *attrs) {
-    Value *in[] = {x, y};
-    Value *value = graph_append(bench->graph, op, in, y ? 2 : x ? 1 : 0, attrs, (Span){0}, &bench->diags);
-    if (!value)
-        fail_msg("%s", bench->diags.list.at[0].message);
-    return value;
-}
-
 #define CONST(value) dim_const(bench->dims, value)
 
 static Value *product(Bench *bench, const Dim *rows, int64_t columns) {
     const Dim *x_dims[] = {rows, CONST(16)}, *w_dims[] = {CONST(16), CONST(columns)};
     Value *x = graph_add_input(bench->graph, "x", DTYPE_BF16, 2, x_dims, NULL, (Span){0});
     Value *w = graph_add_input(bench->graph, "w", DTYPE_BF16, 2, w_dims, NULL, (Span){0});
-    return append(bench, OP_matmul, x, w, NULL);
+    return bench_append(bench, OP_matmul, x, w, NULL);
 }
 
 static Value *reshape(Bench *bench, Value *x, int rank, const Dim **dims) {
-    return append(bench, OP_reshape, x, NULL, (Attr[OP_MAX_ATTRS]){{.dims = dims, .n_dims = rank}});
+    return bench_append(bench, OP_reshape, x, NULL, (Attr[OP_MAX_ATTRS]){{.dims = dims, .n_dims = rank}});
 }
 
 /* Columns [from, to) of the last axis. */
@@ -85,14 +77,14 @@ static Value *part(Bench *bench, Value *x, int64_t from, int64_t to) {
         limit[i] = i + 1 < x->rank ? x->dims[i] : CONST(to);
         step[i] = 1;
     }
-    return append(bench, OP_slice, x, NULL,
-                  (Attr[OP_MAX_ATTRS]){{.dims = start, .n_dims = x->rank},
-                                       {.dims = limit, .n_dims = x->rank},
-                                       {.ints = step, .n_ints = x->rank}});
+    return bench_append(bench, OP_slice, x, NULL,
+                        (Attr[OP_MAX_ATTRS]){{.dims = start, .n_dims = x->rank},
+                                             {.dims = limit, .n_dims = x->rank},
+                                             {.ints = step, .n_ints = x->rank}});
 }
 
 static Value *join(Bench *bench, Value *x, Value *y) {
-    return append(bench, OP_concat, x, y, (Attr[OP_MAX_ATTRS]){{.i = x->rank - 1}});
+    return bench_append(bench, OP_concat, x, y, (Attr[OP_MAX_ATTRS]){{.i = x->rank - 1}});
 }
 
 static bool place(Bench *bench, const Value *core, const Value *value, ColumnPlace *out) {
@@ -111,7 +103,7 @@ BENCH_TEST(test_places) {
     Value *heads = reshape(bench, part(bench, h, 32, 96), 3, (const Dim *[]){rows, CONST(2), CONST(32)});
     Value *turned = join(bench, part(bench, heads, 16, 32), part(bench, heads, 0, 16));
     assert_true(place(bench, h, turned, &at) && at.first == 32 && at.width == 64 && at.block == 32);
-    Value *sum = append(bench, OP_add, turned, heads, NULL);
+    Value *sum = bench_append(bench, OP_add, turned, heads, NULL);
     assert_true(place(bench, h, sum, &at) && at.first == 32 && at.block == 32);
     /* a half of each head is no run of columns; a head by one is another thread's; rows may not be mixed with
      * columns */
@@ -119,10 +111,10 @@ BENCH_TEST(test_places) {
     assert_false(place(bench, h, join(bench, part(bench, h, 1, 96), part(bench, h, 0, 1)), &at));
     assert_false(place(bench, h, part(bench, h, 4, 12), &at));
     Value *square = product(bench, CONST(8), 8);
-    assert_false(place(
-        bench, square,
-        append(bench, OP_transpose, square, NULL, (Attr[OP_MAX_ATTRS]){{.ints = (int[]){1, 0}, .n_ints = 2}}),
-        &at));
+    assert_false(place(bench, square,
+                       bench_append(bench, OP_transpose, square, NULL,
+                                    (Attr[OP_MAX_ATTRS]){{.ints = (int[]){1, 0}, .n_ints = 2}}),
+                       &at));
     Value *wide = product(bench, rows, 1024);
     assert_false(
         place(bench, wide, join(bench, part(bench, wide, 512, 1024), part(bench, wide, 0, 512)), &at));

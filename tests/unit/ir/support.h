@@ -68,6 +68,15 @@ static inline void bench_run(void **state, void (*test)(Bench *bench)) {
     static void name##_body(Bench *bench)
 #define BENCH_ENTRY(name) cmocka_unit_test_setup_teardown(name, bench_setup, bench_teardown)
 
+/* An operation of up to two operands, NULL behind them. */
+static inline Value *bench_append(Bench *bench, OpKind op, Value *x, Value *y, const Attr *attrs) {
+    Value *in[] = {x, y};
+    Value *value = graph_append(bench->graph, op, in, y ? 2 : x ? 1 : 0, attrs, (Span){0}, &bench->diags);
+    if (!value)
+        fail_msg("%s", bench->diags.list.at[0].message);
+    return value;
+}
+
 /* A small generator (splitmix64), so that every run draws the same. */
 static inline uint64_t draw(uint64_t *state) {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;

@@ -15,20 +15,12 @@ typedef struct Steps {
         dilation[WINDOWS_AXES_MAX];
 } Steps;
 
-static Value *append(Bench *bench, OpKind op, Value *x, Value *y, const Attr *attrs) {
-    Value *in[] = {x, y};
-    Value *value = graph_append(bench->graph, op, in, y ? 2 : x ? 1 : 0, attrs, (Span){0}, &bench->diags);
-    if (!value)
-        fail_msg("%s", bench->diags.list.at[0].message);
-    return value;
-}
-
 static Value *reshape(Bench *bench, Value *x, int rank, const Dim **dims) {
-    return append(bench, OP_reshape, x, NULL, ATTRS({.dims = dims, .n_dims = rank}));
+    return bench_append(bench, OP_reshape, x, NULL, ATTRS({.dims = dims, .n_dims = rank}));
 }
 
 static Value *transpose(Bench *bench, Value *x, int *perm) {
-    return append(bench, OP_transpose, x, NULL, ATTRS({.ints = perm, .n_ints = x->rank}));
+    return bench_append(bench, OP_transpose, x, NULL, ATTRS({.ints = perm, .n_ints = x->rank}));
 }
 
 static Value *input(Bench *bench, DType dtype, int rank, const Dim *const *dims) {
@@ -46,9 +38,10 @@ static Value *pad(Bench *bench, Value *x, const int64_t *by, double border) {
     const Dim *dims[RANK_MAX];
     for (int i = 0; i < x->rank; i++)
         dims[i] = CONST(i > 0 && i + 1 < x->rank ? by[i - 1] : 0);
-    Value *number = append(bench, OP_constant, NULL, NULL, ATTRS({.number.f = border}, {.dtype = x->dtype}));
-    return append(bench, OP_pad, x, number,
-                  ATTRS({.dims = dims, .n_dims = x->rank}, {.dims = dims, .n_dims = x->rank}));
+    Value *number =
+        bench_append(bench, OP_constant, NULL, NULL, ATTRS({.number.f = border}, {.dtype = x->dtype}));
+    return bench_append(bench, OP_pad, x, number,
+                        ATTRS({.dims = dims, .n_dims = x->rank}, {.dims = dims, .n_dims = x->rank}));
 }
 
 /* [N, P, Q, C, R, S] of [N, H, W, C]; an axis without a pad, or without taps, says 0 or 1. */
@@ -61,9 +54,9 @@ static Value *windows_in(Bench *bench, Value *x, const Steps *steps, double bord
             break;
         }
     for (int i = 0; i < n; i++)
-        value = append(bench, OP_window, value, NULL,
-                       ATTRS({.i = i + 1}, {.dim = CONST(steps->taps[i])}, {.i = steps->stride[i]},
-                             {.i = steps->dilation[i]}));
+        value = bench_append(bench, OP_window, value, NULL,
+                             ATTRS({.i = i + 1}, {.dim = CONST(steps->taps[i])}, {.i = steps->stride[i]},
+                                   {.i = steps->dilation[i]}));
     return value;
 }
 
@@ -102,9 +95,9 @@ static Value *flipped(Bench *bench, Value *t) {
         limit[i] = is_tap ? CONST(-1) : t->dims[i];
         step[i] = is_tap ? -1 : 1;
     }
-    return append(bench, OP_slice, t, NULL,
-                  ATTRS({.dims = start, .n_dims = t->rank}, {.dims = limit, .n_dims = t->rank},
-                        {.ints = step, .n_ints = t->rank}));
+    return bench_append(bench, OP_slice, t, NULL,
+                        ATTRS({.dims = start, .n_dims = t->rank}, {.dims = limit, .n_dims = t->rank},
+                              {.ints = step, .n_ints = t->rank}));
 }
 
 static bool is_input(void *context, const Value *value) {
@@ -273,9 +266,9 @@ BENCH_TEST(test_some_of_the_channels) {
         Value *t = windows_in(bench, x, &steps, 0);
         const Dim *part_start[] = {start[0], start[1], start[2], start[3], CONST(0), CONST(0)},
                   *part_limit[] = {limit[0], limit[1], limit[2], limit[3], CONST(3), CONST(3)};
-        Value *part = append(bench, OP_slice, t, NULL,
-                             ATTRS({.dims = part_start, .n_dims = 6}, {.dims = part_limit, .n_dims = 6},
-                                   {.ints = (int[]){1, 1, 1, 1, 1, 1}, .n_ints = 6}));
+        Value *part = bench_append(bench, OP_slice, t, NULL,
+                                   ATTRS({.dims = part_start, .n_dims = 6}, {.dims = part_limit, .n_dims = 6},
+                                         {.ints = (int[]){1, 1, 1, 1, 1, 1}, .n_ints = 6}));
         Windows windows;
         if (from % 8 == 0) {
             accept(bench, rows(bench, part), &windows);
@@ -417,9 +410,9 @@ BENCH_TEST(test_slice_below_a_pad) {
     Value *x = input_of(bench, DTYPE_BF16, 4, (int64_t[]){1, 8, 8, 8});
     const Dim *start[] = {CONST(0), CONST(2), CONST(0), CONST(0)},
               *limit[] = {CONST(1), CONST(8), CONST(8), CONST(8)};
-    Value *part = append(bench, OP_slice, x, NULL,
-                         ATTRS({.dims = start, .n_dims = 4}, {.dims = limit, .n_dims = 4},
-                               {.ints = (int[]){1, 1, 1, 1}, .n_ints = 4}));
+    Value *part = bench_append(bench, OP_slice, x, NULL,
+                               ATTRS({.dims = start, .n_dims = 4}, {.dims = limit, .n_dims = 4},
+                                     {.ints = (int[]){1, 1, 1, 1}, .n_ints = 4}));
     Windows windows;
     assert_false(found(bench, rows(bench, windows_in(bench, part, &steps, 0)), &windows));
     accept(bench, rows(bench, windows_in(bench, part, &bare, 0)), &windows);
