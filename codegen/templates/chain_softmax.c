@@ -25,7 +25,8 @@ void stream_find_scores(Stream *s) {
 void stream_declare_tile(Stream *s) {
     Builder *b = s->b;
     const KExpr *zero = k_float(b, K_F32, 0);
-    s->scores = k_array(b, "scores", K_F32, s->schedule->tile_k / 2, NULL);
+    // zeros cost nothing, as the first product reads none of them; unwritten, they are kept from one tile to the next
+    s->scores = k_array(b, "scores", K_F32, s->schedule->tile_k / 2, zero);
     s->packed = k_array(b, "packed", K_U32, s->schedule->tile_k / 4, NULL);
     s->sums = k_array(b, "sums", K_F32, s->schedule->tile_n / 2, zero);
     s->top = k_array(b, "top", K_F32, STREAM_HALVES, k_float(b, K_F32, -INFINITY));
