@@ -15,6 +15,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ir/band.h"
 #include "ir/softmax.h"
 #include "passes/fuse.h"
 #include "passes/product.h"
@@ -130,7 +131,7 @@ static bool keys_are_ragged(const Keys *keys) {
     Band band;
     Value *inner;
     bool is_ragged = false;
-    softmax_band(keys->rewrite->graph->dims, keys->softmax.x, &band, &inner);
+    band_of(keys->rewrite->graph->dims, keys->softmax.x, -INFINITY, &band, &inner);
     for (int i = 0; i < band.n; i++)
         is_ragged = is_ragged || band.limit[i].n_numbers;
     return is_ragged;

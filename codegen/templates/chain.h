@@ -15,7 +15,7 @@
 #ifndef SINTER_CODEGEN_TEMPLATES_CHAIN_H
 #define SINTER_CODEGEN_TEMPLATES_CHAIN_H
 
-#include "codegen/templates/matmul_tiles.h"
+#include "codegen/templates/chain_parts.h"
 #include "ir/softmax.h"
 
 enum {
@@ -60,13 +60,6 @@ int64_t chain_smem(const ChainPlan *plan, const Schedule *schedule);
 int chain_blocks_per_sm(const ChainPlan *plan, const Schedule *schedule);
 /* Tiles of 64 rows and more; no tile beside another along the columns. */
 MatmulTiles chain_tiles(const ChainPlan *plan, const Schedule *schedule);
-
-/* Where a thread of a consumer warp stands in a tile: first rows of the warp and of the lane, first column of
- * the lane within eight. */
-typedef struct ChainLane {
-    const KExpr *warp_row, *row, *col;
-} ChainLane;
-ChainLane chain_lane(Builder *b, const KExpr *warp, const KExpr *group);
 
 void chain_build(Builder *b, const ChainPlan *plan);
 

@@ -7,11 +7,9 @@
 void stream_find_scores(Stream *s) {
     const MatmulPlan *plan = &s->plan->link[0];
     Value *x = s->plan->softmax.x;
-    softmax_band(plan->graph->dims, x, &s->band, &s->held);
-    for (int i = 0; i < s->band.n; i++) {
-        s->is_ragged = s->is_ragged || s->band.limit[i].by_row;
-        s->may_see_none = s->may_see_none || s->band.limit[i].n_numbers;
-    }
+    Band band;
+    band_of(plan->graph->dims, x, -INFINITY, &band, &s->held);
+    parts_set_band(&s->parts, &band);
     s->masks = s->held != x;
     s->by = 1;
     double by;
@@ -25,7 +23,8 @@ void stream_find_scores(Stream *s) {
 void stream_declare_tile(Stream *s) {
     Builder *b = s->b;
     const KExpr *zero = k_float(b, K_F32, 0);
-    // zeros cost nothing, as the first product reads none of them; unwritten, they are kept from one tile to the next
+    // zeros cost nothing, as the first product reads none of them; unwritten, they are kept from one tile to
+    // the next
     s->scores = k_array(b, "scores", K_F32, s->schedule->tile_k / 2, zero);
     s->packed = k_array(b, "packed", K_U32, s->schedule->tile_k / 4, NULL);
     s->sums = k_array(b, "sums", K_F32, s->schedule->tile_n / 2, zero);
@@ -62,44 +61,15 @@ void stream_scale_sums(Stream *s) {
     stream_each_end(s);
 }
 
-/* Where `some` of the warp's elements in the part lie beyond, those whose column less what `limit` adds to
- * their row is above or below it become -inf. */
-static void stream_mask(Stream *s, const StreamAt *at, const KExpr *some, const KExpr *limit, bool by_row,
-                        bool is_above) {
+/* Elements beyond a limit become -inf. context: the Stream. */
+static void stream_mask(void *context, const PartsMask *mask) {
+    Stream *s = context;
     Builder *b = s->b;
-    k_if_begin(b, some);
-    /* of a column less the part's first: what is constant for an unrolled element stands on one side */
-    const KExpr *own = k_sub(b, limit, k_add(b, at->col, at->lane_col));
-    own = k_let_expr(b, "mask_limit", by_row ? k_add(b, own, at->lane_row) : own);
     StreamEach each = stream_each_begin(s, s->schedule->tile_k);
-    const KExpr *col = k_add(b, k_mul(b, each.group, k_i32(b, 8)), each.j);
-    if (by_row)
-        col = k_sub(b, col, k_mul(b, each.half, k_i32(b, 8)));
-    const KExpr *inside = is_above ? k_ge(b, own, col) : k_ge(b, col, own);
+    const KExpr *inside = parts_is_inside(b, mask, each.group, each.half, each.j);
     k_set_elem(b, s->scores, each.at,
                k_select(b, inside, k_elem(b, s->scores, each.at), k_float(b, K_F32, -INFINITY)));
     stream_each_end(s);
-    k_end(b);
-}
-
-/* Elements beyond the band, and beyond the last column. */
-static void stream_mask_part(Stream *s, const StreamAt *at) {
-    enum { WARP_ROWS = 16 };
-    Builder *b = s->b;
-    const Dim *n = s->plan->link[0].n;
-    const KExpr *last = k_add(b, at->col, k_i32(b, s->schedule->tile_k - 1));
-    for (int i = 0; i < s->band.n && s->masks; i++) {
-        const BandLimit *limit = &s->band.limit[i];
-        const KExpr *own = limit->by_row ? k_add(b, at->warp_row, s->limit[i]) : s->limit[i];
-        if (limit->by_row && !limit->is_most)
-            own = k_add(b, own, k_i32(b, WARP_ROWS - 1));
-        const KExpr *some = limit->is_most ? k_lt(b, own, last) : k_lt(b, at->col, own);
-        stream_mask(s, at, some, s->limit[i], limit->by_row, limit->is_most);
-    }
-    if (dim_divisor(s->plan->graph->dims, n) % s->schedule->tile_k != 0) {
-        const KExpr *limit = k_sub(b, k_dim(b, n, K_I32), k_i32(b, 1));
-        stream_mask(s, at, k_lt(b, limit, last), limit, false, true);
-    }
 }
 
 /* The rows' largest elements with those of this part, and what the sums so far are scaled by. Rows of which
@@ -146,14 +116,14 @@ static void stream_exponentials(Stream *s, const KVar *base) {
     }
 }
 
-void stream_softmax(Stream *s, const MatmulFragment *scores, const MatmulTile *tile, const StreamAt *at) {
+void stream_softmax(Stream *s, const MatmulFragment *scores, const MatmulTile *tile, const PartsAt *at) {
     Builder *b = s->b;
     const KVar *base = k_array(b, "base", K_F32, STREAM_HALVES, NULL);
     MatmulFragment fragment = *scores;
     fragment.col = k_add(b, at->col, at->lane_col);
     if (s->held != s->plan->link[0].core[0])
         matmul_epilogue_hold(b, &s->plan->link[0], s->lower[0], &fragment, tile->batch, NULL, s->held);
-    stream_mask_part(s, at);
+    parts_mask(&s->parts, at, s->masks, stream_mask, s);
     stream_find_top(s, base);
     stream_exponentials(s, base);
 }

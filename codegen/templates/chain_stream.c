@@ -28,7 +28,7 @@
 /* ---- sizes */
 
 static int stream_depth(const ChainPlan *plan) {
-    return (int)((dim_upper(plan->graph->dims, plan->link[0].k) + STREAM_K - 1) / STREAM_K * STREAM_K);
+    return (int)((dim_upper(plan->graph->dims, plan->link[0].k) + PARTS_K - 1) / PARTS_K * PARTS_K);
 }
 
 static int64_t stream_smem_with(const ChainPlan *plan, const Schedule *s, int queries) {
@@ -62,8 +62,8 @@ bool chain_stream_accepts(const ChainPlan *plan, const Schedule *s, const char *
     if (s->warps_m < 1 || s->warps_m > 3 || s->tile_m != s->warps_m * WGMMA_M)
         return false;
     *why = "tile_n is the columns of the second product, tile_k those of a part of the softmax";
-    if (s->tile_n != plan->columns[1] || s->tile_n > WGMMA_N_MAX || s->tile_k < STREAM_K ||
-        s->tile_k > WGMMA_N_MAX || s->tile_k % STREAM_K != 0)
+    if (s->tile_n != plan->columns[1] || s->tile_n > WGMMA_N_MAX || s->tile_k < PARTS_K ||
+        s->tile_k > WGMMA_N_MAX || s->tile_k % PARTS_K != 0)
         return false;
     *why = "2 to 8 stages of keys and values";
     if (s->stages < 2 || s->stages > 8)
@@ -124,171 +124,7 @@ int chain_stream_schedules(const ChainPlan *plan, const DimBindings *hint, Sched
     return n;
 }
 
-/* ---- shared memory */
-
-static MatmulTma stream_operand(Stream *s, const MatmulOperand *operand, const char *name, int mn, int depth,
-                                int stages) {
-    bool is_k = operand->major == MAJOR_K;
-    MatmulTma tma = {
-        .operand = operand, .share = 1, .is_clipped = dim_is_const(operand->mn) && operand->mn->value < mn};
-    tma.tile = tile_shared(s->b, name, operand->elem, is_k ? mn : depth, is_k ? depth : mn, stages);
-    tma.maps = matmul_tma_maps(s->b, s->plan->graph->dims, &tma);
-    return tma;
-}
-
-/* A number of a tile's matrix, which 40 bits hold: of lengths that others are, none is as long. */
-static const KExpr *stream_number(Stream *s, const Value *value, const MatmulTile *tile) {
-    enum { FAR_BITS = 40 };
-    Builder *b = s->b;
-    const KExpr *coords[RANK_MAX];
-    int shift = s->plan->link[0].batch_rank + 2 - value->rank;
-    for (int i = 0; i < value->rank; i++)
-        coords[i] = dim_is(value->dims[i], 1) ? k_i32(b, 0) : tile->batch[i + shift];
-    const KExpr *number = k_convert(b, lower_at(s->lower[0], value, coords, NULL), K_I64);
-    int64_t far = (int64_t)1 << FAR_BITS;
-    return ktype_of(value->dtype) == K_I64
-               ? k_max(b, k_min(b, number, k_int(b, K_I64, far)), k_int(b, K_I64, -far))
-               : number;
-}
-
-/* A limit of the band for a tile's matrix, kept so small that sums with coordinates are none beyond 32 bits.
- */
-static const KExpr *stream_limit(Stream *s, const BandLimit *limit, const MatmulTile *tile) {
-    enum { FAR = 1 << 30 };
-    Builder *b = s->b;
-    if (!limit->n_numbers)
-        return k_dim(b, limit->offset, K_I32);
-    const KExpr *sum = k_dim(b, limit->offset, K_I64);
-    for (int i = 0; i < limit->n_numbers; i++) {
-        const KExpr *number = stream_number(s, limit->number[i].value, tile);
-        sum = limit->number[i].is_taken ? k_sub(b, sum, number) : k_add(b, sum, number);
-    }
-    sum = k_max(b, k_min(b, sum, k_int(b, K_I64, FAR)), k_int(b, K_I64, -FAR));
-    return k_let_expr(b, "limit", k_convert(b, sum, K_I32));
-}
-
-/* The parts that a tile's rows see anything of: one at least, of which all may be masked, or (may_see_none)
- * none. */
-static void stream_find_parts(Stream *s, const MatmulTile *tile) {
-    Builder *b = s->b;
-    DimTable *dims = s->plan->graph->dims;
-    const KExpr *zero = k_i32(b, 0), *one = k_i32(b, 1), *width = k_i32(b, s->schedule->tile_k);
-    const Dim *parts = dim_ceil_div(dims, s->plan->link[0].n, dim_const(dims, s->schedule->tile_k));
-    const KExpr *first = zero, *all = k_dim(b, parts, K_I32), *end = all;
-    for (int i = 0; i < s->band.n; i++) {
-        const BandLimit *limit = &s->band.limit[i];
-        const KExpr *col = s->limit[i] = stream_limit(s, limit, tile);
-        if (limit->by_row)
-            col = k_add(b, col, tile->row);
-        if (limit->by_row && limit->is_most)
-            col = k_add(b, col, k_i32(b, s->schedule->tile_m - 1));
-        if (limit->is_most && s->may_see_none) {
-            end = k_min(b, k_div(b, k_max(b, k_add(b, col, width), zero), width), end);
-        } else if (limit->is_most) {
-            end = k_min(b, k_add(b, k_div(b, k_max(b, col, zero), width), one), end);
-        } else {
-            const KExpr *part = k_div(b, k_max(b, col, zero), width);
-            part = k_min(b, part, s->may_see_none ? all : k_sub(b, all, one));
-            first = first == zero ? part : k_max(b, first, part);
-        }
-    }
-    s->first = first == zero ? zero : k_let_expr(b, "first_part", first);
-    if (end != all && !s->may_see_none)
-        end = k_max(b, end, k_add(b, s->first, one));
-    s->end = end == all ? all : k_let_expr(b, "end_part", end);
-}
-
-/* Around what a role does with a tile's parts. */
-static void stream_if_any_begin(Stream *s) {
-    if (s->may_see_none)
-        k_if_begin(s->b, k_lt(s->b, s->first, s->end));
-}
-
-static void stream_if_any_end(Stream *s) {
-    if (s->may_see_none)
-        k_end(s->b);
-}
-
-/* Places in a group of so many tiles that a block's tiles have, one after the other. */
-static int64_t stream_places(int64_t tiles, int64_t blocks) {
-    return tiles / dim_gcd(tiles, blocks);
-}
-
-/* Matrices whose keys and values L2 holds together with what else goes through it; fewer, where a block would
- * have only tiles of a few lengths else: of 9 matrices of 44 rows of tiles, 132 blocks have 3 places each. */
-static int stream_matrices(const Stream *s) {
-    enum { MOST = 64, PARTS_OF_L2 = 2, PLACES = 16 };
-    const MatmulPlan *first = &s->plan->link[0];
-    const DimTable *dims = s->plan->graph->dims;
-    double bytes = (double)dim_upper(dims, first->n) * (stream_depth(s->plan) + s->schedule->tile_n) * 2;
-    double fit = (double)s->plan->target->l2_bytes / PARTS_OF_L2 / bytes;
-    int most = fit < 1 ? 1 : fit > MOST ? MOST : (int)fit, best = most;
-    const Dim *rows = s->tiles.tiles_m;
-    int64_t blocks = s->plan->target->sm_count;
-    for (int n = most; dim_is_const(rows) && rows->value > 0 && 2 * n > most; n--) {
-        if (stream_places(rows->value * best, blocks) >= PLACES)
-            break;
-        if (stream_places(rows->value * n, blocks) > stream_places(rows->value * best, blocks))
-            best = n;
-    }
-    return best;
-}
-
-/* Tiles of a band along the diagonal have parts of their row in different numbers. Those with the most come
- * first, each of some matrices whose keys and values L2 holds, so that blocks end together:
- *
- *     number   0 1 2 3 | 4 5 6 7 | ...       of 4 matrices: the last rows of each, then those before them
- */
-static const KExpr *stream_longest_first(Stream *s, const KExpr *number) {
-    Builder *b = s->b;
-    const KExpr *rows = k_dim(b, s->tiles.tiles_m, K_I32), *matrices = k_dim(b, s->tiles.batch, K_I32);
-    const KExpr *together = k_i32(b, stream_matrices(s)), *one = k_i32(b, 1);
-    const KExpr *per_group = k_let_expr(b, "tiles_per_group", k_mul(b, rows, together));
-    const KExpr *first = k_let_expr(b, "first_matrix", k_mul(b, k_div(b, number, per_group), together));
-    const KExpr *rest = k_let_expr(b, "tile_of_group", k_mod(b, number, per_group));
-    const KExpr *there = k_let_expr(b, "group_matrices", k_min(b, together, k_sub(b, matrices, first)));
-    const KExpr *row = k_sub(b, k_sub(b, rows, one), k_div(b, rest, there));
-    return k_add(b, k_mul(b, k_add(b, first, k_mod(b, rest, there)), rows), row);
-}
-
-static MatmulTile stream_tiles_begin(Stream *s) {
-    Builder *b = s->b;
-    const KExpr *number = k_for_step_begin(b, "tile", k_special(b, SPECIAL_CTA_X),
-                                           k_dim(b, s->tiles.count, K_I32), k_special(b, SPECIAL_GRID_X));
-    if (s->is_ragged)
-        number = k_let_expr(b, "own_tile", stream_longest_first(s, number));
-    return matmul_tile_at(b, &s->plan->link[1], &s->tiles, number);
-}
-
-/* As many blocks as SMs, or fewer: where all tiles are alike and that takes no longer, and where memory says
- * how long tiles are, so that a block's are at other places of their sequences: of 8 parts each, 132 blocks
- * would always have the same two. */
-static const Dim *stream_grid(const Stream *s) {
-    const ChainPlan *plan = s->plan;
-    DimTable *dims = plan->graph->dims;
-    const Dim *tiles = s->tiles.count;
-    int64_t blocks = plan->target->sm_count;
-    if (!s->is_ragged && !s->may_see_none)
-        return matmul_grid(&plan->link[0], &s->tiles, 1);
-    while (s->may_see_none && dim_is_const(tiles) && tiles->value > blocks &&
-           dim_gcd(blocks, tiles->value) > 1)
-        blocks--;
-    return dim_min(dims, tiles, dim_const(dims, blocks));
-}
-
 /* ---- the producer */
-
-static void stream_load(Stream *s, int link, const MatmulTma *tma, const Pipeline *ring,
-                        const PipelineState *state, const KExpr *mn, const KExpr *k, const MatmulTile *tile) {
-    Builder *b = s->b;
-    MatmulTma own = *tma;
-    matmul_tma_find_pages(b, &s->plan->link[link], &own, mn, k, tile->batch);
-    pipeline_wait_empty(b, ring, state);
-    pipeline_expect(b, ring, state, matmul_tma_bytes(b, &own, mn));
-    matmul_tma_load(b, &s->plan->link[link], &own, k_var(b, state->stage),
-                    pipeline_full_address(b, ring, state), mn, k, tile->batch);
-    pipeline_advance(b, ring, state);
-}
 
 /* Ahead of a tile's loads: the matrices that indices choose, as a cache's of a sequence. (Pages are those of
  * each load.) */
@@ -305,50 +141,37 @@ static void stream_produce(Stream *s) {
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), zero));
     PipelineState query = pipeline_start(b, &s->queries), key = pipeline_start(b, &s->keys),
                   value = pipeline_start(b, &s->values);
-    MatmulTile tile = stream_tiles_begin(s);
-    stream_find_parts(s, &tile);
-    stream_if_any_begin(s);
+    MatmulTile tile = parts_tiles_begin(&s->parts, &s->plan->link[1]);
+    parts_find(&s->parts, &tile);
+    parts_if_any_begin(&s->parts);
     stream_choose(s, &tile);
-    stream_load(s, 0, &s->query, &s->queries, &query, tile.row, zero, &tile);
-    stream_load(s, 0, &s->key, &s->keys, &key, k_mul(b, s->first, width), zero, &tile);
-    const KExpr *part = k_for_begin(b, "part", k_add(b, s->first, one), s->end, 1, UNROLL_NONE);
-    stream_load(s, 0, &s->key, &s->keys, &key, k_mul(b, part, width), zero, &tile);
-    stream_load(s, 1, &s->value, &s->values, &value, zero, k_mul(b, k_sub(b, part, one), width), &tile);
+    parts_load(b, &s->plan->link[0], &s->query, &s->queries, &query, tile.row, zero, &tile);
+    parts_load(b, &s->plan->link[0], &s->key, &s->keys, &key, k_mul(b, s->parts.first, width), zero, &tile);
+    const KExpr *part = k_for_begin(b, "part", k_add(b, s->parts.first, one), s->parts.end, 1, UNROLL_NONE);
+    parts_load(b, &s->plan->link[0], &s->key, &s->keys, &key, k_mul(b, part, width), zero, &tile);
+    parts_load(b, &s->plan->link[1], &s->value, &s->values, &value, zero,
+               k_mul(b, k_sub(b, part, one), width), &tile);
     k_end(b);
-    stream_load(s, 1, &s->value, &s->values, &value, zero, k_mul(b, k_sub(b, s->end, one), width), &tile);
-    stream_if_any_end(s);
+    parts_load(b, &s->plan->link[1], &s->value, &s->values, &value, zero,
+               k_mul(b, k_sub(b, s->parts.end, one), width), &tile);
+    parts_if_any_end(&s->parts);
     k_end(b);
     k_end(b);
 }
 
 /* ---- the consumers: products */
 
-static const KExpr *stream_stage(Stream *s, const MatmulTma *tma, const KExpr *descriptor,
-                                 const KExpr *stage) {
-    Builder *b = s->b;
-    const KExpr *offset = k_mul(b, k_convert(b, stage, K_U64), k_int(b, K_U64, tile_bytes(&tma->tile) / 16));
-    return k_let_expr(b, text_format(b->arena, "%s_at", tma->tile.buffer->name),
-                      k_add(b, descriptor, offset));
-}
-
-/* An operand's descriptor from element k of the sum on. */
-static const KExpr *stream_from(Stream *s, const MatmulTma *tma, const KExpr *at, int k) {
-    bool is_k = tma->operand->major == MAJOR_K;
-    int64_t offset =
-        is_k ? tile_descriptor_offset(&tma->tile, 0, k) : tile_descriptor_offset(&tma->tile, k, 0);
-    return k_add(s->b, at, k_int(s->b, K_U64, offset));
-}
-
 /* Issues q @ k.T of a part. */
 static void stream_issue_scores(Stream *s, const KExpr *stage) {
     Builder *b = s->b;
     const MatmulOperand *query = s->query.operand, *key = s->key.operand;
-    const KExpr *at = stream_stage(s, &s->key, s->key_at, stage);
+    const KExpr *at = parts_stage(b, &s->key.tile, s->key_at, stage);
     k_atom(b, ATOM_wgmma_fence, NULL, NULL, 0);
-    for (int k = 0; k < stream_depth(s->plan); k += STREAM_K) {
+    for (int k = 0; k < stream_depth(s->plan); k += PARTS_K) {
         KOperand operands[] = {k_regs(s->scores, 0, s->scores->count),
-                               k_operand(stream_from(s, &s->query, s->query_at, k)),
-                               k_operand(stream_from(s, &s->key, at, k)), k_operand(k_int(b, K_U32, k > 0))};
+                               k_operand(parts_from(b, &s->query.tile, query->major, s->query_at, k)),
+                               k_operand(parts_from(b, &s->key.tile, key->major, at, k)),
+                               k_operand(k_int(b, K_U32, k > 0))};
         int shape[] = {s->schedule->tile_k, (int)query->elem, query->major == MAJOR_MN,
                        key->major == MAJOR_MN};
         k_atom(b, ATOM_wgmma_16bit, shape, operands, 4);
@@ -360,11 +183,12 @@ static void stream_issue_scores(Stream *s, const KExpr *stage) {
 static void stream_issue_sums(Stream *s, const KExpr *stage) {
     Builder *b = s->b;
     const MatmulOperand *operand = s->value.operand;
-    const KExpr *at = stream_stage(s, &s->value, s->value_at, stage);
+    const KExpr *at = parts_stage(b, &s->value.tile, s->value_at, stage);
     k_atom(b, ATOM_wgmma_fence, NULL, NULL, 0);
-    for (int k = 0; k < s->schedule->tile_k; k += STREAM_K) {
+    for (int k = 0; k < s->schedule->tile_k; k += PARTS_K) {
         KOperand operands[] = {k_regs(s->sums, 0, s->sums->count), k_regs(s->packed, k / 4, 4),
-                               k_operand(stream_from(s, &s->value, at, k)), k_operand(k_int(b, K_U32, 1))};
+                               k_operand(parts_from(b, &s->value.tile, operand->major, at, k)),
+                               k_operand(k_int(b, K_U32, 1))};
         int shape[] = {s->schedule->tile_n, (int)operand->elem, operand->major == MAJOR_MN};
         k_atom(b, ATOM_wgmma_16bit_rs, shape, operands, 4);
     }
@@ -394,22 +218,22 @@ static MatmulFragment stream_fragment(const Stream *s, const KVar *accumulator, 
                             .row_lanes = 4};
 }
 
-static void stream_parts_of_tile(Stream *s, const MatmulTile *tile, StreamAt *at, PipelineState *query,
+static void stream_parts_of_tile(Stream *s, const MatmulTile *tile, PartsAt *at, PipelineState *query,
                                  PipelineState *key, PipelineState *value) {
     Builder *b = s->b;
     const KExpr *one = k_i32(b, 1), *width = k_i32(b, s->schedule->tile_k);
     MatmulFragment scores = stream_fragment(s, s->scores, s->schedule->tile_k, at->lane_row);
     pipeline_wait_full(b, &s->queries, query);
-    s->query_at = stream_stage(s, &s->query, s->query_first, k_var(b, query->stage));
+    s->query_at = parts_stage(b, &s->query.tile, s->query_first, k_var(b, query->stage));
     pipeline_wait_full(b, &s->keys, key);
     stream_issue_scores(s, k_var(b, key->stage));
     stream_wait(s, 0, s->scores);
     pipeline_release(b, &s->keys, k_var(b, key->stage), NULL);
     pipeline_advance(b, &s->keys, key);
-    at->col = k_let_expr(b, "part_col", k_mul(b, s->first, width));
+    at->col = k_let_expr(b, "part_col", k_mul(b, s->parts.first, width));
     stream_softmax(s, &scores, tile, at);
     stream_pack(s);
-    const KExpr *part = k_for_begin(b, "part", k_add(b, s->first, one), s->end, 1, UNROLL_NONE);
+    const KExpr *part = k_for_begin(b, "part", k_add(b, s->parts.first, one), s->parts.end, 1, UNROLL_NONE);
     pipeline_wait_full(b, &s->keys, key);
     stream_issue_scores(s, k_var(b, key->stage));
     pipeline_wait_full(b, &s->values, value);
@@ -449,20 +273,20 @@ static void stream_consume(Stream *s) {
         k_let_expr(b, "value_descriptor", tile_descriptor(b, &s->value.tile, s->value.operand->major));
     PipelineState query = pipeline_start(b, &s->queries), key = pipeline_start(b, &s->keys),
                   value = pipeline_start(b, &s->values);
-    ChainLane place = chain_lane(b, warp, group);
+    PartsLane place = parts_lane(b, warp, group);
     if (s->is_staged) {
         s->staging.owner = warp;
         matmul_boxes_begin(b, &s->staging);
     }
-    MatmulTile tile = stream_tiles_begin(s);
-    StreamAt at = {.warp_row = k_let_expr(b, "first_row", k_add(b, tile.row, place.warp_row)),
-                   .lane_row = k_let_expr(b, "own_row", k_add(b, tile.row, place.row)),
-                   .lane_col = place.col};
+    MatmulTile tile = parts_tiles_begin(&s->parts, &s->plan->link[1]);
+    PartsAt at = {.warp_row = k_let_expr(b, "first_row", k_add(b, tile.row, place.warp_row)),
+                  .lane_row = k_let_expr(b, "own_row", k_add(b, tile.row, place.row)),
+                  .lane_col = place.col};
     stream_declare_tile(s);
-    stream_find_parts(s, &tile);
-    stream_if_any_begin(s);
+    parts_find(&s->parts, &tile);
+    parts_if_any_begin(&s->parts);
     stream_parts_of_tile(s, &tile, &at, &query, &key, &value);
-    stream_if_any_end(s);
+    parts_if_any_end(&s->parts);
     stream_divide(s);
     MatmulFragment scores = stream_fragment(s, s->scores, s->schedule->tile_k, at.lane_row);
     scores.col = place.col;
@@ -484,18 +308,24 @@ static void stream_consume(Stream *s) {
 void chain_stream_build(Builder *b, const ChainPlan *plan) {
     const Schedule *schedule = &plan->region->schedule;
     Kernel *kernel = b->kernel;
+    int depth = stream_depth(plan);
     Stream s = {.b = b, .plan = plan, .schedule = schedule};
-    s.tiles = chain_tiles(plan, schedule);
+    s.parts = (Parts){.b = b,
+                      .plan = &plan->link[0],
+                      .tiles = chain_tiles(plan, schedule),
+                      .rows = schedule->tile_m,
+                      .width = schedule->tile_k,
+                      .bytes = 2 * (depth + schedule->tile_n)};
     stream_find_scores(&s);
     kernel->threads = WARPGROUP * (1 + schedule->warps_m);
     kernel->min_blocks = 1;
-    kernel->grid[0] = stream_grid(&s);
-    int depth = stream_depth(plan);
-    s.query = stream_operand(&s, &plan->link[0].a, "query_tile", schedule->tile_m, depth,
-                             stream_queries(plan, schedule));
-    s.key = stream_operand(&s, &plan->link[0].b[0], "key_tile", schedule->tile_k, depth, schedule->stages);
-    s.value = stream_operand(&s, &plan->link[1].b[0], "value_tile", schedule->tile_n, schedule->tile_k,
-                             schedule->stages);
+    kernel->grid[0] = parts_grid(&s.parts);
+    s.query = parts_operand(b, &plan->link[0], &plan->link[0].a, "query_tile", schedule->tile_m, depth,
+                            stream_queries(plan, schedule), true);
+    s.key = parts_operand(b, &plan->link[0], &plan->link[0].b[0], "key_tile", schedule->tile_k, depth,
+                          schedule->stages, true);
+    s.value = parts_operand(b, &plan->link[1], &plan->link[1].b[0], "value_tile", schedule->tile_n,
+                            schedule->tile_k, schedule->stages, true);
     Schedule store = chain_store_schedule(schedule);
     s.is_staged = matmul_staging(b, &plan->link[1], &store, NULL, &s.staging);
     s.queries = pipeline_new(b, "query", stream_queries(plan, schedule));
@@ -503,6 +333,7 @@ void chain_stream_build(Builder *b, const ChainPlan *plan) {
     s.values = pipeline_new(b, "value", schedule->stages);
     for (int i = 0; i < 2; i++)
         s.lower[i] = lower_new(b, plan->link[i].region);
+    s.parts.lower = s.lower[0];
     if (plan->rows.region)
         s.rows = lower_new(b, plan->rows.region);
 

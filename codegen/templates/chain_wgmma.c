@@ -402,16 +402,6 @@ static void chain_hand_on(Chain *c, int i, const MatmulFragment *fragment, const
     matmul_settle(b, link->packed); /* before the fence of the products that read it */
 }
 
-ChainLane chain_lane(Builder *b, const KExpr *warp, const KExpr *group) {
-    const KExpr *lane = k_special(b, SPECIAL_LANE);
-    const KExpr *row =
-        k_add(b, k_mul(b, group, k_i32(b, WGMMA_M)), k_mul(b, k_mod(b, warp, k_i32(b, 4)), k_i32(b, 16)));
-    ChainLane own = {.warp_row = k_let_expr(b, "warp_row", row)};
-    own.row = k_let_expr(b, "lane_row", k_add(b, own.warp_row, k_div(b, lane, k_i32(b, 4))));
-    own.col = k_let_expr(b, "lane_col", k_mul(b, k_mod(b, lane, k_i32(b, 4)), k_i32(b, 2)));
-    return own;
-}
-
 static void chain_consume(Chain *c) {
     Builder *b = c->b;
     const KExpr *warp = k_let_expr(b, "warp", k_sub(b, k_special(b, SPECIAL_WARP), k_i32(b, 4)));
@@ -431,7 +421,7 @@ static void chain_consume(Chain *c) {
     if (!c->resident)
         later = pipeline_start(b, &c->later);
     const KVar *previous = k_variable(b, "previous", K_I32, k_i32(b, 0));
-    ChainLane place = chain_lane(b, warp, group);
+    PartsLane place = parts_lane(b, warp, group);
     if (c->is_staged) {
         c->staging.owner = warp;
         matmul_boxes_begin(b, &c->staging);

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "ir/reference.h"
+#include "ir/band.h"
 #include "ir/softmax.h"
 
 enum { ROWS = 6, COLUMNS = 10 };
@@ -81,7 +82,7 @@ static const BandLimit *limit_of(const Band *band, bool by_row, bool is_most) {
 static void check_band(Bench *bench, Value *inside, int64_t low, int64_t high, bool is_all) {
     Value *y = scores(bench), *x = select_seen(bench, inside, y, -INFINITY), *inner;
     Band band;
-    assert_true(softmax_band(bench->dims, x, &band, &inner));
+    assert_true(band_of(bench->dims, x, -INFINITY, &band, &inner));
     const BandLimit *least = limit_of(&band, true, false), *most = limit_of(&band, true, true);
     assert_int_equal(band.n, (least != NULL) + (most != NULL));
     assert_int_equal(least ? least->offset->value : INT64_MIN, low);
@@ -96,7 +97,7 @@ static void check_same(Bench *bench, Value *inside, Value *y, const Tensor *in, 
     Band band;
     Tensor seen;
     DimBindings none = {0};
-    assert_true(softmax_band(bench->dims, x, &band, &inner));
+    assert_true(band_of(bench->dims, x, -INFINITY, &band, &inner));
     assert_int_equal(band.n, n_limits);
     assert_ptr_equal(inner, y);
     assert_true(reference_value(bench->arena, bench->graph, &none, in, inside, &seen, &bench->diags));
@@ -164,19 +165,19 @@ BENCH_TEST(test_limits_from_memory) {
         -1);
     check_same(bench, op(bench, OP_lt, vector, length, NULL), y, in, lengths, 1);
     /* one select within another */
-    assert_true(softmax_band(bench->dims,
-                             select_seen(bench, causal, select_seen(bench, ends, y, -INFINITY), -INFINITY),
-                             &band, &inner));
+    assert_true(band_of(bench->dims,
+                        select_seen(bench, causal, select_seen(bench, ends, y, -INFINITY), -INFINITY),
+                        -INFINITY, &band, &inner));
     assert_int_equal(band.n, 2);
     assert_ptr_equal(inner, y);
     /* what is no number of a matrix */
     const Dim *of_rows[] = {dim_const(bench->dims, 2), dim_const(bench->dims, ROWS),
                             dim_const(bench->dims, 1)};
     Value *own = graph_add_input(bench->graph, "r", DTYPE_I32, 3, of_rows, NULL, (Span){0});
-    assert_false(softmax_band(bench->dims, select_seen(bench, op(bench, OP_lt, col, own, NULL), y, -INFINITY),
-                              &band, &inner));
+    assert_false(band_of(bench->dims, select_seen(bench, op(bench, OP_lt, col, own, NULL), y, -INFINITY),
+                         -INFINITY, &band, &inner));
     Value *thrice = op(bench, OP_lt, op(bench, OP_add, twice, length, NULL), three, NULL);
-    assert_false(softmax_band(bench->dims, select_seen(bench, thrice, y, -INFINITY), &band, &inner));
+    assert_false(band_of(bench->dims, select_seen(bench, thrice, y, -INFINITY), -INFINITY, &band, &inner));
 }
 
 BENCH_TEST(test_bands) {
@@ -198,9 +199,9 @@ BENCH_TEST(test_bands) {
     Value *last = op(bench, OP_add, row, op(bench, OP_dim, NULL, NULL, (Attr[]){{.dim = more}}), NULL),
           *inner;
     Band band;
-    assert_true(softmax_band(bench->dims,
-                             select_seen(bench, op(bench, OP_le, col, last, NULL), scores(bench), -INFINITY),
-                             &band, &inner));
+    assert_true(band_of(bench->dims,
+                        select_seen(bench, op(bench, OP_le, col, last, NULL), scores(bench), -INFINITY),
+                        -INFINITY, &band, &inner));
     assert_ptr_equal(limit_of(&band, true, true)->offset, more);
     /* what else is asked may mask more */
     const Dim *dims[] = {dim_const(bench->dims, ROWS), dim_const(bench->dims, COLUMNS)};
@@ -212,13 +213,13 @@ BENCH_TEST(test_no_bands) {
     Value *col = coordinate(bench, 0), *row = coordinate(bench, 1), *y = scores(bench), *inner;
     Value *causal = op(bench, OP_le, col, row, NULL);
     Band band;
-    assert_false(softmax_band(bench->dims, y, &band, &inner));
+    assert_false(band_of(bench->dims, y, -INFINITY, &band, &inner));
     assert_ptr_equal(inner, y);
-    assert_false(softmax_band(bench->dims, select_seen(bench, causal, y, 0), &band, &inner));
+    assert_false(band_of(bench->dims, select_seen(bench, causal, y, 0), -INFINITY, &band, &inner));
     Value *sum = op(bench, OP_le, op(bench, OP_add, col, row, NULL), constant(bench, 4, DTYPE_I32), NULL);
-    assert_false(softmax_band(bench->dims, select_seen(bench, sum, y, -INFINITY), &band, &inner));
+    assert_false(band_of(bench->dims, select_seen(bench, sum, y, -INFINITY), -INFINITY, &band, &inner));
     Value *either = op(bench, OP_or, causal, op(bench, OP_ge, col, row, NULL), NULL);
-    assert_false(softmax_band(bench->dims, select_seen(bench, either, y, -INFINITY), &band, &inner));
+    assert_false(band_of(bench->dims, select_seen(bench, either, y, -INFINITY), -INFINITY, &band, &inner));
 }
 
 int main(void) {

@@ -1,0 +1,247 @@
+/* What kernels that take columns in parts have in common (chain_parts.h). */
+#include "codegen/templates/chain_parts.h"
+
+#include "codegen/templates/matmul_operand.h"
+
+/* ---- which parts */
+
+void parts_set_band(Parts *parts, const Band *band) {
+    parts->band = *band;
+    for (int i = 0; i < band->n; i++) {
+        parts->is_ragged = parts->is_ragged || band->limit[i].by_row;
+        parts->may_see_none = parts->may_see_none || band->limit[i].n_numbers;
+    }
+}
+
+/* A number of a tile's matrix, which 40 bits hold: of lengths that others are, none is as long. */
+static const KExpr *parts_number(Parts *parts, const Value *value, const MatmulTile *tile) {
+    enum { FAR_BITS = 40 };
+    Builder *b = parts->b;
+    const KExpr *coords[RANK_MAX];
+    int shift = parts->plan->batch_rank + 2 - value->rank;
+    for (int i = 0; i < value->rank; i++)
+        coords[i] = dim_is(value->dims[i], 1) ? k_i32(b, 0) : tile->batch[i + shift];
+    const KExpr *number = k_convert(b, lower_at(parts->lower, value, coords, NULL), K_I64);
+    int64_t far = (int64_t)1 << FAR_BITS;
+    return ktype_of(value->dtype) == K_I64
+               ? k_max(b, k_min(b, number, k_int(b, K_I64, far)), k_int(b, K_I64, -far))
+               : number;
+}
+
+/* A limit of the band for a tile's matrix, kept so small that sums with coordinates are none beyond 32 bits.
+ */
+static const KExpr *parts_limit(Parts *parts, const BandLimit *limit, const MatmulTile *tile) {
+    enum { FAR = 1 << 30 };
+    Builder *b = parts->b;
+    if (!limit->n_numbers)
+        return k_dim(b, limit->offset, K_I32);
+    const KExpr *sum = k_dim(b, limit->offset, K_I64);
+    for (int i = 0; i < limit->n_numbers; i++) {
+        const KExpr *number = parts_number(parts, limit->number[i].value, tile);
+        sum = limit->number[i].is_taken ? k_sub(b, sum, number) : k_add(b, sum, number);
+    }
+    sum = k_max(b, k_min(b, sum, k_int(b, K_I64, FAR)), k_int(b, K_I64, -FAR));
+    return k_let_expr(b, "limit", k_convert(b, sum, K_I32));
+}
+
+void parts_find(Parts *parts, const MatmulTile *tile) {
+    Builder *b = parts->b;
+    DimTable *dims = parts->plan->graph->dims;
+    const KExpr *zero = k_i32(b, 0), *one = k_i32(b, 1), *width = k_i32(b, parts->width);
+    const Dim *count = dim_ceil_div(dims, parts->plan->n, dim_const(dims, parts->width));
+    const KExpr *first = zero, *all = k_dim(b, count, K_I32), *end = all;
+    for (int i = 0; i < parts->band.n; i++) {
+        const BandLimit *limit = &parts->band.limit[i];
+        const KExpr *col = parts->limit[i] = parts_limit(parts, limit, tile);
+        if (limit->by_row)
+            col = k_add(b, col, tile->row);
+        if (limit->by_row && limit->is_most)
+            col = k_add(b, col, k_i32(b, parts->rows - 1));
+        if (limit->is_most && parts->may_see_none) {
+            end = k_min(b, k_div(b, k_max(b, k_add(b, col, width), zero), width), end);
+        } else if (limit->is_most) {
+            end = k_min(b, k_add(b, k_div(b, k_max(b, col, zero), width), one), end);
+        } else {
+            const KExpr *part = k_div(b, k_max(b, col, zero), width);
+            part = k_min(b, part, parts->may_see_none ? all : k_sub(b, all, one));
+            first = first == zero ? part : k_max(b, first, part);
+        }
+    }
+    parts->first = first == zero ? zero : k_let_expr(b, "first_part", first);
+    if (end != all && !parts->may_see_none)
+        end = k_max(b, end, k_add(b, parts->first, one));
+    parts->end = end == all ? all : k_let_expr(b, "end_part", end);
+}
+
+void parts_if_any_begin(Parts *parts) {
+    if (parts->may_see_none)
+        k_if_begin(parts->b, k_lt(parts->b, parts->first, parts->end));
+}
+
+void parts_if_any_end(Parts *parts) {
+    if (parts->may_see_none)
+        k_end(parts->b);
+}
+
+/* Places in a group of so many tiles that a block's tiles have, one after the other. */
+static int64_t parts_places(int64_t tiles, int64_t blocks) {
+    return tiles / dim_gcd(tiles, blocks);
+}
+
+/* Matrices whose columns' operands, as keys and values, L2 holds together with what else goes through it;
+ * fewer, where a block would have only tiles of a few lengths else: of 9 matrices of 44 rows of tiles, 132
+ * blocks have 3 places each. */
+static int parts_matrices(const Parts *parts) {
+    enum { MOST = 64, PARTS_OF_L2 = 2, PLACES = 16 };
+    const MatmulPlan *first = parts->plan;
+    const DimTable *dims = first->graph->dims;
+    double bytes = (double)dim_upper(dims, first->n) * (double)parts->bytes;
+    double fit = (double)first->target->l2_bytes / PARTS_OF_L2 / bytes;
+    int most = fit < 1 ? 1 : fit > MOST ? MOST : (int)fit, best = most;
+    const Dim *rows = parts->tiles.tiles_m;
+    int64_t blocks = first->target->sm_count;
+    for (int n = most; dim_is_const(rows) && rows->value > 0 && 2 * n > most; n--) {
+        if (parts_places(rows->value * best, blocks) >= PLACES)
+            break;
+        if (parts_places(rows->value * n, blocks) > parts_places(rows->value * best, blocks))
+            best = n;
+    }
+    return best;
+}
+
+/* Whether the first rows see the most: where a band along the diagonal has a lower bound alone. */
+static bool parts_first_see_most(const Parts *parts) {
+    bool first = true;
+    for (int i = 0; i < parts->band.n; i++)
+        first = first && !(parts->band.limit[i].by_row && parts->band.limit[i].is_most);
+    return first;
+}
+
+/* Tiles of a band along the diagonal have parts of their row in different numbers. Those with the most come
+ * first, each of some matrices whose keys and values L2 holds, so that blocks end together:
+ *
+ *     number   0 1 2 3 | 4 5 6 7 | ...       of 4 matrices: the last rows of each, then those before them
+ */
+static const KExpr *parts_longest_first(Parts *parts, const KExpr *number) {
+    Builder *b = parts->b;
+    const KExpr *rows = k_dim(b, parts->tiles.tiles_m, K_I32),
+                *matrices = k_dim(b, parts->tiles.batch, K_I32);
+    const KExpr *together = k_i32(b, parts_matrices(parts)), *one = k_i32(b, 1);
+    const KExpr *per_group = k_let_expr(b, "tiles_per_group", k_mul(b, rows, together));
+    const KExpr *first = k_let_expr(b, "first_matrix", k_mul(b, k_div(b, number, per_group), together));
+    const KExpr *rest = k_let_expr(b, "tile_of_group", k_mod(b, number, per_group));
+    const KExpr *there = k_let_expr(b, "group_matrices", k_min(b, together, k_sub(b, matrices, first)));
+    const KExpr *row = k_div(b, rest, there);
+    row = parts_first_see_most(parts) ? row : k_sub(b, k_sub(b, rows, one), row);
+    return k_add(b, k_mul(b, k_add(b, first, k_mod(b, rest, there)), rows), row);
+}
+
+MatmulTile parts_tiles_begin(Parts *parts, const MatmulPlan *plan) {
+    Builder *b = parts->b;
+    const KExpr *number = k_for_step_begin(b, "tile", k_special(b, SPECIAL_CTA_X),
+                                           k_dim(b, parts->tiles.count, K_I32), k_special(b, SPECIAL_GRID_X));
+    if (parts->is_ragged)
+        number = k_let_expr(b, "own_tile", parts_longest_first(parts, number));
+    return matmul_tile_at(b, plan, &parts->tiles, number);
+}
+
+/* As many blocks as SMs, or fewer: where all tiles are alike and that takes no longer, and where memory says
+ * how long tiles are, so that a block's are at other places of their sequences: of 8 parts each, 132 blocks
+ * would always have the same two. */
+const Dim *parts_grid(const Parts *parts) {
+    const MatmulPlan *plan = parts->plan;
+    DimTable *dims = plan->graph->dims;
+    const Dim *tiles = parts->tiles.count;
+    int64_t blocks = plan->target->sm_count;
+    if (!parts->is_ragged && !parts->may_see_none)
+        return matmul_grid(plan, &parts->tiles, 1);
+    while (parts->may_see_none && dim_is_const(tiles) && tiles->value > blocks &&
+           dim_gcd(blocks, tiles->value) > 1)
+        blocks--;
+    return dim_min(dims, tiles, dim_const(dims, blocks));
+}
+
+/* ---- masks */
+
+const KExpr *parts_is_inside(Builder *b, const PartsMask *mask, const KExpr *group, const KExpr *half,
+                             const KExpr *j) {
+    const KExpr *col = k_add(b, k_mul(b, group, k_i32(b, 8)), j);
+    if (mask->by_row)
+        col = k_sub(b, col, k_mul(b, half, k_i32(b, 8)));
+    return mask->is_most ? k_ge(b, mask->limit, col) : k_ge(b, col, mask->limit);
+}
+
+static void parts_mask_some(Parts *parts, const PartsAt *at, const KExpr *some, const KExpr *limit,
+                            PartsMask own, void (*mask)(void *context, const PartsMask *), void *context) {
+    Builder *b = parts->b;
+    k_if_begin(b, some);
+    /* of a column less the part's first: what is constant for an unrolled element stands on one side */
+    limit = k_sub(b, limit, k_add(b, at->col, at->lane_col));
+    own.limit = k_let_expr(b, "mask_limit", own.by_row ? k_add(b, limit, at->lane_row) : limit);
+    mask(context, &own);
+    k_end(b);
+}
+
+void parts_mask(Parts *parts, const PartsAt *at, bool masks_band,
+                void (*mask)(void *context, const PartsMask *), void *context) {
+    enum { WARP_ROWS = 16 };
+    Builder *b = parts->b;
+    const Dim *n = parts->plan->n;
+    const KExpr *last = k_add(b, at->col, k_i32(b, parts->width - 1));
+    for (int i = 0; i < parts->band.n && masks_band; i++) {
+        const BandLimit *limit = &parts->band.limit[i];
+        const KExpr *own = limit->by_row ? k_add(b, at->warp_row, parts->limit[i]) : parts->limit[i];
+        if (limit->by_row && !limit->is_most)
+            own = k_add(b, own, k_i32(b, WARP_ROWS - 1));
+        const KExpr *some = limit->is_most ? k_lt(b, own, last) : k_lt(b, at->col, own);
+        PartsMask of = {.by_row = limit->by_row, .is_most = limit->is_most};
+        parts_mask_some(parts, at, some, parts->limit[i], of, mask, context);
+    }
+    if (dim_divisor(parts->plan->graph->dims, n) % parts->width != 0) {
+        const KExpr *limit = k_sub(b, k_dim(b, n, K_I32), k_i32(b, 1));
+        parts_mask_some(parts, at, k_lt(b, limit, last), limit, (PartsMask){.is_most = true}, mask, context);
+    }
+}
+
+/* ---- what a part needs of memory */
+
+MatmulTma parts_operand(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, const char *name,
+                        int mn, int depth, int stages, bool may_clip) {
+    bool is_k = operand->major == MAJOR_K, is_short = dim_is_const(operand->mn) && operand->mn->value < mn;
+    MatmulTma tma = {.operand = operand, .share = 1, .is_clipped = may_clip && is_short};
+    tma.tile = tile_shared(b, name, operand->elem, is_k ? mn : depth, is_k ? depth : mn, stages);
+    tma.maps = matmul_tma_maps(b, plan->graph->dims, &tma);
+    return tma;
+}
+
+void parts_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const Pipeline *ring,
+                const PipelineState *state, const KExpr *mn, const KExpr *k, const MatmulTile *tile) {
+    MatmulTma own = *tma;
+    matmul_tma_find_pages(b, plan, &own, mn, k, tile->batch);
+    pipeline_wait_empty(b, ring, state);
+    pipeline_expect(b, ring, state, matmul_tma_bytes(b, &own, mn));
+    matmul_tma_load(b, plan, &own, k_var(b, state->stage), pipeline_full_address(b, ring, state), mn, k,
+                    tile->batch);
+    pipeline_advance(b, ring, state);
+}
+
+const KExpr *parts_stage(Builder *b, const Tile *tile, const KExpr *descriptor, const KExpr *stage) {
+    const KExpr *offset = k_mul(b, k_convert(b, stage, K_U64), k_int(b, K_U64, tile_bytes(tile) / 16));
+    return k_let_expr(b, text_format(b->arena, "%s_at", tile->buffer->name), k_add(b, descriptor, offset));
+}
+
+const KExpr *parts_from(Builder *b, const Tile *tile, OperandMajor major, const KExpr *at, int k) {
+    int64_t offset =
+        major == MAJOR_K ? tile_descriptor_offset(tile, 0, k) : tile_descriptor_offset(tile, k, 0);
+    return k_add(b, at, k_int(b, K_U64, offset));
+}
+
+PartsLane parts_lane(Builder *b, const KExpr *warp, const KExpr *group) {
+    const KExpr *lane = k_special(b, SPECIAL_LANE);
+    const KExpr *row =
+        k_add(b, k_mul(b, group, k_i32(b, WGMMA_M)), k_mul(b, k_mod(b, warp, k_i32(b, 4)), k_i32(b, 16)));
+    PartsLane own = {.warp_row = k_let_expr(b, "warp_row", row)};
+    own.row = k_let_expr(b, "lane_row", k_add(b, own.warp_row, k_div(b, lane, k_i32(b, 4))));
+    own.col = k_let_expr(b, "lane_col", k_mul(b, k_mod(b, lane, k_i32(b, 4)), k_i32(b, 2)));
+    return own;
+}

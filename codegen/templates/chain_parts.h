@@ -1,0 +1,82 @@
+/* Kernels that take the columns between two products in parts, one after the other: which parts the rows of a
+ * tile see, in which order tiles come, and tiles of memory that a part needs (chain_parts.c). Shared by
+ * chain_stream.c and the relay template; nobody else includes it. */
+#ifndef SINTER_CODEGEN_TEMPLATES_CHAIN_PARTS_H
+#define SINTER_CODEGEN_TEMPLATES_CHAIN_PARTS_H
+
+#include "codegen/lower.h"
+#include "codegen/pipeline.h"
+#include "codegen/templates/matmul_tiles.h"
+#include "codegen/templates/matmul_tma.h"
+#include "ir/band.h"
+
+enum { PARTS_K = 16 /* elements of a matrix instruction along its sum */ };
+
+typedef struct Parts {
+    Builder *b;
+    const MatmulPlan *plan; /* of a product whose columns these are */
+    Lower *lower;           /* of its region: computes the band's numbers */
+    MatmulTiles tiles;
+    int rows, width;   /* of a tile, and of a part: its columns */
+    int64_t bytes;     /* of memory that tiles of one matrix share, for each of these columns */
+    Band band;         /* parts beyond it are left out; n 0: none are */
+    bool is_ragged;    /* tiles of other rows see other parts */
+    bool may_see_none; /* numbers from memory are among the limits: no part, perhaps */
+    const KExpr *limit[BAND_LIMITS_MAX]; /* of the present tile, as columns, or columns less the row */
+    const KExpr *first, *end;            /* its parts */
+} Parts;
+
+/* Says what follows from the band. */
+void parts_set_band(Parts *parts, const Band *band);
+/* The parts that a tile's rows see anything of: one at least, of which all may be masked, or (may_see_none)
+ * none. */
+void parts_find(Parts *parts, const MatmulTile *tile);
+/* Around what a role does with a tile's parts. */
+void parts_if_any_begin(Parts *parts);
+void parts_if_any_end(Parts *parts);
+/* A loop over the block's tiles, in the order that suits their parts; `plan`: of what the tiles are of. */
+MatmulTile parts_tiles_begin(Parts *parts, const MatmulPlan *plan);
+/* Blocks of the launch. */
+const Dim *parts_grid(const Parts *parts);
+
+/* Where a thread of a consumer warp stands in a tile: first rows of the warp and of the lane, first column of
+ * the lane within eight. */
+typedef struct PartsLane {
+    const KExpr *warp_row, *row, *col;
+} PartsLane;
+PartsLane parts_lane(Builder *b, const KExpr *warp, const KExpr *group);
+
+/* Where a lane's elements of a part lie. */
+typedef struct PartsAt {
+    const KExpr *col;                 /* of the part */
+    const KExpr *warp_row;            /* of the warp */
+    const KExpr *lane_row, *lane_col; /* of the lane, this one within the part */
+} PartsAt;
+
+/* Elements of a part that lie beyond a limit. */
+typedef struct PartsMask {
+    const KExpr
+        *limit; /* of a column, less the part's first and the lane's; or of that less the row's half */
+    bool by_row, is_most;
+} PartsMask;
+/* Where some of the warp's elements lie beyond the band (masks_band), or behind the last column: calls `mask`
+ * to emit what becomes of these. */
+void parts_mask(Parts *parts, const PartsAt *at, bool masks_band,
+                void (*mask)(void *context, const PartsMask *), void *context);
+/* Whether element j of a group of 8 columns, of one of a thread's two rows, is not beyond. */
+const KExpr *parts_is_inside(Builder *b, const PartsMask *mask, const KExpr *group, const KExpr *half,
+                             const KExpr *j);
+
+/* An operand's tiles: all of its `depth` elements of the sum, or as many as a part has columns. may_clip:
+ * what they have beyond the operand need not be zeros. */
+MatmulTma parts_operand(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, const char *name,
+                        int mn, int depth, int stages, bool may_clip);
+/* Brings the tile at (mn, k), of what pages say if any, and goes on to the ring's next stage. */
+void parts_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const Pipeline *ring,
+                const PipelineState *state, const KExpr *mn, const KExpr *k, const MatmulTile *tile);
+/* The descriptor of a stage, from that of the first. */
+const KExpr *parts_stage(Builder *b, const Tile *tile, const KExpr *descriptor, const KExpr *stage);
+/* That from element k of the sum on. */
+const KExpr *parts_from(Builder *b, const Tile *tile, OperandMajor major, const KExpr *at, int k);
+
+#endif
