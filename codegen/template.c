@@ -6,6 +6,7 @@ const Template *template_of(TemplateKind kind) {
         [TEMPLATE_POINTWISE] = &template_pointwise, [TEMPLATE_ROWS] = &template_rows,
         [TEMPLATE_COLUMNS] = &template_columns,     [TEMPLATE_TRANSPOSE] = &template_transpose,
         [TEMPLATE_MATMUL] = &template_matmul,       [TEMPLATE_CHAIN] = &template_chain,
+        [TEMPLATE_RELAY] = &template_relay,
     };
     return templates[kind];
 }

@@ -27,7 +27,7 @@ typedef struct Template {
 } Template;
 
 extern const Template template_pointwise, template_rows, template_columns, template_transpose,
-    template_matmul, template_chain;
+    template_matmul, template_chain, template_relay;
 /* One thread an element, everything in loops in place: takes any region, for what its own template refuses.
  */
 extern const Template template_any;

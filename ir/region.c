@@ -78,6 +78,7 @@ const RegionWindow *region_window(const Region *region, const Value *value) {
 static const char *const region_kinds[TEMPLATE_COUNT] = {
     [TEMPLATE_POINTWISE] = "pointwise", [TEMPLATE_ROWS] = "rows",     [TEMPLATE_COLUMNS] = "columns",
     [TEMPLATE_TRANSPOSE] = "transpose", [TEMPLATE_MATMUL] = "matmul", [TEMPLATE_CHAIN] = "chain",
+    [TEMPLATE_RELAY] = "relay",
 };
 
 static void region_print_names(Text *out, const Graph *graph, const char *what, Value *const *values,

@@ -23,6 +23,8 @@ typedef enum TemplateKind {
     TEMPLATE_MATMUL, /* one matmul, two that share their first operand (SwiGLU), or several that are added up;
                         prologue and epilogue around it */
     TEMPLATE_CHAIN,  /* matmuls, each the first operand of the next, epilogues between and behind them */
+    TEMPLATE_RELAY,  /* one or two matmuls, what is computed of them element by element, and the one or two
+                        matmuls whose first operands that is; epilogues behind these */
     TEMPLATE_COUNT
 } TemplateKind;
 
@@ -49,17 +51,19 @@ typedef struct Region {
     VEC(Value *)
     inputs; /* read from memory: graph inputs and other regions' outputs; scalars constants excluded */
     VEC(Value *) outputs; /* written to memory */
-    VEC(Value *) cores;   /* OP_matmul Values of MATMUL and CHAIN, topological but where there are sums */
+    VEC(Value *)
+    cores; /* OP_matmul Values of MATMUL, CHAIN and RELAY, topological but where there are sums */
     /* Products of MATMUL that are added up, all but the first: sums.at[i] is cores.at[i + 1] plus what is
      * computed element by element from sums.at[i - 1], or cores.at[0], which nothing else needs. The kernel
      * takes their steps of K one after another. */
     VEC(Value *) sums;
 
     /* The iteration space. POINTWISE, TRANSPOSE: dims of the outputs. ROWS, COLUMNS: dims of what is reduced,
-     * before the reduction. MATMUL: batch dims, then M, then N of the cores; CHAIN: of the last. Every output
-     * has these dims, these dims with reduced axes 1 or dropped, or is a chain of reshapes and transposes
-     * over a Value that has: the chain is the order in which it is stored. COLUMNS write only Values whose
-     * reduced axes are 1 or dropped. Reductions of ROWS and of COLUMNS may depend on one another. */
+     * before the reduction. MATMUL: batch dims, then M, then N of the cores; CHAIN, RELAY: of the last. Every
+     * output has these dims, these dims with reduced axes 1 or dropped, or is a chain of reshapes and
+     * transposes over a Value that has: the chain is the order in which it is stored. COLUMNS write only
+     * Values whose reduced axes are 1 or dropped. Reductions of ROWS and of COLUMNS may depend on one
+     * another. */
     int rank;
     const Dim *dims[RANK_MAX];
     /* Reduced axes of that space: the last n_reduced for ROWS (and for MATMUL with row statistics: 1, along

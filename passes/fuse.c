@@ -100,7 +100,7 @@ static Fuse *fuse_new(Pass *pass, Graph *graph, FuseKnown *known) {
 }
 
 static void fuse_value(Fuse *fuse, Value *value) {
-    if (value->op == OP_input || fuse_node(fuse, value)->free)
+    if (value->op == OP_input || fuse_node(fuse, value)->free || fuse_relay(fuse, value))
         return;
     switch (value_class(value)) {
     case OPCLASS_CONTRACTION: fuse_matmul(fuse, value); return;
@@ -145,7 +145,9 @@ static bool fuse_find_refused(Fuse *fuse) {
     bool found = false;
     for (size_t i = 0; i < fuse->pass->partition->regions.n && options->takes; i++) {
         const Region *region = fuse->pass->partition->regions.at[i];
-        bool is_product = region->kind == TEMPLATE_CHAIN || region->kind == TEMPLATE_MATMUL, is_asked = false;
+        bool is_product = region->kind == TEMPLATE_CHAIN || region->kind == TEMPLATE_RELAY ||
+                          region->kind == TEMPLATE_MATMUL,
+             is_asked = false;
         const char *why = NULL;
         if (fuse_operand_refuse(fuse, region) || fuse_rows_refuse(fuse, region)) {
             found = true;
@@ -168,13 +170,16 @@ static bool fuse_find_refused(Fuse *fuse) {
 static bool fuse_all(Fuse *fuse) {
     fuse_mark_hints(fuse);
     fuse_mark_copies(fuse);
-    for (size_t i = 0; i < fuse->graph->values.n; i++) {
+    fuse_relays_find(fuse);
+    for (size_t i = 0; i < fuse->graph->values.n && !fuse->is_stale; i++) {
         Value *value = fuse->graph->values.at[i];
         bool never = fuse->nodes[i].barrier;
         fuse_value(fuse, value);
         if (never && !fuse->nodes[i].home && value->op != OP_input && !fuse->nodes[i].free)
             group_join(fuse, group_new(fuse, TEMPLATE_POINTWISE, value->rank, value->dims, 0), value);
     }
+    if (fuse->is_stale)
+        return true;
     fuse_store(fuse);
     fuse_siblings(fuse);
     return fuse_emit(fuse);
@@ -188,7 +193,7 @@ Fuse *fuse_plan(Pass *pass, Graph *graph, FuseKnown *known) {
         fuse = fuse_new(pass, graph, known);
         if (!fuse_all(fuse))
             return NULL;
-    } while (fuse_find_refused(fuse));
+    } while (fuse->is_stale || fuse_find_refused(fuse));
     return fuse;
 }
 

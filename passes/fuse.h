@@ -18,6 +18,7 @@
 
 typedef struct Group Group;
 typedef struct FuseNode FuseNode;
+typedef struct FuseRelay FuseRelay; /* fuse_relay.c */
 
 /* A set of groups, by number. */
 typedef struct GroupSet {
@@ -88,6 +89,7 @@ struct Group {
     int moved_block;      /* within blocks of so many; 0: none move */
     bool is_chain;        /* each core is the first operand of the next; dims are those of the last */
     bool is_in_parts;     /* a chain around a softmax that comes in parts */
+    bool is_relay;        /* a chain of which some cores are the first operands of others, in any order */
     bool has_blocks;      /* it takes statistics of its product's tiles (fuse_blocks.c) */
     int64_t block_cols;   /* of that many columns, along rows; 0: none */
     GroupSet after;       /* groups that must run before it, through others too */
@@ -127,7 +129,9 @@ typedef struct Fuse {
     FuseNode *nodes; /* by Value.id */
     VEC(Group *) groups;
     FuseKnown *known;
-    int *stamps; /* by Value.id: the number of the last walk that met it */
+    FuseRelay **relay_of; /* by Value.id: whose kernel computes it, as found ahead of the walk; NULL: none */
+    bool is_stale;        /* something was refused that the walk had begun: it is done again */
+    int *stamps;          /* by Value.id: the number of the last walk that met it */
     int stamp;
 } Fuse;
 
@@ -298,6 +302,13 @@ bool fuse_operand_statistic(Fuse *fuse, Value *value);
 bool fuse_operand_refuse(Fuse *fuse, const Region *region);
 /* fuse_chain.c: a product joins the kernel that computes its first operand, where that stays in registers */
 bool fuse_chain(Fuse *fuse, Value *matmul);
+/* Whether TMA can read an operand, or indices choose it; marks what it reads, which has to lie in memory. */
+bool chain_reads(Fuse *fuse, Value *matmul, int operand);
+void chain_read(Fuse *fuse, Value *matmul, int operand);
+/* fuse_relay.c: products that hand on to others what is computed of them, found ahead of the walk */
+void fuse_relays_find(Fuse *fuse);
+/* Takes a Value of such into its kernel; false: it is of none. */
+bool fuse_relay(Fuse *fuse, Value *value);
 /* Whether the chain that a product is of reads an operand's matrices where indices say that they lie. */
 bool chain_chooses(Fuse *fuse, Value *matmul, int operand);
 /* Whether the graph asks for another path of some product than wgmma, and would not get it. */

@@ -59,6 +59,11 @@ static bool chain_reads_by_tma(Fuse *fuse, Value *matmul, int operand, ViewGathe
            view_vector_width(fuse->graph, view, value, inner, CHAIN_TMA_ELEMENTS) == CHAIN_TMA_ELEMENTS;
 }
 
+bool chain_reads(Fuse *fuse, Value *matmul, int operand) {
+    ViewGather read;
+    return chain_reads_by_tma(fuse, matmul, operand, &read);
+}
+
 bool chain_chooses(Fuse *fuse, Value *matmul, int operand) {
     ViewGather read;
     return chain_reads_by_tma(fuse, matmul, operand, &read) && read.index.base;
@@ -214,7 +219,7 @@ static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_
 }
 
 /* What the kernel reads has to lie in memory. */
-static void chain_read(Fuse *fuse, Value *matmul, int operand) {
+void chain_read(Fuse *fuse, Value *matmul, int operand) {
     ViewGather read;
     chain_reads_by_tma(fuse, matmul, operand, &read);
     fuse_node(fuse, read.data.base)->is_read_whole = true;
@@ -228,7 +233,7 @@ bool fuse_chain(Fuse *fuse, Value *matmul) {
     const char *change;
     if (!fuse->limits->chain_columns_max || !group || group->kind != TEMPLATE_MATMUL ||
         fuse_node(fuse, held)->barrier || group->cores.n >= CHAIN_LINKS || group->block_cols ||
-        (group->cores.n > 1 && !group->is_chain))
+        (group->cores.n > 1 && !group->is_chain) || group->is_relay)
         return false;
     bool has_rows = group_is_needed_elsewhere(fuse, group, matmul, NULL) &&
                     !group_is_needed_elsewhere(fuse, group, matmul, chain_is_no_row);
@@ -311,6 +316,8 @@ static Value *chain_only_user(Fuse *fuse, const Value *core, bool *has_rows) {
 int64_t chain_row_max(Fuse *fuse, Group *group) {
     int64_t most = fuse->limits->matmul_row_max;
     const char *change;
+    if (group->is_relay)
+        return 0;
     if (!group->is_chain) {
         bool may_chain = group->cores.n == 1 && fuse->limits->chain_columns_max > most;
         bool has_rows = false;

@@ -75,7 +75,7 @@ static void emit_region(Emit *emit, Group *group, Value *const *outputs, size_t 
     Fuse *fuse = emit->fuse;
     Arena *arena = fuse->graph->arena;
     Region *region = ARENA_NEW(arena, Region);
-    region->kind = group->is_chain ? TEMPLATE_CHAIN : group->kind;
+    region->kind = group->is_relay ? TEMPLATE_RELAY : group->is_chain ? TEMPLATE_CHAIN : group->kind;
     region->rank = group->rank;
     region->n_reduced = group->n_reduced;
     for (int i = 0; i < group->rank; i++)

@@ -123,17 +123,20 @@ static bool choose_is_near(const Schedule *first, const Schedule *choice, double
     return first->seconds > 0 ? choice->seconds > 0 && choice->seconds <= times * first->seconds : true;
 }
 
-/* Whether a thread of a product has the same accumulators in both, so that one spills about what the other
- * does. */
-static bool choose_is_alike(const Schedule *a, const Schedule *b) {
-    return a->path != MATMUL_NONE && a->path == b->path && a->tile_m == b->tile_m && a->tile_n == b->tile_n &&
-           a->warps_m == b->warps_m && a->warps_n == b->warps_n && a->ease == b->ease;
+/* Whether a thread has the same accumulators in both, so that one spills about what the other does: of a
+ * product its tile, of products that take columns in parts those of a part too. */
+static bool choose_is_alike(TemplateKind kind, const Schedule *a, const Schedule *b) {
+    bool has_parts = kind == TEMPLATE_CHAIN || kind == TEMPLATE_RELAY;
+    return (!has_parts || a->tile_k == b->tile_k) && a->path != MATMUL_NONE && a->path == b->path &&
+           a->tile_m == b->tile_m && a->tile_n == b->tile_n && a->warps_m == b->warps_m &&
+           a->warps_n == b->warps_n && a->ease == b->ease;
 }
 
 /* Whether a choice is like one that was tried and spilled much. */
 static bool choose_is_hopeless(const PlanKernel *tried, const Schedule *choice) {
     for (; tried; tried = tried->passed_over)
-        if (choose_spill(tried) > CHOOSE_FEW && choose_is_alike(&tried->schedule, choice))
+        if (choose_spill(tried) > CHOOSE_FEW &&
+            choose_is_alike(tried->region->kind, &tried->schedule, choice))
             return true;
     return false;
 }

@@ -126,6 +126,7 @@ const char *plan_template_name(TemplateKind kind) {
     case TEMPLATE_TRANSPOSE: return "transpose";
     case TEMPLATE_MATMUL: return "matmul";
     case TEMPLATE_CHAIN: return "chain";
+    case TEMPLATE_RELAY: return "relay";
     case TEMPLATE_COUNT: break;
     }
     return "?";

@@ -290,19 +290,67 @@ static void epilogue_hold_run(Epilogue *e, const EpilogueSlot *slot, const KVar 
     epilogue_loop_end(b, e->run);
 }
 
+/* All of the fragment, in batches. */
+static void epilogue_all(Epilogue *e, const Value *value, EpilogueBody *body, void *context) {
+    Builder *b = e->b;
+    const MatmulFragment *fragment = e->fragment;
+    int n_groups = epilogue_batch_groups(e);
+    const KExpr *block = epilogue_loop(b, "block", fragment->blocks);
+    const KExpr *part = epilogue_loop(b, "part", fragment->groups / n_groups);
+    epilogue_batch(e, block, k_mul(b, part, k_i32(b, n_groups)), n_groups, &value, 1, 1, body, context);
+    epilogue_loop_end(b, fragment->groups / n_groups);
+    epilogue_loop_end(b, fragment->blocks);
+}
+
 void matmul_epilogue_hold(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
                           const KExpr *const *batch, const MatmulVectors *vectors, const Value *value) {
     Epilogue e = epilogue_begin(b, plan, lower, fragment, batch, vectors);
     if (plan->statistics.n)
         matmul_row_statistics(&e, NULL);
-    int n_groups = epilogue_batch_groups(&e);
-    const KExpr *block = epilogue_loop(b, "block", fragment->blocks);
-    const KExpr *part = epilogue_loop(b, "part", fragment->groups / n_groups);
-    epilogue_batch(&e, block, k_mul(b, part, k_i32(b, n_groups)), n_groups, &value, 1, 1, epilogue_hold_run,
-                   NULL);
-    epilogue_loop_end(b, fragment->groups / n_groups);
-    epilogue_loop_end(b, fragment->blocks);
+    epilogue_all(&e, value, epilogue_hold_run, NULL);
     epilogue_end(&e);
+}
+
+Epilogue *matmul_pack_begin(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
+                            const KExpr *const *batch) {
+    Epilogue *e = ARENA_NEW(b->arena, Epilogue);
+    *e = epilogue_begin(b, plan, lower, fragment, batch, NULL);
+    return e;
+}
+
+/* context: the words. */
+static void epilogue_pack_run(Epilogue *e, const EpilogueSlot *slot, const KVar *const *computed,
+                              void *context) {
+    Builder *b = e->b;
+    const KVar *packed = context;
+    const KExpr *group = epilogue_group(e, slot->block, slot->group);
+    const KExpr *word = k_add(b, k_mul(b, group, k_i32(b, e->fragment->halves)), slot->half);
+    DType type = e->plan->a.elem;
+    const KExpr *first = k_elem_at(b, computed[0], 0), *zero = k_float(b, K_F32, 0);
+    if (e->run == 2) {
+        const KExpr *pair[] = {first, k_elem_at(b, computed[0], 1)};
+        k_set_elem(b, packed, word, k_pack(b, type, pair));
+        return;
+    }
+    const KExpr *low[] = {first, zero}, *high[] = {zero, first};
+    const KExpr *own =
+        k_select(b, k_eq(b, slot->piece, k_i32(b, 0)), k_pack(b, type, low), k_pack(b, type, high));
+    k_set_elem(b, packed, word, k_bit_or(b, k_elem(b, packed, word), own));
+}
+
+void matmul_pack(Epilogue *e, const MatmulFragment *fragment, const Value *value, const KVar *packed) {
+    Builder *b = e->b;
+    e->fragment = fragment;
+    if (e->run == 1) { /* words of two runs */
+        const KExpr *word = k_for_begin(b, "word", k_i32(b, 0), k_i32(b, packed->count), 1, UNROLL_FULL);
+        k_set_elem(b, packed, word, k_int(b, K_U32, 0));
+        k_end(b);
+    }
+    epilogue_all(e, value, epilogue_pack_run, (void *)packed);
+}
+
+void matmul_pack_end(Epilogue *e) {
+    epilogue_end(e);
 }
 
 void matmul_epilogue_rows(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,

@@ -16,7 +16,7 @@
 #include "codegen/templates/matmul_result.h"
 
 /* An epilogue under way. */
-typedef struct Epilogue {
+struct Epilogue {
     Builder *b;
     const MatmulPlan *plan;
     Lower *lower;
@@ -39,7 +39,7 @@ typedef struct Epilogue {
     const KExpr *column_group;   /* the first of the groups that column statistics are being taken of */
     const PartialVars
         *columns; /* the first column statistics of the batch, known in all lanes; NULL: not yet */
-} Epilogue;
+};
 
 /* matmul_keep.c: around all passes, loads of inputs that several of them want. */
 void matmul_keep_begin(Epilogue *e);

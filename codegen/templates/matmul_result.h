@@ -41,6 +41,15 @@ void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const Mat
 void matmul_epilogue_hold(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
                           const KExpr *const *batch, const MatmulVectors *vectors, const Value *value);
 
+/* The same in parts of the columns, and into words of two neighbours of 16 bits: of fragments two elements
+ * wide that differ in their columns alone. What is one number a row is read once, ahead of the parts. Behind
+ * the last column anything is packed. */
+typedef struct Epilogue Epilogue;
+Epilogue *matmul_pack_begin(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
+                            const KExpr *const *batch);
+void matmul_pack(Epilogue *e, const MatmulFragment *fragment, const Value *value, const KVar *packed);
+void matmul_pack_end(Epilogue *e);
+
 /* What is known of a thread's rows. */
 typedef struct MatmulRow {
     const Value *value; /* a statistic, or an input */

@@ -1,0 +1,484 @@
+/* The relay template: takes a region apart into products, says what the kernel takes, chooses schedules. */
+#include "codegen/templates/relay.h"
+
+#include <string.h>
+
+#include "codegen/cost.h"
+#include "codegen/lower.h"
+#include "codegen/templates/matmul_operand.h"
+#include "codegen/templates/matmul_staging.h"
+
+enum { RELAY_EASE_MOST = 2 /* from here on products of two parts are not under way together */ };
+
+/* ---- products */
+
+static int relay_products(const Region *region, const Value *core) {
+    bool has_core = false;
+    int n = 0;
+    for (size_t i = 0; i < region->values.n; i++) {
+        n += region->values.at[i]->op == OP_matmul;
+        has_core |= region->values.at[i] == core;
+    }
+    return has_core ? n : 0;
+}
+
+/* The region's outputs that are computed of a last product. */
+static size_t relay_outputs(const RelayPlan *plan, const Value *core, Value **out) {
+    const Region *whole = plan->region;
+    size_t n = 0;
+    for (size_t i = 0; i < whole->outputs.n; i++) {
+        Value *output = whole->outputs.at[i];
+        const Region *part = region_part(plan->graph->arena, whole, &output, 1, core->in[0], core);
+        if (relay_products(part, core))
+            out[n++] = output;
+    }
+    return n;
+}
+
+static bool relay_product(const RelayPlan *plan, Value *core, Value *const *outputs, size_t n_outputs,
+                          const Value *held, MatmulPlan *product, const char **why) {
+    Region *part = region_part(plan->graph->arena, plan->region, outputs, n_outputs, held, core);
+    vec_push(plan->graph->arena, &part->cores, core);
+    *why = "an output is computed of two last products, or a first one is needed elsewhere";
+    if (relay_products(part, core) != 1 || !matmul_plan(plan->graph, part, plan->target, product, why))
+        return false;
+    *why = "products that hand on parts have operands of one 16-bit type";
+    if (product->kind != MATMUL_16BIT || product->a.narrow != product->a.elem ||
+        (plan->n_first && product->a.elem != plan->first[0].a.elem))
+        return false;
+    *why = "of products that hand on parts, none is reduced";
+    if (product->statistics.n || product->columns.n || product->operand_rows.n)
+        return false;
+    return matmul_is_tma(plan->graph, &product->b[0], why) &&
+           (held || matmul_is_tma(plan->graph, &product->a, why));
+}
+
+static bool relay_first(RelayPlan *plan, Value *core, const char **why) {
+    enum { DEPTH = 256 };
+    const DimTable *dims = plan->graph->dims;
+    MatmulPlan *product = &plan->first[plan->n_first];
+    if (!relay_product(plan, core, &core, 1, NULL, product, why))
+        return false;
+    *why = "first products have at most 256 elements to sum, and one at least";
+    if (dim_upper(dims, product->k) > DEPTH || !dim_known_some(plan->graph->dims, product->k, product->m))
+        return false;
+    *why = "first products have equal dims";
+    plan->n_first++;
+    return value_same_dims(core, plan->first[0].core[0]);
+}
+
+static bool relay_last(RelayPlan *plan, Value *core, const char **why) {
+    Arena *arena = plan->graph->arena;
+    Value **outputs = ARENA_ARRAY(arena, Value *, plan->region->outputs.n + 1);
+    size_t n = relay_outputs(plan, core, outputs);
+    MatmulPlan *product = &plan->last[plan->n_last];
+    const Value *held = core->in[0];
+    if (!relay_product(plan, core, outputs, n, held, product, why))
+        return false;
+    *why = "what is handed on has the dims of the first products, and one column at least";
+    if (!value_same_dims(held, plan->first[0].core[0]) ||
+        !dim_known_some(plan->graph->dims, product->k, product->m))
+        return false;
+    *why = "last products have equal dims, of at most 256 columns together";
+    int64_t most = (dim_upper(plan->graph->dims, product->n) + 15) / 16 * 16;
+    if (most < 16 || most > WGMMA_N_MAX || (plan->n_last && !value_same_dims(core, plan->last[0].core[0])))
+        return false;
+    plan->columns = (int)most;
+    int at = 0;
+    while (at < plan->n_held && plan->held[at] != held)
+        at++;
+    plan->held[at] = held;
+    plan->n_held = at == plan->n_held ? at + 1 : plan->n_held;
+    plan->held_of[plan->n_last++] = at;
+    return plan->n_last * plan->columns <= WGMMA_N_MAX;
+}
+
+/* ---- what lies between */
+
+/* A select of the band, and what takes its place. */
+typedef struct RelayBare {
+    Value *select, *inner;
+} RelayBare;
+
+/* The band beyond which all that is handed on is zero, if any; false, where it is not all the same select
+ * that says so. */
+static bool relay_find_band(RelayPlan *plan, RelayBare *bare) {
+    DimTable *dims = plan->graph->dims;
+    RelayBare other;
+    Band band;
+    if (!band_of_zeros(dims, (Value *)plan->held[0], &plan->band, &bare->select, &bare->inner)) {
+        plan->band = (Band){0};
+        return false;
+    }
+    bool is_same = true;
+    for (int i = 1; i < plan->n_held; i++) {
+        if (!band_of_zeros(dims, (Value *)plan->held[i], &band, &other.select, &other.inner) ||
+            !band_same(&plan->band, &band)) {
+            plan->band = (Band){0};
+            return false;
+        }
+        is_same = is_same && other.select == bare->select;
+    }
+    return is_same && bare->inner != bare->select;
+}
+
+/* A region whose values are computed of `inner` where they were of `select`. */
+static Region *relay_bared(RelayPlan *plan, const Region *part, const RelayBare *bare) {
+    Arena *arena = plan->graph->arena;
+    Region *bared = ARENA_NEW(arena, Region);
+    ValueMap numbers = {.arena = arena}; /* of copies, plus 1 */
+    VEC(Value *) copies = {0};
+    *bared = *part;
+    bared->values.at = ARENA_ARRAY(arena, Value *, part->values.n + 1);
+    bared->values.n = bared->values.room = part->values.n;
+    for (size_t i = 0; i < part->values.n; i++) { /* topological */
+        Value *value = part->values.at[i], *copy = NULL;
+        for (int k = 0; k < value->n_in && value != bare->select; k++) {
+            int number = value_map_get(&numbers, value->in[k]);
+            Value *in = value->in[k] == bare->select ? bare->inner : number ? copies.at[number - 1] : NULL;
+            if (!in)
+                continue;
+            if (!copy) {
+                copy = ARENA_NEW(arena, Value);
+                *copy = *value;
+                copy->in = ARENA_ARRAY(arena, Value *, (size_t)value->n_in);
+                memcpy(copy->in, value->in, sizeof *copy->in * (size_t)value->n_in);
+                vec_push(arena, &copies, copy);
+                value_map_set(&numbers, value, (int)copies.n);
+            }
+            copy->in[k] = in;
+        }
+        bared->values.at[i] = copy ? copy : value;
+    }
+    bared->outputs.at = ARENA_ARRAY(arena, Value *, part->outputs.n + 1);
+    bared->outputs.n = bared->outputs.room = part->outputs.n;
+    for (size_t i = 0; i < part->outputs.n; i++) {
+        int number = value_map_get(&numbers, part->outputs.at[i]);
+        bared->outputs.at[i] = number ? copies.at[number - 1] : part->outputs.at[i];
+    }
+    return bared;
+}
+
+/* What is held, as the epilogue of a product of which there are n_first. */
+static void relay_between(RelayPlan *plan) {
+    Arena *arena = plan->graph->arena;
+    Region *part = region_part(arena, plan->region, (Value *const *)plan->held, (size_t)plan->n_held, NULL,
+                               plan->first[0].core[0]);
+    RelayBare bare;
+    plan->masks = relay_find_band(plan, &bare);
+    if (plan->masks)
+        part = relay_bared(plan, part, &bare);
+    part->schedule = plan->region->schedule;
+    plan->between = plan->first[0];
+    plan->between.region = part;
+    plan->between.n_cores = plan->n_first;
+    for (int i = 0; i < plan->n_first; i++)
+        plan->between.core[i] = plan->first[i].core[0];
+    for (int i = 0; i < plan->n_held; i++) {
+        plan->made[i] = part->outputs.at[i];
+        for (int k = 0; k < plan->n_first; k++) {
+            ValueMap marks = {.arena = arena};
+            matmul_mark_dependents(&plan->between, &plan->between.core[k], 1, NULL, 0, &marks);
+            if (value_map_get(&marks, plan->made[i]))
+                plan->n_needed[i] = k + 1;
+        }
+    }
+}
+
+/* ---- second operands */
+
+static const Dim *relay_extent(const MatmulOperand *operand, int axis) {
+    return operand->value->dims[axis];
+}
+
+/* Whether a last product's second operand is a first one's, which has its sum along that one's columns. */
+static bool relay_lie_alike(const MatmulOperand *first, const MatmulOperand *last) {
+    int rank = first->value->rank;
+    bool alike = first->view.base == last->view.base && first->view.offset == last->view.offset &&
+                 rank == last->value->rank;
+    if (!alike)
+        return false;
+    const Dim *const *a = first->view.strides, *const *b = last->view.strides;
+    alike = a[first->mn_axis] == b[last->k_axis] && a[first->k_axis] == b[last->mn_axis] &&
+            relay_extent(first, first->mn_axis) == relay_extent(last, last->k_axis) &&
+            relay_extent(first, first->k_axis) == relay_extent(last, last->mn_axis);
+    for (int i = 0; i < rank - 2 && alike; i++)
+        alike = a[i] == b[i] && relay_extent(first, i) == relay_extent(last, i);
+    return alike;
+}
+
+static int relay_bring(RelayPlan *plan, const MatmulPlan *product, bool is_last) {
+    const MatmulOperand *operand = &product->b[0];
+    for (int i = 0; i < plan->n_brought && is_last; i++)
+        if (!plan->brought[i].is_last && relay_lie_alike(plan->brought[i].operand, operand))
+            return i;
+    plan->brought[plan->n_brought] = (RelayBrought){product, operand, is_last};
+    return plan->n_brought++;
+}
+
+bool relay_plan(const Graph *graph, const Region *region, const Target *target, RelayPlan *plan,
+                const char **why) {
+    *plan = (RelayPlan){.graph = graph, .region = region, .target = target};
+    *why = "a relay has one or two first and one or two last products";
+    int n_first = 0, n = (int)region->cores.n;
+    bool is_last[2 * RELAY_PRODUCTS];
+    if (region->kind != TEMPLATE_RELAY || n < 2 || n > 2 * RELAY_PRODUCTS)
+        return false;
+    for (int i = 0; i < n; i++) {
+        const Value *held = region->cores.at[i]->in[0];
+        is_last[i] = false;
+        for (size_t k = 0; k < region->values.n; k++)
+            is_last[i] = is_last[i] ||
+                         (region->values.at[k] == held && op_info(held->op)->class_ == OPCLASS_POINTWISE);
+        n_first += !is_last[i];
+    }
+    if (n_first < 1 || n_first > RELAY_PRODUCTS || n - n_first < 1 || n - n_first > RELAY_PRODUCTS)
+        return false;
+    for (int i = 0; i < n; i++)
+        if (!is_last[i] && !relay_first(plan, region->cores.at[i], why))
+            return false;
+    for (int i = 0; i < n; i++)
+        if (is_last[i] && !relay_last(plan, region->cores.at[i], why))
+            return false;
+    relay_between(plan);
+    *why = "what lies between is computed of the first products element by element";
+    for (size_t i = 0; i < plan->between.region->values.n; i++)
+        if (op_info(plan->between.region->values.at[i]->op)->class_ == OPCLASS_REDUCTION)
+            return false;
+    for (int i = 0; i < plan->n_first; i++)
+        plan->first_from[i] = relay_bring(plan, &plan->first[i], false);
+    for (int i = 0; i < plan->n_last; i++)
+        plan->last_from[i] = relay_bring(plan, &plan->last[i], true);
+    *why = NULL;
+    return true;
+}
+
+/* ---- sizes */
+
+int relay_depth(const RelayPlan *plan, int first) {
+    return (int)((dim_upper(plan->graph->dims, plan->first[first].k) + PARTS_K - 1) / PARTS_K * PARTS_K);
+}
+
+int relay_width(const RelayPlan *plan, const RelayBrought *brought) {
+    for (int i = 0; i < plan->n_first; i++)
+        if (brought->plan == &plan->first[i])
+            return relay_depth(plan, i);
+    return plan->columns;
+}
+
+Schedule relay_store_schedule(const Schedule *schedule) {
+    enum { NARROW = 32 };
+    Schedule store = *schedule;
+    store.tile_n = schedule->tile_n % NARROW == 0 ? NARROW : schedule->tile_n;
+    return store;
+}
+
+static int64_t relay_smem_with(const RelayPlan *plan, const Schedule *s, int row_stages) {
+    Schedule store = relay_store_schedule(s);
+    int64_t rows = 0, part = 0, bytes = BARRIER_BYTES;
+    for (int i = 0; i < plan->n_first; i++)
+        rows += relay_depth(plan, i);
+    for (int i = 0; i < plan->n_brought; i++)
+        part += relay_width(plan, &plan->brought[i]);
+    for (int i = 0; i < plan->n_last; i++)
+        bytes += matmul_staging_bytes(&plan->last[i], &store);
+    return bytes + 2 * (row_stages * s->tile_m * rows + s->stages * s->tile_k * part);
+}
+
+int relay_row_stages(const RelayPlan *plan, const Schedule *s) {
+    return relay_smem_with(plan, s, 2) <= plan->target->smem_per_block ? 2 : 1;
+}
+
+static bool relay_moves_none(const void *context, const Value *value) {
+    (void)context;
+    (void)value;
+    return false;
+}
+
+/* Inputs of what lies between that have another element at each of a thread's columns: all but scalars, and
+ * those of rows that nothing turns into columns. */
+static int relay_column_inputs(const RelayPlan *plan) {
+    const MatmulPlan *between = &plan->between;
+    int n = 0;
+    for (size_t i = 0; i < between->region->inputs.n; i++) {
+        const Value *input = between->region->inputs.at[i];
+        bool is_row = input->rank == 0 || (value_is_of_rows(input, between->core[0]) &&
+                                           matmul_is_read_in_place(between, input, relay_moves_none, NULL));
+        n += matmul_is_read_behind(between, input) && !is_row;
+    }
+    return n;
+}
+
+/* Registers of a consumer thread besides addresses and the like: while the last thing that is held of a part
+ * is computed, of the products that it is computed of, and what was packed before. */
+static int relay_registers(const RelayPlan *plan, const Schedule *s) {
+    return plan->n_last * plan->columns / 2 + plan->n_first * s->tile_k / 2 +
+           (plan->n_held - 1) * s->tile_k / 4;
+}
+
+/* The same while a first product of the next part is under way behind the last ones of this. */
+static int relay_registers_ahead(const RelayPlan *plan, const Schedule *s) {
+    return plan->n_last * plan->columns / 2 + s->tile_k / 2 + plan->n_held * s->tile_k / 4;
+}
+
+static int relay_registers_most(const RelayPlan *plan, const Schedule *s) {
+    int at_launch = plan->target->registers_per_sm / (WARPGROUP * (1 + s->warps_m));
+    return s->consumer_registers ? s->consumer_registers : at_launch > 255 ? 255 : at_launch;
+}
+
+/* With fewer than these besides, and inputs of some columns at a time, the assembler waits for each product
+ * before the next. */
+bool relay_runs_ahead(const RelayPlan *plan, const Schedule *s) {
+    enum { BESIDES = 48, BESIDES_AHEAD = 56, AT_ONCE = 16 };
+    int most = relay_registers_most(plan, s), loads = (AT_ONCE >> s->ease) * relay_column_inputs(plan);
+    return s->ease < RELAY_EASE_MOST && relay_registers(plan, s) + loads + BESIDES <= most &&
+           relay_registers_ahead(plan, s) + BESIDES_AHEAD <= most;
+}
+
+/* Registers besides that are always enough, or that may be. */
+enum { RELAY_ROOMY = 48, RELAY_TIGHT = 16 };
+
+static bool relay_fits_registers(const RelayPlan *plan, const Schedule *s, int besides) {
+    return relay_registers(plan, s) + besides <= relay_registers_most(plan, s);
+}
+
+/* ---- the Template row */
+
+static bool relay_accepts_planned(const RelayPlan *plan, const Schedule *s, const char **why) {
+    const Target *target = plan->target;
+    *why = "the target has no wgmma";
+    if (!target->has_wgmma || !target->has_tma)
+        return false;
+    *why = "products hand on parts by wgmma alone";
+    if (s->path != MATMUL_WGMMA || s->swap_ab || s->ping_pong || s->cluster_m > 1 || s->cluster_n > 1)
+        return false;
+    *why = "tile_m is 64 rows for each of 1 to 3 consumer warpgroups";
+    if (s->warps_m < 1 || s->warps_m > 3 || s->tile_m != s->warps_m * WGMMA_M)
+        return false;
+    *why = "tile_n is the columns of a last product, tile_k those of a part";
+    if (s->tile_n != plan->columns || s->tile_k < PARTS_K || s->tile_k > WGMMA_N_MAX || s->tile_k % PARTS_K)
+        return false;
+    *why = "2 to 8 stages of parts";
+    if (s->stages < 2 || s->stages > 8)
+        return false;
+    *why = "ease is 0, 1 or 2";
+    if (s->ease < 0 || s->ease > RELAY_EASE_MOST)
+        return false;
+    *why = "the accumulators do not fit the registers";
+    if (!relay_fits_registers(plan, s, RELAY_TIGHT))
+        return false;
+    *why = "the stages do not fit shared memory";
+    if (relay_smem_with(plan, s, 1) > target->smem_per_block)
+        return false;
+    *why = "setmaxnreg takes multiples of 8 from 24 to 256 that fit the SM";
+    int p = s->producer_registers, c = s->consumer_registers;
+    if (c &&
+        (p % 8 || c % 8 || p < 24 || c > 256 || WARPGROUP * (p + s->warps_m * c) > target->registers_per_sm))
+        return false;
+    *why = NULL;
+    return true;
+}
+
+static bool relay_accepts(const Graph *graph, const Region *region, const Schedule *schedule,
+                          const Target *target, const char **why) {
+    RelayPlan plan;
+    if (schedule->path == MATMUL_LOOP)
+        return true;
+    return relay_plan(graph, region, target, &plan, why) && relay_accepts_planned(&plan, schedule, why);
+}
+
+static Schedule relay_candidate(const RelayPlan *plan, int groups, int part) {
+    static const int registers[][2] = {{0, 0}, {0, 0}, {24, 240}, {32, 160}}; /* producer's, consumers' */
+    return (Schedule){.path = MATMUL_WGMMA,
+                      .threads = WARPGROUP * (1 + groups),
+                      .tile_m = WGMMA_M * groups,
+                      .warps_m = groups,
+                      .warps_n = 1,
+                      .tile_n = plan->columns,
+                      .tile_k = part,
+                      .persistent = true,
+                      .tma_store = true,
+                      .producer_registers = registers[groups][0],
+                      .consumer_registers = registers[groups][1]};
+}
+
+/* Warpgroups of a block: one, where rows do not fill the tiles of two, or too few tiles. */
+static int relay_groups(const RelayPlan *plan, const DimBindings *hint) {
+    int64_t rows = cost_extent(plan->graph, plan->first[0].m, hint);
+    int64_t batch = cost_space(plan->graph, plan->region, 0, plan->first[0].batch_rank, hint);
+    int64_t pairs = batch * ((rows + 2 * WGMMA_M - 1) / (2 * WGMMA_M));
+    return rows <= WGMMA_M || 2 * pairs <= plan->target->sm_count ? 1 : 2;
+}
+
+/* Which candidates: whether they run ahead, columns of a part at least and at most, whether registers suffice
+ * in any case. */
+typedef struct RelayWanted {
+    bool ahead;
+    int least, most;
+    bool is_roomy;
+} RelayWanted;
+
+static int relay_candidates(const RelayPlan *plan, int groups, const RelayWanted *wanted, Schedule *out,
+                            int room) {
+    enum { STAGES = 3 };
+    static const int parts[] = {128, 96, 64, 48, 32};
+    const char *why;
+    int n = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        Schedule s = relay_candidate(plan, groups, parts[i]);
+        for (; s.ease <= RELAY_EASE_MOST && n < room; s.ease += wanted->ahead ? 1 : RELAY_EASE_MOST) {
+            if (parts[i] < wanted->least || parts[i] > wanted->most ||
+                relay_runs_ahead(plan, &s) != wanted->ahead ||
+                relay_fits_registers(plan, &s, RELAY_ROOMY) != wanted->is_roomy)
+                continue;
+            for (s.stages = STAGES; s.stages >= 2; s.stages--)
+                if (relay_accepts_planned(plan, &s, &why)) {
+                    out[n++] = s;
+                    break;
+                }
+        }
+    }
+    return n;
+}
+
+/* Parts that run ahead are better than wider ones that do not, unless they are narrow: then the first
+ * products' rows are read too often. Not so where one thing is held, of two products: it waits for both
+ * either way (dq of 128 heads of 4096 x 128 took 2587 us, and 2705 so; gelu between 128 and 4096 columns of
+ * 65536 rows 305 and 265). Parts of 48 of which nothing spills are worth less than those of 64 of which
+ * nothing does by chance (dk and dv of those heads: 3901 and 3659). */
+static int relay_schedules(const Graph *graph, const Region *region, const Target *target,
+                           const DimBindings *hint, Schedule *out, int room) {
+    enum { NARROW = 64, WIDEST = 128 };
+    static const RelayWanted ahead = {true, NARROW, WIDEST, true}, roomy = {false, NARROW, WIDEST, true},
+                             tight = {false, NARROW, WIDEST, false}, narrow = {false, 0, NARROW - 1, true};
+    RelayPlan plan;
+    const char *why;
+    int n = 0;
+    bool is_planned = relay_plan(graph, region, target, &plan, &why);
+    bool ahead_first = plan.n_first == 1 || plan.n_held > 1;
+    const RelayWanted *order[] = {ahead_first ? &ahead : &roomy, ahead_first ? &roomy : &ahead, &tight,
+                                  &narrow};
+    for (int groups = is_planned ? relay_groups(&plan, hint) : 0; groups >= 1; groups--)
+        for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+            n += relay_candidates(&plan, groups, order[i], out + n, room - 1 - n);
+    if (!n && template_any.schedules(graph, region, target, hint, &out[n], 1) == 1)
+        out[n++].path = MATMUL_LOOP; /* what always exists */
+    return n;
+}
+
+static void relay_build_region(Builder *b, const Region *region) {
+    RelayPlan plan;
+    const char *why;
+    if (region->schedule.path == MATMUL_LOOP) {
+        template_any.build(b, region);
+        return;
+    }
+    if (!relay_plan(b->kernel->graph, region, b->kernel->target, &plan, &why)) {
+        diag_error(b->diags, DIAG_INTERNAL, (Span){0}, "kernel '%s': %s", region->name, why);
+        return;
+    }
+    relay_build(b, &plan);
+}
+
+const Template template_relay = {
+    .name = "relay", .accepts = relay_accepts, .schedules = relay_schedules, .build = relay_build_region};

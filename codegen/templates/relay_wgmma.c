@@ -1,0 +1,431 @@
+/* The kernel of a relay (relay.h):
+ *
+ *     s, d                parts of tile_k columns of the first products, 64 rows a warpgroup
+ *     p, e                what is computed of a part, in 16 bits, in registers
+ *     dv += p @ y, ...    all columns of the last products in registers, for the tile's rows
+ *
+ * What is handed on is computed as soon as the first products that it needs have ended, and the last products
+ * that take it go to the tensor cores behind it, so that these work meanwhile; where registers allow it, the
+ * first product of the next part follows at once:
+ *
+ *     tensor cores   | s | d | dv += p | dk += e | s | d | ...
+ *     registers          | p   | e     |             | p ...
+ *
+ * The producer brings the first operands' rows once a tile, and the second operands of a part through one
+ * ring. One that a first product has its columns of, and a last one its sum along, comes once for both, as k
+ * does: its tile's rows are the part either way.
+ *
+ * Where all that is handed on is zero beyond a band (Band), parts of which a tile's rows see nothing are
+ * neither loaded nor multiplied ("FlashAttention-2", 2023, section 3.1: skipping blocks under a causal mask),
+ * and elements are masked in parts that lie across its border. */
+#include "codegen/templates/matmul_operand.h"
+#include "codegen/templates/matmul_result.h"
+#include "codegen/templates/relay.h"
+
+enum { RELAY_HALVES = 2 /* rows of a thread, 8 apart */ };
+
+typedef struct RelayRun {
+    Builder *b;
+    const RelayPlan *plan;
+    const Schedule *schedule;
+    bool runs_ahead;
+    Parts parts;
+    MatmulTma rows[RELAY_PRODUCTS], brought[2 * RELAY_PRODUCTS];
+    const KExpr *rows_first[RELAY_PRODUCTS];                         /* descriptors of the first stage */
+    const KExpr *rows_at[RELAY_PRODUCTS];                            /* of the tile's */
+    const KExpr *first_at[RELAY_PRODUCTS], *last_at[RELAY_PRODUCTS]; /* by product, of the first stage */
+    Pipeline row_ring, part_ring;
+    PipelineState row, part;
+    Lower *between, *lower[RELAY_PRODUCTS];
+    Epilogue *pack; /* of the tile */
+    MatmulStaging staging[RELAY_PRODUCTS];
+    bool is_staged[RELAY_PRODUCTS];
+    const KVar *fragment[RELAY_PRODUCTS]; /* the first products' parts */
+    const KVar *packed[RELAY_PRODUCTS];   /* what is held of them, two neighbours a register */
+    const KVar *masked;                   /* what relay_mask() masks */
+    const KVar *sums[RELAY_PRODUCTS];
+} RelayRun;
+
+/* ---- the producer */
+
+static const KExpr *relay_bytes(RelayRun *r, const MatmulTma *tmas, int n, const KExpr *mn) {
+    const KExpr *bytes = NULL;
+    for (int i = 0; i < n; i++) {
+        const KExpr *own = matmul_tma_bytes(r->b, &tmas[i], mn);
+        bytes = bytes ? k_add(r->b, bytes, own) : own;
+    }
+    return bytes;
+}
+
+static void relay_load_rows(RelayRun *r, const MatmulTile *tile) {
+    Builder *b = r->b;
+    pipeline_wait_empty(b, &r->row_ring, &r->row);
+    pipeline_expect(b, &r->row_ring, &r->row, relay_bytes(r, r->rows, r->plan->n_first, tile->row));
+    for (int i = 0; i < r->plan->n_first; i++)
+        matmul_tma_load(b, &r->plan->first[i], &r->rows[i], k_var(b, r->row.stage),
+                        pipeline_full_address(b, &r->row_ring, &r->row), tile->row, k_i32(b, 0), tile->batch);
+    pipeline_advance(b, &r->row_ring, &r->row);
+}
+
+static void relay_load_part(RelayRun *r, const KExpr *part, const MatmulTile *tile) {
+    Builder *b = r->b;
+    const KExpr *zero = k_i32(b, 0),
+                *at = k_let_expr(b, "part_col", k_mul(b, part, k_i32(b, r->parts.width)));
+    pipeline_wait_empty(b, &r->part_ring, &r->part);
+    pipeline_expect(b, &r->part_ring, &r->part, relay_bytes(r, r->brought, r->plan->n_brought, at));
+    for (int i = 0; i < r->plan->n_brought; i++) {
+        const RelayBrought *brought = &r->plan->brought[i];
+        matmul_tma_load(b, brought->plan, &r->brought[i], k_var(b, r->part.stage),
+                        pipeline_full_address(b, &r->part_ring, &r->part), brought->is_last ? zero : at,
+                        brought->is_last ? at : zero, tile->batch);
+    }
+    pipeline_advance(b, &r->part_ring, &r->part);
+}
+
+static void relay_produce(RelayRun *r) {
+    Builder *b = r->b;
+    k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));
+    r->row = pipeline_start(b, &r->row_ring);
+    r->part = pipeline_start(b, &r->part_ring);
+    MatmulTile tile = parts_tiles_begin(&r->parts, &r->plan->last[0]);
+    parts_find(&r->parts, &tile);
+    parts_if_any_begin(&r->parts);
+    relay_load_rows(r, &tile);
+    const KExpr *part = k_for_begin(b, "part", r->parts.first, r->parts.end, 1, UNROLL_NONE);
+    relay_load_part(r, part, &tile);
+    k_end(b);
+    parts_if_any_end(&r->parts);
+    k_end(b);
+    k_end(b);
+}
+
+/* ---- the consumers: products */
+
+/* First products from number `from` on, up to `to`. Each by itself, as what needs the first alone is computed
+ * while the others are multiplied. */
+static void relay_issue_first(RelayRun *r, int from, int to) {
+    Builder *b = r->b;
+    const KExpr *stage = k_var(b, r->part.stage);
+    if (from < to)
+        k_atom(b, ATOM_wgmma_fence, NULL, NULL, 0);
+    for (int i = from; i < to; i++) {
+        const MatmulPlan *first = &r->plan->first[i];
+        const Tile *rows = &r->rows[i].tile, *tile = &r->brought[r->plan->first_from[i]].tile;
+        const KExpr *at = parts_stage(b, tile, r->first_at[i], stage);
+        for (int k = 0; k < relay_depth(r->plan, i); k += PARTS_K) {
+            KOperand operands[] = {k_regs(r->fragment[i], 0, r->fragment[i]->count),
+                                   k_operand(parts_from(b, rows, first->a.major, r->rows_at[i], k)),
+                                   k_operand(parts_from(b, tile, first->b[0].major, at, k)),
+                                   k_operand(k_int(b, K_U32, k > 0))};
+            int shape[] = {r->schedule->tile_k, (int)first->a.elem, first->a.major == MAJOR_MN,
+                           first->b[0].major == MAJOR_MN};
+            k_atom(b, ATOM_wgmma_16bit, shape, operands, 4);
+        }
+        k_atom(b, ATOM_wgmma_commit, NULL, NULL, 0);
+    }
+}
+
+/* Those that take one thing that is held; how many groups of products that is. */
+static int relay_issue_last(RelayRun *r, int held, const KExpr *stage) {
+    Builder *b = r->b;
+    k_atom(b, ATOM_wgmma_fence, NULL, NULL, 0);
+    for (int i = 0; i < r->plan->n_last; i++) {
+        const MatmulOperand *operand = &r->plan->last[i].b[0];
+        const Tile *tile = &r->brought[r->plan->last_from[i]].tile;
+        if (r->plan->held_of[i] != held)
+            continue;
+        const KExpr *at = parts_stage(b, tile, r->last_at[i], stage);
+        for (int k = 0; k < r->schedule->tile_k; k += PARTS_K) {
+            KOperand operands[] = {
+                k_regs(r->sums[i], 0, r->sums[i]->count), k_regs(r->packed[held], k / 4, 4),
+                k_operand(parts_from(b, tile, operand->major, at, k)), k_operand(k_int(b, K_U32, 1))};
+            int shape[] = {r->schedule->tile_n, (int)operand->elem, operand->major == MAJOR_MN};
+            k_atom(b, ATOM_wgmma_16bit_rs, shape, operands, 4);
+        }
+    }
+    k_atom(b, ATOM_wgmma_commit, NULL, NULL, 0);
+    return 1;
+}
+
+static void relay_wait(RelayRun *r, int groups, const KVar *const *settled, int n) {
+    k_atom(r->b, ATOM_wgmma_wait, &groups, NULL, 0);
+    for (int i = 0; i < n; i++)
+        matmul_settle(r->b, settled[i]);
+}
+
+/* ---- the consumers: a tile */
+
+static MatmulFragment relay_fragment(const RelayRun *r, const KVar *const *accumulators, int n, int columns,
+                                     const KExpr *row, const KExpr *col) {
+    MatmulFragment fragment = {.blocks = 1,
+                               .block_rows = WGMMA_M,
+                               .halves = RELAY_HALVES,
+                               .half_rows = 8,
+                               .groups = columns / 8,
+                               .group_cols = 8,
+                               .width = 2,
+                               .row = row,
+                               .col = col,
+                               .tile_rows = r->schedule->tile_m,
+                               .tile_cols = columns,
+                               .row_lanes = 4};
+    for (int i = 0; i < n; i++)
+        fragment.accumulator[i] = accumulators[i];
+    return fragment;
+}
+
+/* Words of what lies beyond a limit: zero, or a half of them. context: the RelayRun. */
+static void relay_mask(void *context, const PartsMask *mask) {
+    RelayRun *r = context;
+    Builder *b = r->b;
+    const KExpr *group = k_for_begin(b, "g", k_i32(b, 0), k_i32(b, r->schedule->tile_k / 8), 1, UNROLL_FULL);
+    const KExpr *half = k_for_begin(b, "h", k_i32(b, 0), k_i32(b, RELAY_HALVES), 1, UNROLL_FULL);
+    const KExpr *word = k_add(b, k_mul(b, group, k_i32(b, RELAY_HALVES)), half);
+    const KExpr *zero = k_int(b, K_U32, 0), *low = k_int(b, K_U32, 0xffff),
+                *high = k_int(b, K_U32, 0xffff0000);
+    const KExpr *kept =
+        k_bit_or(b, k_select(b, parts_is_inside(b, mask, group, half, k_i32(b, 0)), low, zero),
+                 k_select(b, parts_is_inside(b, mask, group, half, k_i32(b, 1)), high, zero));
+    k_set_elem(b, r->masked, word, k_bit_and(b, k_elem(b, r->masked, word), kept));
+    k_end(b);
+    k_end(b);
+}
+
+/* Computes one thing that is held of a part, once the first products that it needs have ended: all groups but
+ * the latest `behind` and those that it does not need. */
+static void relay_hold(RelayRun *r, int held, int behind, const MatmulFragment *fragment, const PartsAt *at) {
+    Builder *b = r->b;
+    int needed = r->plan->n_needed[held];
+    relay_wait(r, behind + r->plan->n_first - needed, r->fragment, needed);
+    b->rounds_powers = true;
+    matmul_pack(r->pack, fragment, r->plan->made[held], r->packed[held]);
+    b->rounds_powers = false;
+    r->masked = r->packed[held];
+    parts_mask(&r->parts, at, r->plan->masks, relay_mask, r);
+    matmul_settle(b, r->packed[held]);
+}
+
+/* All of a part behind its first products, which are under way. release: the stage of the part before, of
+ * which all products have ended when the first of these has; NULL: there is none, or it is free. */
+static void relay_part(RelayRun *r, const KExpr *part, PartsAt at, const KExpr *stage) {
+    Builder *b = r->b;
+    const RelayPlan *plan = r->plan;
+    at.col = k_let_expr(b, "part_col", k_mul(b, part, k_i32(b, r->parts.width)));
+    MatmulFragment fragment = relay_fragment(r, r->fragment, plan->n_first, r->schedule->tile_k, at.lane_row,
+                                             k_add(b, at.col, at.lane_col));
+    MatmulFragment *own = ARENA_NEW(b->arena, MatmulFragment); /* the epilogue keeps it */
+    *own = fragment;
+    int behind = 0;
+    for (int i = 0; i < plan->n_held; i++) {
+        relay_hold(r, i, behind, own, &at);
+        behind += relay_issue_last(r, i, stage);
+    }
+}
+
+static void relay_release(RelayRun *r, const KVar *stage) {
+    pipeline_release(r->b, &r->part_ring, k_var(r->b, stage), NULL);
+}
+
+/* Part by part. */
+static void relay_parts(RelayRun *r, const PartsAt *at) {
+    Builder *b = r->b;
+    const KExpr *part = k_for_begin(b, "part", r->parts.first, r->parts.end, 1, UNROLL_NONE);
+    pipeline_wait_full(b, &r->part_ring, &r->part);
+    relay_issue_first(r, 0, r->plan->n_first);
+    relay_part(r, part, *at, k_var(b, r->part.stage));
+    relay_wait(r, 0, r->sums, r->plan->n_last);
+    relay_release(r, r->part.stage);
+    pipeline_advance(b, &r->part_ring, &r->part);
+    k_end(b);
+}
+
+/* The first of the first products of the next part right behind the last ones of this, and when these have
+ * ended, the others. */
+static void relay_parts_ahead(RelayRun *r, const PartsAt *at) {
+    Builder *b = r->b;
+    int n_first = r->plan->n_first;
+    const KExpr *one = k_i32(b, 1);
+    const KVar *own = k_variable(b, "own_stage", K_I32, k_i32(b, 0));
+    for (int i = 0; i < r->plan->n_last; i++)
+        matmul_settle(b, r->sums[i]); /* zeros now, not while products are under way */
+    pipeline_wait_full(b, &r->part_ring, &r->part);
+    relay_issue_first(r, 0, n_first);
+    const KExpr *part = k_for_begin(b, "part", r->parts.first, k_sub(b, r->parts.end, one), 1, UNROLL_NONE);
+    k_set(b, own, k_var(b, r->part.stage));
+    pipeline_advance(b, &r->part_ring, &r->part);
+    relay_part(r, part, *at, k_var(b, own));
+    pipeline_wait_full(b, &r->part_ring, &r->part);
+    relay_issue_first(r, 0, 1);
+    relay_wait(r, 1, r->sums, r->plan->n_last);
+    relay_release(r, own);
+    relay_issue_first(r, 1, n_first);
+    k_end(b);
+    relay_part(r, k_sub(b, r->parts.end, one), *at, k_var(b, r->part.stage));
+    relay_wait(r, 0, r->sums, r->plan->n_last);
+    relay_release(r, r->part.stage);
+    pipeline_advance(b, &r->part_ring, &r->part);
+}
+
+/* Registers of a tile. Zeros for the first products cost nothing, as these read none of them; unwritten, they
+ * would be kept from one tile to the next. */
+static void relay_declare_tile(RelayRun *r) {
+    Builder *b = r->b;
+    const RelayPlan *plan = r->plan;
+    const KExpr *zero = k_float(b, K_F32, 0);
+    for (int i = 0; i < plan->n_first; i++)
+        r->fragment[i] = k_array(b, "part_of", K_F32, r->schedule->tile_k / 2, zero);
+    for (int i = 0; i < plan->n_held; i++)
+        r->packed[i] = k_array(b, "packed", K_U32, r->schedule->tile_k / 4, NULL);
+    for (int i = 0; i < plan->n_last; i++)
+        r->sums[i] = k_array(b, "sums", K_F32, r->schedule->tile_n / 2, zero);
+}
+
+/* Ahead of all tiles. */
+static void relay_find_descriptors(RelayRun *r, const KExpr *group) {
+    Builder *b = r->b;
+    const RelayPlan *plan = r->plan;
+    for (int i = 0; i < plan->n_first; i++) {
+        const MatmulPlan *first = &plan->first[i];
+        int rows = first->a.major == MAJOR_K ? WGMMA_M : 0;
+        int64_t own = tile_descriptor_offset(&r->rows[i].tile, rows, WGMMA_M - rows);
+        const KExpr *own_rows = k_mul(b, k_convert(b, group, K_U64), k_int(b, K_U64, own));
+        r->rows_first[i] = k_let_expr(
+            b, "rows_descriptor", k_add(b, tile_descriptor(b, &r->rows[i].tile, first->a.major), own_rows));
+        r->first_at[i] =
+            k_let_expr(b, "first_descriptor",
+                       tile_descriptor(b, &r->brought[plan->first_from[i]].tile, first->b[0].major));
+    }
+    for (int i = 0; i < plan->n_last; i++)
+        r->last_at[i] =
+            k_let_expr(b, "last_descriptor",
+                       tile_descriptor(b, &r->brought[plan->last_from[i]].tile, plan->last[i].b[0].major));
+}
+
+static void relay_store(RelayRun *r, const MatmulTile *tile, const PartsLane *place, const KExpr *row) {
+    Builder *b = r->b;
+    for (int i = 0; i < r->plan->n_last; i++) {
+        MatmulFragment fragment = relay_fragment(r, &r->sums[i], 1, r->schedule->tile_n, row, place->col);
+        fragment.is_whole = true;
+        r->staging[i].row = k_add(b, tile->row, place->warp_row);
+        r->staging[i].col = k_i32(b, 0);
+        matmul_epilogue(b, &r->plan->last[i], r->lower[i], &fragment, tile->batch,
+                        r->is_staged[i] ? &r->staging[i] : NULL, NULL, NULL);
+    }
+}
+
+static void relay_consume(RelayRun *r) {
+    Builder *b = r->b;
+    const RelayPlan *plan = r->plan;
+    const KExpr *warp = k_let_expr(b, "warp", k_sub(b, k_special(b, SPECIAL_WARP), k_i32(b, 4)));
+    const KExpr *group = k_let_expr(b, "warpgroup", k_div(b, warp, k_i32(b, 4)));
+    relay_find_descriptors(r, group);
+    r->row = pipeline_start(b, &r->row_ring);
+    r->part = pipeline_start(b, &r->part_ring);
+    PartsLane place = parts_lane(b, warp, group);
+    for (int i = 0; i < plan->n_last; i++)
+        if (r->is_staged[i]) {
+            r->staging[i].owner = warp;
+            matmul_boxes_begin(b, &r->staging[i]);
+        }
+    MatmulTile tile = parts_tiles_begin(&r->parts, &plan->last[0]);
+    PartsAt at = {.warp_row = k_let_expr(b, "first_row", k_add(b, tile.row, place.warp_row)),
+                  .lane_row = k_let_expr(b, "own_row", k_add(b, tile.row, place.row)),
+                  .lane_col = place.col};
+    relay_declare_tile(r);
+    parts_find(&r->parts, &tile);
+    MatmulFragment first =
+        relay_fragment(r, r->fragment, plan->n_first, r->schedule->tile_k, at.lane_row, place.col);
+    r->pack = matmul_pack_begin(b, &plan->between, r->between, &first, tile.batch);
+    parts_if_any_begin(&r->parts);
+    pipeline_wait_full(b, &r->row_ring, &r->row);
+    for (int i = 0; i < plan->n_first; i++)
+        r->rows_at[i] = parts_stage(b, &r->rows[i].tile, r->rows_first[i], k_var(b, r->row.stage));
+    if (r->runs_ahead)
+        relay_parts_ahead(r, &at);
+    else
+        relay_parts(r, &at);
+    pipeline_release(b, &r->row_ring, k_var(b, r->row.stage), NULL);
+    pipeline_advance(b, &r->row_ring, &r->row);
+    parts_if_any_end(&r->parts);
+    matmul_pack_end(r->pack);
+    relay_store(r, &tile, &place, at.lane_row);
+    k_end(b);
+    for (int i = 0; i < plan->n_last; i++)
+        if (r->is_staged[i])
+            matmul_boxes_end(b, &r->staging[i]);
+}
+
+/* ---- the kernel */
+
+static void relay_declare(RelayRun *r) {
+    Builder *b = r->b;
+    const RelayPlan *plan = r->plan;
+    const Schedule *s = r->schedule;
+    Schedule store = relay_store_schedule(s);
+    for (int i = 0; i < plan->n_first; i++)
+        r->rows[i] = parts_operand(b, &plan->first[i], &plan->first[i].a, "rows_tile", s->tile_m,
+                                   relay_depth(plan, i), relay_row_stages(plan, s), true);
+    for (int i = 0; i < plan->n_brought; i++) {
+        const RelayBrought *brought = &plan->brought[i];
+        int width = relay_width(plan, brought);
+        r->brought[i] = parts_operand(b, brought->plan, brought->operand, "part_tile",
+                                      brought->is_last ? width : s->tile_k,
+                                      brought->is_last ? s->tile_k : width, s->stages, false);
+    }
+    for (int i = 0; i < plan->n_last; i++)
+        r->is_staged[i] = matmul_staging(b, &plan->last[i], &store, NULL, &r->staging[i]);
+    r->row_ring = pipeline_new(b, "rows", relay_row_stages(plan, s));
+    r->part_ring = pipeline_new(b, "part", s->stages);
+    for (int i = 0; i < plan->n_last; i++)
+        r->lower[i] = lower_new(b, plan->last[i].region);
+}
+
+static MatmulTiles relay_tiles(const RelayPlan *plan, const Schedule *schedule) {
+    MatmulTiles tiles = matmul_tiles(&plan->last[0], schedule);
+    tiles.rows_end = tiles.cols_end = NULL; /* the band hangs on a tile's first row */
+    return tiles;
+}
+
+void relay_build(Builder *b, const RelayPlan *plan) {
+    const Schedule *schedule = &plan->region->schedule;
+    Kernel *kernel = b->kernel;
+    RelayRun r = {.b = b, .plan = plan, .schedule = schedule, .runs_ahead = relay_runs_ahead(plan, schedule)};
+    r.between = lower_new(b, plan->between.region);
+    r.parts = (Parts){.b = b,
+                      .plan = &plan->first[0],
+                      .lower = r.between,
+                      .tiles = relay_tiles(plan, schedule),
+                      .rows = schedule->tile_m,
+                      .width = schedule->tile_k};
+    for (int i = 0; i < plan->n_brought; i++)
+        r.parts.bytes += 2 * relay_width(plan, &plan->brought[i]);
+    parts_set_band(&r.parts, &plan->band);
+    kernel->threads = WARPGROUP * (1 + schedule->warps_m);
+    kernel->min_blocks = 1;
+    kernel->grid[0] = parts_grid(&r.parts);
+    relay_declare(&r);
+
+    int releases = 4 * schedule->warps_m;
+    k_comment(b, "rings of rows and of parts: 1 arrival fills a stage, %d free it", releases);
+    k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));
+    pipeline_init(b, &r.row_ring, 1, releases);
+    pipeline_init(b, &r.part_ring, 1, releases);
+    k_end(b);
+    k_barrier(b);
+    k_role_begin(b, "producer", k_lt(b, k_special(b, SPECIAL_WARP), k_i32(b, 4)));
+    if (schedule->consumer_registers)
+        k_atom(b, ATOM_setmaxnreg_dec, &schedule->producer_registers, NULL, 0);
+    relay_produce(&r);
+    k_else(b);
+    if (schedule->consumer_registers)
+        k_atom(b, ATOM_setmaxnreg_inc, &schedule->consumer_registers, NULL, 0);
+    relay_consume(&r);
+    k_end(b);
+    kernel->summary =
+        text_format(b->arena,
+                    "relay of %d products to %d by wgmma, parts of %d columns%s: %d rows, columns "
+                    "%d, %d stages, %d consumer warpgroups%s",
+                    plan->n_first, plan->n_last, schedule->tile_k, r.runs_ahead ? " that run ahead" : "",
+                    schedule->tile_m, schedule->tile_n, schedule->stages, schedule->warps_m,
+                    r.is_staged[0] ? matmul_staging_name(&r.staging[0]) : "");
+}

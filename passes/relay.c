@@ -1,0 +1,72 @@
+#include "passes/relay.h"
+
+#include "ir/value_map.h"
+#include "passes/fuse.h"
+#include "passes/product.h"
+#include "passes/rewrite.h"
+
+enum {
+    RELAY_BETWEEN = 64, /* operations */
+    RELAY_ROWS = 128,   /* of a tile */
+    RELAY_BLOCKS = 96,  /* tiles that keep most of a GPU busy */
+};
+
+static const Dim *relay_depth(const Value *product) {
+    return product->in[0]->dims[product->in[0]->rank - 1];
+}
+
+/* Whether such a kernel computes it first. */
+static bool relay_is_first(const Graph *graph, const Value *product, DType type) {
+    const Dim *depth = relay_depth(product);
+    int64_t most = dim_upper(graph->dims, depth);
+    return product_is_16bit(product) && product->in[0]->dtype == type && most >= 1 && most <= RELAY_DEPTH &&
+           dim_known_some(graph->dims, depth, product->dims[product->rank - 2]);
+}
+
+static bool relay_add_first(const Graph *graph, Value *product, DType type, Relay *relay) {
+    if (relay->n_first == RELAY_FIRST || !relay_is_first(graph, product, type))
+        return false;
+    relay->first[relay->n_first++] = product;
+    return true;
+}
+
+bool relay_between(Arena *arena, const Graph *graph, Value *held, Relay *relay) {
+    ValueMap seen = {.arena = arena};
+    VEC(Value *) open = {0};
+    *relay = (Relay){0};
+    if (!value_is_pointwise(held) || dtype_bits(held->dtype) != 16 || held->rank < 2)
+        return false;
+    vec_push(arena, &open, held);
+    value_map_set(&seen, held, 1);
+    while (open.n) {
+        Value *value = open.at[--open.n];
+        if (value->op == OP_matmul) {
+            if (!relay_add_first(graph, value, held->dtype, relay))
+                return false;
+            continue;
+        }
+        if (!value_is_pointwise(value) && value->op != OP_broadcast)
+            continue; /* memory, or what another kernel computes */
+        vec_push(arena, &relay->between, value);
+        if (relay->between.n > RELAY_BETWEEN)
+            return false;
+        for (int i = 0; i < value->n_in; i++) {
+            if (!value_same_dims(value->in[i], held) || value_map_get(&seen, value->in[i]))
+                continue;
+            value_map_set(&seen, value->in[i], 1);
+            vec_push(arena, &open, value->in[i]);
+        }
+    }
+    return relay->n_first > 0;
+}
+
+bool relay_is_last(const Graph *graph, const Value *product) {
+    const DimTable *dims = graph->dims;
+    const Dim *rows = product->dims[product->rank - 2];
+    int64_t columns = dim_upper(dims, product->dims[product->rank - 1]);
+    if (product->op != OP_matmul || !product_is_16bit(product) || columns < 1 ||
+        columns > RELAY_ACCUMULATORS || !dim_known_some(graph->dims, relay_depth(product), rows))
+        return false;
+    double tiles = (double)((product_extent(graph, rows) + RELAY_ROWS - 1) / RELAY_ROWS);
+    return product_matrices(graph, product) * tiles >= RELAY_BLOCKS;
+}

@@ -1,0 +1,36 @@
+/* Relays: products whose first operand is computed, element by element, of other products, all in one kernel,
+ * which takes the columns between them in parts. Asked by the pass `turned`, which brings products into that
+ * form, and by fusion.
+ *
+ *     s = q @ k.T                  first
+ *     d = do @ v.T                 first
+ *     e = cast(exp(s - l) * (d - r), bf16)     between: of the dims of the first, in no memory
+ *     dq = e @ k                   last
+ */
+#ifndef SINTER_PASSES_RELAY_H
+#define SINTER_PASSES_RELAY_H
+
+#include "passes/pass.h"
+
+enum {
+    RELAY_FIRST = 2,
+    RELAY_LAST = 2,
+    RELAY_DEPTH = 256,        /* of first products: all of it is in shared memory for a tile's rows */
+    RELAY_ACCUMULATORS = 256, /* columns of all last products together: these are in registers */
+};
+
+typedef VEC(Value *) RelayValues;
+
+typedef struct Relay {
+    Value *first[RELAY_FIRST], *last[RELAY_LAST];
+    int n_first, n_last;
+    RelayValues between; /* what is computed of the first products in their dims */
+} Relay;
+
+/* Takes apart what `held`, of 16 bits, is computed of; relay->last is left empty. False where that is no one
+ * or two products that such a kernel takes. */
+bool relay_between(Arena *arena, const Graph *graph, Value *held, Relay *relay);
+/* Whether `product`, whose first operand is held so, can be a last one, and has rows for enough blocks. */
+bool relay_is_last(const Graph *graph, const Value *product);
+
+#endif
