@@ -2,7 +2,6 @@
  * is left. */
 #include "ir/gradient.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "ir/gradient_internal.h"
@@ -66,45 +65,13 @@ static const char *gradient_name(Gradient *g, const char *name) {
     return name;
 }
 
-typedef VEC(const char *) GradientNames;
-
-static int gradient_compare(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-static bool gradient_names_have(const GradientNames *names, const char *name) {
-    return names->n && bsearch(&name, names->at, names->n, sizeof *names->at, gradient_compare);
-}
-
-/* The border's names belong to it alone; sums are called d<name> where nothing else is. */
-static void gradient_name_values(Gradient *g, size_t n_forward) {
-    Graph *graph = g->graph;
-    GradientNames border = {0}, all = {0};
-    for (size_t i = 0; i < graph->inputs.n; i++)
-        vec_push(graph->arena, &border, graph->inputs.at[i]->name);
-    for (size_t i = 0; i < graph->outputs.n; i++)
-        vec_push(graph->arena, &border, graph->outputs.at[i].name);
-    if (border.n)
-        qsort(border.at, border.n, sizeof *border.at, gradient_compare);
+/* Sums are called d<name>; the printer numbers what has another's name. */
+static void gradient_name_sums(Gradient *g, size_t n_forward) {
     for (size_t i = 0; i < n_forward; i++) {
-        Value *value = graph->values.at[i];
-        if (value->op != OP_input && value->name && gradient_names_have(&border, value->name))
-            value->name = NULL;
-        if (value->name)
-            vec_push(graph->arena, &all, value->name);
-    }
-    for (int i = 0; i < dim_symbol_count(graph->dims); i++)
-        vec_push(graph->arena, &all, dim_symbol_name(graph->dims, i));
-    if (all.n)
-        qsort(all.at, all.n, sizeof *all.at, gradient_compare);
-    for (size_t i = 0; i < n_forward; i++) {
-        const Value *value = graph->values.at[i];
+        const Value *value = g->graph->values.at[i];
         Value *sum = g->sums[i];
-        const char *name = value->name && sum && !sum->name && sum->op != OP_input
-                               ? text_format(graph->arena, "d%s", value->name)
-                               : NULL;
-        if (name && !gradient_names_have(&all, name) && !gradient_names_have(&border, name))
-            sum->name = name;
+        if (value->name && sum && !sum->name)
+            sum->name = text_format(g->graph->arena, "d%s", value->name);
     }
 }
 
@@ -125,6 +92,24 @@ static void gradient_add_inputs(Gradient *g, const Output *outputs, size_t n) {
     }
 }
 
+/* The layout of x, unless elements of x may share a place, as those of a broadcast input do: packed then.
+ * Places are apart where each stride reaches beyond all that axes of lesser strides reach. */
+static const Dim **gradient_strides(DimTable *dims, const Value *x) {
+    const Dim *reach = dim_const(dims, 1);
+    bool passed[RANK_MAX] = {false};
+    for (int n = 0; x->strides && n < x->rank; n++) {
+        int least = -1;
+        for (int i = 0; i < x->rank; i++)
+            if (!passed[i] && (least < 0 || dim_known_le(dims, x->strides[i], x->strides[least])))
+                least = i;
+        if (!dim_known_le(dims, reach, x->strides[least]))
+            return NULL;
+        passed[least] = true;
+        reach = dim_mul(dims, x->strides[least], x->dims[least]);
+    }
+    return x->strides;
+}
+
 static void gradient_add_outputs(Gradient *g, const GradientRequest *request) {
     for (int i = 0; i < request->n && !g->failed; i++) {
         Value *x = g->graph->inputs.at[request->of[i]];
@@ -138,7 +123,7 @@ static void gradient_add_outputs(Gradient *g, const GradientRequest *request) {
         dx = derive_broadcast(g, dx, x->rank, (const Dim *const *)x->dims);
         const char *name = gradient_name(g, x->name);
         if (!g->failed)
-            graph_add_output(g->graph, name, dx, x->strides, x->span);
+            graph_add_output(g->graph, name, dx, gradient_strides(g->graph->dims, x), x->span);
     }
 }
 
@@ -214,7 +199,7 @@ Graph *gradient_build(Arena *arena, const Graph *forward, const GradientRequest 
             diag_note(diags, request->span, "'%s' is asked for here", request->name);
         return NULL;
     }
-    gradient_name_values(&g, n);
+    gradient_name_sums(&g, n);
     gradient_order(graph);
     return graph;
 }

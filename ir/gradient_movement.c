@@ -41,11 +41,7 @@ static Value *gradient_upward(Gradient *g, Value *dy) {
 void gradient_slice(Gradient *g) {
     DimTable *table = g->graph->dims;
     const Value *x = g->value->in[0];
-    Value *dx = g->dy;
-    for (int i = 0; i < x->rank; i++)
-        if (dim_is(g->value->dims[i], 0))
-            return;
-    dx = gradient_upward(g, dx);
+    Value *dx = gradient_upward(g, g->dy);
     for (int i = 0; i < x->rank && dx; i++) {
         int64_t step = g->value->attrs[2].ints[i];
         const Dim *start = g->value->attrs[0].dims[i];

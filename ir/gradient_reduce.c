@@ -112,9 +112,9 @@ static Value *gradient_rows_joined(Gradient *g, Value *x, const Value *b, const 
     for (int i = 0; i < x->rank; i++)
         dims[i] = x->dims[i];
     int axis = batch - 1;
-    for (; axis >= 0 && !ends && dims[axis] == y->dims[axis + shift]; axis--) {
+    for (; axis >= 0 && !ends; axis--) {
         const Dim *of_b = axis + shift >= b_shift ? b->dims[axis + shift - b_shift] : one;
-        if (of_b == dims[axis])
+        if (of_b == y->dims[axis + shift])
             break;
         ends = of_b != one;
         rows = dim_mul(table, rows, ends ? dim_div(table, dims[axis], of_b) : dims[axis]);
@@ -146,11 +146,6 @@ static void gradient_matmul_right(Gradient *g) {
     }
     Value *rows = gradient_rows_joined(g, a, b, g->value);
     Value *dy_rows = gradient_rows_joined(g, dy, b, g->value);
-    /* a repeats along an axis of which b has one as well: then both are left as they are */
-    if (rows && dy_rows && rows->dims[rows->rank - 2] != dy_rows->dims[dy_rows->rank - 2]) {
-        rows = a;
-        dy_rows = dy;
-    }
     gradient_give(g, 1, gradient_product_for(g, b, derive_swapped(g, rows), dy_rows));
 }
 

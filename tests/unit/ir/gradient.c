@@ -143,12 +143,15 @@ static Value *make_slice(Bench *bench) {
                             (Attr[OP_MAX_ATTRS]){DIMS(1, 6, 1, 2), DIMS(6, -1, 8, 5), INTS(2, -3, 3, 1)});
 }
 
+/* Nothing, upward and downward. */
 static Value *make_slice_of_none(Bench *bench) {
     Value *x = F64(6, 4);
-    Value *none =
-        bench_append_all(bench, OP_slice, &x, 1, (Attr[OP_MAX_ATTRS]){DIMS(2, 0), DIMS(2, 4), INTS(1, 1)});
-    Value *in[] = {none, x};
-    return bench_append_all(bench, OP_concat, in, 2, (Attr[OP_MAX_ATTRS]){{.i = 0}});
+    Value *up =
+        bench_append(bench, OP_slice, x, NULL, (Attr[OP_MAX_ATTRS]){DIMS(2, 0), DIMS(2, 4), INTS(1, 1)});
+    Value *down =
+        bench_append(bench, OP_slice, x, NULL, (Attr[OP_MAX_ATTRS]){DIMS(5, 0), DIMS(5, 4), INTS(-2, 1)});
+    Value *in[] = {up, down, x};
+    return bench_append_all(bench, OP_concat, in, 3, (Attr[OP_MAX_ATTRS]){{.i = 0}});
 }
 
 static Value *window_of(Bench *bench, int64_t n, int64_t size, int64_t step, int64_t dilation) {
@@ -207,17 +210,6 @@ static Value *make_sum_kept(Bench *bench) {
 }
 static Value *make_prod(Bench *bench) {
     return reduction(bench, OP_prod);
-}
-/* Rows of no zero, of one, and of two. */
-static Value *make_prod_of_zeros(Bench *bench) {
-    Value *x = F64(3, 4);
-    Attr rows[] = {DIMS(3, 4), {.i = 0}}, columns[] = {DIMS(3, 4), {.i = 1}};
-    Value *in[] = {bench_append_all(bench, OP_index, NULL, 0, columns),
-                   bench_append_all(bench, OP_index, NULL, 0, rows)};
-    Value *kept = bench_append_all(bench, OP_ge, in, 2, NULL);
-    Value *factors[] = {kept, x};
-    Value *product = bench_append_all(bench, OP_mul, factors, 2, NULL);
-    return bench_append_all(bench, OP_prod, &product, 1, (Attr[OP_MAX_ATTRS]){AXES(1), {.i = 1}});
 }
 static Value *make_reduce_min(Bench *bench) {
     return reduction(bench, OP_reduce_min);
@@ -294,7 +286,6 @@ static const Case cases[] = {
     {OP_sum, "sum", make_sum, 0},
     {OP_sum, "sum, kept", make_sum_kept, 0},
     {OP_prod, "prod", make_prod, 0},
-    {OP_prod, "prod of zeros", make_prod_of_zeros, 0},
     {OP_reduce_min, "reduce_min", make_reduce_min, 0},
     {OP_reduce_max, "reduce_max", make_reduce_max, 0},
     {OP_matmul, "matmul", make_matmul, 0},
@@ -336,20 +327,30 @@ BENCH_TEST(test_every_row) {
 
 /* ---- choices ---- */
 
-/* Of a row's equal largest elements each has as much: with dy = 1, the gradients of a row sum to 1. */
-BENCH_TEST(test_ties_share) {
-    start(bench, "ties");
-    Value *x = F64(1, 4);
-    Value *y = bench_append_all(bench, OP_reduce_max, &x, 1, (Attr[OP_MAX_ATTRS]){AXES(1), {.i = 1}});
+/* The gradients of a row that is reduced, where dy is 1. */
+static void expect_row(Bench *bench, OpKind op, const double *row, const double *wanted) {
+    start(bench, op_info(op)->name);
+    Value *y = bench_append(bench, op, F64(1, 4), NULL, (Attr[OP_MAX_ATTRS]){AXES(1), {.i = 1}});
     graph_add_output(bench->graph, "y", y, NULL, (Span){0});
     const Graph *derived = gradient_of_all(bench->arena, bench->graph, &bench->diags);
-    Number row[] = {{.f = 2}, {.f = 3}, {.f = 1}, {.f = 3}}, one[] = {{.f = 1}};
-    Tensor in[] = {{DTYPE_F64, 2, {1, 4}, 4, row}, {DTYPE_F64, 2, {1, 1}, 1, one}}, out;
+    Number x[4], one[] = {{.f = 1}};
+    for (int i = 0; i < 4; i++)
+        x[i].f = row[i];
+    Tensor in[] = {{DTYPE_F64, 2, {1, 4}, 4, x}, {DTYPE_F64, 2, {1, 1}, 1, one}}, out;
     DimBindings none = dim_bindings_new(bench->arena, derived->dims);
     assert_true(reference_run(bench->arena, derived, &none, in, &out, &bench->diags));
-    static const double wanted[] = {0, 0.5, 0, 0.5};
     for (int i = 0; i < 4; i++)
-        assert_true(out.at[i].f == wanted[i]);
+        if (out.at[i].f != wanted[i])
+            fail_msg("%s: element %d: %g, not %g", op_info(op)->name, i, out.at[i].f, wanted[i]);
+}
+
+/* Equal largest elements have equal shares; an element's slope in a product is the product of the others. */
+BENCH_TEST(test_rows) {
+    expect_row(bench, OP_reduce_max, (double[]){2, 3, 1, 3}, (double[]){0, 0.5, 0, 0.5});
+    expect_row(bench, OP_reduce_min, (double[]){-1, 3, -1, -1}, (double[]){1.0 / 3, 0, 1.0 / 3, 1.0 / 3});
+    expect_row(bench, OP_prod, (double[]){2, 4, -1, 0.5}, (double[]){-2, -1, 4, -8});
+    expect_row(bench, OP_prod, (double[]){2, 0, -1, 0.5}, (double[]){0, -1, 0, 0});
+    expect_row(bench, OP_prod, (double[]){2, 0, -1, 0}, (double[]){0, 0, 0, 0});
 }
 
 static double slope_of_max(Bench *bench, double x, bool with_constant) {
@@ -433,6 +434,18 @@ BENCH_TEST(test_types) {
     }
 }
 
+/* Windows that do not overlap are moved back, and long ones reduced: neither adds tap by tap. */
+BENCH_TEST(test_windows_without_sums) {
+    Value *(*const makes[])(Bench *) = {make_window_apart, make_window_long, make_window};
+    for (size_t i = 0; i < sizeof makes / sizeof *makes; i++) {
+        start(bench, "windows");
+        graph_add_output(bench->graph, "y", makes[i](bench), NULL, (Span){0});
+        const Graph *derived = gradient_of_all(bench->arena, bench->graph, &bench->diags);
+        assert_int_equal(count_ops(derived, OP_add), makes[i] == make_window ? 2 : 0);
+        assert_int_equal(count_ops(derived, OP_sum), makes[i] == make_window_long);
+    }
+}
+
 /* An input that nothing depends on has zeros; what only it needs is not built. */
 BENCH_TEST(test_no_gradient) {
     start(bench, "unused");
@@ -496,10 +509,11 @@ int main(void) {
         BENCH_ENTRY(test_whole_powers),
         BENCH_ENTRY(test_operations),
         BENCH_ENTRY(test_every_row),
-        BENCH_ENTRY(test_ties_share),
+        BENCH_ENTRY(test_rows),
         BENCH_ENTRY(test_max_of_equals),
         BENCH_ENTRY(test_what_select_left_out),
         BENCH_ENTRY(test_types),
+        BENCH_ENTRY(test_windows_without_sums),
         BENCH_ENTRY(test_no_gradient),
         BENCH_ENTRY(test_names),
         BENCH_ENTRY(test_refused),
