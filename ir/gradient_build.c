@@ -105,6 +105,18 @@ Value *derive_slice(Gradient *g, Value *x, const Dim *const *start, const Dim *c
     return derive_append(g, OP_slice, &x, 1, attrs);
 }
 
+Value *derive_window(Gradient *g, Value *x, int axis, int64_t size, int64_t dilation) {
+    Attr attrs[OP_MAX_ATTRS] = {
+        {.i = axis}, {.dim = dim_const(g->graph->dims, size)}, {.i = 1}, {.i = dilation}};
+    return derive_append(g, OP_window, &x, 1, attrs);
+}
+
+Value *derive_product(Gradient *g, Value *a, Value *b) {
+    Value *in[] = {a, b};
+    Attr attrs[OP_MAX_ATTRS] = {{.dtype = DTYPE_COUNT}};
+    return derive_append(g, OP_matmul, in, 2, attrs);
+}
+
 /* Of an axis whose elements a product's batch repeats, each `like` elements of x are one's. */
 static Value *derive_summed_repeats(Gradient *g, Value *x, int axis, const Dim *like) {
     const Dim *apart[RANK_MAX];

@@ -42,6 +42,10 @@ void gradient_matmul(Gradient *g);
  * gradient. */
 bool gradient_of_softmax(Gradient *g);
 
+/* Likewise what a convolution's windows are of, where y is a product of such windows by w; dy and w in the
+ * type that they are multiplied in. */
+bool gradient_of_convolved(Gradient *g, Value *dy, Value *w);
+
 /* ---- gradient.c: what rules give ---- */
 bool gradient_wants(const Gradient *g, int operand);
 /* Adds to the gradient of an operand of y; of what is larger than the operand, which was repeated, the sum.
@@ -65,6 +69,8 @@ Value *derive_reduced(Gradient *g, OpKind op, Value *x, const bool *over, bool k
 Value *derive_padded(Gradient *g, Value *x, const Dim *const *low, const Dim *const *high); /* with zeros */
 /* step NULL: 1 everywhere */
 Value *derive_slice(Gradient *g, Value *x, const Dim *const *start, const Dim *const *limit, const int *step);
+Value *derive_window(Gradient *g, Value *x, int axis, int64_t size, int64_t dilation);
+Value *derive_product(Gradient *g, Value *a, Value *b);
 /* Summed over what broadcasting, or a product's batch, repeated of a Value with these dims. */
 Value *derive_summed(Gradient *g, Value *x, int rank, const Dim *const *dims);
 /* x behind so many zeros, in an axis of `dim`; fewer than `step` of its last elements, zeros, may not fit and

@@ -214,8 +214,6 @@ void gradient_gather(Gradient *g) {
     chosen = derive_scalar(g, OP_select, chosen, derive_number(g, 1), derive_number(g, 0));
     const Dim *flat[] = {gradient_count(table, (const Dim *const *)x->dims, axis), n,
                          gradient_count(table, (const Dim *const *)x->dims + axis + 1, x->rank - axis - 1)};
-    Value *in[] = {chosen, derive_reshape(g, g->dy, 3, flat)};
-    Attr product[OP_MAX_ATTRS] = {{.dtype = DTYPE_COUNT}};
-    Value *dx = graph_append(g->graph, OP_matmul, in, 2, product, g->value->span, g->diags);
+    Value *dx = derive_product(g, chosen, derive_reshape(g, g->dy, 3, flat));
     gradient_give(g, 0, derive_reshape(g, dx, x->rank, (const Dim *const *)x->dims));
 }

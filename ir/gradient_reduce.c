@@ -78,14 +78,6 @@ static DType gradient_factor_type(const Gradient *g, DType operand) {
     return operand == DTYPE_F16 || operand == DTYPE_BF16 || operand == DTYPE_TF32 ? operand : DTYPE_COUNT;
 }
 
-static Value *gradient_product(Gradient *g, Value *a, Value *b) {
-    Value *in[] = {a, b};
-    Attr attrs[OP_MAX_ATTRS] = {{.dtype = DTYPE_COUNT}};
-    Value *product = graph_append(g->graph, OP_matmul, in, 2, attrs, g->value->span, g->diags);
-    g->failed |= !product;
-    return product;
-}
-
 static bool gradient_is_swapped(const Value *value) {
     bool swapped = value->op == OP_transpose;
     for (int i = 0; swapped && i < value->rank; i++)
@@ -97,8 +89,8 @@ static bool gradient_is_swapped(const Value *value) {
  * product is built so that the two transposes meet. */
 static Value *gradient_product_for(Gradient *g, const Value *operand, Value *left, Value *right) {
     if (!gradient_is_swapped(operand))
-        return gradient_product(g, left, right);
-    return derive_swapped(g, gradient_product(g, derive_swapped(g, right), derive_swapped(g, left)));
+        return derive_product(g, left, right);
+    return derive_swapped(g, derive_product(g, derive_swapped(g, right), derive_swapped(g, left)));
 }
 
 /* Of the axes before the last two, those that b has fewer elements of than y are, from the last on, rows of
@@ -133,7 +125,8 @@ static void gradient_matmul_left(Gradient *g) {
         dy = derive_cast(g, dy, type);
         b = derive_cast(g, b, type);
     }
-    gradient_give(g, 0, gradient_product_for(g, a, dy, derive_swapped(g, b)));
+    if (!gradient_of_convolved(g, dy, b))
+        gradient_give(g, 0, gradient_product_for(g, a, dy, derive_swapped(g, b)));
 }
 
 static void gradient_matmul_right(Gradient *g) {

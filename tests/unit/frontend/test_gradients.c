@@ -67,6 +67,14 @@ static const Composite composites[] = {
      "y = conv(x, w, stride=2, pad=[[1, 0], 1])", -2, 2, 0},
     {"(x: f64[1, H, 8, 2], w: f64[3, 3, 3, 2]) -> (y: f64[1, H, 8, 3]) where H >= 1",
      "y = relu(conv(x, w, pad=2, dilation=2))", -2, 2, 0},
+    {"(x: f64[1, 11, 10, 2], w: f64[3, 3, 2, 2]) -> (y: f64[1, 4, 3, 3])",
+     "y = conv(x, w, stride=[2, 3], dilation=[2, 2])", -2, 2, 0},
+    {"(x: f64[2, 11, 9, 2], w: f64[3, 4, 5, 2]) -> (y: f64[2, 4, 3, 3])",
+     "y = conv(x, w, stride=3, pad=[[0, 2], [2, 1]])", -2, 2, 0},
+    {"(x: f64[2, 9, 2], w: f64[3, 2, 2]) -> (y: f64[2, 2, 3])", "y = conv(x, w, stride=4)", -2, 2, 0},
+    {"(x: f64[2, 4, 2], w: f64[3, 2, 2]) -> (y: f64[2, 9, 3])", "y = conv(x, w, pad=3)", -2, 2, 0},
+    {"(x: f64[1, H, 2], w: f64[3, 3, 2]) -> (y: f64[1, (H + 1) / 2, 3]) where H >= 1",
+     "y = conv(2 * x, w * w, pad=1, stride=2)", -2, 2, 0},
     {"(x: f64[1, 6, 6, 4], w: f64[6, 3, 3, 2]) -> (y: f64[1, 4, 4, 6])", "y = conv(x, w, groups=2)", -2, 2,
      0},
     {"(x: f64[1, 6, 6, 4], w: f64[4, 3, 3, 1]) -> (y: f64[1, 3, 3, 4])",
@@ -197,6 +205,13 @@ static void test_layouts(void **state) {
     parsed_free(&p);
 }
 
+static int count_ops(const Graph *graph, OpKind op) {
+    int n = 0;
+    for (size_t k = 0; k < graph->values.n; k++)
+        n += graph->values.at[k]->op == op;
+    return n;
+}
+
 /* Softmax has the gradient that people write: nothing of the row's largest is worked out again. */
 static void test_softmax_is_short(void **state) {
     (void)state;
@@ -210,14 +225,25 @@ static void test_softmax_is_short(void **state) {
     static const int sums[] = {2, 2, 1};
     for (size_t i = 0; i < 3; i++) {
         const Graph *graph = graph_named(&p, names[i]);
-        int n_sums = 0, n_largest = 0;
-        for (size_t k = 0; k < graph->values.n; k++) {
-            n_sums += graph->values.at[k]->op == OP_sum;
-            n_largest += graph->values.at[k]->op == OP_reduce_max;
-        }
-        assert_int_equal(n_sums, sums[i]);
-        assert_int_equal(n_largest, 1);
+        assert_int_equal(count_ops(graph, OP_sum), sums[i]);
+        assert_int_equal(count_ops(graph, OP_reduce_max), 1);
     }
+    parsed_free(&p);
+}
+
+/* The gradient of a convolution is two, of windows of dy and of x: no taps are added up. */
+static void test_convolution_is_two(void **state) {
+    (void)state;
+    Parsed p = parse_text(
+        "sinter 1\n"
+        "graph f (x: bf16[2, 8, 8, 16], w: bf16[32, 3, 3, 16]) -> (y: bf16[2, 4, 4, 32]) { y = conv(x, w, "
+        "stride=2, pad=1) }\n"
+        "grad df = gradient(f)\n");
+    assert_parsed(&p);
+    const Graph *graph = graph_named(&p, "df");
+    assert_int_equal(count_ops(graph, OP_matmul), 2);
+    assert_int_equal(count_ops(graph, OP_window), 4);
+    assert_int_equal(count_ops(graph, OP_add), 0);
     parsed_free(&p);
 }
 
@@ -264,10 +290,12 @@ static void test_limits(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_composites),       cmocka_unit_test(test_definitions),
-        cmocka_unit_test(test_softmax_is_short), cmocka_unit_test(test_far_from_zero),
-        cmocka_unit_test(test_limits),           cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_layouts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_composites),
+                                       cmocka_unit_test(test_definitions),
+                                       cmocka_unit_test(test_softmax_is_short),
+                                       cmocka_unit_test(test_far_from_zero),
+                                       cmocka_unit_test(test_limits),
+                                       cmocka_unit_test(test_layouts),
+                                       cmocka_unit_test(test_convolution_is_two)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

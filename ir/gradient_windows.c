@@ -1,0 +1,194 @@
+/* The gradient of what a convolution's windows are of: as a product of windows of dy, so that no windows are
+ * stored.
+ *
+ * A convolution is a product of windows as rows with weights as columns:
+ *     y [N P Q, F] = rows(t) [N P Q, R S C] @ w [R S C, F],  t [N, P, Q, C, R, S] = windows of x [N, H, W,
+ * C], bordered By the rules of its parts, dy @ w.T would be stored, R S times as large as x, and its taps
+ * summed. Instead an element of x, which was tap r of window p where step * p + dilation * r - low is its
+ * place, reads the dy of its windows tap by tap: windows of dy, taps from the last to the first. With steps,
+ * elements that are a step apart have the same taps. For element step * i + a, with before = -low mod step
+ * and q = ceil(low / step), window p = i + q - t had it at tap step * t + a - before; weights with `before`
+ * zeros in front give all a at once, as columns. frontend/windows_back.c says the same of text. */
+#include "ir/gradient_internal.h"
+
+enum { GRADIENT_WINDOWS_MOST = 3 };
+
+typedef struct ConvolvedAxis {
+    const Dim *size, *places; /* of x, of y */
+    int64_t taps, step, dilation, low;
+    /* backward */
+    const Dim *count, *high;      /* of elements a step apart; zeros behind the places of dy */
+    int64_t before, steps, ahead; /* zeros before the taps; taps in steps; zeros before the places */
+} ConvolvedAxis;
+
+typedef struct Convolved {
+    Value *x;
+    int n;
+    ConvolvedAxis axis[GRADIENT_WINDOWS_MOST];
+    const Dim *images, *channels;
+} Convolved;
+
+static const Dim *convolved_product(DimTable *table, const Dim *const *dims, int n) {
+    const Dim *product = dim_const(table, 1);
+    for (int i = 0; i < n; i++)
+        product = dim_mul(table, product, dims[i]);
+    return product;
+}
+
+/* Of rows [N P Q, R S C], the windows. */
+static Value *convolved_windows(Gradient *g, const Value *rows) {
+    DimTable *table = g->graph->dims;
+    const Value *turned = rows->op == OP_reshape ? rows->in[0] : rows;
+    const Value *parts = turned->op == OP_transpose ? turned->in[0] : turned;
+    if (rows->rank != 2 || turned->op != OP_transpose || parts->op != OP_reshape || parts->rank != 3)
+        return NULL;
+    Value *t = parts->in[0];
+    const int *perm = turned->attrs[0].ints;
+    int n = t->rank / 2 - 1;
+    bool fits = t->rank % 2 == 0 && n >= 1 && n <= GRADIENT_WINDOWS_MOST && perm[0] == 0 && perm[1] == 2 &&
+                rows->dims[0] == parts->dims[0] && parts->dims[1] == t->dims[n + 1] &&
+                parts->dims[0] == convolved_product(table, (const Dim *const *)t->dims, n + 1);
+    return fits ? t : NULL;
+}
+
+/* Follows the windows, the last axis' first, and the border. */
+static bool convolved_of(Gradient *g, const Value *rows, Convolved *out) {
+    Value *x = convolved_windows(g, rows);
+    if (!x)
+        return false;
+    out->n = x->rank / 2 - 1;
+    out->images = x->dims[0];
+    out->channels = x->dims[out->n + 1];
+    for (int i = out->n; i >= 1; i--, x = x->in[0]) {
+        if (x->op != OP_window || x->attrs[0].i != i || !dim_is_const(x->attrs[1].dim))
+            return false;
+        out->axis[i - 1] = (ConvolvedAxis){.places = x->dims[i],
+                                           .taps = x->attrs[1].dim->value,
+                                           .step = x->attrs[2].i,
+                                           .dilation = x->attrs[3].i};
+    }
+    const Value *pad = x->op == OP_pad && !g->wanted[x->in[1]->id] ? x : NULL;
+    for (int i = 0; pad && i < pad->rank; i++) {
+        const Dim *low = pad->attrs[0].dims[i], *high = pad->attrs[1].dims[i];
+        bool is_inner = i >= 1 && i <= out->n;
+        if (is_inner ? !dim_is_const(low) : !dim_is(low, 0) || !dim_is(high, 0))
+            return false;
+        if (is_inner)
+            out->axis[i - 1].low = low->value;
+    }
+    out->x = pad ? pad->in[0] : x;
+    return true;
+}
+
+/* False where there are steps and dilation, or it is not known that dy is only bordered. */
+static bool convolved_back(DimTable *table, ConvolvedAxis *axis, const Dim *size) {
+    if (axis->step > 1 && axis->dilation > 1)
+        return false;
+    int64_t q = (axis->low + axis->step - 1) / axis->step;
+    axis->size = size;
+    axis->before = q * axis->step - axis->low;
+    axis->steps = (axis->taps + axis->before + axis->step - 1) / axis->step;
+    axis->ahead = (axis->steps - 1) * axis->dilation - q;
+    axis->count = dim_ceil_div(table, size, dim_const(table, axis->step));
+    axis->high = dim_add(table, dim_sub(table, axis->count, axis->places), dim_const(table, q));
+    return axis->ahead >= 0 && dim_known_le(table, dim_const(table, 0), axis->high);
+}
+
+/* dy [N P Q, F] as rows of windows, [N I J, T U F]. */
+static Value *convolved_rows(Gradient *g, const Convolved *of, Value *dy) {
+    DimTable *table = g->graph->dims;
+    const Dim *zero = dim_const(table, 0), *low[RANK_MAX], *high[RANK_MAX], *limit[RANK_MAX];
+    const Dim *dims[RANK_MAX] = {of->images}, *columns = dy->dims[1];
+    int n = of->n, step[RANK_MAX];
+    for (int i = 0; i < 2 * n + 2; i++)
+        low[i] = high[i] = zero;
+    for (int i = 0; i < n; i++) {
+        dims[i + 1] = of->axis[i].places;
+        low[i + 1] = dim_const(table, of->axis[i].ahead);
+        high[i + 1] = of->axis[i].high;
+    }
+    dims[n + 1] = columns;
+    Value *t = derive_padded(g, derive_reshape(g, dy, n + 2, dims), low, high);
+    for (int i = 0; i < n; i++)
+        t = derive_window(g, t, i + 1, of->axis[i].steps, of->axis[i].dilation);
+    if (!t)
+        return NULL;
+    for (int i = 0; i < t->rank; i++) { /* taps from the last to the first */
+        bool is_tap = i >= n + 2 && !dim_is(t->dims[i], 1);
+        low[i] = is_tap ? dim_sub(table, t->dims[i], dim_const(table, 1)) : zero;
+        limit[i] = is_tap ? dim_const(table, -1) : t->dims[i];
+        step[i] = is_tap ? -1 : 1;
+    }
+    t = derive_slice(g, t, low, limit, step);
+    if (!t)
+        return NULL;
+    const Dim *places = convolved_product(table, (const Dim *const *)t->dims, n + 1);
+    const Dim *taps = convolved_product(table, (const Dim *const *)t->dims + n + 2, n);
+    Value *parts = derive_reshape(g, t, 3, (const Dim *[]){places, columns, taps});
+    parts = derive_transpose(g, parts, (int[]){0, 2, 1});
+    return derive_reshape(g, parts, 2, (const Dim *[]){places, dim_mul(table, taps, columns)});
+}
+
+/* w [R S C, F] as [T U F, a b C]: of each step's taps, those of every element between. */
+static Value *convolved_weights(Gradient *g, const Convolved *of, Value *w) {
+    DimTable *table = g->graph->dims;
+    const Dim *zero = dim_const(table, 0), *whole[RANK_MAX], *low[RANK_MAX], *high[RANK_MAX],
+              *apart[RANK_MAX];
+    const Dim *steps = w->dims[1], *between = of->channels;
+    int n = of->n, perm[RANK_MAX];
+    for (int i = 0; i < n; i++) {
+        const ConvolvedAxis *axis = &of->axis[i];
+        whole[i] = dim_const(table, axis->taps);
+        low[i] = dim_const(table, axis->before);
+        high[i] = dim_const(table, axis->steps * axis->step - axis->before - axis->taps);
+        apart[2 * i] = dim_const(table, axis->steps);
+        apart[2 * i + 1] = dim_const(table, axis->step);
+        perm[i] = 2 * i;
+        perm[n + 1 + i] = 2 * i + 1;
+        steps = dim_mul(table, steps, apart[2 * i]);
+        between = dim_mul(table, between, apart[2 * i + 1]);
+    }
+    low[n] = low[n + 1] = high[n] = high[n + 1] = zero;
+    whole[n] = apart[2 * n] = of->channels;
+    whole[n + 1] = apart[2 * n + 1] = w->dims[1];
+    perm[n] = 2 * n + 1;
+    perm[2 * n + 1] = 2 * n;
+    Value *padded = derive_padded(g, derive_reshape(g, w, n + 2, whole), low, high);
+    Value *columns = derive_transpose(g, derive_reshape(g, padded, 2 * n + 2, apart), perm);
+    return derive_reshape(g, columns, 2, (const Dim *[]){steps, between});
+}
+
+/* [N I J, a b C] as x: elements I a, J b, and of those as many as there are. */
+static Value *convolved_joined(Gradient *g, const Convolved *of, Value *product) {
+    DimTable *table = g->graph->dims;
+    const Dim *apart[RANK_MAX] = {of->images}, *joined[RANK_MAX] = {of->images}, *start[RANK_MAX];
+    int n = of->n, perm[RANK_MAX] = {0};
+    for (int i = 0; i < n; i++) {
+        const Dim *step = dim_const(table, of->axis[i].step);
+        apart[1 + i] = of->axis[i].count;
+        apart[1 + n + i] = step;
+        joined[1 + i] = dim_mul(table, of->axis[i].count, step);
+        perm[1 + 2 * i] = 1 + i;
+        perm[2 + 2 * i] = 1 + n + i;
+    }
+    apart[2 * n + 1] = joined[n + 1] = of->channels;
+    perm[2 * n + 1] = 2 * n + 1;
+    for (int i = 0; i < n + 2; i++)
+        start[i] = dim_const(table, 0);
+    Value *turned = derive_transpose(g, derive_reshape(g, product, 2 * n + 2, apart), perm);
+    return derive_slice(g, derive_reshape(g, turned, n + 2, joined), start, (const Dim *const *)of->x->dims,
+                        NULL);
+}
+
+bool gradient_of_convolved(Gradient *g, Value *dy, Value *w) {
+    Convolved of = {0};
+    if (g->value->rank != 2 || !convolved_of(g, g->value->in[0], &of))
+        return false;
+    for (int i = 0; i < of.n; i++)
+        if (!convolved_back(g->graph->dims, &of.axis[i], of.x->dims[i + 1]))
+            return false;
+    Value *in[] = {convolved_rows(g, &of, dy), convolved_weights(g, &of, w)};
+    Value *product = derive_product(g, in[0], in[1]);
+    gradient_give_value(g, of.x, convolved_joined(g, &of, product));
+    return true;
+}
