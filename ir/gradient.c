@@ -99,8 +99,9 @@ static const Dim **gradient_strides(DimTable *dims, const Value *x) {
     bool passed[RANK_MAX] = {false};
     for (int n = 0; x->strides && n < x->rank; n++) {
         int least = -1;
-        for (int i = 0; i < x->rank; i++)
-            if (!passed[i] && (least < 0 || dim_known_le(dims, x->strides[i], x->strides[least])))
+        for (int i = 0; i < x->rank && (least < 0 || x->strides[least] != reach); i++)
+            if (!passed[i] &&
+                (least < 0 || x->strides[i] == reach || dim_known_le(dims, x->strides[i], x->strides[least])))
                 least = i;
         if (!dim_known_le(dims, reach, x->strides[least]))
             return NULL;

@@ -57,7 +57,7 @@ static Value *gradient_wins(Gradient *g, OpKind relation, Value *a, Value *b) {
 
 static void gradient_slopes(Gradient *g, Value *const *slopes) {
     for (int i = 0; i < g->value->n_in; i++)
-        if (gradient_wants(g, i))
+        if (slopes[i] && gradient_wants(g, i))
             gradient_give(g, i, slopes[i]);
 }
 

@@ -50,6 +50,7 @@ static const Composite composites[] = {
     {"(x: f64[6], w: f64[6, 4], v: f64[4]) -> (y: f64)", "y = x @ w @ v", -2, 2, 0},
     {"(x: f64[M, 8], c: f64[M, 4], s: f64[M, 4]) -> (y: f64[M, 8])",
      "y = rope(x, c, s) * rope(x, c, s, interleaved=true)", -2, 2, 0},
+    {"(x: f64[M, 6], u: f64[6]) -> (y: f64[M, 6])", "y = select(x, u, x) * x", -2, 2, 0},
     {"(x: f64[M]) -> (y: f64[(M + 1) / 2])", "y = x[::2]", -2, 2, 0},
     {"(x: f64[1, H, 3]) -> (y: f64[1, (H + 1) / 3, 3]) where H >= 3", "y = max_pool(x, 2, stride=3)", -2, 2,
      0},
@@ -196,8 +197,11 @@ static void test_layouts(void **state) {
         "d: f32[M, 8 : strides=[1, 1]], e: f32[2, M, 8 : strides=[8, 16, 1]]) -> (y: f32[2, M, 8 : "
         "strides=[1, 16, 2]])\n"
         "where M >= 1 { y = a * b * c * d * e }\n"
-        "grad df = gradient(f)\n");
+        "grad df = gradient(f)\n"
+        "graph g (x: f32[2, M, N : strides=[M*N, 1, M]]) -> (y: f32[2, M, N]) { y = x * x }\n"
+        "grad dg = gradient(g)\n");
     assert_parsed(&p);
+    assert_non_null(strstr(heading(&p, "dg"), "-> (dx: f32[2, M, N : strides=[M*N, 1, M]])"));
     assert_non_null(strstr(heading(&p, "df"),
                            "dy: f32[2, M, 8 : strides=[1, 16, 2]]) -> (da: f32[M, 8 : strides=[16, 2]], "
                            "db: f32[M, 8 : strides=[1, M]], dc: f32[M, 8], dd: f32[M, 8], de: f32[2, M, "

@@ -94,14 +94,18 @@ static inline double gradient_loss(const GradientCheck *check, const DimBindings
     return loss;
 }
 
-/* Derives the gradient of all inputs of floating-point types. */
-static inline Graph *gradient_of_all(Arena *arena, const Graph *forward, Diags *diags) {
+/* The gradient of all inputs of floating-point types; NULL, with diagnostics, where there is none. */
+static inline Graph *gradient_derive(Arena *arena, const Graph *forward, Diags *diags) {
     int *of = ARENA_ARRAY(arena, int, forward->inputs.n + 1), n = 0;
     for (size_t i = 0; i < forward->inputs.n; i++)
         if (dtype_is_float(forward->inputs.at[i]->dtype))
             of[n++] = (int)i;
     GradientRequest request = {.name = "derived", .of = of, .n = n, .max_values = 20000};
-    Graph *derived = gradient_build(arena, forward, &request, diags);
+    return gradient_build(arena, forward, &request, diags);
+}
+
+static inline Graph *gradient_of_all(Arena *arena, const Graph *forward, Diags *diags) {
+    Graph *derived = gradient_derive(arena, forward, diags);
     if (!derived)
         fail_msg("%s: %s", forward->name, diags->list.n ? diags->list.at[0].message : "no gradient");
     return derived;
