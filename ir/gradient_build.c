@@ -181,10 +181,12 @@ Value *derive_fitted(Gradient *g, Value *x, int axis, const Dim *before, int64_t
         limit[i] = i == axis ? dim : x->dims[i];
     }
     const Dim *rest = dim_sub(table, dim_sub(table, dim, before), x->dims[axis]);
+    const Dim *spare = dim_add(table, rest, dim_const(table, step - 1));
     low[axis] = before;
-    high[axis] = dim_known_le(table, zero, rest)   ? rest
-                 : dim_known_le(table, rest, zero) ? zero
-                                                   : dim_add(table, rest, dim_const(table, step - 1));
+    high[axis] = dim_known_le(table, zero, rest)    ? rest
+                 : dim_known_le(table, rest, zero)  ? zero
+                 : dim_known_le(table, zero, spare) ? spare
+                                                    : dim; /* enough, whatever is known */
     x = derive_padded(g, x, low, high);
     low[axis] = zero;
     return derive_slice(g, x, low, limit, NULL);

@@ -51,6 +51,7 @@ static const Composite composites[] = {
     {"(x: f64[M, 8], c: f64[M, 4], s: f64[M, 4]) -> (y: f64[M, 8])",
      "y = rope(x, c, s) * rope(x, c, s, interleaved=true)", -2, 2, 0},
     {"(x: f64[M, 6], u: f64[6]) -> (y: f64[M, 6])", "y = select(x, u, x) * x", -2, 2, 0},
+    {"(x: f64[M, 2]) -> (y: f64[(M + 3) / 4, 2]) where M >= 1", "y = x[::2][::2]", -2, 2, 0},
     {"(x: f64[M]) -> (y: f64[(M + 1) / 2])", "y = x[::2]", -2, 2, 0},
     {"(x: f64[1, H, 3]) -> (y: f64[1, (H + 1) / 3, 3]) where H >= 3", "y = max_pool(x, 2, stride=3)", -2, 2,
      0},
