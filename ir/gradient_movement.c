@@ -202,9 +202,9 @@ void gradient_gather(Gradient *g) {
     const Dim *n = value_count(g->graph, indices), *one = dim_const(table, 1);
     const Dim *choices = dim_mul(table, n, x->dims[axis]);
     if (!choices || dim_upper(table, choices) > GRADIENT_MOST_CHOICES) {
-        gradient_refuse(g, "rows chosen by indices would be added to, for which there is no operation; up to "
-                           "2^20 pairs of an index "
-                           "and a row are written as a product");
+        gradient_refuse(g,
+                        "nothing adds to rows chosen by indices; where pairs of an index and a row are known "
+                        "to be 2^20 at most, it is written as a product");
         return;
     }
     Attr attrs[OP_MAX_ATTRS] = {{.dims = (const Dim *[]){x->dims[axis], one}, .n_dims = 2}, {.i = 0}};

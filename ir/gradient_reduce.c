@@ -143,6 +143,7 @@ static void gradient_matmul_right(Gradient *g) {
 }
 
 void gradient_matmul(Gradient *g) {
+    g->is_cut = false; /* its sums have what was taken, too */
     if (gradient_wants(g, 0))
         gradient_matmul_left(g);
     if (gradient_wants(g, 1))

@@ -1,8 +1,7 @@
 /* The gradients of scalar primitives: the expressions of scalar.def as functions.
  *
- * Words of the table: a, b, c are the operands, y is the result and dy its gradient. An expression stands for
- * what it builds; order. is restored at the end (gradient.c), as C leaves open which argument is built first.
- */
+ * Words of the table: a, b, c are the operands, y is the result and dy its gradient. An expression builds
+ * what it says. C leaves open which argument is built first, so order is restored at the end (gradient.c). */
 #include "ir/gradient_internal.h"
 
 #define NUM(NUMBER) derive_number(g, NUMBER)
@@ -17,6 +16,7 @@
 #define PICK(CONDITION, A, B) gradient_pick(g, CONDITION, A, B)
 /* dy of the operand that is less, or greater. */
 #define WINS(RELATION, A, B) gradient_wins(g, OP_##RELATION, A, B)
+/* A, and 0 where dy is 0 since something else was taken: slopes there may be infinite. */
 #define LIVE(A) gradient_live(g, A)
 /* A, and 0 where X is 0. */
 #define UNLESS(X, A) gradient_unless(g, X, A)

@@ -2,9 +2,15 @@
  *
  * All subtract the row's largest, m, so that exp stays in its range, and add it again or divide it out: what
  * m gains through one way it loses through the other. Rules of single operations would work both out, and
- * find the largest once more; with softmax        y = e / sum(e)                       dx = y * (dy - sum(dy
- * * y)) log_softmax    y = d - log(sum(exp(d)))             dx = dy - exp(y) * sum(dy) logsumexp      y = m +
- * log(sum(exp(x - m)))         dx = dy * exp(x - y) of d = x - m and e = exp(d), there is nothing of m. */
+ * find the largest once more. With d = x - m and e = exp(d),
+ *
+ *     softmax        y = e / sum(e)                     dx = y * (dy - sum(dy * y))
+ *
+ *     log_softmax    y = d - log(sum(e))                dx = dy - exp(y) * sum(dy)
+ *
+ *     logsumexp      y = m + log(sum(e))                dx = dy * exp(x - y)
+ *
+ * there is nothing of m. */
 #include <math.h>
 
 #include "ir/gradient_internal.h"

@@ -1,14 +1,17 @@
-/* The gradient of what a convolution's windows are of: as a product of windows of dy, so that no windows are
- * stored.
+/* The gradient of what a convolution's windows are of: a product of windows of dy, so that none are stored.
  *
- * A convolution is a product of windows as rows with weights as columns:
- *     y [N P Q, F] = rows(t) [N P Q, R S C] @ w [R S C, F],  t [N, P, Q, C, R, S] = windows of x [N, H, W,
- * C], bordered By the rules of its parts, dy @ w.T would be stored, R S times as large as x, and its taps
- * summed. Instead an element of x, which was tap r of window p where step * p + dilation * r - low is its
- * place, reads the dy of its windows tap by tap: windows of dy, taps from the last to the first. With steps,
- * elements that are a step apart have the same taps. For element step * i + a, with before = -low mod step
- * and q = ceil(low / step), window p = i + q - t had it at tap step * t + a - before; weights with `before`
- * zeros in front give all a at once, as columns. frontend/windows_back.c says the same of text. */
+ * A convolution is a product of windows as rows with weights as columns, t being windows of a bordered x:
+ *
+ *     x [N, H, W, C]  ->  t [N, P, Q, C, R, S]  ->  rows [N P Q, R S C] @ w [R S C, F]  =  y [N P Q, F]
+ *
+ * By the rules of its parts, dy @ w.T would be stored, R S times as large as x, and its taps summed. Instead
+ * an element of x reads the dy of its windows tap by tap. It was tap r of window p where it stands at step *
+ * p + dilation * r - low; so it has windows of dy, with taps from the last to the first.
+ *
+ * With steps, elements that are a step apart have the same taps. With before = -low mod step and q = ceil(low
+ * / step), window p = i + q - t had element step * i + a as its tap step * t + a - before. Weights with
+ * `before` zeros in front then give all a at once, as columns. (frontend/windows_back.c has the same for
+ * text.) */
 #include "ir/gradient_internal.h"
 
 enum { GRADIENT_WINDOWS_MOST = 3 };
