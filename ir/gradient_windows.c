@@ -26,9 +26,10 @@ typedef struct ConvolvedAxis {
 
 typedef struct Convolved {
     Value *x;
-    int n;
+    int n, grouped; /* 1: of groups of channels, a batch of products */
     ConvolvedAxis axis[GRADIENT_WINDOWS_MOST];
-    const Dim *images, *channels;
+    const Dim *images, *channels; /* of a group */
+    const Dim *groups;
 } Convolved;
 
 static const Dim *convolved_product(DimTable *table, const Dim *const *dims, int n) {
@@ -38,30 +39,38 @@ static const Dim *convolved_product(DimTable *table, const Dim *const *dims, int
     return product;
 }
 
-/* Of rows [N P Q, R S C], the windows. */
-static Value *convolved_windows(Gradient *g, const Value *rows) {
-    DimTable *table = g->graph->dims;
+/* Of rows [N P Q, R S C], or [G, N P Q, R S C] of groups, the windows [N, P, Q, G C, R, S]. */
+static Value *convolved_windows(DimTable *table, const Value *rows, Convolved *out) {
+    static const int perms[][4] = {{0, 2, 1}, {1, 0, 3, 2}};
     const Value *turned = rows->op == OP_reshape ? rows->in[0] : rows;
     const Value *parts = turned->op == OP_transpose ? turned->in[0] : turned;
-    if (rows->rank != 2 || turned->op != OP_transpose || parts->op != OP_reshape || parts->rank != 3)
+    int grouped = rows->rank - 2;
+    if (grouped < 0 || grouped > 1 || turned->op != OP_transpose || parts->op != OP_reshape ||
+        parts->rank != 3 + grouped)
         return NULL;
+    for (int i = 0; i < parts->rank; i++)
+        if (turned->attrs[0].ints[i] != perms[grouped][i])
+            return NULL;
     Value *t = parts->in[0];
-    const int *perm = turned->attrs[0].ints;
     int n = t->rank / 2 - 1;
-    bool fits = t->rank % 2 == 0 && n >= 1 && n <= GRADIENT_WINDOWS_MOST && perm[0] == 0 && perm[1] == 2 &&
-                rows->dims[0] == parts->dims[0] && parts->dims[1] == t->dims[n + 1] &&
-                parts->dims[0] == convolved_product(table, (const Dim *const *)t->dims, n + 1);
-    return fits ? t : NULL;
+    if (t->rank % 2 || n < 1 || n > GRADIENT_WINDOWS_MOST || 2 * n + 2 + grouped > RANK_MAX ||
+        parts->dims[0] != convolved_product(table, (const Dim *const *)t->dims, n + 1) ||
+        convolved_product(table, (const Dim *const *)parts->dims + 1, 1 + grouped) != t->dims[n + 1] ||
+        rows->dims[grouped] != parts->dims[0] || (grouped && rows->dims[0] != parts->dims[1]))
+        return NULL;
+    out->n = n;
+    out->grouped = grouped;
+    out->images = t->dims[0];
+    out->groups = grouped ? parts->dims[1] : dim_const(table, 1);
+    out->channels = parts->dims[1 + grouped];
+    return t;
 }
 
 /* Follows the windows, the last axis' first, and the border. */
 static bool convolved_of(Gradient *g, const Value *rows, Convolved *out) {
-    Value *x = convolved_windows(g, rows);
+    Value *x = convolved_windows(g->graph->dims, rows, out);
     if (!x)
         return false;
-    out->n = x->rank / 2 - 1;
-    out->images = x->dims[0];
-    out->channels = x->dims[out->n + 1];
     for (int i = out->n; i >= 1; i--, x = x->in[0]) {
         if (x->op != OP_window || x->attrs[0].i != i || !dim_is_const(x->attrs[1].dim))
             return false;
@@ -97,11 +106,12 @@ static bool convolved_back(DimTable *table, ConvolvedAxis *axis, const Dim *size
     return axis->ahead >= 0 && dim_known_le(table, dim_const(table, 0), axis->high);
 }
 
-/* dy [N P Q, F] as rows of windows, [N I J, T U F]. */
+/* dy [N P Q, F] as rows of windows, [N I J, T U F]; of groups [G, N P Q, F] as [G, N I J, T U F]. */
 static Value *convolved_rows(Gradient *g, const Convolved *of, Value *dy) {
+    static const int perms[][4] = {{0, 2, 1}, {1, 0, 3, 2}};
     DimTable *table = g->graph->dims;
     const Dim *zero = dim_const(table, 0), *low[RANK_MAX], *high[RANK_MAX], *limit[RANK_MAX];
-    const Dim *dims[RANK_MAX] = {of->images}, *columns = dy->dims[1];
+    const Dim *dims[RANK_MAX] = {of->images}, *columns = dy->dims[1 + of->grouped];
     int n = of->n, step[RANK_MAX];
     for (int i = 0; i < 2 * n + 2; i++)
         low[i] = high[i] = zero;
@@ -110,7 +120,9 @@ static Value *convolved_rows(Gradient *g, const Convolved *of, Value *dy) {
         low[i + 1] = dim_const(table, of->axis[i].ahead);
         high[i + 1] = of->axis[i].high;
     }
-    dims[n + 1] = columns;
+    dims[n + 1] = dim_mul(table, of->groups, columns);
+    if (of->grouped)
+        dy = derive_transpose(g, dy, (int[]){1, 0, 2});
     Value *t = derive_padded(g, derive_reshape(g, dy, n + 2, dims), low, high);
     for (int i = 0; i < n; i++)
         t = derive_window(g, t, i + 1, of->axis[i].steps, of->axis[i].dilation);
@@ -127,65 +139,75 @@ static Value *convolved_rows(Gradient *g, const Convolved *of, Value *dy) {
         return NULL;
     const Dim *places = convolved_product(table, (const Dim *const *)t->dims, n + 1);
     const Dim *taps = convolved_product(table, (const Dim *const *)t->dims + n + 2, n);
-    Value *parts = derive_reshape(g, t, 3, (const Dim *[]){places, columns, taps});
-    parts = derive_transpose(g, parts, (int[]){0, 2, 1});
-    return derive_reshape(g, parts, 2, (const Dim *[]){places, dim_mul(table, taps, columns)});
+    const Dim *apart[] = {places, columns, taps}, *apart_groups[] = {places, of->groups, columns, taps};
+    const Dim *rows[] = {of->groups, places, dim_mul(table, taps, columns)};
+    Value *parts = derive_reshape(g, t, 3 + of->grouped, of->grouped ? apart_groups : apart);
+    parts = derive_transpose(g, parts, perms[of->grouped]);
+    return derive_reshape(g, parts, 2 + of->grouped, rows + 1 - of->grouped);
 }
 
-/* w [R S C, F] as [T U F, a b C]: of each step's taps, those of every element between. */
+/* w [R S C, F] as [T U F, a b C]: of each step's taps, those of every element between. Groups stand before.
+ */
 static Value *convolved_weights(Gradient *g, const Convolved *of, Value *w) {
     DimTable *table = g->graph->dims;
-    const Dim *zero = dim_const(table, 0), *whole[RANK_MAX], *low[RANK_MAX], *high[RANK_MAX],
-              *apart[RANK_MAX];
-    const Dim *steps = w->dims[1], *between = of->channels;
-    int n = of->n, perm[RANK_MAX];
+    const Dim *zero = dim_const(table, 0), *filters = w->dims[1 + of->grouped];
+    const Dim *whole[RANK_MAX], *low[RANK_MAX], *high[RANK_MAX], *apart[RANK_MAX];
+    const Dim *columns[] = {of->groups, filters, of->channels};
+    int n = of->n, at = of->grouped, perm[RANK_MAX] = {0};
+    whole[0] = apart[0] = of->groups;
+    low[0] = high[0] = zero;
     for (int i = 0; i < n; i++) {
         const ConvolvedAxis *axis = &of->axis[i];
-        whole[i] = dim_const(table, axis->taps);
-        low[i] = dim_const(table, axis->before);
-        high[i] = dim_const(table, axis->steps * axis->step - axis->before - axis->taps);
-        apart[2 * i] = dim_const(table, axis->steps);
-        apart[2 * i + 1] = dim_const(table, axis->step);
-        perm[i] = 2 * i;
-        perm[n + 1 + i] = 2 * i + 1;
-        steps = dim_mul(table, steps, apart[2 * i]);
-        between = dim_mul(table, between, apart[2 * i + 1]);
+        whole[at + i] = dim_const(table, axis->taps);
+        low[at + i] = dim_const(table, axis->before);
+        high[at + i] = dim_const(table, axis->steps * axis->step - axis->before - axis->taps);
+        apart[at + 2 * i] = dim_const(table, axis->steps);
+        apart[at + 2 * i + 1] = dim_const(table, axis->step);
+        perm[at + i] = at + 2 * i;
+        perm[at + n + 1 + i] = at + 2 * i + 1;
+        columns[1] = dim_mul(table, columns[1], apart[at + 2 * i]);
+        columns[2] = dim_mul(table, columns[2], apart[at + 2 * i + 1]);
     }
-    low[n] = low[n + 1] = high[n] = high[n + 1] = zero;
-    whole[n] = apart[2 * n] = of->channels;
-    whole[n + 1] = apart[2 * n + 1] = w->dims[1];
-    perm[n] = 2 * n + 1;
-    perm[2 * n + 1] = 2 * n;
-    Value *padded = derive_padded(g, derive_reshape(g, w, n + 2, whole), low, high);
-    Value *columns = derive_transpose(g, derive_reshape(g, padded, 2 * n + 2, apart), perm);
-    return derive_reshape(g, columns, 2, (const Dim *[]){steps, between});
+    for (int i = 0; i < 2; i++) {
+        low[at + n + i] = high[at + n + i] = zero;
+        whole[at + n + i] = apart[at + 2 * n + i] = i ? filters : of->channels;
+    }
+    perm[at + n] = at + 2 * n + 1;
+    perm[at + 2 * n + 1] = at + 2 * n;
+    Value *padded = derive_padded(g, derive_reshape(g, w, at + n + 2, whole), low, high);
+    Value *turned = derive_transpose(g, derive_reshape(g, padded, at + 2 * n + 2, apart), perm);
+    return derive_reshape(g, turned, at + 2, columns + 1 - at);
 }
 
-/* [N I J, a b C] as x: elements I a, J b, and of those as many as there are. */
+/* [N I J, a b C] as x: elements I a, J b, of each group, and of those as many as there are. */
 static Value *convolved_joined(Gradient *g, const Convolved *of, Value *product) {
     DimTable *table = g->graph->dims;
-    const Dim *apart[RANK_MAX] = {of->images}, *joined[RANK_MAX] = {of->images}, *start[RANK_MAX];
-    int n = of->n, perm[RANK_MAX] = {0};
+    const Dim *apart[RANK_MAX] = {of->groups}, *joined[RANK_MAX] = {of->images}, *start[RANK_MAX];
+    int n = of->n, at = of->grouped, perm[RANK_MAX] = {at}, last = at + 2 * n + 1;
+    apart[at] = of->images;
     for (int i = 0; i < n; i++) {
         const Dim *step = dim_const(table, of->axis[i].step);
-        apart[1 + i] = of->axis[i].count;
-        apart[1 + n + i] = step;
+        apart[at + 1 + i] = of->axis[i].count;
+        apart[at + 1 + n + i] = step;
         joined[1 + i] = dim_mul(table, of->axis[i].count, step);
-        perm[1 + 2 * i] = 1 + i;
-        perm[2 + 2 * i] = 1 + n + i;
+        perm[1 + 2 * i] = at + 1 + i;
+        perm[2 + 2 * i] = at + 1 + n + i;
     }
-    apart[2 * n + 1] = joined[n + 1] = of->channels;
-    perm[2 * n + 1] = 2 * n + 1;
+    apart[last] = of->channels;
+    joined[n + 1] = dim_mul(table, of->groups, of->channels);
+    perm[2 * n + 1] = 0; /* groups, where they are */
+    perm[last] = last;
     for (int i = 0; i < n + 2; i++)
         start[i] = dim_const(table, 0);
-    Value *turned = derive_transpose(g, derive_reshape(g, product, 2 * n + 2, apart), perm);
+    Value *turned = derive_transpose(g, derive_reshape(g, product, last + 1, apart), perm);
     return derive_slice(g, derive_reshape(g, turned, n + 2, joined), start, (const Dim *const *)of->x->dims,
                         NULL);
 }
 
 bool gradient_of_convolved(Gradient *g, Value *dy, Value *w) {
     Convolved of = {0};
-    if (g->value->rank != 2 || !convolved_of(g, g->value->in[0], &of))
+    if (w->rank != g->value->rank || !convolved_of(g, g->value->in[0], &of) ||
+        (of.grouped && w->dims[0] != of.groups))
         return false;
     for (int i = 0; i < of.n; i++)
         if (!convolved_back(g->graph->dims, &of.axis[i], of.x->dims[i + 1]))

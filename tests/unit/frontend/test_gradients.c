@@ -77,6 +77,12 @@ static const Composite composites[] = {
     {"(x: f64[2, 4, 2], w: f64[3, 2, 2]) -> (y: f64[2, 9, 3])", "y = conv(x, w, pad=3)", -2, 2, 0},
     {"(x: f64[1, H, 2], w: f64[3, 3, 2]) -> (y: f64[1, (H + 1) / 2, 3]) where H >= 1",
      "y = conv(2 * x, w * w, pad=1, stride=2)", -2, 2, 0},
+    {"(x: f64[2, 9, 7, 6], w: f64[4, 3, 2, 3]) -> (y: f64[2, 5, 3, 4])",
+     "y = conv(x, w, groups=2, stride=[2, 3], pad=1)", -2, 2, 0},
+    {"(x: f64[2, 9, 6], w: f64[6, 3, 2]) -> (y: f64[2, 9, 6])", "y = conv(x, w, groups=3, pad=2, dilation=2)",
+     -2, 2, 0},
+    {"(x: f64[1, 4, 5, 4, 4], w: f64[6, 2, 3, 2, 2]) -> (y: f64[1, 3, 3, 2, 6])",
+     "y = conv(x, w, stride=[1, 1, 2], groups=2)", -2, 2, 0},
     {"(x: f64[1, 6, 6, 4], w: f64[6, 3, 3, 2]) -> (y: f64[1, 4, 4, 6])", "y = conv(x, w, groups=2)", -2, 2,
      0},
     {"(x: f64[1, 6, 6, 4], w: f64[4, 3, 3, 1]) -> (y: f64[1, 3, 3, 4])",
@@ -243,12 +249,18 @@ static void test_convolution_is_two(void **state) {
         "sinter 1\n"
         "graph f (x: bf16[2, 8, 8, 16], w: bf16[32, 3, 3, 16]) -> (y: bf16[2, 4, 4, 32]) { y = conv(x, w, "
         "stride=2, pad=1) }\n"
-        "grad df = gradient(f)\n");
+        "grad df = gradient(f)\n"
+        "graph g (x: bf16[2, 8, 8, 16], w: bf16[32, 3, 3, 8]) -> (y: bf16[2, 8, 8, 32]) { y = conv(x, w, "
+        "groups=2, pad=1) }\n"
+        "grad dg = gradient(g)\n");
     assert_parsed(&p);
-    const Graph *graph = graph_named(&p, "df");
-    assert_int_equal(count_ops(graph, OP_matmul), 2);
-    assert_int_equal(count_ops(graph, OP_window), 4);
-    assert_int_equal(count_ops(graph, OP_add), 0);
+    static const char *const names[] = {"df", "dg"};
+    for (size_t i = 0; i < 2; i++) {
+        const Graph *graph = graph_named(&p, names[i]);
+        assert_int_equal(count_ops(graph, OP_matmul), 2);
+        assert_int_equal(count_ops(graph, OP_window), 4);
+        assert_int_equal(count_ops(graph, OP_add), 0);
+    }
     parsed_free(&p);
 }
 
