@@ -200,7 +200,7 @@ endef
 $(foreach r,$(ROOMS),$(eval $(call unit_room,$(r))))
 # Tests that draw random graphs.
 GRAPHGEN := $(wildcard tests/fuzz/graphgen*.c)
-$(BUILD)/tests/ir/graphgen: $(GRAPHGEN)
+$(BUILD)/tests/ir/graphgen $(BUILD)/tests/ir/gradient_random: $(GRAPHGEN)
 # Beside the program, since it needs the LLVM backend as that does, and travels to GPU machines with it.
 check-fuzz: $(BUILD)/tests/fake/libcuda.so.1
 $(BUILD)/differential: $(wildcard tests/fuzz/differential*.c) $(GRAPHGEN) $(foreach l,cli runtime frontend passes codegen ir,$(BUILD)/lib/$(l).a)

@@ -184,7 +184,7 @@ static void format_track(Format *format, size_t i) {
     int kind = format_kind(format, i);
     FormatBracket *top = format_top(format);
     if (format_defines(kind) && !top) {
-        format->in_definition = true;
+        format->in_definition = kind != GRAD; /* what stands behind "=" is a call */
         format->head_breaks = false;
     }
     if (kind == ':' && top && top->opener == '(')

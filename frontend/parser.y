@@ -241,7 +241,11 @@ check_item:
   | NAME '=' WHOLE { $$ = (CheckItem){.name = $1, .span = @$}; parse_set_add(parse, &$$, $3); }
   | NAME '=' REAL { $$ = (CheckItem){.name = $1, .is_real = true, .real = $3, .span = @$}; };
 
-gradient: grad_word NAME '=' NAME '(' arguments ')' { PUSH(parse->module->gradients, parser_at(@$, @2)); };
+gradient: grad_word NAME '=' NAME '(' arguments ')' {
+        GradientSyntax *gradient = ARENA_NEW(parse->arena, GradientSyntax);
+        *gradient = (GradientSyntax){$2, $4, $6, parser_at(@$, @2)};
+        PUSH(parse->module->gradients, gradient);
+    };
 
 expr: or | or IF or ELSE expr { $$ = parse_if(parse, $1, $3, $5); };
 or: and | or OR and { $$ = parse_binary(parse, OPERATOR_OR, $1, $3, @2); };

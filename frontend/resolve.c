@@ -1,7 +1,10 @@
 /* Definitions: from a syntax tree to graphs. Signatures declare dims and inputs, `where` constrains the dims
  * (before types are read, so that K/128*128 is K where 128 divides K), the body is expanded statement by
  * statement, and outputs are taken by name. */
+#include <stdlib.h>
+
 #include "frontend/expand.h"
+#include "frontend/gradients.h"
 #include "ir/verify.h"
 
 extern const char frontend_library_text[];
@@ -254,6 +257,12 @@ static void resolve_check(Resolve *resolve, const CheckSyntax *syntax, const Nam
     vec_push(graph->arena, &graph->checks, check);
 }
 
+/* As the text has them: a gradient is derived behind the graphs. */
+static int resolve_in_order(const void *a, const void *b) {
+    uint32_t first = (*(Graph *const *)a)->span.begin, second = (*(Graph *const *)b)->span.begin;
+    return first < second ? -1 : first > second;
+}
+
 bool frontend_parse(Arena *arena, SourceSet *sources, uint32_t file, const FrontendLimits *limits,
                     Diags *diags, Module *out) {
     FrontendLimits full = frontend_limits(limits);
@@ -282,9 +291,10 @@ bool frontend_parse(Arena *arena, SourceSet *sources, uint32_t file, const Front
         names_put(&graphs, graph->name, graph);
         vec_push(arena, &out->graphs, graph);
     }
-    for (size_t i = 0; i < module.gradients.n; i++)
-        diag_error(diags, DIAG_UNSUPPORTED, module.gradients.at[i],
-                   "'grad' is read, but this version derives no gradients: write the backward graph out");
+    Gradients gradients = {arena, diags, &full, &declared, &graphs, {0}, 0};
+    gradients_resolve(&gradients, &module, out);
+    if (out->graphs.n)
+        qsort(out->graphs.at, out->graphs.n, sizeof *out->graphs.at, resolve_in_order);
     bool sound = diags->errors == errors; /* checks of graphs that failed would only repeat it */
     for (size_t i = 0; i < module.checks.n && sound; i++)
         resolve_check(&resolve, module.checks.at[i], &graphs);

@@ -196,11 +196,18 @@ typedef struct CheckSyntax {
     Span span;
 } CheckSyntax;
 
+/* `grad name = callee(arguments)`, where the callee is to be `gradient`. */
+typedef struct GradientSyntax {
+    Word name, callee;
+    ArgumentList arguments;
+    Span span;
+} GradientSyntax;
+
 typedef struct ModuleSyntax {
     VEC(GraphSyntax *) graphs;
     VEC(FunctionSyntax *) functions;
     VEC(CheckSyntax *) checks;
-    VEC(Span) gradients; /* `grad` definitions: parsed, and refused by name */
+    VEC(GradientSyntax *) gradients;
 } ModuleSyntax;
 
 const char *operator_text(Operator operator_);

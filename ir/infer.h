@@ -23,7 +23,7 @@ bool infer_fail(Infer *infer, DiagId id, const char *format, ...) __attribute__(
 const char *infer_dim_text(const Infer *infer, const Dim *dim);
 const char *infer_type_text(const Infer *infer, const Value *value);
 
-#define OP(NAME, N_IN, CLASS, INFER, ATTRS, DOC) bool INFER(Infer *infer);
+#define OP(NAME, N_IN, CLASS, INFER, GRADIENT, ATTRS, DOC) bool INFER(Infer *infer);
 #include "ir/ops.def"
 #undef OP
 bool infer_scalar(Infer *infer);

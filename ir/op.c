@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ir/gradient_internal.h"
 #include "ir/infer.h"
 
 /* The reference functions, generated from the expressions of scalar.def. A row of rule FLOAT has no integer
@@ -18,7 +19,7 @@
         (void)a, (void)b, (void)c;                                                                           \
         return EXPR;                                                                                         \
     }
-#define SCALAR(NAME, ARITY, RULE, FEXPR, IEXPR, DOC)                                                         \
+#define SCALAR(NAME, ARITY, RULE, FEXPR, IEXPR, GRADIENT, DOC)                                               \
     static double op_float_##NAME(double a, double b, double c) {                                            \
         (void)a, (void)b, (void)c;                                                                           \
         return FEXPR;                                                                                        \
@@ -34,27 +35,33 @@
 #define SCALAR_REF_SELECT(NAME) op_int_##NAME
 #define SCALAR_REF_BITS(NAME) op_int_##NAME
 
+/* Whether a row has slopes. */
+#define SLOPES(...) +1
+#define FLAT
+
 #define ATTRS(...) __VA_ARGS__
 #define OP_ATTR_COUNT(...) (int)(sizeof((AttrInfo[]){__VA_ARGS__}) / sizeof(AttrInfo))
 
 static const OpInfo op_table[OP_COUNT] = {
-#define SCALAR(NAME, ARITY, RULE, FEXPR, IEXPR, DOC)                                                         \
+#define SCALAR(NAME, ARITY, RULE, FEXPR, IEXPR, GRADIENT, DOC)                                               \
     [OP_##NAME] = {.name = #NAME,                                                                            \
                    .doc = DOC,                                                                               \
                    .n_in = ARITY,                                                                            \
                    .class_ = OPCLASS_POINTWISE,                                                              \
                    .infer = infer_scalar,                                                                    \
+                   .gradient = (0 GRADIENT) ? gradient_##NAME : gradient_none,                               \
                    .rule = RULE_##RULE,                                                                      \
                    .float_ref = op_float_##NAME,                                                             \
                    .int_ref = SCALAR_REF_##RULE(NAME)},
 #include "ir/scalar.def"
 #undef SCALAR
-#define OP(NAME, N_IN, CLASS, INFER, ATTRIBUTES, DOC)                                                        \
+#define OP(NAME, N_IN, CLASS, INFER, GRADIENT, ATTRIBUTES, DOC)                                              \
     [OP_##NAME] = {.name = #NAME,                                                                            \
                    .doc = DOC,                                                                               \
                    .n_in = N_IN,                                                                             \
                    .class_ = CLASS,                                                                          \
                    .infer = INFER,                                                                           \
+                   .gradient = GRADIENT,                                                                     \
                    .attrs = {ATTRIBUTES},                                                                    \
                    .n_attrs = OP_ATTR_COUNT(ATTRIBUTES)},
 #include "ir/ops.def"

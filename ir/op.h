@@ -5,12 +5,12 @@
 #include "ir/type.h"
 
 typedef enum OpKind {
-#define SCALAR(NAME, ARITY, RULE, FEXPR, IEXPR, DOC) OP_##NAME,
+#define SCALAR(NAME, ARITY, RULE, FEXPR, IEXPR, GRADIENT, DOC) OP_##NAME,
 #include "ir/scalar.def"
 #undef SCALAR
     OP_SCALAR_COUNT, /* kinds below this are scalar primitives */
     OP_FIRST_STRUCTURAL = OP_SCALAR_COUNT - 1,
-#define OP(NAME, N_IN, CLASS, INFER, ATTRS, DOC) OP_##NAME,
+#define OP(NAME, N_IN, CLASS, INFER, GRADIENT, ATTRS, DOC) OP_##NAME,
 #include "ir/ops.def"
 #undef OP
     OP_COUNT
@@ -57,6 +57,8 @@ typedef struct AttrInfo {
 
 struct Infer;
 typedef bool (*InferRule)(struct Infer *infer); /* infer.h */
+struct Gradient;
+typedef void (*GradientRule)(struct Gradient *gradient); /* gradient_internal.h */
 
 typedef struct OpInfo {
     const char *name;
@@ -64,6 +66,7 @@ typedef struct OpInfo {
     int n_in; /* -1: any number, at least 1 */
     OpClass class_;
     InferRule infer;
+    GradientRule gradient; /* gradient_none: its result does not change with its operands, or in steps */
     AttrInfo attrs[OP_MAX_ATTRS];
     int n_attrs;
     /* scalars only */

@@ -48,6 +48,8 @@ static void test_spaces(void **state) {
         "sinter 1\ngraph f (x: bf16[M, 2*K : strides=[1, M]], w: f32) -> (y: f32[M]) where M % 2 == 0, K in "
         "{64, 128} { "
         "y = x[0:-1, ...] + f(-x, over=[1, 2], a=-1) ** -2; z = !x.T && x[1::2] @ w  @expect(kernels=1) }\n");
+    check_layout("sinter 1\ngrad d=gradient ( f ,of = [ x,w ] )\n",
+                 "sinter 1\ngrad d = gradient(f, of=[x, w])\n");
 }
 
 static void test_lines_and_comments(void **state) {

@@ -34,7 +34,7 @@ static void test_scalar_rows(void **state) {
         ScalarRule rule;
         const char *integer;
     } rows[] = {
-#define SCALAR(NAME, ARITY, RULE, FEXPR, IEXPR, DOC) {OP_##NAME, ARITY, RULE_##RULE, #IEXPR},
+#define SCALAR(NAME, ARITY, RULE, FEXPR, IEXPR, GRADIENT, DOC) {OP_##NAME, ARITY, RULE_##RULE, #IEXPR},
 #include "ir/scalar.def"
 #undef SCALAR
     };

@@ -68,13 +68,17 @@ static inline void bench_run(void **state, void (*test)(Bench *bench)) {
     static void name##_body(Bench *bench)
 #define BENCH_ENTRY(name) cmocka_unit_test_setup_teardown(name, bench_setup, bench_teardown)
 
-/* An operation of up to two operands, NULL behind them. */
-static inline Value *bench_append(Bench *bench, OpKind op, Value *x, Value *y, const Attr *attrs) {
-    Value *in[] = {x, y};
-    Value *value = graph_append(bench->graph, op, in, y ? 2 : x ? 1 : 0, attrs, (Span){0}, &bench->diags);
+static inline Value *bench_append_all(Bench *bench, OpKind op, Value **in, int n, const Attr *attrs) {
+    Value *value = graph_append(bench->graph, op, in, n, attrs, (Span){0}, &bench->diags);
     if (!value)
         fail_msg("%s", bench->diags.list.at[0].message);
     return value;
+}
+
+/* An operation of up to two operands, NULL behind them. */
+static inline Value *bench_append(Bench *bench, OpKind op, Value *x, Value *y, const Attr *attrs) {
+    Value *in[] = {x, y};
+    return bench_append_all(bench, op, in, y ? 2 : x ? 1 : 0, attrs);
 }
 
 /* A small generator (splitmix64), so that every run draws the same. */

@@ -1,0 +1,219 @@
+/* The gradient of what a convolution's windows are of: a product of windows of dy, so that none are stored.
+ *
+ * A convolution is a product of windows as rows with weights as columns, t being windows of a bordered x:
+ *
+ *     x [N, H, W, C]  ->  t [N, P, Q, C, R, S]  ->  rows [N P Q, R S C] @ w [R S C, F]  =  y [N P Q, F]
+ *
+ * By the rules of its parts, dy @ w.T would be stored, R S times as large as x, and its taps summed. Instead
+ * an element of x reads the dy of its windows tap by tap. It was tap r of window p where it stands at step *
+ * p + dilation * r - low; so it has windows of dy, with taps from the last to the first.
+ *
+ * With steps, elements that are a step apart have the same taps. With before = -low mod step and q = ceil(low
+ * / step), window p = i + q - t had element step * i + a as its tap step * t + a - before. Weights with
+ * `before` zeros in front then give all a at once, as columns. (frontend/windows_back.c has the same for
+ * text.) */
+#include "ir/gradient_internal.h"
+
+enum { GRADIENT_WINDOWS_MOST = 3 };
+
+typedef struct ConvolvedAxis {
+    const Dim *size, *places; /* of x, of y */
+    int64_t taps, step, dilation, low;
+    /* backward */
+    const Dim *count, *high;      /* of elements a step apart; zeros behind the places of dy */
+    int64_t before, steps, ahead; /* zeros before the taps; taps in steps; zeros before the places */
+} ConvolvedAxis;
+
+typedef struct Convolved {
+    Value *x;
+    int n, grouped; /* 1: of groups of channels, a batch of products */
+    ConvolvedAxis axis[GRADIENT_WINDOWS_MOST];
+    const Dim *images, *channels; /* of a group */
+    const Dim *groups;
+} Convolved;
+
+static const Dim *convolved_product(DimTable *table, const Dim *const *dims, int n) {
+    const Dim *product = dim_const(table, 1);
+    for (int i = 0; i < n; i++)
+        product = dim_mul(table, product, dims[i]);
+    return product;
+}
+
+/* Of rows [N P Q, R S C], or [G, N P Q, R S C] of groups, the windows [N, P, Q, G C, R, S]. */
+static Value *convolved_windows(DimTable *table, const Value *rows, Convolved *out) {
+    static const int perms[][4] = {{0, 2, 1}, {1, 0, 3, 2}};
+    const Value *turned = rows->op == OP_reshape ? rows->in[0] : rows;
+    const Value *parts = turned->op == OP_transpose ? turned->in[0] : turned;
+    int grouped = rows->rank - 2;
+    if (grouped < 0 || grouped > 1 || turned->op != OP_transpose || parts->op != OP_reshape ||
+        parts->rank != 3 + grouped)
+        return NULL;
+    for (int i = 0; i < parts->rank; i++)
+        if (turned->attrs[0].ints[i] != perms[grouped][i])
+            return NULL;
+    Value *t = parts->in[0];
+    int n = t->rank / 2 - 1;
+    if (t->rank % 2 || n < 1 || n > GRADIENT_WINDOWS_MOST || 2 * n + 2 + grouped > RANK_MAX ||
+        parts->dims[0] != convolved_product(table, (const Dim *const *)t->dims, n + 1) ||
+        convolved_product(table, (const Dim *const *)parts->dims + 1, 1 + grouped) != t->dims[n + 1] ||
+        rows->dims[grouped] != parts->dims[0] || (grouped && rows->dims[0] != parts->dims[1]))
+        return NULL;
+    out->n = n;
+    out->grouped = grouped;
+    out->images = t->dims[0];
+    out->groups = grouped ? parts->dims[1] : dim_const(table, 1);
+    out->channels = parts->dims[1 + grouped];
+    return t;
+}
+
+/* Follows the windows, the last axis' first, and the border. */
+static bool convolved_of(Gradient *g, const Value *rows, Convolved *out) {
+    Value *x = convolved_windows(g->graph->dims, rows, out);
+    if (!x)
+        return false;
+    for (int i = out->n; i >= 1; i--, x = x->in[0]) {
+        if (x->op != OP_window || x->attrs[0].i != i || !dim_is_const(x->attrs[1].dim))
+            return false;
+        out->axis[i - 1] = (ConvolvedAxis){.places = x->dims[i],
+                                           .taps = x->attrs[1].dim->value,
+                                           .step = x->attrs[2].i,
+                                           .dilation = x->attrs[3].i};
+    }
+    const Value *pad = x->op == OP_pad && !g->wanted[x->in[1]->id] ? x : NULL;
+    for (int i = 0; pad && i < pad->rank; i++) {
+        const Dim *low = pad->attrs[0].dims[i], *high = pad->attrs[1].dims[i];
+        bool is_inner = i >= 1 && i <= out->n;
+        if (is_inner ? !dim_is_const(low) : !dim_is(low, 0) || !dim_is(high, 0))
+            return false;
+        if (is_inner)
+            out->axis[i - 1].low = low->value;
+    }
+    out->x = pad ? pad->in[0] : x;
+    return true;
+}
+
+/* False where there are steps and dilation, or it is not known that dy is only bordered. */
+static bool convolved_back(DimTable *table, ConvolvedAxis *axis, const Dim *size) {
+    if (axis->step > 1 && axis->dilation > 1)
+        return false;
+    int64_t q = (axis->low + axis->step - 1) / axis->step;
+    axis->size = size;
+    axis->before = q * axis->step - axis->low;
+    axis->steps = (axis->taps + axis->before + axis->step - 1) / axis->step;
+    axis->ahead = (axis->steps - 1) * axis->dilation - q;
+    axis->count = dim_ceil_div(table, size, dim_const(table, axis->step));
+    axis->high = dim_add(table, dim_sub(table, axis->count, axis->places), dim_const(table, q));
+    return axis->ahead >= 0 && dim_known_le(table, dim_const(table, 0), axis->high);
+}
+
+/* dy [N P Q, F] as rows of windows, [N I J, T U F]; of groups [G, N P Q, F] as [G, N I J, T U F]. */
+static Value *convolved_rows(Gradient *g, const Convolved *of, Value *dy) {
+    static const int perms[][4] = {{0, 2, 1}, {1, 0, 3, 2}};
+    DimTable *table = g->graph->dims;
+    const Dim *zero = dim_const(table, 0), *low[RANK_MAX], *high[RANK_MAX], *limit[RANK_MAX];
+    const Dim *dims[RANK_MAX] = {of->images}, *columns = dy->dims[1 + of->grouped];
+    int n = of->n, step[RANK_MAX];
+    for (int i = 0; i < 2 * n + 2; i++)
+        low[i] = high[i] = zero;
+    for (int i = 0; i < n; i++) {
+        dims[i + 1] = of->axis[i].places;
+        low[i + 1] = dim_const(table, of->axis[i].ahead);
+        high[i + 1] = of->axis[i].high;
+    }
+    dims[n + 1] = dim_mul(table, of->groups, columns);
+    if (of->grouped)
+        dy = derive_transpose(g, dy, (int[]){1, 0, 2});
+    Value *t = derive_padded(g, derive_reshape(g, dy, n + 2, dims), low, high);
+    for (int i = 0; i < n; i++)
+        t = derive_window(g, t, i + 1, of->axis[i].steps, of->axis[i].dilation);
+    if (!t)
+        return NULL;
+    for (int i = 0; i < t->rank; i++) { /* taps from the last to the first */
+        bool is_tap = i >= n + 2 && !dim_is(t->dims[i], 1);
+        low[i] = is_tap ? dim_sub(table, t->dims[i], dim_const(table, 1)) : zero;
+        limit[i] = is_tap ? dim_const(table, -1) : t->dims[i];
+        step[i] = is_tap ? -1 : 1;
+    }
+    t = derive_slice(g, t, low, limit, step);
+    if (!t)
+        return NULL;
+    const Dim *places = convolved_product(table, (const Dim *const *)t->dims, n + 1);
+    const Dim *taps = convolved_product(table, (const Dim *const *)t->dims + n + 2, n);
+    const Dim *apart[] = {places, columns, taps}, *apart_groups[] = {places, of->groups, columns, taps};
+    const Dim *rows[] = {of->groups, places, dim_mul(table, taps, columns)};
+    Value *parts = derive_reshape(g, t, 3 + of->grouped, of->grouped ? apart_groups : apart);
+    parts = derive_transpose(g, parts, perms[of->grouped]);
+    return derive_reshape(g, parts, 2 + of->grouped, rows + 1 - of->grouped);
+}
+
+/* w [R S C, F] as [T U F, a b C]: of each step's taps, those of every element between. Groups stand before.
+ */
+static Value *convolved_weights(Gradient *g, const Convolved *of, Value *w) {
+    DimTable *table = g->graph->dims;
+    const Dim *zero = dim_const(table, 0), *filters = w->dims[1 + of->grouped];
+    const Dim *whole[RANK_MAX], *low[RANK_MAX], *high[RANK_MAX], *apart[RANK_MAX];
+    const Dim *columns[] = {of->groups, filters, of->channels};
+    int n = of->n, at = of->grouped, perm[RANK_MAX] = {0};
+    whole[0] = apart[0] = of->groups;
+    low[0] = high[0] = zero;
+    for (int i = 0; i < n; i++) {
+        const ConvolvedAxis *axis = &of->axis[i];
+        whole[at + i] = dim_const(table, axis->taps);
+        low[at + i] = dim_const(table, axis->before);
+        high[at + i] = dim_const(table, axis->steps * axis->step - axis->before - axis->taps);
+        apart[at + 2 * i] = dim_const(table, axis->steps);
+        apart[at + 2 * i + 1] = dim_const(table, axis->step);
+        perm[at + i] = at + 2 * i;
+        perm[at + n + 1 + i] = at + 2 * i + 1;
+        columns[1] = dim_mul(table, columns[1], apart[at + 2 * i]);
+        columns[2] = dim_mul(table, columns[2], apart[at + 2 * i + 1]);
+    }
+    for (int i = 0; i < 2; i++) {
+        low[at + n + i] = high[at + n + i] = zero;
+        whole[at + n + i] = apart[at + 2 * n + i] = i ? filters : of->channels;
+    }
+    perm[at + n] = at + 2 * n + 1;
+    perm[at + 2 * n + 1] = at + 2 * n;
+    Value *padded = derive_padded(g, derive_reshape(g, w, at + n + 2, whole), low, high);
+    Value *turned = derive_transpose(g, derive_reshape(g, padded, at + 2 * n + 2, apart), perm);
+    return derive_reshape(g, turned, at + 2, columns + 1 - at);
+}
+
+/* [N I J, a b C] as x: elements I a, J b, of each group, and of those as many as there are. */
+static Value *convolved_joined(Gradient *g, const Convolved *of, Value *product) {
+    DimTable *table = g->graph->dims;
+    const Dim *apart[RANK_MAX] = {of->groups}, *joined[RANK_MAX] = {of->images}, *start[RANK_MAX];
+    int n = of->n, at = of->grouped, perm[RANK_MAX] = {at}, last = at + 2 * n + 1;
+    apart[at] = of->images;
+    for (int i = 0; i < n; i++) {
+        const Dim *step = dim_const(table, of->axis[i].step);
+        apart[at + 1 + i] = of->axis[i].count;
+        apart[at + 1 + n + i] = step;
+        joined[1 + i] = dim_mul(table, of->axis[i].count, step);
+        perm[1 + 2 * i] = at + 1 + i;
+        perm[2 + 2 * i] = at + 1 + n + i;
+    }
+    apart[last] = of->channels;
+    joined[n + 1] = dim_mul(table, of->groups, of->channels);
+    perm[2 * n + 1] = 0; /* groups, where they are */
+    perm[last] = last;
+    for (int i = 0; i < n + 2; i++)
+        start[i] = dim_const(table, 0);
+    Value *turned = derive_transpose(g, derive_reshape(g, product, last + 1, apart), perm);
+    return derive_slice(g, derive_reshape(g, turned, n + 2, joined), start, (const Dim *const *)of->x->dims,
+                        NULL);
+}
+
+bool gradient_of_convolved(Gradient *g, Value *dy, Value *w) {
+    Convolved of = {0};
+    if (w->rank != g->value->rank || !convolved_of(g, g->value->in[0], &of) ||
+        (of.grouped && w->dims[0] != of.groups))
+        return false;
+    for (int i = 0; i < of.n; i++)
+        if (!convolved_back(g->graph->dims, &of.axis[i], of.x->dims[i + 1]))
+            return false;
+    Value *in[] = {convolved_rows(g, &of, dy), convolved_weights(g, &of, w)};
+    Value *product = derive_product(g, in[0], in[1]);
+    gradient_give_value(g, of.x, convolved_joined(g, &of, product));
+    return true;
+}
