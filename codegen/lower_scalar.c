@@ -107,6 +107,9 @@ const KExpr *lower_scalar_op(Builder *b, const Value *value, const KExpr *const 
         return scalar_exp_below_max(b, args[0]);
     if (value->op == OP_exp && type == K_F32 && value->dtype == DTYPE_F32 && b->rounds_powers)
         return scalar_exp_rounded(b, args[0]);
+    if (value->op == OP_div && type == K_F32 && b->rounds_powers) /* one reciprocal a row, or a column */
+        return k_convert(b, k_mul(b, args[0], k_div(b, k_float(b, K_F32, 1), args[1])),
+                         ktype_of(value->dtype));
     if (value->op == OP_div && type == K_F32 && scalar_is_share(value)) /* one division a row */
         return k_mul(b, args[0], k_div(b, k_float(b, K_F32, 1), args[1]));
     if (value->op == OP_div && type == K_F32 && scalar_reciprocal(args[1]))

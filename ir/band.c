@@ -150,37 +150,29 @@ static Value *band_lowered(Value *x) {
     }
 }
 
-/* What band_of_zeros() finds. */
-typedef struct BandFound {
-    DimTable *dims;
-    Band *band;
-    Value **select, **inner;
-} BandFound;
-
-static bool band_of_depth(const BandFound *found, Value *x, double beyond, int depth) {
+static bool band_of_depth(DimTable *dims, Value *x, double beyond, Band *band, int depth) {
+    Value *inner;
     if (depth == 0)
         return false;
-    *found->select = x;
-    if (band_of(found->dims, x, beyond, found->band, found->inner))
+    if (band_of(dims, x, beyond, band, &inner))
         return true;
     if (beyond == 0) {
         bool is_power = x->op == OP_exp || x->op == OP_exp2, is_product = x->op == OP_mul;
         if (is_power)
-            return band_of_depth(found, x->in[0], -INFINITY, depth - 1);
+            return band_of_depth(dims, x->in[0], -INFINITY, band, depth - 1);
         if (x->op != OP_cast && x->op != OP_neg && x->op != OP_div && !is_product)
             return false;
-        return band_of_depth(found, x->in[0], 0, depth - 1) ||
-               (is_product && band_of_depth(found, x->in[1], 0, depth - 1));
+        return band_of_depth(dims, x->in[0], 0, band, depth - 1) ||
+               (is_product && band_of_depth(dims, x->in[1], 0, band, depth - 1));
     }
-    if (x->op == OP_add && band_of_depth(found, x->in[1], beyond, depth - 1))
+    if (x->op == OP_add && band_of_depth(dims, x->in[1], beyond, band, depth - 1))
         return true;
     Value *lowered = x->op == OP_add ? x->in[0] : band_lowered(x);
-    return lowered && band_of_depth(found, lowered, beyond, depth - 1);
+    return lowered && band_of_depth(dims, lowered, beyond, band, depth - 1);
 }
 
-bool band_of_zeros(DimTable *dims, Value *x, Band *band, Value **select, Value **inner) {
-    BandFound found = {dims, band, select, inner};
-    return band_of_depth(&found, x, 0, BAND_DEPTH);
+bool band_of_zeros(DimTable *dims, Value *x, Band *band) {
+    return band_of_depth(dims, x, 0, band, BAND_DEPTH);
 }
 
 bool band_same(const Band *a, const Band *b) {

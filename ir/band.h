@@ -30,9 +30,8 @@ typedef struct Band {
  * which more may be `beyond`. */
 bool band_of(DimTable *dims, Value *x, double beyond, Band *band, Value **inner);
 /* Whether x is zero outside of a band: such a select, the exponential of what is -inf there, or a multiple of
- * either. What the multiple is of is taken to be finite there, as weights of softmax take values to be.
- * *select is that select, and *inner as above. */
-bool band_of_zeros(DimTable *dims, Value *x, Band *band, Value **select, Value **inner);
+ * either. What the multiple is of is taken to be finite there, as weights of softmax take values to be. */
+bool band_of_zeros(DimTable *dims, Value *x, Band *band);
 /* Whether both leave the same elements, by the same limits. */
 bool band_same(const Band *a, const Band *b);
 

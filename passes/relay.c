@@ -60,6 +60,26 @@ bool relay_between(Arena *arena, const Graph *graph, Value *held, Relay *relay) 
     return relay->n_first > 0;
 }
 
+Value *relay_logarithm(Graph *graph, Diags *diags, const Value *value, Value **x) {
+    const Value *e = value->op == OP_div ? value->in[0] : NULL,
+                *below = e && e->op == OP_exp ? e->in[0] : NULL;
+    if (!below || below->op != OP_sub || value->in[1]->op != OP_sum || value->in[1]->in[0] != e ||
+        below->in[1]->op != OP_reduce_max || below->in[1]->in[0] != below->in[0] ||
+        !value_same_dims(below->in[1], value->in[1]) || value->dtype != DTYPE_F32)
+        return NULL;
+    Value *max = below->in[1], *sum = value->in[1];
+    *x = below->in[0];
+    for (size_t i = 0; i < graph->values.n; i++) {
+        Value *known = graph->values.at[i];
+        if (known->op == OP_add && known->in[0] == max && known->in[1]->op == OP_log &&
+            known->in[1]->in[0] == sum)
+            return known;
+    }
+    Value *log = graph_append(graph, OP_log, &sum, 1, NULL, value->span, diags);
+    Value *in[] = {max, log};
+    return log ? graph_append(graph, OP_add, in, 2, NULL, value->span, diags) : NULL;
+}
+
 bool relay_is_last(const Graph *graph, const Value *product) {
     const DimTable *dims = graph->dims;
     const Dim *rows = product->dims[product->rank - 2];

@@ -68,6 +68,11 @@ static Value *turned_operation(Turned *t, Value *value, Value *const *in) {
     return build_like(t->rewrite, value, (Value **)in);
 }
 
+static Value *turned_power(Turned *t, Value *x, Value *logarithm) {
+    Value *below = logarithm ? build_scalar(t->rewrite, OP_sub, x, logarithm, NULL, t->product) : NULL;
+    return below ? build_scalar(t->rewrite, OP_exp, below, NULL, NULL, t->product) : NULL;
+}
+
 /* Whether an operation is done again on turned operands, rather than seen through a transpose: what lies
  * between, and coordinates with what is computed of them. */
 static bool turned_is_again(Turned *t, const Relay *relay, const Value *value) {
@@ -99,7 +104,15 @@ static Value *turned_value(Turned *t, const Relay *relay, Value *value) {
             open.n--;
             continue;
         }
-        for (int i = 0; i < top->n_in && is_again; i++) {
+        Value *x, *logarithm =
+                      is_again ? relay_logarithm(t->rewrite->graph, t->rewrite->pass->diags, top, &x) : NULL;
+        if (logarithm && !turned_known(t, x)) {
+            vec_push(arena, &open, x);
+            continue;
+        }
+        if (logarithm)
+            made = turned_power(t, turned_known(t, x), turned_view(t, logarithm));
+        for (int i = 0; i < top->n_in && is_again && !logarithm; i++) {
             in[i] = top->op == OP_matmul ? turned_view(t, top->in[i]) : turned_known(t, top->in[i]);
             if (in[i])
                 continue;
@@ -108,7 +121,8 @@ static Value *turned_value(Turned *t, const Relay *relay, Value *value) {
         }
         if (waits)
             continue;
-        made = is_again ? turned_operation(t, top, in) : turned_view(t, top);
+        if (!logarithm)
+            made = is_again ? turned_operation(t, top, in) : turned_view(t, top);
         if (!made)
             return NULL;
         vec_push(arena, &t->made, made);
@@ -127,22 +141,73 @@ static bool turned_has_batches(const Relay *relay) {
     return has;
 }
 
+/* What a reshape joins the heads that share keys of with their rows: [..., H, S, T] as [..., J, H / J * S,
+ * T]; NULL: it does something else. */
+static Value *turned_heads(Value *joined) {
+    Value *apart = joined->op == OP_reshape ? joined->in[0] : NULL;
+    int rank = joined->rank;
+    if (!apart || apart->rank != rank || rank < 3 || rank == RANK_MAX ||
+        apart->dims[rank - 1] != joined->dims[rank - 1])
+        return NULL;
+    for (int i = 0; i < rank - 3; i++)
+        if (apart->dims[i] != joined->dims[i])
+            return NULL;
+    return apart;
+}
+
+/* Turned products of heads by themselves, added up for those that `whole` joins; NULL: not so. */
+static Value *turned_sum(Rewrite *rewrite, Value *whole, Value *product) {
+    DimTable *table = rewrite->graph->dims;
+    const Dim *dims[RANK_MAX];
+    int rank = whole->rank;
+    const Dim *heads = whole->dims[rank - 3], *all = product->dims[rank - 3];
+    if (!dim_is_const(heads) || !dim_is_const(all) || heads->value < 1 || all->value % heads->value)
+        return NULL;
+    memcpy(dims, product->dims, sizeof *dims * (size_t)(rank - 3));
+    dims[rank - 3] = heads;
+    dims[rank - 2] = dim_const(table, all->value / heads->value);
+    dims[rank - 1] = product->dims[rank - 2];
+    dims[rank] = product->dims[rank - 1];
+    int perm[RANK_MAX] = {rank - 2}; /* what is reduced leads */
+    for (int i = 0; i < rank; i++)
+        perm[i + 1] = i < rank - 2 ? i : i + 1;
+    Value *apart = build_reshape(rewrite, product, rank + 1, dims, whole);
+    Value *leading = apart ? build_transpose(rewrite, apart, perm, whole) : NULL;
+    return leading ? build_reduce(rewrite, OP_sum, leading, 1, (int[]){0}, false, whole) : NULL;
+}
+
 static Value *turned_rule(Rewrite *rewrite, Value *value) {
-    Value *held =
-        value->op == OP_matmul && value->in[0]->rank == value->rank ? turned_operand(value->in[0]) : NULL;
+    Value *read =
+        value->op == OP_matmul && value->in[0]->rank == value->rank && value->in[1]->rank == value->rank
+            ? turned_operand(value->in[0])
+            : NULL;
+    Value *apart = read ? turned_heads(read) : NULL, *held = apart ? apart : read, *second = value->in[1];
     Relay relay;
-    if (!held || !relay_is_last(rewrite->graph, value) ||
+    if (!held || (!apart && !relay_is_last(rewrite->graph, value)) ||
         !relay_between(rewrite->pass->arena, rewrite->graph, held, &relay) || !turned_has_batches(&relay))
         return value;
     Turned t = {.rewrite = rewrite, .product = value, .number = {.arena = rewrite->pass->arena}};
     Value *turned = turned_value(&t, &relay, held);
-    if (!turned || !value_same_dims(turned, value->in[0]))
+    if (apart) {
+        const Dim *dims[RANK_MAX];
+        memcpy(dims, apart->dims, sizeof *dims * (size_t)apart->rank);
+        dims[apart->rank - 1] = second->dims[second->rank - 1];
+        Value *heads = turned_heads(second);
+        second = heads && heads->dims[heads->rank - 3] == dims[apart->rank - 3] &&
+                         heads->dims[heads->rank - 2] == dims[apart->rank - 2]
+                     ? heads
+                     : build_reshape(rewrite, second, apart->rank, dims, value);
+    }
+    if (!turned || !second || (!apart && !value_same_dims(turned, value->in[0])))
         return value;
-    pass_decide(rewrite->pass, "relay", true, value, held, NULL,
+    Value *in[] = {turned, second}, *made = build_like(rewrite, value, in);
+    if (made && apart)
+        made = !relay_is_last(rewrite->graph, made) ? NULL : turned_sum(rewrite, value, made);
+    if (!made || !value_same_dims(made, value))
+        return value;
+    pass_decide(rewrite->pass, "relay", true, made, held, NULL,
                 "what it reads transposed is computed again the other way around, in registers");
-    Value *in[] = {turned, value->in[1]};
-    Value *made = build_like(rewrite, value, in);
-    return made ? made : value;
+    return made;
 }
 
 bool pass_turned(Pass *pass, Graph *graph) {

@@ -95,67 +95,80 @@ static bool relay_last(RelayPlan *plan, Value *core, const char **why) {
 
 /* ---- what lies between */
 
-/* A select of the band, and what takes its place. */
-typedef struct RelayBare {
-    Value *select, *inner;
-} RelayBare;
-
-/* The band beyond which all that is handed on is zero, if any; false, where it is not all the same select
- * that says so. */
-static bool relay_find_band(RelayPlan *plan, RelayBare *bare) {
+/* The band beyond which all that is handed on is zero, if any. */
+static void relay_find_band(RelayPlan *plan) {
     DimTable *dims = plan->graph->dims;
-    RelayBare other;
-    Band band;
-    if (!band_of_zeros(dims, (Value *)plan->held[0], &plan->band, &bare->select, &bare->inner)) {
-        plan->band = (Band){0};
-        return false;
-    }
-    bool is_same = true;
-    for (int i = 1; i < plan->n_held; i++) {
-        if (!band_of_zeros(dims, (Value *)plan->held[i], &band, &other.select, &other.inner) ||
-            !band_same(&plan->band, &band)) {
+    for (int i = 0; i < plan->n_held; i++) {
+        Band band;
+        if (!band_of_zeros(dims, (Value *)plan->held[i], &band) || (i && !band_same(&plan->band, &band))) {
             plan->band = (Band){0};
-            return false;
+            return;
         }
-        is_same = is_same && other.select == bare->select;
+        plan->band = band;
     }
-    return is_same && bare->inner != bare->select;
 }
 
-/* A region whose values are computed of `inner` where they were of `select`. */
-static Region *relay_bared(RelayPlan *plan, const Region *part, const RelayBare *bare) {
+/* What a select by the band is within it; NULL: `value` is no such select. */
+static Value *relay_within(const RelayPlan *plan, Value *value) {
+    double beyond;
+    Value *inner;
+    Band band;
+    bool is_within = value->op == OP_select && value_is_constant(value->in[2], &beyond) &&
+                     band_of(plan->graph->dims, value, beyond, &band, &inner) &&
+                     band_same(&band, &plan->band) && inner != value;
+    return is_within ? inner : NULL;
+}
+
+/* What stands for values of a region that is bare of selects. */
+typedef struct RelayBare {
+    ValueMap numbers; /* of values, plus 1 */
+    VEC(Value *) made;
+} RelayBare;
+
+static Value *relay_bare(const RelayBare *bare, Value *value) {
+    int number = value_map_get(&bare->numbers, value);
+    return number ? bare->made.at[number - 1] : value;
+}
+
+/* A value of what stands for its operands: itself, if they do. */
+static Value *relay_bare_copy(Arena *arena, const RelayBare *bare, Value *value) {
+    Value *copy = value;
+    for (int k = 0; k < value->n_in; k++) {
+        Value *in = relay_bare(bare, value->in[k]);
+        if (in == value->in[k])
+            continue;
+        if (copy == value) {
+            copy = ARENA_NEW(arena, Value);
+            *copy = *value;
+            copy->in = ARENA_ARRAY(arena, Value *, (size_t)value->n_in);
+            memcpy(copy->in, value->in, sizeof *copy->in * (size_t)value->n_in);
+        }
+        copy->in[k] = in;
+    }
+    return copy;
+}
+
+/* The region as it computes what lies within the band: bare of the selects that say where that is. */
+static Region *relay_bared(const RelayPlan *plan, const Region *part) {
     Arena *arena = plan->graph->arena;
     Region *bared = ARENA_NEW(arena, Region);
-    ValueMap numbers = {.arena = arena}; /* of copies, plus 1 */
-    VEC(Value *) copies = {0};
+    RelayBare bare = {.numbers = {.arena = arena}};
     *bared = *part;
     bared->values.at = ARENA_ARRAY(arena, Value *, part->values.n + 1);
-    bared->values.n = bared->values.room = part->values.n;
-    for (size_t i = 0; i < part->values.n; i++) { /* topological */
-        Value *value = part->values.at[i], *copy = NULL;
-        for (int k = 0; k < value->n_in && value != bare->select; k++) {
-            int number = value_map_get(&numbers, value->in[k]);
-            Value *in = value->in[k] == bare->select ? bare->inner : number ? copies.at[number - 1] : NULL;
-            if (!in)
-                continue;
-            if (!copy) {
-                copy = ARENA_NEW(arena, Value);
-                *copy = *value;
-                copy->in = ARENA_ARRAY(arena, Value *, (size_t)value->n_in);
-                memcpy(copy->in, value->in, sizeof *copy->in * (size_t)value->n_in);
-                vec_push(arena, &copies, copy);
-                value_map_set(&numbers, value, (int)copies.n);
-            }
-            copy->in[k] = in;
-        }
-        bared->values.at[i] = copy ? copy : value;
-    }
     bared->outputs.at = ARENA_ARRAY(arena, Value *, part->outputs.n + 1);
-    bared->outputs.n = bared->outputs.room = part->outputs.n;
-    for (size_t i = 0; i < part->outputs.n; i++) {
-        int number = value_map_get(&numbers, part->outputs.at[i]);
-        bared->outputs.at[i] = number ? copies.at[number - 1] : part->outputs.at[i];
+    bared->values.n = bared->values.room = bared->outputs.n = bared->outputs.room = 0;
+    for (size_t i = 0; i < part->values.n; i++) { /* topological */
+        Value *value = part->values.at[i], *within = relay_within(plan, value);
+        Value *stands = within ? relay_bare(&bare, within) : relay_bare_copy(arena, &bare, value);
+        if (stands != value) {
+            vec_push(arena, &bare.made, stands);
+            value_map_set(&bare.numbers, value, (int)bare.made.n);
+        }
+        if (!within)
+            vec_push(arena, &bared->values, stands);
     }
+    for (size_t i = 0; i < part->outputs.n; i++)
+        vec_push(arena, &bared->outputs, relay_bare(&bare, part->outputs.at[i]));
     return bared;
 }
 
@@ -164,10 +177,9 @@ static void relay_between(RelayPlan *plan) {
     Arena *arena = plan->graph->arena;
     Region *part = region_part(arena, plan->region, (Value *const *)plan->held, (size_t)plan->n_held, NULL,
                                plan->first[0].core[0]);
-    RelayBare bare;
-    plan->masks = relay_find_band(plan, &bare);
-    if (plan->masks)
-        part = relay_bared(plan, part, &bare);
+    relay_find_band(plan);
+    if (plan->band.n)
+        part = relay_bared(plan, part);
     part->schedule = plan->region->schedule;
     plan->between = plan->first[0];
     plan->between.region = part;

@@ -38,11 +38,10 @@ typedef struct RelayPlan {
      * band, where the kernel masks what lies beyond. */
     MatmulPlan between;
     const Value *made[RELAY_PRODUCTS];
-    int n_needed[RELAY_PRODUCTS]; /* of the first products, these many come into it */
-    Band band;
-    bool masks;
-    int held_of[RELAY_PRODUCTS];                               /* of each last product */
-    RelayBrought brought[2 * RELAY_PRODUCTS];                  /* those that lie in memory alike come once */
+    int n_needed[RELAY_PRODUCTS];             /* of the first products, these many come into it */
+    Band band;                                /* n 0: there is none */
+    int held_of[RELAY_PRODUCTS];              /* of each last product */
+    RelayBrought brought[2 * RELAY_PRODUCTS]; /* those that lie in memory alike come once */
     int first_from[RELAY_PRODUCTS], last_from[RELAY_PRODUCTS]; /* that each product reads */
     int columns; /* of a last product, rounded up to what wgmma takes */
 } RelayPlan;

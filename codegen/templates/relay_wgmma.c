@@ -201,7 +201,7 @@ static void relay_hold(RelayRun *r, int held, int behind, const MatmulFragment *
     matmul_pack(r->pack, fragment, r->plan->made[held], r->packed[held]);
     b->rounds_powers = false;
     r->masked = r->packed[held];
-    parts_mask(&r->parts, at, r->plan->masks, relay_mask, r);
+    parts_mask(&r->parts, at, true, relay_mask, r);
     matmul_settle(b, r->packed[held]);
 }
 

@@ -73,6 +73,26 @@ def attention_backward(batch, heads, length, depth, causal, key_heads=None):
     return (inputs, peer, 10.0 * batch * heads * length * length * depth * share, 2 * (5 * heads + 4 * key_heads) * batch * length * depth)
 
 
+def attention_gradient(batch, heads, length, depth):
+    """Of causal attention, with the forward pass."""
+    def one(q, k, v, dy):
+        s = q @ k.T * depth ** -0.5
+        p = s.masked_fill(~seen(s), -torch.inf).softmax(-1)
+        d = dy @ v.T
+        e = p * (d - (p * d).sum(-1, keepdim=True)) * depth ** -0.5
+        return e @ k, e.T @ q, p.T @ dy
+
+    def peer(q, k, v, dy):
+        if q.dtype == torch.float64:
+            return by_head(one, q, k, v, dy)
+        leaves = [t.detach().requires_grad_() for t in (q, k, v)]
+        with torch.enable_grad(), sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION], set_priority=True):
+            return torch.autograd.grad(F.scaled_dot_product_attention(*leaves, is_causal=True), leaves, dy)
+
+    return (lambda: [rand(batch, heads, length, depth) for _ in range(4)], peer, 7.0 * batch * heads * length * length * depth,
+            2 * 7 * batch * heads * length * depth)
+
+
 def weighted(batch, heads, length, depth, weights, *extra, share=1):
     """Attention whose weights are computed of each score alone, head by head in float64."""
     def peer(q, k, v, *rest):
@@ -100,6 +120,7 @@ CASES = {
     "sdpa_bwd_d64_causal_4k": attention_backward(4, 32, 4096, 64, True),
     "sdpa_bwd_d64_full_1k": attention_backward(16, 16, 1024, 64, False),
     "sdpa_bwd_gqa_d128_causal_4k": attention_backward(4, 32, 4096, 128, True, key_heads=8),
+    "sdpa_grad_d128_causal_4k": attention_gradient(4, 32, 4096, 128),
     "sigmoid_attention_d64_4k": weighted(4, 16, 4096, 64, sigmoid),
     "retention_d128_4k": weighted(4, 16, 4096, 128, decayed, lambda: -torch.rand(16, 1, 1, device="cuda", dtype=F32) * 0.05, share=0.5),
     "mlp_128_4k": (lambda: [rand(65536, 128), rand(4096, 128), rand(128, 4096)], lambda x, w, u: gelu(x @ w.T) @ u.T, 4.0 * 65536 * 128 * 4096,

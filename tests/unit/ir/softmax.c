@@ -222,12 +222,30 @@ BENCH_TEST(test_no_bands) {
     assert_false(band_of(bench->dims, select_seen(bench, either, y, -INFINITY), -INFINITY, &band, &inner));
 }
 
+BENCH_TEST(test_bands_of_zeros) {
+    Value *col = coordinate(bench, 0), *row = coordinate(bench, 1), *y = scores(bench);
+    Value *seen = op(bench, OP_le, col, row, NULL), *other = op(bench, OP_ge, col, row, NULL);
+    Value *low = select_seen(bench, seen, y, -INFINITY), *none = select_seen(bench, seen, y, 0);
+    Value *power = op(bench, OP_exp, op(bench, OP_sub, low, y, NULL), NULL, NULL);
+    Band band, same;
+    assert_true(band_of_zeros(bench->dims, none, &band));
+    assert_int_equal(band.n, 1);
+    assert_true(band_of_zeros(bench->dims, op(bench, OP_mul, y, power, NULL), &same));
+    assert_true(band_same(&band, &same));
+    assert_true(band_of_zeros(bench->dims, select_seen(bench, other, y, 0), &same));
+    assert_false(band_same(&band, &same));
+    /* not zero, or not there */
+    assert_false(band_of_zeros(bench->dims, low, &band));
+    assert_false(band_of_zeros(bench->dims, op(bench, OP_exp, none, NULL, NULL), &band));
+    assert_false(band_of_zeros(bench->dims, op(bench, OP_add, none, y, NULL), &band));
+    assert_false(
+        band_of_zeros(bench->dims, op(bench, OP_exp, op(bench, OP_sub, y, low, NULL), NULL, NULL), &band));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        BENCH_ENTRY(test_softmax),
-        BENCH_ENTRY(test_bands),
-        BENCH_ENTRY(test_limits_from_memory),
-        BENCH_ENTRY(test_no_bands),
+        BENCH_ENTRY(test_softmax),  BENCH_ENTRY(test_bands),          BENCH_ENTRY(test_limits_from_memory),
+        BENCH_ENTRY(test_no_bands), BENCH_ENTRY(test_bands_of_zeros),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,8 +72,8 @@ static inline void support_kernels(Support *support) {
     Text text = text_new(support->arena);
     for (size_t i = 0; support->partition && i < support->partition->regions.n; i++) {
         const Region *region = support->partition->regions.at[i];
-        static const char *const kinds[TEMPLATE_COUNT] = {"pointwise", "rows",   "columns",
-                                                          "transpose", "matmul", "chain"};
+        static const char *const kinds[TEMPLATE_COUNT] = {"pointwise", "rows",  "columns", "transpose",
+                                                          "matmul",    "chain", "relay"};
         text_add(&text, "%s%s", i ? " " : "", kinds[region->kind]);
         if (region->cores.n > 1)
             text_add(&text, "%zu", region->cores.n);

@@ -1,0 +1,68 @@
+/* Products that hand on parts: which become one kernel, what is computed again for it, what keeps kernels
+ * apart, and that all of it means what it did. */
+#include "support.h"
+
+static const SupportDim *sizes = (const SupportDim[]){{"T", 400}, {NULL, 0}};
+
+static void expect(const char *text, const char *kernels) {
+    Support support = {.text = text, .dims = sizes};
+    support_run(&support);
+    if (strcmp(support.kernels, kernels) != 0)
+        print_error("%s\n", text);
+    assert_string_equal(support.kernels, kernels);
+    assert_true(support.evaluated && support.worst < 2e-2);
+    support_end(&support);
+}
+
+/* Of 96 matrices: as many tiles as there have to be. */
+#define OPERANDS                                                                                             \
+    "q: bf16[96,24,16], k: bf16[96,400,16], v: bf16[96,400,16], g: bf16[96,24,16], l: f32[96,24,1]"
+#define GRADIENTS(outputs) "graph g (" OPERANDS ") -> (" outputs ") {\n"
+#define WEIGHTS "  p = exp(q @ k.T * 0.2 - l - 3)\n  e = cast(p * (g @ v.T - l), bf16)\n"
+#define DQ "dq: bf16[96,24,16]"
+#define DK "dk: bf16[96,400,16]"
+#define DV "dv: bf16[96,400,16]"
+
+static void test_gradients(void **state) {
+    (void)state;
+    expect(GRADIENTS(DQ) WEIGHTS "  dq = e @ k }", "relay3");
+    /* read transposed: the same the other way around, by itself and beside it */
+    expect(GRADIENTS(DK ", " DV) WEIGHTS "  dk = e.T @ q\n  dv = cast(p, bf16).T @ g }", "relay4>2");
+    expect(GRADIENTS(DQ ", " DK) WEIGHTS "  dq = e @ k\n  dk = e.T @ q }", "relay3 relay3");
+}
+
+/* Gradients of a softmax: rows' sums from the output, weights again from the rows' largest and sum. */
+static void test_weights(void **state) {
+    (void)state;
+    expect(GRADIENTS(DQ) "  p = softmax(q @ k.T * 0.2)\n  d = g @ v.T\n"
+                         "  dq = cast(p * (d - sum(p * d, -1)), bf16) @ k }",
+           "chain2>2 rows relay3");
+    /* values of another depth than keys: kernels for either */
+    expect("graph g (q: bf16[96,24,16], k: bf16[96,40,16], v: bf16[96,40,32], g: bf16[96,24,32]) -> "
+           "(dk: bf16[96,40,16], dv: bf16[96,40,32]) {\n"
+           "  p = sigmoid(q @ k.T)\n  dk = cast(p * (g @ v.T), bf16).T @ q\n  dv = cast(p, bf16).T @ g }",
+           "relay3 chain2");
+    /* heads that share keys, joined with rows */
+    expect("graph g (q: bf16[24,4,24,16], k: bf16[24,2,40,16], g: bf16[24,4,24,16]) -> "
+           "(dv: f32[24,2,40,16]) {\n"
+           "  p = cast(sigmoid(q @ k.T), bf16)\n"
+           "  dv = reshape(p, [24,2,48,40]).T @ reshape(g, [24,2,48,16]) }",
+           "chain2 columns");
+}
+
+static void test_apart(void **state) {
+    (void)state;
+    /* an output of what lies between; too few rows */
+    expect("graph g (" OPERANDS ") -> (p: bf16[96,24,400], o: bf16[96,24,16]) {\n"
+           "  p = sigmoid(q @ k.T) * sigmoid(g @ v.T)\n  o = p @ k }",
+           "matmul matmul matmul");
+    expect("graph g (q: bf16[24,16], k: bf16[400,16], v: bf16[400,16]) -> (o: bf16[24,16]) {\n"
+           "  o = sigmoid(q @ k.T) @ v }",
+           "matmul matmul");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients), cmocka_unit_test(test_weights),
+                                       cmocka_unit_test(test_apart)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
