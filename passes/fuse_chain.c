@@ -146,6 +146,13 @@ static bool chain_is_row(const Value *value, const Value *core) {
     return value_is_of_rows(value, core);
 }
 
+/* The same, or repeated along the row. */
+static bool chain_repeats_row(const Value *value, const Value *core) {
+    while (value->op == OP_broadcast)
+        value = value->in[0];
+    return chain_is_row(value, core);
+}
+
 static bool chain_is_no_row(const Group *group, const Value *value) {
     return !chain_is_row(value, group->cores.at[0]);
 }
@@ -275,6 +282,15 @@ static bool chain_may_stay(const Value *value, const Value *core) {
             value_class(value) == OPCLASS_REDUCTION);
 }
 
+/* Whether the kernel of `core` computes a value of which operands with this stamp are its own: it is of rows,
+ * or computed of more than rows. What is computed of its rows and of another product is that one's. */
+static bool chain_is_own(const Fuse *fuse, const Value *value, const Value *core, int within) {
+    bool is_own = chain_repeats_row(value, core);
+    for (int k = 0; k < value->n_in && !is_own; k++)
+        is_own = fuse->stamps[value->in[k]->id] == within && !chain_repeats_row(value->in[k], core);
+    return is_own && chain_may_stay(value, core);
+}
+
 /* The product that alone needs what is computed from `core` element by element and row by row, as its first
  * operand; NULL where there is none. *has_rows: something of rows is an output besides, or what others read.
  */
@@ -292,7 +308,7 @@ static Value *chain_only_user(Fuse *fuse, const Value *core, bool *has_rows) {
         if (follows < within)
             continue;
         bool is_first = value->op == OP_matmul && stamps[value->in[1]->id] < within;
-        stamps[i] = follows == within && chain_may_stay(value, core) ? within : behind;
+        stamps[i] = follows == within && chain_is_own(fuse, value, core, within) ? within : behind;
         if (is_first && !user && follows == within) {
             user = value;
             continue;
@@ -305,7 +321,7 @@ static Value *chain_only_user(Fuse *fuse, const Value *core, bool *has_rows) {
         for (int k = 0; k < value->n_in && stamps[i] == behind; k++) {
             if (stamps[value->in[k]->id] != within)
                 continue;
-            if (!chain_is_row(value->in[k], core))
+            if (!chain_repeats_row(value->in[k], core))
                 return NULL;
             *has_rows = true;
         }
