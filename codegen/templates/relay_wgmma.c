@@ -125,8 +125,8 @@ static void relay_issue_first(RelayRun *r, int from, int to) {
     }
 }
 
-/* Those that take one thing that is held; how many groups of products that is. */
-static int relay_issue_last(RelayRun *r, int held, const KExpr *stage) {
+/* Those that take one thing that is held, as one group. */
+static void relay_issue_last(RelayRun *r, int held, const KExpr *stage) {
     Builder *b = r->b;
     k_atom(b, ATOM_wgmma_fence, NULL, NULL, 0);
     for (int i = 0; i < r->plan->n_last; i++) {
@@ -144,7 +144,6 @@ static int relay_issue_last(RelayRun *r, int held, const KExpr *stage) {
         }
     }
     k_atom(b, ATOM_wgmma_commit, NULL, NULL, 0);
-    return 1;
 }
 
 static void relay_wait(RelayRun *r, int groups, const KVar *const *settled, int n) {
@@ -192,7 +191,7 @@ static void relay_mask(void *context, const PartsMask *mask) {
 }
 
 /* Computes one thing that is held of a part, once the first products that it needs have ended: all groups but
- * the latest `behind` and those that it does not need. */
+ * those of first products that it does not need, and `behind` groups of last ones. */
 static void relay_hold(RelayRun *r, int held, int behind, const MatmulFragment *fragment, const PartsAt *at) {
     Builder *b = r->b;
     int needed = r->plan->n_needed[held];
@@ -205,20 +204,16 @@ static void relay_hold(RelayRun *r, int held, int behind, const MatmulFragment *
     matmul_settle(b, r->packed[held]);
 }
 
-/* All of a part behind its first products, which are under way. release: the stage of the part before, of
- * which all products have ended when the first of these has; NULL: there is none, or it is free. */
+/* All of a part behind its first products, which are under way. */
 static void relay_part(RelayRun *r, const KExpr *part, PartsAt at, const KExpr *stage) {
     Builder *b = r->b;
-    const RelayPlan *plan = r->plan;
     at.col = k_let_expr(b, "part_col", k_mul(b, part, k_i32(b, r->parts.width)));
-    MatmulFragment fragment = relay_fragment(r, r->fragment, plan->n_first, r->schedule->tile_k, at.lane_row,
-                                             k_add(b, at.col, at.lane_col));
-    MatmulFragment *own = ARENA_NEW(b->arena, MatmulFragment); /* the epilogue keeps it */
-    *own = fragment;
-    int behind = 0;
-    for (int i = 0; i < plan->n_held; i++) {
-        relay_hold(r, i, behind, own, &at);
-        behind += relay_issue_last(r, i, stage);
+    MatmulFragment *fragment = ARENA_NEW(b->arena, MatmulFragment); /* the epilogue keeps it */
+    *fragment = relay_fragment(r, r->fragment, r->plan->n_first, r->schedule->tile_k, at.lane_row,
+                               k_add(b, at.col, at.lane_col));
+    for (int held = 0; held < r->plan->n_held; held++) {
+        relay_hold(r, held, held, fragment, &at);
+        relay_issue_last(r, held, stage);
     }
 }
 
