@@ -40,6 +40,8 @@ bool relay_between(Arena *arena, const Graph *graph, Value *held, Relay *relay) 
     value_map_set(&seen, held, 1);
     while (open.n) {
         Value *value = open.at[--open.n];
+        if (value_is_output(graph, value))
+            return false; /* it is written in any case, and may as well be read */
         if (value->op == OP_matmul) {
             if (!relay_add_first(graph, value, held->dtype, relay))
                 return false;

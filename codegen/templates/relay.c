@@ -12,24 +12,28 @@ enum { RELAY_EASE_MOST = 2 /* from here on products of two parts are not under w
 
 /* ---- products */
 
-static int relay_products(const Region *region, const Value *core) {
-    bool has_core = false;
+/* Products of a part of the region; *has_core: `core` among them. */
+static int relay_products(const Region *part, const Value *core, bool *has_core) {
     int n = 0;
-    for (size_t i = 0; i < region->values.n; i++) {
-        n += region->values.at[i]->op == OP_matmul;
-        has_core |= region->values.at[i] == core;
+    *has_core = false;
+    for (size_t i = 0; i < part->values.n; i++) {
+        n += part->values.at[i]->op == OP_matmul;
+        *has_core = *has_core || part->values.at[i] == core;
     }
-    return has_core ? n : 0;
+    return n;
 }
 
-/* The region's outputs that are computed of a last product. */
+/* The region's outputs that are computed of a last product, and with the first of these those that are of
+ * none.
+ */
 static size_t relay_outputs(const RelayPlan *plan, const Value *core, Value **out) {
     const Region *whole = plan->region;
     size_t n = 0;
     for (size_t i = 0; i < whole->outputs.n; i++) {
         Value *output = whole->outputs.at[i];
         const Region *part = region_part(plan->graph->arena, whole, &output, 1, core->in[0], core);
-        if (relay_products(part, core))
+        bool is_own, is_of_none = !relay_products(part, core, &is_own);
+        if (is_own || (is_of_none && !plan->n_last))
             out[n++] = output;
     }
     return n;
@@ -39,8 +43,10 @@ static bool relay_product(const RelayPlan *plan, Value *core, Value *const *outp
                           const Value *held, MatmulPlan *product, const char **why) {
     Region *part = region_part(plan->graph->arena, plan->region, outputs, n_outputs, held, core);
     vec_push(plan->graph->arena, &part->cores, core);
+    bool has_core;
     *why = "an output is computed of two last products, or a first one is needed elsewhere";
-    if (relay_products(part, core) != 1 || !matmul_plan(plan->graph, part, plan->target, product, why))
+    if (relay_products(part, core, &has_core) != 1 || !has_core ||
+        !matmul_plan(plan->graph, part, plan->target, product, why))
         return false;
     *why = "products that hand on parts have operands of one 16-bit type";
     if (product->kind != MATMUL_16BIT || product->a.narrow != product->a.elem ||
@@ -71,6 +77,7 @@ static bool relay_last(RelayPlan *plan, Value *core, const char **why) {
     Arena *arena = plan->graph->arena;
     Value **outputs = ARENA_ARRAY(arena, Value *, plan->region->outputs.n + 1);
     size_t n = relay_outputs(plan, core, outputs);
+    plan->n_outputs += n;
     MatmulPlan *product = &plan->last[plan->n_last];
     const Value *held = core->in[0];
     if (!relay_product(plan, core, outputs, n, held, product, why))
@@ -252,6 +259,9 @@ bool relay_plan(const Graph *graph, const Region *region, const Target *target, 
     for (int i = 0; i < n; i++)
         if (is_last[i] && !relay_last(plan, region->cores.at[i], why))
             return false;
+    *why = "an output is computed of no last product";
+    if (plan->n_outputs != region->outputs.n)
+        return false;
     relay_between(plan);
     *why = "what lies between is computed of the first products element by element";
     for (size_t i = 0; i < plan->between.region->values.n; i++)

@@ -32,6 +32,7 @@ typedef struct RelayPlan {
     const Region *region;
     const Target *target;
     int n_first, n_last, n_held, n_brought;
+    size_t n_outputs; /* of the last products together */
     MatmulPlan first[RELAY_PRODUCTS], last[RELAY_PRODUCTS];
     const Value *held[RELAY_PRODUCTS];
     /* What is held, as it is computed of the first products: bare of the selects by which it is zero beyond a
