@@ -21,7 +21,7 @@ typedef struct Builder {
                               and whoever of two comes first computes, which would else be fused in the one
                               place and not in the other */
     bool rounds_powers;    /* what is lowered now is rounded to 16 bits: exponentials may be 2^-17 off, and 0
-                              where    they are subnormal */
+                              where they are subnormal */
     bool guards_divisions; /* from now on quotients of integers are a graph's (KExpr.is_guarded) */
 } Builder;
 

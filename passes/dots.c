@@ -8,6 +8,7 @@
  * no kernel has to have a whole row of that product, and the one that multiplies weights and values, in
  * parts, gives their rows' largest and sum too. */
 #include "ir/softmax.h"
+#include "passes/product.h"
 #include "passes/relay.h"
 #include "passes/rewrite.h"
 
@@ -27,12 +28,10 @@ static Value *dots_weights(Rewrite *rewrite, Value *value, DType dtype) {
 
 /* g @ v.T, where both have 16 bits and few columns. */
 static bool dots_is_product(const Value *value) {
-    enum { DEPTH = 256 };
-    if (value->op != OP_matmul || value->dtype != DTYPE_F32 || value->in[0]->rank != value->rank ||
-        dtype_bits(value->in[0]->dtype) != 16 || value->in[1]->dtype != value->in[0]->dtype)
+    if (value->op != OP_matmul || !product_is_16bit(value) || value->in[0]->rank != value->rank)
         return false;
     const Dim *depth = value->in[0]->dims[value->rank - 1];
-    return dim_is_const(depth) && depth->value <= DEPTH;
+    return dim_is_const(depth) && depth->value <= RELAY_DEPTH;
 }
 
 static Value *dots_rule(Rewrite *rewrite, Value *value) {

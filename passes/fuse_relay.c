@@ -3,7 +3,6 @@
  * ahead of the walk down the graph, as what lies between and two products meet in values far below.
  *
  * The kernel takes operands from memory only by TMA, as chains do. */
-#include "ir/softmax.h"
 #include "passes/fuse.h"
 #include "passes/relay.h"
 

@@ -165,13 +165,6 @@ int64_t chain_slot_elements(const ChainPlan *plan, const Schedule *schedule) {
     return most;
 }
 
-Schedule chain_store_schedule(const Schedule *schedule) {
-    enum { NARROW = 32 };
-    Schedule store = *schedule;
-    store.tile_n = schedule->tile_n % NARROW == 0 ? NARROW : schedule->tile_n;
-    return store;
-}
-
 /* Second operands of later links: all, where they stay for the whole launch, or the ring that they come
  * through. */
 static int64_t chain_later_bytes(const ChainPlan *plan, const Schedule *schedule) {
@@ -188,7 +181,7 @@ static int64_t chain_later_bytes(const ChainPlan *plan, const Schedule *schedule
 
 int64_t chain_smem(const ChainPlan *plan, const Schedule *schedule) {
     int64_t rows = schedule->tile_m + chain_tile_columns(plan, schedule, 0); /* of a stage */
-    Schedule store = chain_store_schedule(schedule);
+    Schedule store = parts_store_schedule(schedule);
     return 2 * rows * schedule->tile_k * schedule->stages + chain_later_bytes(plan, schedule) +
            matmul_staging_bytes(&plan->link[plan->n_links - 1], &store) + BARRIER_BYTES;
 }
@@ -258,9 +251,7 @@ static bool chain_accepts_planned(const ChainPlan *plan, const Schedule *schedul
         schedule->later_stages > 24)
         return false;
     *why = "the accumulators do not fit the registers";
-    int most = target->registers_per_sm / (WARPGROUP * (1 + schedule->warps_m));
-    most = schedule->consumer_registers ? schedule->consumer_registers : most > 255 ? 255 : most;
-    if (chain_registers(plan, schedule) > most)
+    if (chain_registers(plan, schedule) > parts_registers(target, schedule))
         return false;
     *why = "the stages do not fit shared memory";
     if (chain_smem(plan, schedule) > target->smem_per_block)
@@ -275,10 +266,7 @@ static bool chain_accepts_planned(const ChainPlan *plan, const Schedule *schedul
     }
     if (schedule->cluster_n > 1)
         return false;
-    *why = "setmaxnreg takes multiples of 8 from 24 to 256 that fit the SM";
-    int p = schedule->producer_registers, c = schedule->consumer_registers;
-    if (c && (p % 8 || c % 8 || p < 24 || c > 256 ||
-              WARPGROUP * (p + schedule->warps_m * c) > target->registers_per_sm))
+    if (!parts_accepts_registers(target, schedule, why))
         return false;
     *why = NULL;
     return true;

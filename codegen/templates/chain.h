@@ -53,8 +53,6 @@ int chain_parts(int columns);
 int chain_later_steps(const ChainPlan *plan, const Schedule *schedule, int link);
 /* Elements of a slot of the ring of later second operands. */
 int64_t chain_slot_elements(const ChainPlan *plan, const Schedule *schedule);
-/* The schedule as outputs leave by it: boxes that leave more room for stages. */
-Schedule chain_store_schedule(const Schedule *schedule);
 /* Bytes of shared memory without the epilogues' vectors. */
 int64_t chain_smem(const ChainPlan *plan, const Schedule *schedule);
 int chain_blocks_per_sm(const ChainPlan *plan, const Schedule *schedule);

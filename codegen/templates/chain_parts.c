@@ -3,6 +3,60 @@
 
 #include "codegen/templates/matmul_operand.h"
 
+/* ---- schedules */
+
+bool parts_accepts_registers(const Target *target, const Schedule *schedule, const char **why) {
+    int p = schedule->producer_registers, c = schedule->consumer_registers;
+    *why = "setmaxnreg takes multiples of 8 from 24 to 256 that fit the SM";
+    return !c || (p % 8 == 0 && c % 8 == 0 && p >= 24 && c <= 256 &&
+                  WARPGROUP * (p + schedule->warps_m * c) <= target->registers_per_sm);
+}
+
+bool parts_accepts(const Target *target, const Schedule *schedule, const char **why) {
+    *why = "the target has no wgmma";
+    if (!target->has_wgmma || !target->has_tma)
+        return false;
+    *why = "products are chained by wgmma alone";
+    if (schedule->path != MATMUL_WGMMA || schedule->swap_ab || schedule->ping_pong ||
+        schedule->cluster_m > 1 || schedule->cluster_n > 1)
+        return false;
+    *why = "tile_m is 64 rows for each of 1 to 3 consumer warpgroups";
+    if (schedule->warps_m < 1 || schedule->warps_m > 3 || schedule->tile_m != schedule->warps_m * WGMMA_M)
+        return false;
+    *why = "2 to 8 stages of parts";
+    if (schedule->stages < 2 || schedule->stages > 8)
+        return false;
+    return parts_accepts_registers(target, schedule, why);
+}
+
+int parts_registers(const Target *target, const Schedule *schedule) {
+    enum { MOST = 255 };
+    int at_launch = target->registers_per_sm / (WARPGROUP * (1 + schedule->warps_m));
+    return schedule->consumer_registers ? schedule->consumer_registers : at_launch > MOST ? MOST : at_launch;
+}
+
+Schedule parts_schedule(int groups, int columns, int width) {
+    static const int registers[][2] = {{0, 0}, {0, 0}, {24, 240}, {32, 160}}; /* producer's, consumers' */
+    return (Schedule){.path = MATMUL_WGMMA,
+                      .threads = WARPGROUP * (1 + groups),
+                      .tile_m = WGMMA_M * groups,
+                      .warps_m = groups,
+                      .warps_n = 1,
+                      .tile_n = columns,
+                      .tile_k = width,
+                      .persistent = true,
+                      .tma_store = true,
+                      .producer_registers = registers[groups][0],
+                      .consumer_registers = registers[groups][1]};
+}
+
+Schedule parts_store_schedule(const Schedule *schedule) {
+    enum { NARROW = 32 };
+    Schedule store = *schedule;
+    store.tile_n = schedule->tile_n % NARROW == 0 ? NARROW : schedule->tile_n;
+    return store;
+}
+
 /* ---- which parts */
 
 void parts_set_band(Parts *parts, const Band *band) {

@@ -10,6 +10,18 @@
 #include "codegen/templates/matmul_tma.h"
 #include "ir/band.h"
 
+/* What all such kernels ask of a schedule: wgmma, rows for warpgroups, registers that the SM has. False, with
+ * a person's words in *why. */
+bool parts_accepts(const Target *target, const Schedule *schedule, const char **why);
+/* Whether setmaxnreg can deal the registers out. */
+bool parts_accepts_registers(const Target *target, const Schedule *schedule, const char **why);
+/* Registers of a consumer thread. */
+int parts_registers(const Target *target, const Schedule *schedule);
+/* A schedule of so many warpgroups, columns in the end, and columns of a part, but for its stages. */
+Schedule parts_schedule(int groups, int columns, int width);
+/* The schedule as outputs leave by it: boxes that leave more room for stages. */
+Schedule parts_store_schedule(const Schedule *schedule);
+
 enum { PARTS_K = 16 /* elements of a matrix instruction along its sum */ };
 
 typedef struct Parts {

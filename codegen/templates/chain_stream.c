@@ -32,7 +32,7 @@ static int stream_depth(const ChainPlan *plan) {
 }
 
 static int64_t stream_smem_with(const ChainPlan *plan, const Schedule *s, int queries) {
-    Schedule store = chain_store_schedule(s);
+    Schedule store = parts_store_schedule(s);
     int64_t depth = stream_depth(plan), part = (depth + s->tile_n) * s->tile_k;
     return 2 * (queries * s->tile_m * depth + s->stages * part) +
            matmul_staging_bytes(&plan->link[1], &store) + BARRIER_BYTES;
@@ -52,35 +52,17 @@ static int stream_registers(const Schedule *s) {
 
 bool chain_stream_accepts(const ChainPlan *plan, const Schedule *s, const char **why) {
     const Target *target = plan->target;
-    *why = "the target has no wgmma";
-    if (!target->has_wgmma || !target->has_tma)
-        return false;
-    *why = "products are chained by wgmma alone";
-    if (s->path != MATMUL_WGMMA || s->swap_ab || s->ping_pong || s->cluster_m > 1 || s->cluster_n > 1)
-        return false;
-    *why = "tile_m is 64 rows for each of 1 to 3 consumer warpgroups";
-    if (s->warps_m < 1 || s->warps_m > 3 || s->tile_m != s->warps_m * WGMMA_M)
+    if (!parts_accepts(target, s, why))
         return false;
     *why = "tile_n is the columns of the second product, tile_k those of a part of the softmax";
     if (s->tile_n != plan->columns[1] || s->tile_n > WGMMA_N_MAX || s->tile_k < PARTS_K ||
         s->tile_k > WGMMA_N_MAX || s->tile_k % PARTS_K != 0)
         return false;
-    *why = "2 to 8 stages of keys and values";
-    if (s->stages < 2 || s->stages > 8)
-        return false;
     *why = "the accumulators do not fit the registers";
-    int at_launch = target->registers_per_sm / (WARPGROUP * (1 + s->warps_m));
-    if (stream_registers(s) > (s->consumer_registers ? s->consumer_registers
-                               : at_launch > 255     ? 255
-                                                     : at_launch))
+    if (stream_registers(s) > parts_registers(target, s))
         return false;
     *why = "the stages do not fit shared memory";
     if (stream_smem_with(plan, s, 1) > target->smem_per_block)
-        return false;
-    *why = "setmaxnreg takes multiples of 8 from 24 to 256 that fit the SM";
-    int p = s->producer_registers, c = s->consumer_registers;
-    if (c &&
-        (p % 8 || c % 8 || p < 24 || c > 256 || WARPGROUP * (p + s->warps_m * c) > target->registers_per_sm))
         return false;
     *why = NULL;
     return true;
@@ -101,23 +83,13 @@ static int stream_groups(const ChainPlan *plan, const DimBindings *hint) {
 /* Parts of 128 columns, where memory and registers hold them: those of 96, 112, 144 and 160 took longer. Two
  * stages are enough: L2 has what they bring, and for few rows more of them bring memory no sooner. */
 int chain_stream_schedules(const ChainPlan *plan, const DimBindings *hint, Schedule *out, int room) {
-    static const int parts[] = {128, 96, 64}, registers[][2] = {{0, 0}, {0, 0}, {24, 240}, {32, 160}};
+    static const int parts[] = {128, 96, 64};
     const char *why;
     int n = 0;
     for (int groups = stream_groups(plan, hint); groups >= 1; groups--)
         for (size_t i = 0; i < sizeof parts / sizeof *parts && n < room; i++) {
-            Schedule s = {.path = MATMUL_WGMMA,
-                          .threads = WARPGROUP * (1 + groups),
-                          .tile_m = WGMMA_M * groups,
-                          .warps_m = groups,
-                          .warps_n = 1,
-                          .tile_n = plan->columns[1],
-                          .tile_k = parts[i],
-                          .stages = 2,
-                          .persistent = true,
-                          .tma_store = true,
-                          .producer_registers = registers[groups][0],
-                          .consumer_registers = registers[groups][1]};
+            Schedule s = parts_schedule(groups, plan->columns[1], parts[i]);
+            s.stages = 2;
             if (chain_stream_accepts(plan, &s, &why))
                 out[n++] = s;
         }
@@ -326,7 +298,7 @@ void chain_stream_build(Builder *b, const ChainPlan *plan) {
                           schedule->stages, true);
     s.value = parts_operand(b, &plan->link[1], &plan->link[1].b[0], "value_tile", schedule->tile_n,
                             schedule->tile_k, schedule->stages, true);
-    Schedule store = chain_store_schedule(schedule);
+    Schedule store = parts_store_schedule(schedule);
     s.is_staged = matmul_staging(b, &plan->link[1], &store, NULL, &s.staging);
     s.queries = pipeline_new(b, "query", stream_queries(plan, schedule));
     s.keys = pipeline_new(b, "key", schedule->stages);

@@ -512,7 +512,7 @@ void chain_build(Builder *b, const ChainPlan *plan) {
     kernel->cluster[0] = c.cluster;
     kernel->grid[0] = matmul_grid(&plan->link[0], &c.tiles, blocks);
     chain_operands(&c);
-    Schedule store = chain_store_schedule(schedule);
+    Schedule store = parts_store_schedule(schedule);
     c.is_staged = matmul_staging(b, &plan->link[c.n - 1], &store, NULL, &c.staging);
     chain_vectors(&c);
     c.pipeline = pipeline_new(b, "stage", schedule->stages);

@@ -12,14 +12,10 @@ enum { RELAY_EASE_MOST = 2 /* from here on products of two parts are not under w
 
 /* ---- products */
 
-/* Products of a part of the region; *has_core: `core` among them. */
-static int relay_products(const Region *part, const Value *core, bool *has_core) {
+static int relay_products(const Region *part) {
     int n = 0;
-    *has_core = false;
-    for (size_t i = 0; i < part->values.n; i++) {
+    for (size_t i = 0; i < part->values.n; i++)
         n += part->values.at[i]->op == OP_matmul;
-        *has_core = *has_core || part->values.at[i] == core;
-    }
     return n;
 }
 
@@ -32,8 +28,7 @@ static size_t relay_outputs(const RelayPlan *plan, const Value *core, Value **ou
     for (size_t i = 0; i < whole->outputs.n; i++) {
         Value *output = whole->outputs.at[i];
         const Region *part = region_part(plan->graph->arena, whole, &output, 1, core->in[0], core);
-        bool is_own, is_of_none = !relay_products(part, core, &is_own);
-        if (is_own || (is_of_none && !plan->n_last))
+        if (region_kernel_computes(part, core) || (!relay_products(part) && !plan->n_last))
             out[n++] = output;
     }
     return n;
@@ -43,9 +38,8 @@ static bool relay_product(const RelayPlan *plan, Value *core, Value *const *outp
                           const Value *held, MatmulPlan *product, const char **why) {
     Region *part = region_part(plan->graph->arena, plan->region, outputs, n_outputs, held, core);
     vec_push(plan->graph->arena, &part->cores, core);
-    bool has_core;
     *why = "an output is computed of two last products, or a first one is needed elsewhere";
-    if (relay_products(part, core, &has_core) != 1 || !has_core ||
+    if (relay_products(part) != 1 || !region_kernel_computes(part, core) ||
         !matmul_plan(plan->graph, part, plan->target, product, why))
         return false;
     *why = "products that hand on parts have operands of one 16-bit type";
@@ -288,15 +282,8 @@ int relay_width(const RelayPlan *plan, const RelayBrought *brought) {
     return plan->columns;
 }
 
-Schedule relay_store_schedule(const Schedule *schedule) {
-    enum { NARROW = 32 };
-    Schedule store = *schedule;
-    store.tile_n = schedule->tile_n % NARROW == 0 ? NARROW : schedule->tile_n;
-    return store;
-}
-
 static int64_t relay_smem_with(const RelayPlan *plan, const Schedule *s, int row_stages) {
-    Schedule store = relay_store_schedule(s);
+    Schedule store = parts_store_schedule(s);
     int64_t rows = 0, part = 0, bytes = BARRIER_BYTES;
     for (int i = 0; i < plan->n_first; i++)
         rows += relay_depth(plan, i);
@@ -343,16 +330,11 @@ static int relay_registers_ahead(const RelayPlan *plan, const Schedule *s) {
     return plan->n_last * plan->columns / 2 + s->tile_k / 2 + plan->n_held * s->tile_k / 4;
 }
 
-static int relay_registers_most(const RelayPlan *plan, const Schedule *s) {
-    int at_launch = plan->target->registers_per_sm / (WARPGROUP * (1 + s->warps_m));
-    return s->consumer_registers ? s->consumer_registers : at_launch > 255 ? 255 : at_launch;
-}
-
 /* With fewer than these besides, and inputs of some columns at a time, the assembler waits for each product
  * before the next. */
 bool relay_runs_ahead(const RelayPlan *plan, const Schedule *s) {
     enum { BESIDES = 48, BESIDES_AHEAD = 56, AT_ONCE = 16 };
-    int most = relay_registers_most(plan, s), loads = (AT_ONCE >> s->ease) * relay_column_inputs(plan);
+    int most = parts_registers(plan->target, s), loads = (AT_ONCE >> s->ease) * relay_column_inputs(plan);
     return s->ease < RELAY_EASE_MOST && relay_registers(plan, s) + loads + BESIDES <= most &&
            relay_registers_ahead(plan, s) + BESIDES_AHEAD <= most;
 }
@@ -361,27 +343,16 @@ bool relay_runs_ahead(const RelayPlan *plan, const Schedule *s) {
 enum { RELAY_ROOMY = 48, RELAY_TIGHT = 16 };
 
 static bool relay_fits_registers(const RelayPlan *plan, const Schedule *s, int besides) {
-    return relay_registers(plan, s) + besides <= relay_registers_most(plan, s);
+    return relay_registers(plan, s) + besides <= parts_registers(plan->target, s);
 }
 
 /* ---- the Template row */
 
 static bool relay_accepts_planned(const RelayPlan *plan, const Schedule *s, const char **why) {
-    const Target *target = plan->target;
-    *why = "the target has no wgmma";
-    if (!target->has_wgmma || !target->has_tma)
-        return false;
-    *why = "products hand on parts by wgmma alone";
-    if (s->path != MATMUL_WGMMA || s->swap_ab || s->ping_pong || s->cluster_m > 1 || s->cluster_n > 1)
-        return false;
-    *why = "tile_m is 64 rows for each of 1 to 3 consumer warpgroups";
-    if (s->warps_m < 1 || s->warps_m > 3 || s->tile_m != s->warps_m * WGMMA_M)
+    if (!parts_accepts(plan->target, s, why))
         return false;
     *why = "tile_n is the columns of a last product, tile_k those of a part";
     if (s->tile_n != plan->columns || s->tile_k < PARTS_K || s->tile_k > WGMMA_N_MAX || s->tile_k % PARTS_K)
-        return false;
-    *why = "2 to 8 stages of parts";
-    if (s->stages < 2 || s->stages > 8)
         return false;
     *why = "ease is 0, 1 or 2";
     if (s->ease < 0 || s->ease > RELAY_EASE_MOST)
@@ -390,12 +361,7 @@ static bool relay_accepts_planned(const RelayPlan *plan, const Schedule *s, cons
     if (!relay_fits_registers(plan, s, RELAY_TIGHT))
         return false;
     *why = "the stages do not fit shared memory";
-    if (relay_smem_with(plan, s, 1) > target->smem_per_block)
-        return false;
-    *why = "setmaxnreg takes multiples of 8 from 24 to 256 that fit the SM";
-    int p = s->producer_registers, c = s->consumer_registers;
-    if (c &&
-        (p % 8 || c % 8 || p < 24 || c > 256 || WARPGROUP * (p + s->warps_m * c) > target->registers_per_sm))
+    if (relay_smem_with(plan, s, 1) > plan->target->smem_per_block)
         return false;
     *why = NULL;
     return true;
@@ -407,21 +373,6 @@ static bool relay_accepts(const Graph *graph, const Region *region, const Schedu
     if (schedule->path == MATMUL_LOOP)
         return true;
     return relay_plan(graph, region, target, &plan, why) && relay_accepts_planned(&plan, schedule, why);
-}
-
-static Schedule relay_candidate(const RelayPlan *plan, int groups, int part) {
-    static const int registers[][2] = {{0, 0}, {0, 0}, {24, 240}, {32, 160}}; /* producer's, consumers' */
-    return (Schedule){.path = MATMUL_WGMMA,
-                      .threads = WARPGROUP * (1 + groups),
-                      .tile_m = WGMMA_M * groups,
-                      .warps_m = groups,
-                      .warps_n = 1,
-                      .tile_n = plan->columns,
-                      .tile_k = part,
-                      .persistent = true,
-                      .tma_store = true,
-                      .producer_registers = registers[groups][0],
-                      .consumer_registers = registers[groups][1]};
 }
 
 /* Warpgroups of a block: one, where rows do not fill the tiles of two, or too few tiles. */
@@ -447,7 +398,7 @@ static int relay_candidates(const RelayPlan *plan, int groups, const RelayWanted
     const char *why;
     int n = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        Schedule s = relay_candidate(plan, groups, parts[i]);
+        Schedule s = parts_schedule(groups, plan->columns, parts[i]);
         for (; s.ease <= RELAY_EASE_MOST && n < room; s.ease += wanted->ahead ? 1 : RELAY_EASE_MOST) {
             if (parts[i] < wanted->least || parts[i] > wanted->most ||
                 relay_runs_ahead(plan, &s) != wanted->ahead ||

@@ -59,9 +59,6 @@ int relay_width(const RelayPlan *plan, const RelayBrought *brought);
 bool relay_runs_ahead(const RelayPlan *plan, const Schedule *schedule);
 /* Tiles of rows in shared memory: two where they fit. */
 int relay_row_stages(const RelayPlan *plan, const Schedule *schedule);
-/* The schedule as outputs leave by it. */
-Schedule relay_store_schedule(const Schedule *schedule);
-
 void relay_build(Builder *b, const RelayPlan *plan);
 
 #endif

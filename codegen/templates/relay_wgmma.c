@@ -356,7 +356,7 @@ static void relay_declare(RelayRun *r) {
     Builder *b = r->b;
     const RelayPlan *plan = r->plan;
     const Schedule *s = r->schedule;
-    Schedule store = relay_store_schedule(s);
+    Schedule store = parts_store_schedule(s);
     for (int i = 0; i < plan->n_first; i++)
         r->rows[i] = parts_operand(b, &plan->first[i], &plan->first[i].a, "rows_tile", s->tile_m,
                                    relay_depth(plan, i), relay_row_stages(plan, s), true);

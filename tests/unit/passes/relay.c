@@ -5,13 +5,7 @@
 static const SupportDim *sizes = (const SupportDim[]){{"T", 400}, {NULL, 0}};
 
 static void expect(const char *text, const char *kernels) {
-    Support support = {.text = text, .dims = sizes};
-    support_run(&support);
-    if (strcmp(support.kernels, kernels) != 0)
-        print_error("%s\n", text);
-    assert_string_equal(support.kernels, kernels);
-    assert_true(support.evaluated && support.worst < 2e-2);
-    support_end(&support);
+    expect_graph(text, kernels, sizes);
 }
 
 /* Of 96 matrices: as many tiles as there have to be. */
