@@ -41,7 +41,8 @@ static bool facts_mark(EmitFacts *facts, const KVar *var, bool is_data) {
  */
 static bool facts_atom_is_data(const EmitFacts *facts, const KStmt *stmt) {
     switch (stmt->atom) {
-    case ATOM_settle_i32: return false;
+    case ATOM_settle_i32:
+    case ATOM_settle_i64: return false;
     case ATOM_shuffle_index:
     case ATOM_shuffle_xor: {
         const KOperand *from = &stmt->operands[1];

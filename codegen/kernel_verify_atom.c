@@ -105,7 +105,10 @@ static const char *atom_target_fault(AtomId atom, const Target *target) {
     case ATOM_tma_load_3d_multicast:
     case ATOM_tma_store_2d:
     case ATOM_tma_store_3d:
-    case ATOM_tma_store_4d: return target->has_tma ? NULL : "the target has no TMA";
+    case ATOM_tma_store_4d:
+    case ATOM_tma_add_2d:
+    case ATOM_tma_add_3d:
+    case ATOM_tma_add_4d: return target->has_tma ? NULL : "the target has no TMA";
     default: return NULL;
     }
 }

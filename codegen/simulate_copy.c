@@ -293,46 +293,79 @@ static bool copy_writes_whole_pieces(Sim *sim, SimWarp *warp, const CopyBox *box
     return false;
 }
 
-void sim_tma_store(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
-    int rank = 2 + stmt->source->atom - ATOM_tma_store_2d; /* ORDER TMA_STORE */
+/* One element of a box to memory: as it is, or (adds) added to what is there. */
+static bool copy_store_element(Sim *sim, SimWarp *warp, const CopyBox *box, int64_t element,
+                               const uint8_t *from, bool adds) {
+    bool again = false;
+    uint8_t *to = box->global->at + element * box->bytes;
+    if (!copy_in_buffer(sim, warp, box, element, true, sim->kernel->rewrites && !adds ? &again : NULL))
+        return false;
+    if (again && memcmp(to, from, (size_t)box->bytes) != 0) {
+        sim_fail(sim, warp, box->lane, "element %lld of '%s' is written by two threads, not the same bits",
+                 (long long)element, box->global->buffer->name);
+        return false;
+    }
+    if (adds) {
+        float sum, term;
+        memcpy(&sum, to, sizeof sum);
+        memcpy(&term, from, sizeof term);
+        sum += term;
+        memcpy(to, &sum, sizeof sum);
+    } else {
+        memcpy(to, from, (size_t)box->bytes);
+    }
+    return true;
+}
+
+static void copy_store_box(Sim *sim, SimWarp *warp, const CopyBox *box, bool adds) {
+    const KTensorMap *map = box->map->map;
+    int at[5] = {0};
+    int64_t base = sim_shared_base(sim, warp->cta), address = box->address;
+    SimBulk bulk = {.offset = box->address - base, .bytes = copy_box_bytes(box), .group = warp->bulk_groups};
+    do {
+        int64_t offset = sim_swizzle(map->swizzle, address) - base;
+        int64_t element = copy_element(box, at);
+        if (!shadow_read_async(sim, warp, offset, box->bytes))
+            return;
+        if (element >= 0) {
+            if (!copy_store_element(sim, warp, box, element, warp->cta->shared + offset, adds))
+                return;
+            copy_store_begins(sim, box, element, &bulk);
+        }
+        address += box->bytes;
+    } while (copy_next(map, at));
+    vec_push(sim->arena, &warp->bulks, bulk);
+}
+
+/* Each of the lanes' boxes, through a map of `rank` dims. */
+static void copy_store(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask, int rank, bool adds) {
     FOR_LANES(lane, mask) {
         CopyBox box;
         if (!copy_read_box(sim, warp, stmt, 1u << lane, 0, 1, 2, rank, false, &box))
             return;
-        const KTensorMap *map = box.map->map;
-        if (!map->buffer->written) {
-            sim_fail(sim, warp, (int)lane, "'%s' promises that nothing is written to it", map->buffer->name);
+        const KBuffer *buffer = box.map->map->buffer;
+        if (!buffer->written) {
+            sim_fail(sim, warp, (int)lane, "'%s' promises that nothing is written to it", buffer->name);
+            return;
+        }
+        if (adds && box.map->map->elem != DTYPE_F32) {
+            sim_fail(sim, warp, (int)lane, "boxes are added in f32 alone: '%s' is %s", buffer->name,
+                     dtype_name(box.map->map->elem));
             return;
         }
         if (!copy_writes_whole_pieces(sim, warp, &box))
             return;
-        int at[5] = {0};
-        int64_t base = sim_shared_base(sim, warp->cta), address = box.address;
-        SimBulk bulk = {
-            .offset = box.address - base, .bytes = copy_box_bytes(&box), .group = warp->bulk_groups};
-        do {
-            int64_t offset = sim_swizzle(map->swizzle, address) - base;
-            int64_t element = copy_element(&box, at);
-            if (!shadow_read_async(sim, warp, offset, box.bytes))
-                return;
-            if (element >= 0) {
-                bool again = false;
-                if (!copy_in_buffer(sim, warp, &box, element, true, sim->kernel->rewrites ? &again : NULL))
-                    return;
-                uint8_t *to = box.global->at + element * box.bytes;
-                if (again && memcmp(to, warp->cta->shared + offset, (size_t)box.bytes) != 0) {
-                    sim_fail(sim, warp, (int)lane,
-                             "element %lld of '%s' is written by two threads, not the same bits",
-                             (long long)element, map->buffer->name);
-                    return;
-                }
-                memcpy(to, warp->cta->shared + offset, (size_t)box.bytes);
-                copy_store_begins(sim, &box, element, &bulk);
-            }
-            address += box.bytes;
-        } while (copy_next(map, at));
-        vec_push(sim->arena, &warp->bulks, bulk);
+        copy_store_box(sim, warp, &box, adds);
     }
+}
+
+void sim_tma_store(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+    copy_store(sim, warp, stmt, mask, 2 + stmt->source->atom - ATOM_tma_store_2d,
+               false); /* ORDER TMA_STORE */
+}
+
+void sim_tma_add(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+    copy_store(sim, warp, stmt, mask, 2 + stmt->source->atom - ATOM_tma_add_2d, true); /* ORDER TMA_ADD */
 }
 
 void sim_bulk(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {

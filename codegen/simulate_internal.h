@@ -369,7 +369,7 @@ typedef void SimAtom(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask
 SimAtom sim_barrier, sim_fence, sim_cluster, sim_mbarrier_atom;             /* simulate_sync.c */
 SimAtom sim_cluster_load;                                                   /* simulate_cluster.c */
 SimAtom sim_packet, sim_flag, sim_ticket, sim_grid_meet;                    /* simulate_packet.c */
-SimAtom sim_cp_async, sim_tma_load, sim_tma_store, sim_bulk;                /* simulate_copy.c */
+SimAtom sim_cp_async, sim_tma_load, sim_tma_store, sim_tma_add, sim_bulk;   /* simulate_copy.c */
 SimAtom sim_ldmatrix, sim_stmatrix, sim_mma, sim_mma_f64;                   /* simulate_matrix.c */
 SimAtom sim_wgmma, sim_wgmma_order;                                         /* simulate_wgmma.c */
 void sim_atom(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask); /* simulate_atoms.c */

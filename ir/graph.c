@@ -265,6 +265,16 @@ int value_coordinate(const Value *value) {
     return -1;
 }
 
+Value *value_turned(const Value *value) {
+    int last = value->rank - 1;
+    if (value->op != OP_transpose || last < 1)
+        return NULL;
+    for (int i = 0; i <= last; i++)
+        if (value->attrs[0].ints[i] != (i < last - 1 ? i : 2 * last - 1 - i))
+            return NULL;
+    return value->in[0];
+}
+
 const Dim *value_count(const Graph *graph, const Value *value) {
     const Dim *count = dim_const(graph->dims, 1);
     for (int i = 0; i < value->rank; i++)

@@ -157,6 +157,8 @@ int value_coordinate(const Value *value);
 /* Product of the dims; NULL on overflow. */
 const Dim *value_count(const Graph *graph, const Value *value);
 bool value_same_dims(const Value *a, const Value *b);
+/* What a transpose exchanges the last two axes of, and no others; NULL: `value` is no such. */
+Value *value_turned(const Value *value);
 bool value_same_rows(const Value *a, const Value *b); /* all dims but the last */
 /* Whether a value has one element for each row of another: with an axis of one where that has its columns,
  * which are not one by themselves, or without. */

@@ -66,6 +66,10 @@ static int relay_stamp(Fuse *fuse, const Relay *relay) {
         fuse->stamps[relay->between.at[i]->id] = inner;
     for (int i = 0; i < relay->n_last; i++)
         fuse->stamps[relay->last[i]->id] = last;
+    if (relay->across) {
+        fuse->stamps[relay->across->in[0]->id] = inner;
+        fuse->stamps[relay->across->id] = last;
+    }
     return inner;
 }
 
@@ -106,6 +110,8 @@ static bool relay_is_refused(const Fuse *fuse, const Relay *relay) {
         is_refused = is_refused || fuse->known->refused[relay->first[i]->id] & REFUSED_PRODUCT;
     for (int i = 0; i < relay->n_last; i++)
         is_refused = is_refused || fuse->known->refused[relay->last[i]->id] & REFUSED_PRODUCT;
+    if (relay->across)
+        is_refused = is_refused || fuse->known->refused[relay->across->id] & REFUSED_PRODUCT;
     return is_refused;
 }
 
@@ -117,6 +123,23 @@ static void relay_mark(Fuse *fuse, FuseRelay *relay) {
         fuse->relay_of[r->between.at[i]->id] = relay;
     for (int i = 0; i < r->n_last; i++)
         fuse->relay_of[r->last[i]->id] = relay;
+    if (r->across)
+        fuse->relay_of[r->across->in[0]->id] = fuse->relay_of[r->across->id] = relay;
+}
+
+/* The product that goes across the kernel of these last ones; NULL: there is none. */
+static Value *relay_find_across(Fuse *fuse, const Relay *relay) {
+    const Graph *graph = fuse->graph;
+    for (size_t i = 0; i < graph->values.n; i++) {
+        Value *value = graph->values.at[i];
+        if (!relay_is_across(fuse->arena, graph, value))
+            continue;
+        for (int k = 0; k < relay->n_last; k++)
+            if (relay->last[k]->in[0] == value_turned(value->in[0]) &&
+                relay->last[k]->dims[value->rank - 1] == value->dims[value->rank - 1])
+                return value;
+    }
+    return NULL;
 }
 
 /* The relay of a product and of one below it that is computed of the same; or of the product alone. */
@@ -132,12 +155,15 @@ static bool relay_of_last(Fuse *fuse, Value *last, Relay *relay) {
             !value_same_dims(value, last) || !relay_between(fuse->arena, graph, value->in[0], &other))
             continue;
         other.last[other.n_last++] = value;
-        if (!relay_join(fuse, relay, &other, &both) || !relay_is_closed(fuse, &both) ||
-            relay_is_refused(fuse, &both))
+        if (!relay_join(fuse, relay, &other, &both))
+            continue;
+        both.across = relay_find_across(fuse, &both);
+        if (!relay_is_closed(fuse, &both) || relay_is_refused(fuse, &both))
             continue;
         *relay = both;
         return true;
     }
+    relay->across = relay_find_across(fuse, relay);
     return relay_is_closed(fuse, relay) && !relay_is_chain(fuse, relay) && !relay_is_refused(fuse, relay);
 }
 
@@ -181,7 +207,8 @@ bool fuse_relay(Fuse *fuse, Value *value) {
         relay->group = group_new(fuse, TEMPLATE_MATMUL, last->rank, last->dims, 0);
         relay->group->is_chain = relay->group->is_relay = true;
     }
-    bool is_last = relay_has(relay->relay.last, (size_t)relay->relay.n_last, value);
+    bool is_across = value == relay->relay.across;
+    bool is_last = is_across || relay_has(relay->relay.last, (size_t)relay->relay.n_last, value);
     if (!relay_can_take(fuse, relay->group, value, is_last)) {
         pass_decide(fuse->pass, "relay", false, last, first,
                     "operands in memory whose rows start at 16 bytes, and that wait for nothing of it",
@@ -197,7 +224,11 @@ bool fuse_relay(Fuse *fuse, Value *value) {
     for (int i = is_last; i < 2; i++)
         chain_read(fuse, value, i);
     group_add_core(fuse, relay->group, value);
-    if (is_last)
+    if (is_across) {
+        fuse_node(fuse, value)->barrier = true; /* its tiles add it up in memory */
+        pass_decide(fuse->pass, "relay", true, value, first, NULL,
+                    "its first operand is there the other way around: tiles add it up in memory");
+    } else if (is_last)
         pass_decide(fuse->pass, "relay", true, value, first, NULL,
                     "its first operand comes in parts, in the registers of the kernel that computes it");
     return true;

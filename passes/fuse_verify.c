@@ -4,9 +4,9 @@
  *   3  Values are topological, and each is needed by an output
  *   4  each output of the graph is written, by one region; no Value is written twice
  *   5  a matmul stands in a matmul region, as one or two cores or what sums add up, in a chain of 2 or 3,
- *      or in a relay of up to 4
+ *      or in a relay of up to 5
  *   6  reduced axes lie inside the space; outputs have the space's elements, or its rows', or a window of its
- *      columns, or are statistics of blocks of a product
+ *      columns, or are statistics of blocks of a product, or a product across a relay's rows
  *   7  a guest is a region of rows or of columns, or a product that may have a product for a guest; its host
  * is a product */
 #include "passes/fuse.h"
@@ -53,7 +53,7 @@ static void verify_values(PartitionCheck *check, const Region *region, int mark)
     }
     bool is_chain = region->kind == TEMPLATE_CHAIN, is_relay = region->kind == TEMPLATE_RELAY;
     bool is_product = is_chain || is_relay || region->kind == TEMPLATE_MATMUL;
-    int fewest = is_chain || is_relay ? 2 : is_product, most = is_relay     ? RELAY_FIRST + RELAY_LAST
+    int fewest = is_chain || is_relay ? 2 : is_product, most = is_relay     ? RELAY_FIRST + RELAY_LAST + 1
                                                                : is_chain   ? 3
                                                                : is_product ? 2
                                                                             : 0;
@@ -70,9 +70,15 @@ static bool verify_is_block(const Region *region, const Value *output) {
     return statistic && block_statistic(statistic, &block) && block.of->rank == region->rank;
 }
 
+/* Whether it is a product of what the region computes the other way around. */
+static bool verify_is_across(const Region *region, const Value *output) {
+    return region->kind == TEMPLATE_RELAY && output->op == OP_matmul && value_turned(output->in[0]) &&
+           output->rank == region->rank;
+}
+
 /* The output's space: the region's, or that with reduced axes one or dropped, in any order. */
 static bool verify_output_dims(const Partition *partition, const Region *region, const Value *output) {
-    if (verify_is_block(region, output))
+    if (verify_is_block(region, output) || verify_is_across(region, output))
         return true;
     DimTable *table = partition->graph->dims;
     const Dim *full = dim_const(table, 1), *kept = full, *count = value_count(partition->graph, output);

@@ -1,5 +1,8 @@
 #include "passes/relay.h"
 
+#include <string.h>
+
+#include "ir/band.h"
 #include "ir/value_map.h"
 #include "passes/fuse.h"
 #include "passes/product.h"
@@ -82,13 +85,74 @@ Value *relay_logarithm(Graph *graph, Diags *diags, const Value *value, Value **x
     return log ? graph_append(graph, OP_add, in, 2, NULL, value->span, diags) : NULL;
 }
 
+/* Whether so many rows of each of the product's matrices make tiles for most of a GPU. */
+static bool relay_has_tiles(const Graph *graph, const Value *product, const Dim *rows) {
+    double tiles = (double)((product_extent(graph, rows) + RELAY_ROWS - 1) / RELAY_ROWS);
+    return product_matrices(graph, product) * tiles >= RELAY_BLOCKS;
+}
+
 bool relay_is_last(const Graph *graph, const Value *product) {
     const DimTable *dims = graph->dims;
     const Dim *rows = product->dims[product->rank - 2];
     int64_t columns = dim_upper(dims, product->dims[product->rank - 1]);
-    if (product->op != OP_matmul || !product_is_16bit(product) || columns < 1 ||
-        columns > RELAY_ACCUMULATORS || !dim_known_some(graph->dims, relay_depth(product), rows))
+    return product->op == OP_matmul && product_is_16bit(product) && columns >= 1 &&
+           columns <= RELAY_ACCUMULATORS && dim_known_some(graph->dims, relay_depth(product), rows) &&
+           relay_has_tiles(graph, product, rows);
+}
+
+/* Whether some tile sees each column, by the band beyond which `held` is zero, as dims alone say. */
+static bool relay_sees_columns(const Graph *graph, Value *held) {
+    const DimTable *dims = graph->dims;
+    const Dim *rows = held->dims[held->rank - 2], *columns = held->dims[held->rank - 1];
+    Band band;
+    if (!band_of_zeros(graph->dims, held, &band))
+        return true;
+    for (int i = 0; i < band.n; i++) {
+        const BandLimit *limit = &band.limit[i];
+        bool is_seen = limit->is_most ? dim_lower(dims, limit->offset) >= 0 && rows == columns
+                                      : dim_upper(dims, limit->offset) <= 0;
+        if (!limit->by_row || limit->n_numbers || !is_seen)
+            return false;
+    }
+    return true;
+}
+
+/* What transposes one behind the other are of, and where its axes are in the end. */
+static const Value *relay_untransposed(const Value *value, int *perm) {
+    for (int i = 0; i < value->rank; i++)
+        perm[i] = i;
+    for (; value->op == OP_transpose; value = value->in[0])
+        for (int i = 0; i < value->rank; i++)
+            perm[i] = value->attrs[0].ints[perm[i]];
+    return value;
+}
+
+static bool relay_is_same(const Value *a, const Value *b) {
+    int of_a[RANK_MAX], of_b[RANK_MAX];
+    const Value *from_a = relay_untransposed(a, of_a), *from_b = relay_untransposed(b, of_b);
+    return from_a == from_b && a->rank == b->rank && !memcmp(of_a, of_b, sizeof *of_a * (size_t)a->rank);
+}
+
+bool relay_is_across(Arena *arena, const Graph *graph, const Value *product) {
+    enum { UNIT = 16, WARPGROUPS = 2, BLOCK = 64 };
+    Value *held = product->op == OP_matmul ? value_turned(product->in[0]) : NULL;
+    Relay relay;
+    if (!held || product->dtype != DTYPE_F32 || !product_is_16bit(product) ||
+        !relay_between(arena, graph, held, &relay) || relay.n_first != RELAY_FIRST)
         return false;
-    double tiles = (double)((product_extent(graph, rows) + RELAY_ROWS - 1) / RELAY_ROWS);
-    return product_matrices(graph, product) * tiles >= RELAY_BLOCKS;
+    const Dim *rows = held->dims[held->rank - 2];
+    if (dim_is(rows, 1) || dim_is(held->dims[held->rank - 1], 1)) /* no rows, or no columns, to tell apart */
+        return false;
+    int64_t columns = dim_upper(graph->dims, product->dims[product->rank - 1]);
+    columns = (columns + UNIT - 1) / UNIT * UNIT;
+    if (columns != BLOCK && columns != WARPGROUPS * BLOCK)
+        return false;
+    bool reads_rows = false;
+    for (int i = 0; i < relay.n_first; i++) {
+        const Dim *depth = relay_depth(relay.first[i]);
+        reads_rows = reads_rows || relay_is_same(relay.first[i]->in[0], product->in[1]);
+        if (dim_upper(graph->dims, depth) > columns)
+            return false;
+    }
+    return reads_rows && relay_has_tiles(graph, product, rows) && relay_sees_columns(graph, held);
 }

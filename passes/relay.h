@@ -6,6 +6,12 @@
  *     d = do @ v.T                 first
  *     e = cast(exp(s - l) * (d - r), bf16)     between: of the dims of the first, in no memory
  *     dq = e @ k                   last
+ *
+ * A product may go across, of what is handed on to a last one the other way around, with the rows of a first
+ * one (codegen/templates/relay.h):
+ *
+ *     dk = e' @ q                  last
+ *     dq = e'.T @ k                across: of e' = (k @ q.T) ...
  */
 #ifndef SINTER_PASSES_RELAY_H
 #define SINTER_PASSES_RELAY_H
@@ -23,12 +29,13 @@ typedef VEC(Value *) RelayValues;
 
 typedef struct Relay {
     Value *first[RELAY_FIRST], *last[RELAY_LAST];
+    Value *across; /* NULL: there is none */
     int n_first, n_last;
     RelayValues between; /* what is computed of the first products in their dims */
 } Relay;
 
-/* Takes apart what `held`, of 16 bits, is computed of; relay->last is left empty. False where that is no one
- * or two products that such a kernel takes. */
+/* Takes apart what `held`, of 16 bits, is computed of; relay->last and across are left empty. False where
+ * that is no one or two products that such a kernel takes. */
 bool relay_between(Arena *arena, const Graph *graph, Value *held, Relay *relay);
 /* Of a softmax's quotient exp(x - max) / sum, what makes it exp(x - that): max + log(sum), a number a row,
  * found in the graph or appended, and x. One number to be read instead of two, and no division. NULL: `value`
@@ -36,5 +43,7 @@ bool relay_between(Arena *arena, const Graph *graph, Value *held, Relay *relay);
 Value *relay_logarithm(Graph *graph, Diags *diags, const Value *value, Value **x);
 /* Whether `product`, whose first operand is held so, can be a last one, and has rows for enough blocks. */
 bool relay_is_last(const Graph *graph, const Value *product);
+/* Whether `product` can go across the kernel of a relay that computes what it reads transposed. */
+bool relay_is_across(Arena *arena, const Graph *graph, const Value *product);
 
 #endif

@@ -22,17 +22,8 @@ typedef struct Turned {
     VEC(Value *) made;
 } Turned;
 
-/* What a transpose exchanges the last two axes of; NULL: it is no such. */
-static Value *turned_operand(const Value *value) {
-    int perm[RANK_MAX];
-    if (value->op != OP_transpose || value->rank < 2)
-        return NULL;
-    turn_perm(value->rank, perm);
-    return memcmp(perm, value->attrs[0].ints, sizeof *perm * (size_t)value->rank) ? NULL : value->in[0];
-}
-
 static Value *turned_view(Turned *t, Value *value) {
-    Value *operand = turned_operand(value);
+    Value *operand = value_turned(value);
     const Dim *dims[2];
     if (operand || value->rank == 0)
         return operand ? operand : value;
@@ -176,13 +167,51 @@ static Value *turned_sum(Rewrite *rewrite, Value *whole, Value *product) {
     return leading ? build_reduce(rewrite, OP_sum, leading, 1, (int[]){0}, false, whole) : NULL;
 }
 
-static Value *turned_rule(Rewrite *rewrite, Value *value) {
-    Value *read =
-        value->op == OP_matmul && value->in[0]->rank == value->rank && value->in[1]->rank == value->rank
-            ? turned_operand(value->in[0])
-            : NULL;
-    Value *apart = read ? turned_heads(read) : NULL, *held = apart ? apart : read, *second = value->in[1];
+static bool turned_is_product(const Value *value) {
+    return value->op == OP_matmul && value->in[0]->rank == value->rank && value->in[1]->rank == value->rank;
+}
+
+/* Of what a product reads transposed, and perhaps of joined heads (*apart): that; NULL: it reads no such. */
+static Value *turned_read(const Value *value, Value **apart) {
+    Value *read = turned_is_product(value) ? value_turned(value->in[0]) : NULL;
+    *apart = read ? turned_heads(read) : NULL;
+    return *apart ? *apart : read;
+}
+
+/* Whether some product reads `held` transposed. */
+static bool turned_is_wanted(const Graph *graph, const Value *held) {
+    Value *apart;
+    for (size_t i = 0; i < graph->values.n; i++)
+        if (turned_read(graph->values.at[i], &apart) == held)
+            return true;
+    return false;
+}
+
+/* A product of what others read transposed, so of what is computed the other way around for these: it goes
+ * across their kernel (relay.h), which has both. NULL: it is none, or would not. */
+static Value *turned_across(Rewrite *rewrite, Value *value) {
     Relay relay;
+    Value *held = turned_is_product(value) ? value->in[0] : NULL;
+    if (!held || !turned_is_wanted(rewrite->graph, held) ||
+        !relay_between(rewrite->pass->arena, rewrite->graph, held, &relay) || !turned_has_batches(&relay))
+        return NULL;
+    Turned t = {.rewrite = rewrite, .product = value, .number = {.arena = rewrite->pass->arena}};
+    Value *in[] = {build_turned(rewrite, turned_value(&t, &relay, held), value), value->in[1]};
+    Value *made = in[0] ? build_like(rewrite, value, in) : NULL;
+    if (!made || !value_same_dims(made, value) ||
+        !relay_is_across(rewrite->pass->arena, rewrite->graph, made))
+        return NULL;
+    pass_decide(rewrite->pass, "relay", true, made, held, NULL,
+                "it goes across the kernel that computes what it reads the other way around");
+    return made;
+}
+
+static Value *turned_rule(Rewrite *rewrite, Value *value) {
+    Value *apart, *held = turned_read(value, &apart), *second = value->op == OP_matmul ? value->in[1] : NULL;
+    Relay relay;
+    Value *across = held ? NULL : turned_across(rewrite, value);
+    if (across)
+        return across;
     if (!held || (!apart && !relay_is_last(rewrite->graph, value)) ||
         !relay_between(rewrite->pass->arena, rewrite->graph, held, &relay) || !turned_has_batches(&relay))
         return value;

@@ -6,10 +6,13 @@
 /* ---- schedules */
 
 bool parts_accepts_registers(const Target *target, const Schedule *schedule, const char **why) {
-    int p = schedule->producer_registers, c = schedule->consumer_registers;
-    *why = "setmaxnreg takes multiples of 8 from 24 to 256 that fit the SM";
+    /* what a block has at launch, in multiples of 8 a thread, is all that its warpgroups can share: to ask
+     * for more is to wait for ever */
+    int p = schedule->producer_registers, c = schedule->consumer_registers, groups = 1 + schedule->warps_m;
+    int at_launch = target->registers_per_sm / (WARPGROUP * groups) / 8 * 8;
+    *why = "setmaxnreg takes multiples of 8 from 24 to 256, together no more than the block has at launch";
     return !c || (p % 8 == 0 && c % 8 == 0 && p >= 24 && c <= 256 &&
-                  WARPGROUP * (p + schedule->warps_m * c) <= target->registers_per_sm);
+                  p + schedule->warps_m * c <= groups * at_launch);
 }
 
 bool parts_accepts(const Target *target, const Schedule *schedule, const char **why) {

@@ -312,9 +312,9 @@ void matmul_epilogue_hold(Builder *b, const MatmulPlan *plan, Lower *lower, cons
 }
 
 Epilogue *matmul_pack_begin(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
-                            const KExpr *const *batch) {
+                            const KExpr *const *batch, const MatmulVectors *vectors) {
     Epilogue *e = ARENA_NEW(b->arena, Epilogue);
-    *e = epilogue_begin(b, plan, lower, fragment, batch, NULL);
+    *e = epilogue_begin(b, plan, lower, fragment, batch, vectors);
     return e;
 }
 
@@ -347,6 +347,11 @@ void matmul_pack(Epilogue *e, const MatmulFragment *fragment, const Value *value
         k_end(b);
     }
     epilogue_all(e, value, epilogue_pack_run, (void *)packed);
+}
+
+void matmul_pack_hold(Epilogue *e, const MatmulFragment *fragment, const Value *value) {
+    e->fragment = fragment;
+    epilogue_all(e, value, epilogue_hold_run, NULL);
 }
 
 void matmul_pack_end(Epilogue *e) {

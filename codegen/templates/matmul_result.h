@@ -46,8 +46,10 @@ void matmul_epilogue_hold(Builder *b, const MatmulPlan *plan, Lower *lower, cons
  * the last column anything is packed. */
 typedef struct Epilogue Epilogue;
 Epilogue *matmul_pack_begin(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
-                            const KExpr *const *batch);
+                            const KExpr *const *batch, const MatmulVectors *vectors);
 void matmul_pack(Epilogue *e, const MatmulFragment *fragment, const Value *value, const KVar *packed);
+/* Not packed: it takes the place of accumulator[0]. */
+void matmul_pack_hold(Epilogue *e, const MatmulFragment *fragment, const Value *value);
 void matmul_pack_end(Epilogue *e);
 
 /* What is known of a thread's rows. */

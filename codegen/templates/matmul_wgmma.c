@@ -168,7 +168,7 @@ typedef struct WgmmaStore {
 static void wgmma_store_tile(Wgmma *w, const MatmulTile *tile, const WgmmaStore *store) {
     Builder *b = w->b;
     MatmulStaging *staging = store->staging;
-    wgmma_signals_wait(w);
+    signals_wait(w->b, &w->signals);
     wgmma_stream_own_begin(w, store->warp);
     const KExpr *member = epilogue_loop(b, "member", w->tiles.members.n);
     MatmulBatch batch = matmul_member_batch(b, w->plan, &w->tiles.members, tile->batch, member);
@@ -313,13 +313,13 @@ static void wgmma_init(Wgmma *w) {
             KOperand map = k_operand(k_tensor_map_addr(b, i));
             k_atom(b, ATOM_tensor_map_prefetch, NULL, &map, 1);
         }
-    wgmma_signals_init(w);
+    signals_init(w->b, &w->signals);
     pipeline_init(b, &w->pipeline, arrivals, releases);
     wgmma_rows_init(w);
     if (wgmma_has_raw(w))
         pipeline_init(b, &w->converts[0].raw, 1, 4);
     k_end(b);
-    wgmma_signals_clear(w);
+    signals_clear(b, &w->signals, w->plan->graph->dims);
     if (w->cluster > 1) {
         k_cluster_barrier(b);
     } else {
@@ -399,7 +399,8 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     if (w.gang.blocks > 1) {
         int rows = w.consumers * wgmma_rows(schedule);
         const Dim *words = dim_mul(dims, kernel->grid[0], dim_const(dims, matmul_gang_words(rows)));
-        w.gang = matmul_gang_new(b, plan, schedule, rows, wgmma_signals(&w, "packets", DTYPE_I64, words));
+        w.gang =
+            matmul_gang_new(b, plan, schedule, rows, signals_new(b, &w.signals, "packets", DTYPE_I64, words));
     }
     for (int i = 0; i < w.n_operands; i++)
         w.scales[i] = matmul_scales(b, plan, schedule, w.operands[i].operand, w.operands[i].is_rows);
@@ -413,7 +414,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     k_role_begin(b, "producer", k_lt(b, k_special(b, SPECIAL_WARP), k_i32(b, 4)));
     if (schedule->consumer_registers)
         k_atom(b, ATOM_setmaxnreg_dec, &schedule->producer_registers, NULL, 0);
-    wgmma_signals_meet(&w);
+    signals_meet(b, &w.signals);
     wgmma_produce(&w);
     wgmma_copy_rows(&w);
     wgmma_guest_rows(&w, schedule->producer_registers);

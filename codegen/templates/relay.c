@@ -94,6 +94,58 @@ static bool relay_last(RelayPlan *plan, Value *core, const char **why) {
     return plan->n_last * plan->columns <= WGMMA_N_MAX;
 }
 
+static const Dim *relay_extent(const MatmulOperand *operand, int axis) {
+    return operand->value->dims[axis];
+}
+
+/* Whether a last product's second operand is a first one's, which has its sum along that one's columns. */
+static bool relay_lie_alike(const MatmulOperand *first, const MatmulOperand *last) {
+    int rank = first->value->rank;
+    bool alike = first->view.base == last->view.base && first->view.offset == last->view.offset &&
+                 rank == last->value->rank;
+    if (!alike)
+        return false;
+    const Dim *const *a = first->view.strides, *const *b = last->view.strides;
+    alike = a[first->mn_axis] == b[last->k_axis] && a[first->k_axis] == b[last->mn_axis] &&
+            relay_extent(first, first->mn_axis) == relay_extent(last, last->k_axis) &&
+            relay_extent(first, first->k_axis) == relay_extent(last, last->mn_axis);
+    for (int i = 0; i < rank - 2 && alike; i++)
+        alike = a[i] == b[i] && relay_extent(first, i) == relay_extent(last, i);
+    return alike;
+}
+
+/* The product of what is held the other way around, with a first product's rows: its sums are its output. */
+static bool relay_across(RelayPlan *plan, Value *core, const char **why) {
+    const Value *held = core->in[0];
+    MatmulStored stored;
+    *why = "one product goes across, in f32, of several rows and columns, and nothing is computed of it";
+    if (plan->has_across || dim_is(plan->first[0].m, 1) || dim_is(plan->first[0].n, 1) ||
+        core->dtype != DTYPE_F32 || !region_writes(plan->region, core))
+        return false;
+    if (!relay_product(plan, core, &core, 1, held, &plan->across, why))
+        return false;
+    *why = "TMA does not add to the rows of a product across";
+    if (!matmul_stored(&plan->across, core, &stored))
+        return false;
+    *why = "a product across takes what is handed on to a last product";
+    int at = 0;
+    while (at < plan->n_held && plan->held[at] != value_turned(held))
+        at++;
+    if (at == plan->n_held || plan->n_first != RELAY_PRODUCTS)
+        return false;
+    *why = "a product across reads the rows of a first product, and has their columns";
+    int rows = 0;
+    while (rows < plan->n_first && !relay_lie_alike(&plan->first[rows].a, &plan->across.b[0]))
+        rows++;
+    if (rows == plan->n_first || relay_depth(plan, rows) != plan->columns)
+        return false;
+    plan->across_held = at;
+    plan->across_rows = rows;
+    plan->has_across = true;
+    plan->n_outputs++;
+    return true;
+}
+
 /* ---- what lies between */
 
 /* The band beyond which all that is handed on is zero, if any. */
@@ -198,27 +250,36 @@ static void relay_between(RelayPlan *plan) {
     }
 }
 
+/* Whether something held is computed of `from` other than by `cut`. */
+static bool relay_is_computed(const RelayPlan *plan, const Value *from, const Value *cut) {
+    ValueMap marks = {.arena = plan->graph->arena};
+    matmul_mark_dependents(&plan->between, &from, 1, &cut, cut != NULL, &marks);
+    for (int i = 0; i < plan->n_held; i++)
+        if (value_map_get(&marks, plan->made[i]))
+            return true;
+    return false;
+}
+
+/* The last value that is computed of first product 0 alone, and by which alone what is held is computed of
+ * that. */
+static void relay_find_kept(RelayPlan *plan) {
+    const Region *part = plan->between.region;
+    ValueMap of[RELAY_PRODUCTS] = {{.arena = plan->graph->arena}, {.arena = plan->graph->arena}};
+    for (int i = 0; i < plan->n_first; i++)
+        matmul_mark_dependents(&plan->between, &plan->between.core[i], 1, NULL, 0, &of[i]);
+    for (size_t i = 0; i < part->values.n; i++) {
+        const Value *value = part->values.at[i];
+        if (value->dtype == DTYPE_F32 && value_map_get(&of[0], value) && !value_map_get(&of[1], value) &&
+            value_same_dims(value, plan->between.core[0]) && value != plan->between.core[0] &&
+            !relay_is_computed(plan, plan->between.core[0], value))
+            plan->kept = value;
+    }
+    plan->rest = plan->between;
+    if (plan->kept)
+        plan->rest.core[0] = (Value *)plan->kept;
+}
+
 /* ---- second operands */
-
-static const Dim *relay_extent(const MatmulOperand *operand, int axis) {
-    return operand->value->dims[axis];
-}
-
-/* Whether a last product's second operand is a first one's, which has its sum along that one's columns. */
-static bool relay_lie_alike(const MatmulOperand *first, const MatmulOperand *last) {
-    int rank = first->value->rank;
-    bool alike = first->view.base == last->view.base && first->view.offset == last->view.offset &&
-                 rank == last->value->rank;
-    if (!alike)
-        return false;
-    const Dim *const *a = first->view.strides, *const *b = last->view.strides;
-    alike = a[first->mn_axis] == b[last->k_axis] && a[first->k_axis] == b[last->mn_axis] &&
-            relay_extent(first, first->mn_axis) == relay_extent(last, last->k_axis) &&
-            relay_extent(first, first->k_axis) == relay_extent(last, last->mn_axis);
-    for (int i = 0; i < rank - 2 && alike; i++)
-        alike = a[i] == b[i] && relay_extent(first, i) == relay_extent(last, i);
-    return alike;
-}
 
 static int relay_bring(RelayPlan *plan, const MatmulPlan *product, bool is_last) {
     const MatmulOperand *operand = &product->b[0];
@@ -229,30 +290,75 @@ static int relay_bring(RelayPlan *plan, const MatmulPlan *product, bool is_last)
     return plan->n_brought++;
 }
 
+static bool relay_is_vector(const RelayPlan *plan, const Value *value) {
+    const Value *product = plan->between.core[0];
+    int last = value->rank - 1;
+    return last >= 1 && value->dtype == DTYPE_F32 && dim_is(value->dims[last - 1], 1) &&
+           value->dims[last] == product->dims[product->rank - 1] && !dim_is(value->dims[last], 1);
+}
+
+/* Those that something with an element for each of the products' is computed of. */
+static void relay_find_vectors(RelayPlan *plan) {
+    const Region *part = plan->between.region;
+    for (size_t i = 0; i < part->values.n; i++) {
+        const Value *user = part->values.at[i];
+        for (int k = 0; k < user->n_in && user->op != OP_matmul; k++) {
+            const Value *value = user->in[k];
+            bool is_known = relay_is_vector(plan, user) || !relay_is_vector(plan, value);
+            for (int v = 0; v < plan->n_vectors; v++)
+                is_known = is_known || plan->vectors[v] == value;
+            if (!is_known && plan->n_vectors < VECTORS_MAX)
+                plan->vectors[plan->n_vectors++] = value;
+        }
+    }
+}
+
+enum { RELAY_CORES = 2 * RELAY_PRODUCTS + 1 };
+typedef enum RelayRole { RELAY_IS_FIRST, RELAY_IS_LAST, RELAY_IS_ACROSS, RELAY_ROLES } RelayRole;
+typedef bool RelayAdd(RelayPlan *plan, Value *core, const char **why);
+
+static bool relay_computes(const Region *region, const Value *held) {
+    for (size_t i = 0; i < region->values.n; i++)
+        if (region->values.at[i] == held && op_info(held->op)->class_ == OPCLASS_POINTWISE)
+            return true;
+    return false;
+}
+
+static RelayRole relay_role(const Region *region, const Value *core) {
+    const Value *held = core->in[0];
+    if (relay_computes(region, held))
+        return RELAY_IS_LAST;
+    const Value *turned = value_turned(held);
+    return turned && relay_computes(region, turned) ? RELAY_IS_ACROSS : RELAY_IS_FIRST;
+}
+
+static bool relay_goes_across(const Region *region) {
+    for (size_t i = 0; i < region->cores.n; i++)
+        if (relay_role(region, region->cores.at[i]) == RELAY_IS_ACROSS)
+            return true;
+    return false;
+}
+
 bool relay_plan(const Graph *graph, const Region *region, const Target *target, RelayPlan *plan,
                 const char **why) {
     *plan = (RelayPlan){.graph = graph, .region = region, .target = target};
-    *why = "a relay has one or two first and one or two last products";
-    int n_first = 0, n = (int)region->cores.n;
-    bool is_last[2 * RELAY_PRODUCTS];
-    if (region->kind != TEMPLATE_RELAY || n < 2 || n > 2 * RELAY_PRODUCTS)
+    *why = "a relay has one or two first, one or two last products, and perhaps one across";
+    int n[RELAY_ROLES] = {0};
+    RelayRole role[RELAY_CORES];
+    if (region->kind != TEMPLATE_RELAY || region->cores.n > RELAY_CORES)
         return false;
-    for (int i = 0; i < n; i++) {
-        const Value *held = region->cores.at[i]->in[0];
-        is_last[i] = false;
-        for (size_t k = 0; k < region->values.n; k++)
-            is_last[i] = is_last[i] ||
-                         (region->values.at[k] == held && op_info(held->op)->class_ == OPCLASS_POINTWISE);
-        n_first += !is_last[i];
+    for (size_t i = 0; i < region->cores.n; i++) {
+        role[i] = relay_role(region, region->cores.at[i]);
+        n[role[i]]++;
     }
-    if (n_first < 1 || n_first > RELAY_PRODUCTS || n - n_first < 1 || n - n_first > RELAY_PRODUCTS)
+    if (n[RELAY_IS_FIRST] < 1 || n[RELAY_IS_FIRST] > RELAY_PRODUCTS || n[RELAY_IS_LAST] < 1 ||
+        n[RELAY_IS_LAST] > RELAY_PRODUCTS)
         return false;
-    for (int i = 0; i < n; i++)
-        if (!is_last[i] && !relay_first(plan, region->cores.at[i], why))
-            return false;
-    for (int i = 0; i < n; i++)
-        if (is_last[i] && !relay_last(plan, region->cores.at[i], why))
-            return false;
+    static RelayAdd *const add[RELAY_ROLES] = {relay_first, relay_last, relay_across};
+    for (int of = 0; of < RELAY_ROLES; of++)
+        for (size_t i = 0; i < region->cores.n; i++)
+            if (role[i] == (RelayRole)of && !add[of](plan, region->cores.at[i], why))
+                return false;
     *why = "an output is computed of no last product";
     if (plan->n_outputs != region->outputs.n)
         return false;
@@ -261,6 +367,12 @@ bool relay_plan(const Graph *graph, const Region *region, const Target *target, 
     for (size_t i = 0; i < plan->between.region->values.n; i++)
         if (op_info(plan->between.region->values.at[i]->op)->class_ == OPCLASS_REDUCTION)
             return false;
+    if (plan->has_across) {
+        relay_find_kept(plan);
+        relay_find_vectors(plan);
+        if (!relay_order_accepts(plan, why))
+            return false;
+    }
     for (int i = 0; i < plan->n_first; i++)
         plan->first_from[i] = relay_bring(plan, &plan->first[i], false);
     for (int i = 0; i < plan->n_last; i++)
@@ -289,13 +401,15 @@ static int64_t relay_smem_with(const RelayPlan *plan, const Schedule *s, int row
         rows += relay_depth(plan, i);
     for (int i = 0; i < plan->n_brought; i++)
         part += relay_width(plan, &plan->brought[i]);
-    for (int i = 0; i < plan->n_last; i++)
+    for (int i = 0; i < plan->n_last && !plan->has_across; i++)
         bytes += matmul_staging_bytes(&plan->last[i], &store);
+    if (plan->has_across)
+        bytes += relay_across_bytes(plan, s);
     return bytes + 2 * (row_stages * s->tile_m * rows + s->stages * s->tile_k * part);
 }
 
 int relay_row_stages(const RelayPlan *plan, const Schedule *s) {
-    return relay_smem_with(plan, s, 2) <= plan->target->smem_per_block ? 2 : 1;
+    return !plan->has_across && relay_smem_with(plan, s, 2) <= plan->target->smem_per_block ? 2 : 1;
 }
 
 static bool relay_moves_none(const void *context, const Value *value) {
@@ -335,14 +449,24 @@ static int relay_registers_ahead(const RelayPlan *plan, const Schedule *s) {
 bool relay_runs_ahead(const RelayPlan *plan, const Schedule *s) {
     enum { BESIDES = 48, BESIDES_AHEAD = 56, AT_ONCE = 16 };
     int most = parts_registers(plan->target, s), loads = (AT_ONCE >> s->ease) * relay_column_inputs(plan);
-    return s->ease < RELAY_EASE_MOST && relay_registers(plan, s) + loads + BESIDES <= most &&
+    return !plan->has_across && s->ease < RELAY_EASE_MOST &&
+           relay_registers(plan, s) + loads + BESIDES <= most &&
            relay_registers_ahead(plan, s) + BESIDES_AHEAD <= most;
 }
 
 /* Registers besides that are always enough, or that may be. */
-enum { RELAY_ROOMY = 48, RELAY_TIGHT = 16 };
+enum { RELAY_ROOMY = 48, RELAY_TIGHT = 16, RELAY_ACROSS_BESIDES = 32 };
+
+/* With a product across: while it and a first product of the next part are under way, and last ones that take
+ * what is held from registers; or while the last thing that is held is packed. */
+static int relay_registers_across(const RelayPlan *plan, const Schedule *s) {
+    int packed = (plan->n_held - 1) * s->tile_k / 4;
+    return plan->n_last * plan->columns / 2 + packed + s->tile_k + relay_across_registers(plan, s);
+}
 
 static bool relay_fits_registers(const RelayPlan *plan, const Schedule *s, int besides) {
+    if (plan->has_across)
+        return relay_registers_across(plan, s) + RELAY_ACROSS_BESIDES <= parts_registers(plan->target, s);
     return relay_registers(plan, s) + besides <= parts_registers(plan->target, s);
 }
 
@@ -360,6 +484,8 @@ static bool relay_accepts_planned(const RelayPlan *plan, const Schedule *s, cons
     *why = "the accumulators do not fit the registers";
     if (!relay_fits_registers(plan, s, RELAY_TIGHT))
         return false;
+    if (plan->has_across && !relay_across_accepts(plan, s, why))
+        return false;
     *why = "the stages do not fit shared memory";
     if (relay_smem_with(plan, s, 1) > plan->target->smem_per_block)
         return false;
@@ -370,8 +496,9 @@ static bool relay_accepts_planned(const RelayPlan *plan, const Schedule *s, cons
 static bool relay_accepts(const Graph *graph, const Region *region, const Schedule *schedule,
                           const Target *target, const char **why) {
     RelayPlan plan;
+    *why = "a product across has elements elsewhere than the others: no loop computes all of one place";
     if (schedule->path == MATMUL_LOOP)
-        return true;
+        return !relay_goes_across(region);
     return relay_plan(graph, region, target, &plan, why) && relay_accepts_planned(&plan, schedule, why);
 }
 
@@ -379,6 +506,8 @@ static bool relay_accepts(const Graph *graph, const Region *region, const Schedu
 static int relay_groups(const RelayPlan *plan, const DimBindings *hint) {
     int64_t rows = cost_extent(plan->graph, plan->first[0].m, hint);
     int64_t batch = cost_space(plan->graph, plan->region, 0, plan->first[0].batch_rank, hint);
+    if (plan->has_across)
+        return 2;
     int64_t pairs = batch * ((rows + 2 * WGMMA_M - 1) / (2 * WGMMA_M));
     return rows <= WGMMA_M || 2 * pairs <= plan->target->sm_count ? 1 : 2;
 }
@@ -393,12 +522,16 @@ typedef struct RelayWanted {
 
 static int relay_candidates(const RelayPlan *plan, int groups, const RelayWanted *wanted, Schedule *out,
                             int room) {
-    enum { STAGES = 3 };
+    enum { STAGES = 3, PRODUCERS = 40, CONSUMERS = 232 };
     static const int parts[] = {128, 96, 64, 48, 32};
     const char *why;
     int n = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         Schedule s = parts_schedule(groups, plan->columns, parts[i]);
+        if (plan->has_across && relay_registers_across(plan, &s) + RELAY_ACROSS_BESIDES <= CONSUMERS) {
+            s.producer_registers = PRODUCERS; /* who adds and brings has more to remember than who loads */
+            s.consumer_registers = CONSUMERS;
+        }
         for (; s.ease <= RELAY_EASE_MOST && n < room; s.ease += wanted->ahead ? 1 : RELAY_EASE_MOST) {
             if (parts[i] < wanted->least || parts[i] > wanted->most ||
                 relay_runs_ahead(plan, &s) != wanted->ahead ||
@@ -434,7 +567,8 @@ static int relay_schedules(const Graph *graph, const Region *region, const Targe
     for (int groups = is_planned ? relay_groups(&plan, hint) : 0; groups >= 1; groups--)
         for (size_t i = 0; i < sizeof order / sizeof *order; i++)
             n += relay_candidates(&plan, groups, order[i], out + n, room - 1 - n);
-    if (!n && template_any.schedules(graph, region, target, hint, &out[n], 1) == 1)
+    if (!n && !relay_goes_across(region) &&
+        template_any.schedules(graph, region, target, hint, &out[n], 1) == 1)
         out[n++].path = MATMUL_LOOP; /* what always exists */
     return n;
 }

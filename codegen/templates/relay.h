@@ -9,14 +9,29 @@
  *     e = cast(exp(s - l) * (d - r), bf16)     held: parts of tile_k columns, in registers
  *     dq = e @ k                               last: all columns in accumulators
  *
- *     relay.c         what the products are (RelayPlan), which schedules it can take, the Template row
- *     relay_wgmma.c   the kernel
+ * One more product may go across: of what is held the other way around, with the rows that a first product
+ * has. Its sum runs over rows, so that each tile has a part of it, which is added to the others' in memory.
+ * All of attention's gradients are one kernel so, of five products:
+ *
+ *     s' = k @ q.T, d' = v @ do.T          first
+ *     p = cast(exp(s' - l.T), bf16)        held
+ *     e = cast(exp(s' - l.T) * (d' - r.T), bf16)
+ *     dv = p @ do, dk = e @ q              last
+ *     dq = e.T @ k                         across
+ *
+ *     relay.c          what the products are (RelayPlan), which schedules it can take, the Template row
+ *     relay_wgmma.c    the kernel
+ *     relay_across.c   what a product across adds to it
+ *     relay_order.c    then: in which order tiles add their parts
  *
  * As a chain's links, each product has a MatmulPlan of a region of its own. */
 #ifndef SINTER_CODEGEN_TEMPLATES_RELAY_H
 #define SINTER_CODEGEN_TEMPLATES_RELAY_H
 
+#include "codegen/pipeline.h"
 #include "codegen/templates/chain_parts.h"
+#include "codegen/templates/matmul_result.h"
+#include "codegen/templates/signals.h"
 
 enum { RELAY_PRODUCTS = 2 /* first ones, and last ones */ };
 
@@ -45,6 +60,15 @@ typedef struct RelayPlan {
     RelayBrought brought[2 * RELAY_PRODUCTS]; /* those that lie in memory alike come once */
     int first_from[RELAY_PRODUCTS], last_from[RELAY_PRODUCTS]; /* that each product reads */
     int columns; /* of a last product, rounded up to what wgmma takes */
+    bool has_across;
+    MatmulPlan across;
+    int across_held, across_rows; /* whose turn it is of, and of which first product it reads the rows */
+    /* What is computed of first product 0 alone, in f32, and all that is held of that one is computed of:
+     * takes its place in registers. NULL: not asked for, or there is none. */
+    const Value *kept;
+    MatmulPlan rest; /* `between` as it is computed of that */
+    int n_vectors;   /* what lies between is computed of, and has one number of 32 bits a column */
+    const Value *vectors[VECTORS_MAX];
 } RelayPlan;
 
 /* False, with a person's words in *why, where the region is none that the kernel takes. */
@@ -59,6 +83,108 @@ int relay_width(const RelayPlan *plan, const RelayBrought *brought);
 bool relay_runs_ahead(const RelayPlan *plan, const Schedule *schedule);
 /* Tiles of rows in shared memory: two where they fit. */
 int relay_row_stages(const RelayPlan *plan, const Schedule *schedule);
+/* Shared memory of what a product across needs. */
+int64_t relay_across_bytes(const RelayPlan *plan, const Schedule *schedule);
+int relay_across_registers(const RelayPlan *plan, const Schedule *schedule);
+/* Whether its parts divide among the warpgroups. */
+bool relay_across_accepts(const RelayPlan *plan, const Schedule *schedule, const char **why);
+/* Whether the band is one whose order of tiles is known (relay_order.c). */
+bool relay_order_accepts(const RelayPlan *plan, const char **why);
 void relay_build(Builder *b, const RelayPlan *plan);
+
+/* ---- the kernel */
+
+/* The order in which tiles add to a product across (relay_order.c); of the present tile: */
+typedef struct RelayOrder {
+    const Dim *blocks;
+    const KExpr *row, *matrix;        /* number of the tile among those of its matrix, and of that */
+    const KExpr *low, *there, *place; /* tiles of the matrix that are there at the same time: number of the
+                                         first, how many, and which of them this is */
+    const KExpr
+        *stride; /* to its next part: 1, or -1 where it goes through them from the last one on; NULL: around
+                  */
+    const KExpr *high,
+        *bias; /* of its turn at a part, with a stride: min(high, last tile that sees it) + bias */
+    const KExpr *start, *count; /* its first part, and how many */
+} RelayOrder;
+
+/* What a product across adds (relay_across.c). */
+typedef struct RelayAcross {
+    RelayOrder order;
+    Tile held, sums;  /* what is held, as rows; parts of the product, on their way to memory */
+    Pipeline ring;    /* of sums; what is held is in the same place of its copies */
+    PipelineState at; /* a role's place in it */
+    Signals signals;
+    KBuffer *turns; /* of each of a matrix' parts: how many tiles have added to it */
+    MatmulStored stored;
+    int map;
+    const KExpr *own_first, *turned_first,
+        *rows_at;                   /* descriptors: of own rows, all turned, second operand */
+    const KExpr *put_row, *put_col; /* of a lane's matrices within `held` */
+    const KExpr *place;             /* of its first element within `sums` */
+    const KVar *part;               /* sums of it: first product 1's registers, or its own */
+    Epilogue *rest;                 /* of the tile */
+} RelayAcross;
+
+typedef struct RelayRun {
+    Builder *b;
+    const RelayPlan *plan;
+    const Schedule *schedule;
+    bool runs_ahead;
+    Parts parts;
+    MatmulTma rows[RELAY_PRODUCTS], brought[2 * RELAY_PRODUCTS];
+    const KExpr *rows_first[RELAY_PRODUCTS];                         /* descriptors of the first stage */
+    const KExpr *rows_at[RELAY_PRODUCTS];                            /* of the tile's */
+    const KExpr *first_at[RELAY_PRODUCTS], *last_at[RELAY_PRODUCTS]; /* by product, of the first stage */
+    Pipeline row_ring, part_ring;
+    PipelineState row, part;
+    Lower *between, *lower[RELAY_PRODUCTS];
+    Epilogue *pack; /* of the tile */
+    MatmulStaging staging[RELAY_PRODUCTS];
+    bool is_staged[RELAY_PRODUCTS];
+    const KVar *fragment[RELAY_PRODUCTS]; /* the first products' parts */
+    const KVar *packed[RELAY_PRODUCTS];   /* what is held of them, two neighbours a register */
+    const KVar *masked;                   /* what relay_mask() masks */
+    const KVar *sums[RELAY_PRODUCTS];
+    MatmulVectors vectors; /* what has one number a column: brought with each part; where the plan has a
+                              product across */
+    RelayAcross across;
+} RelayRun;
+
+/* relay_wgmma.c */
+void relay_issue_first(RelayRun *r, int from, int to);
+void relay_issue_last(RelayRun *r, int held, const KExpr *stage);
+/* Waits for all but so many groups; `settled`: arrays that are complete then. */
+void relay_wait(RelayRun *r, int groups, const KVar *const *settled, int n);
+void relay_release(RelayRun *r, const KExpr *stage);
+MatmulFragment relay_fragment(const RelayRun *r, const KVar *const *accumulators, int n, int columns,
+                              const KExpr *row, const KExpr *col);
+/* Packs one thing that is held of a part, zero beyond the band and the last column. */
+void relay_pack(RelayRun *r, Epilogue *pack, int held, const MatmulFragment *fragment, const PartsAt *at);
+
+/* relay_across.c */
+void relay_across_declare(RelayRun *r);
+/* Consumers, ahead of all tiles; at the beginning of a tile; all of its parts. */
+void relay_across_begin(RelayRun *r, const PartsLane *lane, const KExpr *group);
+void relay_across_tile(RelayRun *r, const MatmulFragment *fragment, const MatmulTile *tile);
+void relay_across_parts(RelayRun *r, const PartsAt *at);
+/* Around the stores of a tile: all warpgroups have read what these go over, and may write it again. */
+void relay_across_meet(RelayRun *r);
+void relay_across_stored(RelayRun *r);
+/* What warps of the producer's warpgroup do that do not load: add parts to memory; bring vectors. */
+void relay_across_add(RelayRun *r);
+void relay_across_bring(RelayRun *r);
+
+/* relay_order.c */
+const Dim *relay_order_blocks(const RelayRun *r);
+/* A loop over the block's tiles, each with its parts found. */
+MatmulTile relay_order_begin(RelayRun *r);
+void relay_order_end(RelayRun *r);
+/* The first part that a tile comes to; the one behind a part. */
+const KVar *relay_order_first_part(const RelayRun *r);
+void relay_order_next_part(const RelayRun *r, const KVar *part);
+/* How many tiles add to a part before this one; the part's number among those of all matrices. */
+const KExpr *relay_order_turn(const RelayRun *r, const KExpr *part);
+const KExpr *relay_order_number(const RelayRun *r, const KExpr *part);
 
 #endif

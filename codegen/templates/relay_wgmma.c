@@ -24,28 +24,6 @@
 
 enum { RELAY_HALVES = 2 /* rows of a thread, 8 apart */ };
 
-typedef struct RelayRun {
-    Builder *b;
-    const RelayPlan *plan;
-    const Schedule *schedule;
-    bool runs_ahead;
-    Parts parts;
-    MatmulTma rows[RELAY_PRODUCTS], brought[2 * RELAY_PRODUCTS];
-    const KExpr *rows_first[RELAY_PRODUCTS];                         /* descriptors of the first stage */
-    const KExpr *rows_at[RELAY_PRODUCTS];                            /* of the tile's */
-    const KExpr *first_at[RELAY_PRODUCTS], *last_at[RELAY_PRODUCTS]; /* by product, of the first stage */
-    Pipeline row_ring, part_ring;
-    PipelineState row, part;
-    Lower *between, *lower[RELAY_PRODUCTS];
-    Epilogue *pack; /* of the tile */
-    MatmulStaging staging[RELAY_PRODUCTS];
-    bool is_staged[RELAY_PRODUCTS];
-    const KVar *fragment[RELAY_PRODUCTS]; /* the first products' parts */
-    const KVar *packed[RELAY_PRODUCTS];   /* what is held of them, two neighbours a register */
-    const KVar *masked;                   /* what relay_mask() masks */
-    const KVar *sums[RELAY_PRODUCTS];
-} RelayRun;
-
 /* ---- the producer */
 
 static const KExpr *relay_bytes(RelayRun *r, const MatmulTma *tmas, int n, const KExpr *mn) {
@@ -82,20 +60,42 @@ static void relay_load_part(RelayRun *r, const KExpr *part, const MatmulTile *ti
     pipeline_advance(b, &r->part_ring, &r->part);
 }
 
+/* A loop over the block's tiles, each with its parts found. */
+static MatmulTile relay_tiles_begin(RelayRun *r) {
+    if (r->plan->has_across)
+        return relay_order_begin(r);
+    MatmulTile tile = parts_tiles_begin(&r->parts, &r->plan->last[0]);
+    parts_find(&r->parts, &tile);
+    return tile;
+}
+
+static void relay_tiles_end(RelayRun *r) {
+    if (r->plan->has_across)
+        relay_order_end(r);
+    else
+        k_end(r->b);
+}
+
 static void relay_produce(RelayRun *r) {
     Builder *b = r->b;
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));
     r->row = pipeline_start(b, &r->row_ring);
     r->part = pipeline_start(b, &r->part_ring);
-    MatmulTile tile = parts_tiles_begin(&r->parts, &r->plan->last[0]);
-    parts_find(&r->parts, &tile);
+    MatmulTile tile = relay_tiles_begin(r);
     parts_if_any_begin(&r->parts);
     relay_load_rows(r, &tile);
-    const KExpr *part = k_for_begin(b, "part", r->parts.first, r->parts.end, 1, UNROLL_NONE);
-    relay_load_part(r, part, &tile);
+    if (r->plan->has_across) {
+        const KVar *part = relay_order_first_part(r);
+        k_for_begin(b, "step", k_i32(b, 0), r->across.order.count, 1, UNROLL_NONE);
+        relay_load_part(r, k_var(b, part), &tile);
+        relay_order_next_part(r, part);
+    } else {
+        const KExpr *part = k_for_begin(b, "part", r->parts.first, r->parts.end, 1, UNROLL_NONE);
+        relay_load_part(r, part, &tile);
+    }
     k_end(b);
     parts_if_any_end(&r->parts);
-    k_end(b);
+    relay_tiles_end(r);
     k_end(b);
 }
 
@@ -103,7 +103,7 @@ static void relay_produce(RelayRun *r) {
 
 /* First products from number `from` on, up to `to`. Each by itself, as what needs the first alone is computed
  * while the others are multiplied. */
-static void relay_issue_first(RelayRun *r, int from, int to) {
+void relay_issue_first(RelayRun *r, int from, int to) {
     Builder *b = r->b;
     const KExpr *stage = k_var(b, r->part.stage);
     if (from < to)
@@ -126,7 +126,7 @@ static void relay_issue_first(RelayRun *r, int from, int to) {
 }
 
 /* Those that take one thing that is held, as one group. */
-static void relay_issue_last(RelayRun *r, int held, const KExpr *stage) {
+void relay_issue_last(RelayRun *r, int held, const KExpr *stage) {
     Builder *b = r->b;
     k_atom(b, ATOM_wgmma_fence, NULL, NULL, 0);
     for (int i = 0; i < r->plan->n_last; i++) {
@@ -146,7 +146,7 @@ static void relay_issue_last(RelayRun *r, int held, const KExpr *stage) {
     k_atom(b, ATOM_wgmma_commit, NULL, NULL, 0);
 }
 
-static void relay_wait(RelayRun *r, int groups, const KVar *const *settled, int n) {
+void relay_wait(RelayRun *r, int groups, const KVar *const *settled, int n) {
     k_atom(r->b, ATOM_wgmma_wait, &groups, NULL, 0);
     for (int i = 0; i < n; i++)
         matmul_settle(r->b, settled[i]);
@@ -154,8 +154,8 @@ static void relay_wait(RelayRun *r, int groups, const KVar *const *settled, int 
 
 /* ---- the consumers: a tile */
 
-static MatmulFragment relay_fragment(const RelayRun *r, const KVar *const *accumulators, int n, int columns,
-                                     const KExpr *row, const KExpr *col) {
+MatmulFragment relay_fragment(const RelayRun *r, const KVar *const *accumulators, int n, int columns,
+                              const KExpr *row, const KExpr *col) {
     MatmulFragment fragment = {.blocks = 1,
                                .block_rows = WGMMA_M,
                                .halves = RELAY_HALVES,
@@ -190,18 +190,22 @@ static void relay_mask(void *context, const PartsMask *mask) {
     k_end(b);
 }
 
-/* Computes one thing that is held of a part, once the first products that it needs have ended: all groups but
- * those of first products that it does not need, and `behind` groups of last ones. */
-static void relay_hold(RelayRun *r, int held, int behind, const MatmulFragment *fragment, const PartsAt *at) {
+void relay_pack(RelayRun *r, Epilogue *pack, int held, const MatmulFragment *fragment, const PartsAt *at) {
     Builder *b = r->b;
-    int needed = r->plan->n_needed[held];
-    relay_wait(r, behind + r->plan->n_first - needed, r->fragment, needed);
     b->rounds_powers = true;
-    matmul_pack(r->pack, fragment, r->plan->made[held], r->packed[held]);
+    matmul_pack(pack, fragment, r->plan->made[held], r->packed[held]);
     b->rounds_powers = false;
     r->masked = r->packed[held];
     parts_mask(&r->parts, at, true, relay_mask, r);
-    matmul_settle(b, r->packed[held]);
+}
+
+/* Computes one thing that is held of a part, once the first products that it needs have ended: all groups but
+ * those of first products that it does not need, and `behind` groups of last ones. */
+static void relay_hold(RelayRun *r, int held, int behind, const MatmulFragment *fragment, const PartsAt *at) {
+    int needed = r->plan->n_needed[held];
+    relay_wait(r, behind + r->plan->n_first - needed, r->fragment, needed);
+    relay_pack(r, r->pack, held, fragment, at);
+    matmul_settle(r->b, r->packed[held]);
 }
 
 /* All of a part behind its first products, which are under way. */
@@ -217,8 +221,8 @@ static void relay_part(RelayRun *r, const KExpr *part, PartsAt at, const KExpr *
     }
 }
 
-static void relay_release(RelayRun *r, const KVar *stage) {
-    pipeline_release(r->b, &r->part_ring, k_var(r->b, stage), NULL);
+void relay_release(RelayRun *r, const KExpr *stage) {
+    pipeline_release(r->b, &r->part_ring, stage, NULL);
 }
 
 /* Part by part. */
@@ -229,7 +233,7 @@ static void relay_parts(RelayRun *r, const PartsAt *at) {
     relay_issue_first(r, 0, r->plan->n_first);
     relay_part(r, part, *at, k_var(b, r->part.stage));
     relay_wait(r, 0, r->sums, r->plan->n_last);
-    relay_release(r, r->part.stage);
+    relay_release(r, k_var(b, r->part.stage));
     pipeline_advance(b, &r->part_ring, &r->part);
     k_end(b);
 }
@@ -252,12 +256,12 @@ static void relay_parts_ahead(RelayRun *r, const PartsAt *at) {
     pipeline_wait_full(b, &r->part_ring, &r->part);
     relay_issue_first(r, 0, 1);
     relay_wait(r, 1, r->sums, r->plan->n_last);
-    relay_release(r, own);
+    relay_release(r, k_var(b, own));
     relay_issue_first(r, 1, n_first);
     k_end(b);
     relay_part(r, k_sub(b, r->parts.end, one), *at, k_var(b, r->part.stage));
     relay_wait(r, 0, r->sums, r->plan->n_last);
-    relay_release(r, r->part.stage);
+    relay_release(r, k_var(b, r->part.stage));
     pipeline_advance(b, &r->part_ring, &r->part);
 }
 
@@ -322,20 +326,26 @@ static void relay_consume(RelayRun *r) {
             r->staging[i].owner = warp;
             matmul_boxes_begin(b, &r->staging[i]);
         }
-    MatmulTile tile = parts_tiles_begin(&r->parts, &plan->last[0]);
+    if (plan->has_across)
+        relay_across_begin(r, &place, group);
+    MatmulTile tile = relay_tiles_begin(r);
     PartsAt at = {.warp_row = k_let_expr(b, "first_row", k_add(b, tile.row, place.warp_row)),
                   .lane_row = k_let_expr(b, "own_row", k_add(b, tile.row, place.row)),
                   .lane_col = place.col};
     relay_declare_tile(r);
-    parts_find(&r->parts, &tile);
     MatmulFragment first =
         relay_fragment(r, r->fragment, plan->n_first, r->schedule->tile_k, at.lane_row, place.col);
-    r->pack = matmul_pack_begin(b, &plan->between, r->between, &first, tile.batch);
+    r->vectors.lane_col = place.col;
+    r->pack = matmul_pack_begin(b, &plan->between, r->between, &first, tile.batch, &r->vectors);
+    if (plan->has_across)
+        relay_across_tile(r, &first, &tile);
     parts_if_any_begin(&r->parts);
     pipeline_wait_full(b, &r->row_ring, &r->row);
     for (int i = 0; i < plan->n_first; i++)
         r->rows_at[i] = parts_stage(b, &r->rows[i].tile, r->rows_first[i], k_var(b, r->row.stage));
-    if (r->runs_ahead)
+    if (plan->has_across)
+        relay_across_parts(r, &at);
+    else if (r->runs_ahead)
         relay_parts_ahead(r, &at);
     else
         relay_parts(r, &at);
@@ -343,8 +353,12 @@ static void relay_consume(RelayRun *r) {
     pipeline_advance(b, &r->row_ring, &r->row);
     parts_if_any_end(&r->parts);
     matmul_pack_end(r->pack);
+    if (plan->has_across)
+        relay_across_meet(r);
     relay_store(r, &tile, &place, at.lane_row);
-    k_end(b);
+    if (plan->has_across)
+        relay_across_stored(r);
+    relay_tiles_end(r);
     for (int i = 0; i < plan->n_last; i++)
         if (r->is_staged[i])
             matmul_boxes_end(b, &r->staging[i]);
@@ -359,7 +373,7 @@ static void relay_declare(RelayRun *r) {
     Schedule store = parts_store_schedule(s);
     for (int i = 0; i < plan->n_first; i++)
         r->rows[i] = parts_operand(b, &plan->first[i], &plan->first[i].a, "rows_tile", s->tile_m,
-                                   relay_depth(plan, i), relay_row_stages(plan, s), true);
+                                   relay_depth(plan, i), relay_row_stages(plan, s), !plan->has_across);
     for (int i = 0; i < plan->n_brought; i++) {
         const RelayBrought *brought = &plan->brought[i];
         int width = relay_width(plan, brought);
@@ -367,7 +381,9 @@ static void relay_declare(RelayRun *r) {
                                       brought->is_last ? width : s->tile_k,
                                       brought->is_last ? s->tile_k : width, s->stages, false);
     }
-    for (int i = 0; i < plan->n_last; i++)
+    if (plan->has_across)
+        relay_across_declare(r);
+    for (int i = 0; i < plan->n_last && !plan->has_across; i++)
         r->is_staged[i] = matmul_staging(b, &plan->last[i], &store, NULL, &r->staging[i]);
     r->row_ring = pipeline_new(b, "rows", relay_row_stages(plan, s));
     r->part_ring = pipeline_new(b, "part", s->stages);
@@ -397,30 +413,42 @@ void relay_build(Builder *b, const RelayPlan *plan) {
     parts_set_band(&r.parts, &plan->band);
     kernel->threads = WARPGROUP * (1 + schedule->warps_m);
     kernel->min_blocks = 1;
-    kernel->grid[0] = parts_grid(&r.parts);
+    kernel->grid[0] = plan->has_across ? relay_order_blocks(&r) : parts_grid(&r.parts);
     relay_declare(&r);
 
     int releases = 4 * schedule->warps_m;
-    k_comment(b, "rings of rows and of parts: 1 arrival fills a stage, %d free it", releases);
+    k_comment(b, "rings of rows and of parts: 1 arrival fills a stage%s, %d free it",
+              r.vectors.n ? ", of parts 2" : "", releases);
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));
     pipeline_init(b, &r.row_ring, 1, releases);
-    pipeline_init(b, &r.part_ring, 1, releases);
+    pipeline_init(b, &r.part_ring, r.vectors.n ? 2 : 1, releases);
+    if (plan->has_across) {
+        pipeline_init(b, &r.across.ring, releases, 1);
+        signals_init(b, &r.across.signals);
+    }
     k_end(b);
+    if (plan->has_across)
+        signals_clear(b, &r.across.signals, plan->graph->dims);
     k_barrier(b);
     k_role_begin(b, "producer", k_lt(b, k_special(b, SPECIAL_WARP), k_i32(b, 4)));
     if (schedule->consumer_registers)
         k_atom(b, ATOM_setmaxnreg_dec, &schedule->producer_registers, NULL, 0);
+    signals_meet(b, &r.across.signals);
     relay_produce(&r);
+    if (plan->has_across) {
+        relay_across_add(&r);
+        relay_across_bring(&r);
+    }
     k_else(b);
     if (schedule->consumer_registers)
         k_atom(b, ATOM_setmaxnreg_inc, &schedule->consumer_registers, NULL, 0);
     relay_consume(&r);
     k_end(b);
-    kernel->summary =
-        text_format(b->arena,
-                    "relay of %d products to %d by wgmma, parts of %d columns%s: %d rows, columns "
-                    "%d, %d stages, %d consumer warpgroups%s",
-                    plan->n_first, plan->n_last, schedule->tile_k, r.runs_ahead ? " that run ahead" : "",
-                    schedule->tile_m, schedule->tile_n, schedule->stages, schedule->warps_m,
-                    r.is_staged[0] ? matmul_staging_name(&r.staging[0]) : "");
+    kernel->summary = text_format(
+        b->arena,
+        "relay of %d products to %d%s by wgmma, parts of %d columns%s: %d rows, columns "
+        "%d, %d stages, %d consumer warpgroups%s",
+        plan->n_first, plan->n_last, plan->has_across ? " and one across" : "", schedule->tile_k,
+        r.runs_ahead ? " that run ahead" : "", schedule->tile_m, schedule->tile_n, schedule->stages,
+        schedule->warps_m, r.is_staged[0] ? matmul_staging_name(&r.staging[0]) : "");
 }

@@ -10,7 +10,7 @@
  *     wgmma_turned.c    an operand of 32 bits along M or N, which goes there as it is
  *     wgmma_sum.c       products that are added up, one behind the other
  *     wgmma_stream.c    tiles that do not fill a round, whose steps of K several blocks share
- *     wgmma_signals.c   words by which blocks wait for each other: cleared, before the first is used
+ *     signals.[ch]      words by which blocks wait for each other: cleared, before the first is used
  *     wgmma_guest.c     the rows kernel that follows the product, by warps that have nothing else to do
  *     wgmma_guest_columns.c  sums of columns that wait for nothing, by the same warps
  *     wgmma_products.c  products that wait for nothing of one another, their tiles one behind the other's
@@ -21,6 +21,7 @@
 #include "codegen/templates/matmul_convert.h"
 #include "codegen/templates/matmul_partials.h"
 #include "codegen/templates/matmul_scale.h"
+#include "codegen/templates/signals.h"
 
 enum {
     WGMMA_K_BYTES = 32,
@@ -122,8 +123,7 @@ typedef struct Wgmma {
     VEC(MatmulRow) operand_rows; /* the plan's, of the present tile: as many as its blocks' halves have */
     MatmulPartials parts;
     MatmulGang gang; /* blocks 1: none */
-    VEC(const KBuffer *) signals;
-    const KBuffer *started; /* mbarrier: signals are cleared, in all blocks */
+    Signals signals;
     MatmulInputs inputs;
     const Dim *steps; /* of K */
     const KVar *accumulator[MATMUL_CORES];
@@ -194,17 +194,6 @@ const Dim *wgmma_grid(const MatmulPlan *plan, const Schedule *schedule);
 /* Emits `body` for the product that a tile is of, with the kernel as it is for that one. */
 typedef void WgmmaBody(Wgmma *w, int product, const MatmulTile *tile, void *context);
 void wgmma_of_product(Wgmma *w, const KExpr *number, WgmmaBody *body, void *context);
-
-/* wgmma_signals.c: nothing is done where there are none */
-/* Declares such words; the grid is known. */
-KBuffer *wgmma_signals(Wgmma *w, const char *name, DType elem, const Dim *count);
-/* By the thread that initializes mbarriers; by all threads, before a barrier of the block; by the producer's
- * warpgroup. */
-void wgmma_signals_init(Wgmma *w);
-void wgmma_signals_clear(Wgmma *w);
-void wgmma_signals_meet(Wgmma *w);
-/* Before a thread writes or reads such words: all blocks have cleared them. */
-void wgmma_signals_wait(Wgmma *w);
 
 /* wgmma_guest.c: nothing is done where the region has no guest of rows */
 /* Whether warps of the producer's warpgroup have nothing else to do, and registers for a guest. */

@@ -105,7 +105,7 @@ void wgmma_guest_new(Wgmma *w) {
         k_global(b, host->outputs.at[i], true);
     const Dim *counters =
         dim_add(dims, dim_const(dims, GUEST_DONE), dim_mul(dims, w->tiles.tiles_m, w->tiles.batch));
-    w->guest.counters = wgmma_signals(w, "counters", DTYPE_I32, counters);
+    w->guest.counters = signals_new(w->b, &w->signals, "counters", DTYPE_I32, counters);
     kernel->gang = (int)kernel->grid[0]->value;
 }
 
@@ -218,7 +218,7 @@ void wgmma_guest_rows(Wgmma *w, int registers) {
     const KVar *drawn = k_variable(b, "drawn", K_I32, k_i32(b, 0));
     const KVar *advance = k_variable(b, "advance", K_I32, k_i32(b, 0));
     k_atom(b, ATOM_warp_sync, NULL, NULL, 0); /* lanes that loaded, or waited for those, meet */
-    wgmma_signals_wait(w);
+    signals_wait(w->b, &w->signals);
     guest_draw(w, drawn);
     const KExpr *first = k_shuffle_index(b, "first_ticket", k_var(b, drawn), k_i32(b, 0));
     const KExpr *ticket = k_for_step_begin(b, "ticket", first, tickets, k_var(b, advance));

@@ -121,7 +121,7 @@ void wgmma_stream_buffers(Wgmma *w) {
     for (int core = 0; core < w->plan->n_cores; core++)
         w->stream.parts[core] =
             k_scratch(b, "parts", type, dim_const(dims, warps * STREAM_LANES * 4 * stream_words(w)), false);
-    w->stream.flags = wgmma_signals(w, "flags", DTYPE_I32, dim_const(dims, warps));
+    w->stream.flags = signals_new(w->b, &w->signals, "flags", DTYPE_I32, dim_const(dims, warps));
 }
 
 /* Which blocks of the group own tiles, and what is whose. Every groups-th tile is the group's. */

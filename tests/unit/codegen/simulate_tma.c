@@ -186,6 +186,57 @@ static void test_tma_store_seen(void **state) {
     }
 }
 
+/* Boxes that two warps add to one tensor: in order, the second behind the first's flag, the sums of both; in
+ * none, a race. */
+static void test_tma_add(void **state) {
+    (void)state;
+    for (int ordered = 0; ordered < 2; ordered++) {
+        static _Alignas(16) float y[128];
+        static uint32_t flags[1];
+        for (int i = 0; i < 128; i++)
+            y[i] = 100;
+        flags[0] = 0;
+        Bench bench;
+        bench_open(&bench, 64);
+        KBuffer *by = bench_buffer(&bench, "y", DTYPE_F32, y, 128, true);
+        KBuffer *bf = bench_buffer(&bench, "flags", DTYPE_I32, flags, 1, true);
+        KBuffer *tile = k_shared(B, "tile", DTYPE_F32, 256, 128);
+        int map = k_tensor_map(B, "map", f32_map(&bench, by, 4, 32));
+        const KExpr *warp = k_special(B, SPECIAL_WARP), *own = k_mul(B, warp, I(128));
+        const KExpr *row = k_for_begin(B, "row", I(0), I(4), 1, UNROLL_NONE);
+        k_store_scalar(B, tile, k_add(B, own, k_add(B, k_mul(B, row, I(32)), LANE)),
+                       k_convert(B, k_add(B, LANE, warp), K_F32), NULL);
+        k_end(B);
+        ATOM0(fence_async, NULL);
+        ATOM0(warp_sync, NULL);
+        k_if_begin(B, k_eq(B, LANE, I(0)));
+        KOperand flag[] = {k_operand(k_global_addr(B, bf, I(0))), k_operand(U(1))};
+        if (ordered) {
+            k_if_begin(B, k_eq(B, warp, I(1)));
+            k_atom(B, ATOM_flag_wait, NULL, flag, 2);
+            ATOM0(fence_async_global, NULL);
+            k_end(B);
+        }
+        ATOM(tma_add_2d, NULL, k_operand(k_tensor_map_addr(B, map)), k_operand(k_smem_addr(B, tile, own)),
+             k_operand(I(0)), k_operand(I(0)));
+        ATOM0(bulk_commit, NULL);
+        ATOM0(bulk_wait, (int[]){0});
+        if (ordered) {
+            k_if_begin(B, k_eq(B, warp, I(0)));
+            k_atom(B, ATOM_flag_raise, NULL, flag, 2);
+            k_end(B);
+        }
+        k_end(B);
+        if (ordered) {
+            bench_runs(&bench, 1);
+            assert_true(y[0] == 101 && y[31] == 163 && y[127] == 163);
+        } else {
+            bench_fails(&bench, 1, "race: element");
+        }
+        bench_close(&bench);
+    }
+}
+
 /* TMA takes boxes that begin at 16 bytes of a row. */
 static void test_load_within_piece(void **state) {
     (void)state;
@@ -409,10 +460,15 @@ static void test_no_windows(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tma_copy),         cmocka_unit_test(test_load_over_reads),
-        cmocka_unit_test(test_tma_store_seen),   cmocka_unit_test(test_load_within_piece),
-        cmocka_unit_test(test_tma_store_pieces), cmocka_unit_test(test_multicast),
-        cmocka_unit_test(test_windows),          cmocka_unit_test(test_windows_of_some_channels),
+        cmocka_unit_test(test_tma_copy),
+        cmocka_unit_test(test_load_over_reads),
+        cmocka_unit_test(test_tma_store_seen),
+        cmocka_unit_test(test_tma_add),
+        cmocka_unit_test(test_load_within_piece),
+        cmocka_unit_test(test_tma_store_pieces),
+        cmocka_unit_test(test_multicast),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_windows_of_some_channels),
         cmocka_unit_test(test_no_windows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
