@@ -7,7 +7,9 @@
  *
  * so that one kernel computes e' in registers and multiplies it from there (fuse_relay.c), and no kernel
  * stores it: the gradients of attention. Multiplying twice along a k of 128 takes less than a third of what
- * 16 bits take to be written and read. */
+ * 16 bits take to be written and read.
+ *
+ * A product that reads it as it was, dq = e @ k, then reads e'.T, and goes across the same kernel. */
 #include "ir/value_map.h"
 #include "passes/relay.h"
 #include "passes/rewrite.h"
