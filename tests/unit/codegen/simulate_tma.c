@@ -192,17 +192,17 @@ static void test_tma_add(void **state) {
     (void)state;
     for (int ordered = 0; ordered < 2; ordered++) {
         static _Alignas(16) float y[128];
-        static uint32_t flags[1];
         for (int i = 0; i < 128; i++)
             y[i] = 100;
-        flags[0] = 0;
         Bench bench;
         bench_open(&bench, 64);
         KBuffer *by = bench_buffer(&bench, "y", DTYPE_F32, y, 128, true);
-        KBuffer *bf = bench_buffer(&bench, "flags", DTYPE_I32, flags, 1, true);
+        KBuffer *bf = k_scratch(B, "flags", DTYPE_I32, bench_dim(&bench, 1), true);
         KBuffer *tile = k_shared(B, "tile", DTYPE_F32, 256, 128);
         int map = k_tensor_map(B, "map", f32_map(&bench, by, 4, 32));
         const KExpr *warp = k_special(B, SPECIAL_WARP), *own = k_mul(B, warp, I(128));
+        k_store_scalar(B, bf, I(0), I(0), k_eq(B, k_special(B, SPECIAL_TID), I(0)));
+        k_barrier(B);
         const KExpr *row = k_for_begin(B, "row", I(0), I(4), 1, UNROLL_NONE);
         k_store_scalar(B, tile, k_add(B, own, k_add(B, k_mul(B, row, I(32)), LANE)),
                        k_convert(B, k_add(B, LANE, warp), K_F32), NULL);
