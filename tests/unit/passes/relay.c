@@ -80,6 +80,13 @@ static void test_apart(void **state) {
     expect("graph g (q: bf16[24,16], k: bf16[400,16], v: bf16[400,16]) -> (o: bf16[24,16]) {\n"
            "  o = sigmoid(q @ k.T) @ v }",
            "matmul matmul");
+    /* tiles for some of the SMs, and for too few */
+    expect("graph g (q: bf16[50,24,16], k: bf16[50,400,16], v: bf16[50,400,16]) -> (o: bf16[50,24,16]) {\n"
+           "  o = sigmoid(q @ k.T) @ v }",
+           "relay2");
+    expect("graph g (q: bf16[40,24,16], k: bf16[40,400,16], v: bf16[40,400,16]) -> (o: bf16[40,24,16]) {\n"
+           "  o = sigmoid(q @ k.T) @ v }",
+           "matmul matmul");
 }
 
 int main(void) {
