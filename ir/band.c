@@ -175,6 +175,17 @@ bool band_of_zeros(DimTable *dims, Value *x, Band *band) {
     return band_of_depth(dims, x, 0, band, BAND_DEPTH);
 }
 
+bool band_sees_columns(const DimTable *dims, const Band *band, const Dim *rows, const Dim *columns) {
+    for (int i = 0; i < band->n; i++) {
+        const BandLimit *limit = &band->limit[i];
+        bool is_seen = limit->is_most ? dim_lower(dims, limit->offset) >= 0 && rows == columns
+                                      : dim_upper(dims, limit->offset) <= 0;
+        if (!limit->by_row || limit->n_numbers || !is_seen)
+            return false;
+    }
+    return true;
+}
+
 bool band_same(const Band *a, const Band *b) {
     bool is_same = a->n == b->n;
     for (int i = 0; i < a->n && is_same; i++) {

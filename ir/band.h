@@ -32,6 +32,9 @@ bool band_of(DimTable *dims, Value *x, double beyond, Band *band, Value **inner)
 /* Whether x is zero outside of a band: such a select, the exponential of what is -inf there, or a multiple of
  * either. What the multiple is of is taken to be finite there, as weights of softmax take values to be. */
 bool band_of_zeros(DimTable *dims, Value *x, Band *band);
+/* Whether each column has an element that the band leaves, as dims alone say, of a matrix of so many rows and
+ * columns; then each of its limits compares columns with rows. */
+bool band_sees_columns(const DimTable *dims, const Band *band, const Dim *rows, const Dim *columns);
 /* Whether both leave the same elements, by the same limits. */
 bool band_same(const Band *a, const Band *b);
 

@@ -103,23 +103,6 @@ bool relay_is_last(const Graph *graph, const Value *product) {
            relay_has_tiles(graph, product, rows);
 }
 
-/* Whether some tile sees each column, by the band beyond which `held` is zero, as dims alone say. */
-static bool relay_sees_columns(const Graph *graph, Value *held) {
-    const DimTable *dims = graph->dims;
-    const Dim *rows = held->dims[held->rank - 2], *columns = held->dims[held->rank - 1];
-    Band band;
-    if (!band_of_zeros(graph->dims, held, &band))
-        return true;
-    for (int i = 0; i < band.n; i++) {
-        const BandLimit *limit = &band.limit[i];
-        bool is_seen = limit->is_most ? dim_lower(dims, limit->offset) >= 0 && rows == columns
-                                      : dim_upper(dims, limit->offset) <= 0;
-        if (!limit->by_row || limit->n_numbers || !is_seen)
-            return false;
-    }
-    return true;
-}
-
 /* What transposes one behind the other are of, and where its axes are in the end. */
 static const Value *relay_untransposed(const Value *value, int *perm) {
     for (int i = 0; i < value->rank; i++)
@@ -146,6 +129,10 @@ bool relay_is_across(Arena *arena, const Graph *graph, const Value *product) {
     const Dim *rows = held->dims[held->rank - 2];
     if (dim_is(rows, 1) || dim_is(held->dims[held->rank - 1], 1)) /* no rows, or no columns, to tell apart */
         return false;
+    Band band;
+    if (band_of_zeros(graph->dims, held, &band) &&
+        !band_sees_columns(graph->dims, &band, rows, held->dims[held->rank - 1]))
+        return false;
     int64_t columns = dim_upper(graph->dims, product->dims[product->rank - 1]);
     columns = (columns + UNIT - 1) / UNIT * UNIT;
     if (columns != BLOCK && columns != WARPGROUPS * BLOCK)
@@ -157,5 +144,5 @@ bool relay_is_across(Arena *arena, const Graph *graph, const Value *product) {
         if (dim_upper(graph->dims, depth) > columns)
             return false;
     }
-    return reads_rows && relay_has_tiles(graph, product, rows) && relay_sees_columns(graph, held);
+    return reads_rows && relay_has_tiles(graph, product, rows);
 }

@@ -370,7 +370,8 @@ bool relay_plan(const Graph *graph, const Region *region, const Target *target, 
     if (plan->has_across) {
         relay_find_kept(plan);
         relay_find_vectors(plan);
-        if (!relay_order_accepts(plan, why))
+        *why = "a product across needs all of its rows seen by some tile, as dims alone say";
+        if (!band_sees_columns(graph->dims, &plan->band, plan->first[0].m, plan->first[0].n))
             return false;
     }
     for (int i = 0; i < plan->n_first; i++)

@@ -88,8 +88,6 @@ int64_t relay_across_bytes(const RelayPlan *plan, const Schedule *schedule);
 int relay_across_registers(const RelayPlan *plan, const Schedule *schedule);
 /* Whether its parts divide among the warpgroups. */
 bool relay_across_accepts(const RelayPlan *plan, const Schedule *schedule, const char **why);
-/* Whether the band is one whose order of tiles is known (relay_order.c). */
-bool relay_order_accepts(const RelayPlan *plan, const char **why);
 void relay_build(Builder *b, const RelayPlan *plan);
 
 /* ---- the kernel */

@@ -19,9 +19,8 @@ enum {
     ACROSS_COPIES = 2,  /* of what is held, and of sums: warpgroups are at most one part apart */
     ACROSS_BARRIER = 1, /* named, of all consumers */
     ACROSS_GROUPS = 2,
-    ACROSS_ADDER =
-        1, /* warps that add, from this one on, as many as copies; then the one that brings vectors */
-    ACROSS_BRINGER = ACROSS_ADDER + ACROSS_COPIES,
+    ACROSS_ADDER = 1,                              /* warps that add, from this one on, as many as copies */
+    ACROSS_BRINGER = ACROSS_ADDER + ACROSS_COPIES, /* the warp that brings vectors */
     ACROSS_LANES = 32,
     ACROSS_MATRICES = 16, /* rows and columns of four 8x8 ones */
     ACROSS_EXCHANGED = 16 /* columns from the groups of lanes in odd rows to those of others, at one time */

@@ -28,24 +28,8 @@
  * belongs a time, later along a tile's parts and along a part's turns, where equal times of a part are in the
  * order of tiles. All blocks run at the same time, in a cooperative launch, since they wait for each other.
  *
- * "FlashAttention-3" (2024) adds dq up so, in no order, or in that of tiles, which then all begin at part 0.
- */
+ * Adding dq up across blocks, by TMA and in whatever order they come: "FlashAttention-3" (2024). */
 #include "codegen/templates/relay.h"
-
-bool relay_order_accepts(const RelayPlan *plan, const char **why) {
-    const DimTable *dims = plan->graph->dims;
-    const Dim *rows = plan->first[0].m, *columns = plan->first[0].n;
-    *why = "a product across needs all of its rows seen by some tile, as dims alone say";
-    for (int i = 0; i < plan->band.n; i++) {
-        const BandLimit *limit = &plan->band.limit[i];
-        if (!limit->by_row || limit->n_numbers)
-            return false;
-        if (limit->is_most ? dim_lower(dims, limit->offset) < 0 || rows != columns
-                           : dim_upper(dims, limit->offset) > 0)
-            return false;
-    }
-    return true;
-}
 
 /* The band's limit from below (above, is_most); NULL: there is none. */
 static const Dim *order_limit(const RelayRun *r, bool is_most) {

@@ -88,6 +88,21 @@ static void check_band(Bench *bench, Value *inside, int64_t low, int64_t high, b
     assert_int_equal(least ? least->offset->value : INT64_MIN, low);
     assert_int_equal(most ? most->offset->value : INT64_MAX, high);
     assert_ptr_equal(inner, is_all ? y : x);
+    /* of a square matrix, and of one with more rows, where it says that each column is seen, each is */
+    enum { COLUMNS = 9, MORE = 13 };
+    for (int64_t rows = COLUMNS; rows <= MORE; rows += MORE - COLUMNS) {
+        const Dim *columns = dim_const(bench->dims, COLUMNS);
+        bool all = true;
+        for (int64_t col = 0; col < COLUMNS; col++) {
+            bool some = false;
+            for (int64_t row = 0; row < rows; row++)
+                some = some || (col - row >= low && col - row <= high);
+            all = all && some;
+        }
+        bool says = band_sees_columns(bench->dims, &band, dim_const(bench->dims, rows), columns);
+        assert_true(all || !says);
+        assert_true(says || low > 0 || high < 0 || (rows > COLUMNS && most));
+    }
 }
 
 /* An element of y is seen where the condition holds, and where the band says so. */
