@@ -19,7 +19,8 @@
  *     dv = p @ do, dk = e @ q              last
  *     dq = e.T @ k                         across
  *
- *     relay.c          what the products are (RelayPlan), which schedules it can take, the Template row
+ *     relay_plan.c     what the products are (RelayPlan)
+ *     relay.c          which schedules it can take, the Template row
  *     relay_wgmma.c    the kernel
  *     relay_across.c   what a product across adds to it
  *     relay_order.c    then: in which order tiles add their parts
@@ -74,6 +75,8 @@ typedef struct RelayPlan {
 /* False, with a person's words in *why, where the region is none that the kernel takes. */
 bool relay_plan(const Graph *graph, const Region *region, const Target *target, RelayPlan *plan,
                 const char **why);
+/* Whether a region has a product across. */
+bool relay_goes_across(const Region *region);
 /* Elements along a first product's sum, rounded up to whole instructions. */
 int relay_depth(const RelayPlan *plan, int first);
 /* Columns of tiles of a second operand that comes in parts, or its elements along the first product's sum. */
