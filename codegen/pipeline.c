@@ -101,6 +101,14 @@ PipelinePeers pipeline_peers(Builder *b, int m, int n) {
     return peers;
 }
 
+void pipeline_fill(Builder *b, const Pipeline *pipeline, const PipelineState *state) {
+    k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
+    k_if_begin(b, k_eq(b, k_special(b, SPECIAL_LANE), k_i32(b, 0)));
+    KOperand full = k_operand(pipeline_full_address(b, pipeline, state));
+    k_atom(b, ATOM_mbar_arrive, NULL, &full, 1);
+    k_end(b);
+}
+
 void pipeline_release(Builder *b, const Pipeline *pipeline, const KExpr *stage, const PipelinePeers *peers) {
     const KExpr *lane = k_special(b, SPECIAL_LANE), *address = pipeline_address(b, pipeline->empty, stage);
     if (!peers || peers->count == 1) {

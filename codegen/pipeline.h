@@ -41,6 +41,9 @@ void pipeline_expect(Builder *b, const Pipeline *pipeline, const PipelineState *
 const KExpr *pipeline_full_address(Builder *b, const Pipeline *pipeline, const PipelineState *state);
 void pipeline_wait_full(Builder *b, const Pipeline *pipeline, const PipelineState *state); /* consumer */
 
+/* One arrival of each calling warp at full[stage], behind what its lanes have written there. */
+void pipeline_fill(Builder *b, const Pipeline *pipeline, const PipelineState *state);
+
 /* The blocks that fill parts of one another's stages: of a cluster of m x n, whose ranks go along m first,
  * those in the same row or the same column of it. */
 typedef struct PipelinePeers {

@@ -65,6 +65,18 @@ int target_clustered_sms(const Target *target, int cluster) {
     return cluster <= 2 ? target->sm_count : target->sm_count * PERCENT / 100 / cluster * cluster;
 }
 
+int target_launch_registers(const Target *target, int warpgroups) {
+    enum { THREADS = 128, UNIT = 8 };
+    return target->registers_per_sm / (THREADS * warpgroups) / UNIT * UNIT;
+}
+
+bool target_deals_registers(const Target *target, int warpgroups, int consumers, int produce, int consume) {
+    enum { UNIT = 8, LEAST = 24, MOST = 256 };
+    return !consume ||
+           (produce % UNIT == 0 && consume % UNIT == 0 && produce >= LEAST && consume <= MOST &&
+            produce + consumers * consume <= warpgroups * target_launch_registers(target, warpgroups));
+}
+
 FuseLimits target_fuse_limits(const Target *target) {
     FuseLimits limits = {
         .has_tensor_cores = target->has_mma_bf16,

@@ -32,6 +32,13 @@ const Target *target_for_device(int major, int minor);
 /* SMs that have a block where each takes one and blocks come in clusters of so many: a cluster lies within a
  * GPC, whose SMs it need not divide. An H100's 132 SMs hold 66 clusters of 2, 30 of 4 and 15 of 8. */
 int target_clustered_sms(const Target *target, int cluster);
+/* Registers of a thread that a block of so many warpgroups has at launch, in the multiples of 8 that
+ * setmaxnreg deals out. */
+int target_launch_registers(const Target *target, int warpgroups);
+/* Whether setmaxnreg can give each thread of the first warpgroup `produce` and of some `consumers` `consume`;
+ * 0: it is not asked to. What a block has at launch is all that its warpgroups can share: to ask for more is
+ * to wait for ever. */
+bool target_deals_registers(const Target *target, int warpgroups, int consumers, int produce, int consume);
 FuseLimits target_fuse_limits(const Target *target);
 
 #endif

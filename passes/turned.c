@@ -194,8 +194,8 @@ static bool turned_is_wanted(const Graph *graph, const Value *held) {
 static Value *turned_across(Rewrite *rewrite, Value *value) {
     Relay relay;
     Value *held = turned_is_product(value) ? value->in[0] : NULL;
-    if (!held || !turned_is_wanted(rewrite->graph, held) ||
-        !relay_between(rewrite->pass->arena, rewrite->graph, held, &relay) || !turned_has_batches(&relay))
+    if (!held || !relay_between(rewrite->pass->arena, rewrite->graph, held, &relay) ||
+        !turned_has_batches(&relay) || !turned_is_wanted(rewrite->graph, held))
         return NULL;
     Turned t = {.rewrite = rewrite, .product = value, .number = {.arena = rewrite->pass->arena}};
     Value *in[] = {build_turned(rewrite, turned_value(&t, &relay, held), value), value->in[1]};

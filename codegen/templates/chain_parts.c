@@ -6,13 +6,9 @@
 /* ---- schedules */
 
 bool parts_accepts_registers(const Target *target, const Schedule *schedule, const char **why) {
-    /* what a block has at launch, in multiples of 8 a thread, is all that its warpgroups can share: to ask
-     * for more is to wait for ever */
-    int p = schedule->producer_registers, c = schedule->consumer_registers, groups = 1 + schedule->warps_m;
-    int at_launch = target->registers_per_sm / (WARPGROUP * groups) / 8 * 8;
     *why = "setmaxnreg takes multiples of 8 from 24 to 256, together no more than the block has at launch";
-    return !c || (p % 8 == 0 && c % 8 == 0 && p >= 24 && c <= 256 &&
-                  p + schedule->warps_m * c <= groups * at_launch);
+    return target_deals_registers(target, 1 + schedule->warps_m, schedule->warps_m,
+                                  schedule->producer_registers, schedule->consumer_registers);
 }
 
 bool parts_accepts(const Target *target, const Schedule *schedule, const char **why) {
@@ -70,14 +66,23 @@ void parts_set_band(Parts *parts, const Band *band) {
     }
 }
 
+const Dim *parts_count(const Parts *parts) {
+    DimTable *dims = parts->plan->graph->dims;
+    return dim_ceil_div(dims, parts->plan->n, dim_const(dims, parts->width));
+}
+
+void parts_coords(const Parts *parts, const Value *value, const MatmulTile *tile, const KExpr **coords) {
+    int shift = parts->plan->batch_rank + 2 - value->rank;
+    for (int i = 0; i < value->rank; i++)
+        coords[i] = dim_is(value->dims[i], 1) ? k_i32(parts->b, 0) : tile->batch[i + shift];
+}
+
 /* A number of a tile's matrix, which 40 bits hold: of lengths that others are, none is as long. */
 static const KExpr *parts_number(Parts *parts, const Value *value, const MatmulTile *tile) {
     enum { FAR_BITS = 40 };
     Builder *b = parts->b;
     const KExpr *coords[RANK_MAX];
-    int shift = parts->plan->batch_rank + 2 - value->rank;
-    for (int i = 0; i < value->rank; i++)
-        coords[i] = dim_is(value->dims[i], 1) ? k_i32(b, 0) : tile->batch[i + shift];
+    parts_coords(parts, value, tile, coords);
     const KExpr *number = k_convert(b, lower_at(parts->lower, value, coords, NULL), K_I64);
     int64_t far = (int64_t)1 << FAR_BITS;
     return ktype_of(value->dtype) == K_I64
@@ -103,10 +108,8 @@ static const KExpr *parts_limit(Parts *parts, const BandLimit *limit, const Matm
 
 void parts_find(Parts *parts, const MatmulTile *tile) {
     Builder *b = parts->b;
-    DimTable *dims = parts->plan->graph->dims;
     const KExpr *zero = k_i32(b, 0), *one = k_i32(b, 1), *width = k_i32(b, parts->width);
-    const Dim *count = dim_ceil_div(dims, parts->plan->n, dim_const(dims, parts->width));
-    const KExpr *first = zero, *all = k_dim(b, count, K_I32), *end = all;
+    const KExpr *first = zero, *all = k_dim(b, parts_count(parts), K_I32), *end = all;
     for (int i = 0; i < parts->band.n; i++) {
         const BandLimit *limit = &parts->band.limit[i];
         const KExpr *col = parts->limit[i] = parts_limit(parts, limit, tile);

@@ -40,6 +40,10 @@ typedef struct Parts {
 
 /* Says what follows from the band. */
 void parts_set_band(Parts *parts, const Band *band);
+/* How many there are of a matrix. */
+const Dim *parts_count(const Parts *parts);
+/* Coordinates of a value's element in a tile's matrix, aligned at the right: axes of one element at 0. */
+void parts_coords(const Parts *parts, const Value *value, const MatmulTile *tile, const KExpr **coords);
 /* The parts that a tile's rows see anything of: one at least, of which all may be masked, or (may_see_none)
  * none. */
 void parts_find(Parts *parts, const MatmulTile *tile);

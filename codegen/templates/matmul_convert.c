@@ -95,7 +95,7 @@ int matmul_converters(const MatmulPlan *plan, const Schedule *schedule) {
 
 int matmul_convert_registers(const MatmulPlan *plan, const Schedule *schedule) {
     int converters = matmul_converters(plan, schedule), groups = 1 + converters + schedule->warps_m;
-    int at_launch = plan->target->registers_per_sm / (CONVERT_THREADS * groups) / 8 * 8;
+    int at_launch = target_launch_registers(plan->target, groups);
     int left =
         groups * at_launch - schedule->producer_registers - schedule->warps_m * schedule->consumer_registers;
     left = left > 0 ? left / converters : 0;
@@ -209,11 +209,7 @@ MatmulConvert matmul_convert(Builder *b, const MatmulPlan *plan, const Schedule 
 
 void matmul_convert_arrive(Builder *b, const Pipeline *stages, const PipelineState *stage) {
     k_atom(b, ATOM_fence_async, NULL, NULL, 0);
-    k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
-    k_if_begin(b, k_eq(b, k_special(b, SPECIAL_LANE), k_i32(b, 0)));
-    KOperand full = k_operand(pipeline_full_address(b, stages, stage));
-    k_atom(b, ATOM_mbar_arrive, NULL, &full, 1);
-    k_end(b);
+    pipeline_fill(b, stages, stage);
     pipeline_advance(b, stages, stage);
 }
 

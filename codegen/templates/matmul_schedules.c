@@ -141,7 +141,7 @@ static void schedules_add_bringing(const Cost *c, SchedulesAccept *accepts, Cand
     enum { MOST = 2, LOADING = 24 };
     for (s.converters = MOST; s.converters > 0; s.converters--) {
         int groups = 1 + s.converters + s.warps_m;
-        int at_launch = c->plan->target->registers_per_sm / (128 * groups) / 8 * 8;
+        int at_launch = target_launch_registers(c->plan->target, groups);
         s.producer_registers = s.consumer_registers = 0;
         schedules_add_deepest(c, accepts, found, s, WGMMA_STAGES, 1);
         s.producer_registers = LOADING;

@@ -130,10 +130,10 @@ static bool relay_accepts(const Graph *graph, const Region *region, const Schedu
 
 /* Warpgroups of a block: one, where rows do not fill the tiles of two, or too few tiles. */
 static int relay_groups(const RelayPlan *plan, const DimBindings *hint) {
+    if (plan->has_across)
+        return RELAY_ACROSS_GROUPS;
     int64_t rows = cost_extent(plan->graph, plan->first[0].m, hint);
     int64_t batch = cost_space(plan->graph, plan->region, 0, plan->first[0].batch_rank, hint);
-    if (plan->has_across)
-        return 2;
     int64_t pairs = batch * ((rows + 2 * WGMMA_M - 1) / (2 * WGMMA_M));
     return rows <= WGMMA_M || 2 * pairs <= plan->target->sm_count ? 1 : 2;
 }

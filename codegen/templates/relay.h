@@ -87,7 +87,9 @@ bool relay_runs_ahead(const RelayPlan *plan, const Schedule *schedule);
 /* Tiles of rows in shared memory: two where they fit. */
 int relay_row_stages(const RelayPlan *plan, const Schedule *schedule);
 /* Shared memory of what a product across needs. */
+enum { RELAY_ACROSS_GROUPS = 2 /* consumer warpgroups */ };
 int64_t relay_across_bytes(const RelayPlan *plan, const Schedule *schedule);
+/* Registers of a thread for a part of it, besides those of a first product. */
 int relay_across_registers(const RelayPlan *plan, const Schedule *schedule);
 /* Whether its parts divide among the warpgroups. */
 bool relay_across_accepts(const RelayPlan *plan, const Schedule *schedule, const char **why);
@@ -97,7 +99,6 @@ void relay_build(Builder *b, const RelayPlan *plan);
 
 /* The order in which tiles add to a product across (relay_order.c); of the present tile: */
 typedef struct RelayOrder {
-    const Dim *blocks;
     const KExpr *row, *matrix;        /* number of the tile among those of its matrix, and of that */
     const KExpr *low, *there, *place; /* tiles of the matrix that are there at the same time: number of the
                                          first, how many, and which of them this is */

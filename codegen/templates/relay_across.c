@@ -18,8 +18,7 @@
 enum {
     ACROSS_COPIES = 2,  /* of what is held, and of sums: warpgroups are at most one part apart */
     ACROSS_BARRIER = 1, /* named, of all consumers */
-    ACROSS_GROUPS = 2,
-    ACROSS_ADDER = 1,                              /* warps that add, from this one on, as many as copies */
+    ACROSS_ADDER = 1,   /* warps that add, from this one on, as many as copies */
     ACROSS_BRINGER = ACROSS_ADDER + ACROSS_COPIES, /* the warp that brings vectors */
     ACROSS_LANES = 32,
     ACROSS_MATRICES = 16, /* rows and columns of four 8x8 ones */
@@ -32,19 +31,26 @@ enum {
  */
 typedef struct AcrossShare {
     int blocks, columns;
+    int registers; /* of a thread */
 } AcrossShare;
 
 static AcrossShare across_share(const RelayPlan *plan, const Schedule *s) {
     int blocks = s->tile_k / WGMMA_M, groups = s->warps_m;
-    return blocks % groups == 0 ? (AcrossShare){blocks / groups, plan->columns}
-                                : (AcrossShare){blocks, plan->columns / groups};
+    AcrossShare share = blocks % groups == 0 ? (AcrossShare){blocks / groups, plan->columns, 0}
+                                             : (AcrossShare){blocks, plan->columns / groups, 0};
+    share.registers = share.blocks * share.columns / 2;
+    return share;
+}
+
+/* How the product reads the rows of a first one, as its second operand: the other way around. */
+static OperandMajor across_major(const RelayPlan *plan) {
+    return plan->first[plan->across_rows].a.major == MAJOR_K ? MAJOR_MN : MAJOR_K;
 }
 
 /* Of a thread, for a part: none, where those of first product 1 are just as many, and free by then. With some
  * of those the assembler would wait for each product. */
 int relay_across_registers(const RelayPlan *plan, const Schedule *s) {
-    AcrossShare share = across_share(plan, s);
-    int registers = share.blocks * share.columns / 2;
+    int registers = across_share(plan, s).registers;
     return registers == s->tile_k / 2 ? 0 : registers;
 }
 
@@ -58,7 +64,7 @@ bool relay_across_accepts(const RelayPlan *plan, const Schedule *s, const char *
     enum { HALF_SPAN = 32 /* of the elements of 16 bits that a swizzle moves, which begins where it is */ };
     AcrossShare share = across_share(plan, s);
     *why = "a product across takes two warpgroups, and parts of 64 columns or a multiple";
-    if (s->warps_m != ACROSS_GROUPS || s->tile_k % WGMMA_M != 0)
+    if (s->warps_m != RELAY_ACROSS_GROUPS || s->tile_k % WGMMA_M != 0)
         return false;
     *why = "a product across divides among the warpgroups by 64 rows or 32 columns";
     if (share.columns % HALF_SPAN != 0)
@@ -95,7 +101,6 @@ void relay_across_declare(RelayRun *r) {
     RelayAcross *a = &r->across;
     const RelayPlan *plan = r->plan;
     const Schedule *s = r->schedule;
-    DimTable *dims = plan->graph->dims;
     const Value *output = plan->across.core[0];
     a->held = tile_shared(b, "held_tile", plan->first[0].a.elem, s->tile_m, s->tile_k, ACROSS_COPIES);
     a->sums = tile_shared(b, "sums_tile", DTYPE_F32, s->tile_k, plan->columns, ACROSS_COPIES);
@@ -110,8 +115,8 @@ void relay_across_declare(RelayRun *r) {
     matmul_stored(&plan->across, output, &a->stored);
     a->map = matmul_stored_map(b, output, &a->stored, a->sums.rows, a->sums.span, a->sums.swizzle);
     a->ring = pipeline_new(b, "sums", ACROSS_COPIES);
-    const Dim *parts = dim_ceil_div(dims, plan->first[0].n, dim_const(dims, s->tile_k));
-    a->turns = signals_new(b, &a->signals, "turns", DTYPE_I32, dim_mul(dims, r->parts.tiles.batch, parts));
+    const Dim *turns = dim_mul(plan->graph->dims, r->parts.tiles.batch, parts_count(&r->parts));
+    a->turns = signals_new(b, &a->signals, "turns", DTYPE_I32, turns);
     b->kernel->gang = (int)b->kernel->grid[0]->value;
 }
 
@@ -135,9 +140,8 @@ static void across_find_place(RelayRun *r, const PartsLane *lane, const KExpr *g
 void relay_across_begin(RelayRun *r, const PartsLane *lane, const KExpr *group) {
     Builder *b = r->b;
     RelayAcross *a = &r->across;
-    const MatmulPlan *first = &r->plan->first[r->plan->across_rows];
     const Tile *rows = &r->rows[r->plan->across_rows].tile;
-    OperandMajor turned = first->a.major == MAJOR_K ? MAJOR_MN : MAJOR_K;
+    OperandMajor turned = across_major(r->plan);
     AcrossShare share = across_share(r->plan, r->schedule);
     bool by_columns = share.columns < r->plan->columns;
     const KExpr *number = k_convert(b, group, K_U64);
@@ -161,11 +165,8 @@ void relay_across_begin(RelayRun *r, const PartsLane *lane, const KExpr *group) 
 }
 
 void relay_across_tile(RelayRun *r, const MatmulFragment *fragment, const MatmulTile *tile) {
-    AcrossShare share = across_share(r->plan, r->schedule);
-    int registers = share.blocks * share.columns / 2;
-    r->across.part = registers == r->fragment[1]->count
-                         ? r->fragment[1]
-                         : k_array(r->b, "across_part", K_F32, registers, k_float(r->b, K_F32, 0));
+    int own = relay_across_registers(r->plan, r->schedule);
+    r->across.part = own ? k_array(r->b, "across_part", K_F32, own, k_float(r->b, K_F32, 0)) : r->fragment[1];
     r->across.rest = matmul_pack_begin(r->b, &r->plan->rest, r->between, fragment, tile->batch, &r->vectors);
 }
 
@@ -221,8 +222,7 @@ static void across_issue(RelayRun *r) {
     Builder *b = r->b;
     const RelayPlan *plan = r->plan;
     const Tile *held = &r->across.held, *rows = &r->rows[plan->across_rows].tile;
-    const MatmulOperand *first = &plan->first[plan->across_rows].a;
-    OperandMajor turned = first->major == MAJOR_K ? MAJOR_MN : MAJOR_K;
+    OperandMajor turned = across_major(plan);
     AcrossShare share = across_share(plan, r->schedule);
     const KExpr *from = parts_stage(b, held, r->across.turned_first, k_var(b, r->across.at.stage));
     for (int block = 0; block < share.blocks; block++) {
@@ -233,7 +233,7 @@ static void across_issue(RelayRun *r) {
                                    k_operand(parts_from(b, held, MAJOR_MN, own, k)),
                                    k_operand(parts_from(b, rows, turned, r->across.rows_at, k)),
                                    k_operand(k_int(b, K_U32, k > 0))};
-            int shape[] = {share.columns, (int)first->elem, 1, turned == MAJOR_MN};
+            int shape[] = {share.columns, (int)held->elem, 1, turned == MAJOR_MN};
             k_atom(b, ATOM_wgmma_16bit, shape, operands, 4);
         }
     }
@@ -287,11 +287,7 @@ static void across_hand_over(RelayRun *r) {
         for (int group = 0; group < share.columns / 8; group += group % 2 ? 3 : 1)
             across_put_groups(r, is_odd, block, group);
     k_atom(b, ATOM_fence_async, NULL, NULL, 0);
-    k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
-    k_if_begin(b, k_eq(b, k_special(b, SPECIAL_LANE), k_i32(b, 0)));
-    KOperand full = k_operand(pipeline_full_address(b, &a->ring, &a->at));
-    k_atom(b, ATOM_mbar_arrive, NULL, &full, 1);
-    k_end(b);
+    pipeline_fill(b, &a->ring, &a->at);
     pipeline_advance(b, &a->ring, &a->at);
 }
 
@@ -313,10 +309,11 @@ static void across_part(RelayRun *r, const KExpr *part, PartsAt at, bool is_last
                                k_add(b, at.col, at.lane_col));
     const KExpr *stage = k_var(b, r->part.stage);
     r->vectors.base = k_mul(b, stage, k_i32(b, r->schedule->tile_k));
-    b->rounds_powers = true;
-    if (plan->kept)
+    if (plan->kept) {
+        b->rounds_powers = true;
         matmul_pack_hold(r->pack, fragment, plan->kept);
-    b->rounds_powers = false;
+        b->rounds_powers = false;
+    }
     relay_wait(r, 0, &r->fragment[1], 1);
     relay_pack(r, r->across.rest, plan->across_held, fragment, &at);
     across_put(r, &at);
@@ -468,8 +465,7 @@ void relay_across_add(RelayRun *r) {
 
 static void across_bring_part(RelayRun *r, const MatmulTile *tile, const KExpr *part) {
     Builder *b = r->b;
-    const MatmulPlan *first = &r->plan->first[0];
-    const Dim *columns = first->n;
+    const Dim *columns = r->plan->first[0].n;
     int width = r->parts.width;
     const KExpr *lane = k_special(b, SPECIAL_LANE),
                 *stage = k_mul(b, k_var(b, r->part.stage), k_i32(b, width));
@@ -481,11 +477,8 @@ static void across_bring_part(RelayRun *r, const MatmulTile *tile, const KExpr *
         for (int v = 0; v < r->vectors.n; v++) {
             const Value *value = r->vectors.value[v];
             const KExpr *coords[RANK_MAX];
-            int shift = first->batch_rank + 2 - value->rank;
-            for (int axis = 0; axis < value->rank; axis++)
-                coords[axis] = axis == value->rank - 1        ? col
-                               : dim_is(value->dims[axis], 1) ? k_i32(b, 0)
-                                                              : tile->batch[axis + shift];
+            parts_coords(&r->parts, value, tile, coords);
+            coords[value->rank - 1] = col;
             k_store_scalar(b, r->vectors.buffer[v], k_add(b, stage, at),
                            lower_at(r->between, value, coords, guard), NULL);
         }
@@ -503,11 +496,7 @@ void relay_across_bring(RelayRun *r) {
     k_for_begin(b, "step", k_i32(b, 0), r->across.order.count, 1, UNROLL_NONE);
     pipeline_wait_empty(b, &r->part_ring, &r->part);
     across_bring_part(r, &tile, k_var(b, part));
-    k_atom(b, ATOM_warp_sync, NULL, NULL, 0);
-    k_if_begin(b, k_eq(b, k_special(b, SPECIAL_LANE), k_i32(b, 0)));
-    KOperand full = k_operand(pipeline_full_address(b, &r->part_ring, &r->part));
-    k_atom(b, ATOM_mbar_arrive, NULL, &full, 1);
-    k_end(b);
+    pipeline_fill(b, &r->part_ring, &r->part);
     pipeline_advance(b, &r->part_ring, &r->part);
     relay_order_next_part(r, part);
     k_end(b);

@@ -40,11 +40,6 @@ static const Dim *order_limit(const RelayRun *r, bool is_most) {
     return NULL;
 }
 
-static const Dim *order_parts(const RelayRun *r) {
-    DimTable *dims = r->plan->graph->dims;
-    return dim_ceil_div(dims, r->plan->first[0].n, dim_const(dims, r->schedule->tile_k));
-}
-
 /* As many as SMs; or whole matrices' worth, where that takes no more rounds of tiles, or where tiles have
  * parts in different numbers and few SMs are idle: then a block's tiles of two rounds have equally many
  * together, and no matrix has tiles in two rounds. */
@@ -166,7 +161,7 @@ static const KExpr *order_last_tile(const RelayRun *r, const KExpr *part) {
     const KExpr *row = k_sub(b, k_mul(b, k_add(b, part, one), k_i32(b, r->parts.width)), one);
     row = k_div(b, k_sub(b, row, k_dim(b, least, K_I32)), k_i32(b, r->parts.rows));
     /* rows that see nothing at all have the last part, masked */
-    const KExpr *is_end = k_eq(b, part, k_sub(b, k_dim(b, order_parts(r), K_I32), one));
+    const KExpr *is_end = k_eq(b, part, k_sub(b, k_dim(b, parts_count(&r->parts), K_I32), one));
     return k_select(b, is_end, last, k_min(b, row, last));
 }
 
@@ -186,6 +181,6 @@ const KExpr *relay_order_turn(const RelayRun *r, const KExpr *part) {
 
 const KExpr *relay_order_number(const RelayRun *r, const KExpr *part) {
     Builder *b = r->b;
-    const KExpr *parts = k_dim(b, order_parts(r), K_I32);
+    const KExpr *parts = k_dim(b, parts_count(&r->parts), K_I32);
     return k_let_expr(b, "part_number", k_add(b, k_mul(b, r->across.order.matrix, parts), part));
 }

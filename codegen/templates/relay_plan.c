@@ -63,6 +63,14 @@ static bool relay_first(RelayPlan *plan, Value *core, const char **why) {
     return value_same_dims(core, plan->first[0].core[0]);
 }
 
+/* Its number among what is held, or that of the next. */
+static int relay_find_held(const RelayPlan *plan, const Value *held) {
+    int at = 0;
+    while (at < plan->n_held && plan->held[at] != held)
+        at++;
+    return at;
+}
+
 static bool relay_last(RelayPlan *plan, Value *core, const char **why) {
     Arena *arena = plan->graph->arena;
     Value **outputs = ARENA_ARRAY(arena, Value *, plan->region->outputs.n + 1);
@@ -81,9 +89,7 @@ static bool relay_last(RelayPlan *plan, Value *core, const char **why) {
     if (most < 16 || most > WGMMA_N_MAX || (plan->n_last && !value_same_dims(core, plan->last[0].core[0])))
         return false;
     plan->columns = (int)most;
-    int at = 0;
-    while (at < plan->n_held && plan->held[at] != held)
-        at++;
+    int at = relay_find_held(plan, held);
     plan->held[at] = held;
     plan->n_held = at == plan->n_held ? at + 1 : plan->n_held;
     plan->held_of[plan->n_last++] = at;
@@ -124,9 +130,7 @@ static bool relay_across(RelayPlan *plan, Value *core, const char **why) {
     if (!matmul_stored(&plan->across, core, &stored))
         return false;
     *why = "a product across takes what is handed on to a last product";
-    int at = 0;
-    while (at < plan->n_held && plan->held[at] != value_turned(held))
-        at++;
+    int at = relay_find_held(plan, value_turned(held));
     if (at == plan->n_held || plan->n_first != RELAY_PRODUCTS)
         return false;
     *why = "a product across reads the rows of a first product, and has their columns";
@@ -246,10 +250,10 @@ static void relay_between(RelayPlan *plan) {
     }
 }
 
-/* Whether something held is computed of `from` other than by `cut`. */
-static bool relay_is_computed(const RelayPlan *plan, const Value *from, const Value *cut) {
+/* Whether something held is computed of first product 0 other than by `cut`. */
+static bool relay_is_around(const RelayPlan *plan, const Value *cut) {
     ValueMap marks = {.arena = plan->graph->arena};
-    matmul_mark_dependents(&plan->between, &from, 1, &cut, cut != NULL, &marks);
+    matmul_mark_dependents(&plan->between, &plan->between.core[0], 1, &cut, 1, &marks);
     for (int i = 0; i < plan->n_held; i++)
         if (value_map_get(&marks, plan->made[i]))
             return true;
@@ -267,7 +271,7 @@ static void relay_find_kept(RelayPlan *plan) {
         const Value *value = part->values.at[i];
         if (value->dtype == DTYPE_F32 && value_map_get(&of[0], value) && !value_map_get(&of[1], value) &&
             value_same_dims(value, plan->between.core[0]) && value != plan->between.core[0] &&
-            !relay_is_computed(plan, plan->between.core[0], value))
+            !relay_is_around(plan, value))
             plan->kept = value;
     }
     plan->rest = plan->between;
@@ -285,6 +289,8 @@ static int relay_bring(RelayPlan *plan, const MatmulPlan *product, bool is_last)
     plan->brought[plan->n_brought] = (RelayBrought){product, operand, is_last};
     return plan->n_brought++;
 }
+
+/* ---- what comes with a part, beside a product across */
 
 static bool relay_is_vector(const RelayPlan *plan, const Value *value) {
     const Value *product = plan->between.core[0];
@@ -308,6 +314,8 @@ static void relay_find_vectors(RelayPlan *plan) {
         }
     }
 }
+
+/* ---- the region */
 
 enum { RELAY_CORES = 2 * RELAY_PRODUCTS + 1 };
 typedef enum RelayRole { RELAY_IS_FIRST, RELAY_IS_LAST, RELAY_IS_ACROSS, RELAY_ROLES } RelayRole;

@@ -276,20 +276,18 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
     if (!matmul_holds_blocks(plan, schedule->swap_ab || wgmma_split(schedule) > 1 ? 1 : schedule->tile_n,
                              why))
         return false;
-    /* what a block has at launch, in multiples of 8 a thread, is all that its warpgroups can share: to ask
-     * for more is to wait for ever */
     *why = "setmaxnreg takes multiples of 8 from 24 to 256, together no more than the block has at launch";
-    int p = schedule->producer_registers, c = schedule->consumer_registers;
     int groups = 1 + matmul_converters(plan, schedule) + schedule->warps_m;
-    if (c &&
-        (p % 8 || c % 8 || p < 24 || c > 256 || p + schedule->warps_m * c > groups * (at_launch / 8 * 8)))
+    if (!target_deals_registers(target, groups, schedule->warps_m, schedule->producer_registers,
+                                schedule->consumer_registers))
         return false;
     *why = "an instruction's columns take more registers than a thread has at launch";
     int cols = matmul_partial_cols(plan, schedule) ? matmul_partial_cols(plan, schedule) : schedule->tile_n;
     if (cols / 2 + WGMMA_OPERANDS > at_launch)
         return false;
     *why = "the converting warpgroups have less than 56 registers a thread";
-    if (c && matmul_converters(plan, schedule) && matmul_convert_registers(plan, schedule) < 56)
+    if (schedule->consumer_registers && matmul_converters(plan, schedule) &&
+        matmul_convert_registers(plan, schedule) < 56)
         return false;
     *why = NULL;
     return true;

@@ -50,11 +50,25 @@ static void limits_follow_the_target(void **state) {
     assert_true(ampere.row_resident_max > 0 && ampere.max_inputs > 0 && ampere.max_outputs > 0);
 }
 
+/* What three warpgroups have at launch is 168 a thread, which 32 and twice 240 are more than. */
+static void registers_are_dealt_out(void **state) {
+    (void)state;
+    const Target *hopper = target_find("sm_90a");
+    assert_int_equal(target_launch_registers(hopper, 3), 168);
+    assert_true(target_deals_registers(hopper, 3, 2, 24, 240) &&
+                target_deals_registers(hopper, 3, 2, 40, 232));
+    assert_true(target_deals_registers(hopper, 4, 3, 32, 160) && target_deals_registers(hopper, 3, 2, 0, 0));
+    assert_false(target_deals_registers(hopper, 3, 2, 32, 240));
+    assert_false(target_deals_registers(hopper, 3, 2, 20, 240) ||
+                 target_deals_registers(hopper, 3, 2, 24, 236));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(targets_by_name),
         cmocka_unit_test(targets_by_device),
         cmocka_unit_test(limits_follow_the_target),
+        cmocka_unit_test(registers_are_dealt_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
