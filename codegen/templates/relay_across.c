@@ -366,7 +366,9 @@ static void across_forget_addresses(RelayRun *r) {
 
 void relay_across_parts(RelayRun *r, const PartsAt *at) {
     Builder *b = r->b;
-    const KExpr *last = k_sub(b, r->across.order.count, k_i32(b, 1));
+    /* unknown to the compiler: a loop over one part at most becomes a branch, and registers that meet behind
+     * it have the assembler wait for each product (C7511) */
+    const KExpr *last = across_forget(b, k_sub(b, r->across.order.count, k_i32(b, 1)), K_I32);
     for (int i = 0; i < r->plan->n_last; i++)
         matmul_settle(b, r->sums[i]); /* zeros now, not while products are under way */
     pipeline_wait_full(b, &r->part_ring, &r->part);
