@@ -139,6 +139,8 @@ typedef struct ReduceLevels {
     int n;
 } ReduceLevels;
 ReduceLevels lower_find_levels(Lower *lower);
+/* How many levels a region has; 0: it reduces nothing. */
+int lower_count_levels(const Graph *graph, const Region *region);
 
 /* Whether a value varies along the space's last axis and along no reduced one. */
 bool lower_is_column(const Region *region, const Value *value);
@@ -165,6 +167,9 @@ int lower_vector_width(const Graph *graph, const Region *region, int axis);
  * sectors are written in twice (H200, log-softmax of 8192 x 8192 from bf16 to f32: 148 us with runs of 8, 106
  * with runs of 4; 11008 x 4096 of i4 to bf16: 44 and 33). */
 int lower_stored_width(const Graph *graph, const Region *region, int axis);
+/* Whether neighbours along the last axis read elements that are near each other, but one by one: of windows,
+ * every second one, alternately of two places. */
+bool lower_reads_apart(const Graph *graph, const Region *region);
 /* The axis of the space along which neighbouring elements of what `value` reads (for an output: of where it
  * is written) are neighbours in memory; -1 where there is none, or where it reads
  * several inputs. */

@@ -17,16 +17,27 @@ static int levels_below(const Region *region, const Value *value, ValueMap *know
     return level;
 }
 
+/* How many there are, and, in `known`, of which level each value is. */
+static int levels_count(const Region *region, ValueMap *known) {
+    int n = 0;
+    for (size_t i = 0; i < region->inputs.n; i++) /* what is read was reduced by another kernel */
+        value_map_set(known, region->inputs.at[i], 1);
+    for (size_t i = 0; i < region->values.n; i++) {
+        int level = levels_below(region, region->values.at[i], known);
+        n = level > n ? level : n;
+    }
+    return n;
+}
+
+int lower_count_levels(const Graph *graph, const Region *region) {
+    ValueMap known = {.arena = graph->arena};
+    return levels_count(region, &known);
+}
+
 ReduceLevels lower_find_levels(Lower *lower) {
     const Region *region = lower->region;
-    ReduceLevels levels = {.n = 0};
     ValueMap known = {.arena = lower->arena};
-    for (size_t i = 0; i < region->inputs.n; i++) /* what is read was reduced by another kernel */
-        value_map_set(&known, region->inputs.at[i], 1);
-    for (size_t i = 0; i < region->values.n; i++) {
-        int level = levels_below(region, region->values.at[i], &known);
-        levels.n = level > levels.n ? level : levels.n;
-    }
+    ReduceLevels levels = {.n = levels_count(region, &known)};
     levels.at = ARENA_ARRAY(lower->arena, ReduceLevel, (size_t)levels.n + 1);
     for (int level = 0; level < levels.n; level++)
         levels.at[level].at = ARENA_ARRAY(lower->arena, const Value *, region->values.n);

@@ -120,6 +120,36 @@ int lower_read_axis(const Graph *graph, const Region *region, const Value *value
     return width_axis(graph, region, value, width_reads_along);
 }
 
+/* Whether any load of a planned run takes elements one by one that lie near one another, though not side by
+ * side; or a loop in place loads, which no plan foresees. */
+static bool width_is_apart(Lower *lower, void *context) {
+    enum { NEAR_BITS = 256 };
+    const Region *region = lower->region;
+    const WidthCase *asked = context;
+    Run run = {.rank = region->rank, .axis = asked->axis, .width = WIDTH_PAIR};
+    LowerTarget *targets = ARENA_ARRAY(lower->arena, LowerTarget, region->outputs.n + 1);
+    for (size_t i = 0; i < region->outputs.n; i++)
+        targets[i] = (LowerTarget){.value = region->outputs.at[i]};
+    lower_plan(lower, &run, targets, (int)region->outputs.n);
+    for (size_t i = 0; i < lower->loads.n; i++) {
+        const LowerEntry *entry = lower->loads.at[i];
+        LaneCoord offset = lane_memory(lower, entry->key.value, entry->key.coords);
+        int64_t bits = offset.step * dtype_bits(entry->key.value->dtype);
+        bool is_near = offset.step != 1 && bits > -NEAR_BITS && bits < NEAR_BITS;
+        if (entry->kind == ENTRY_LANES && lower_is_stream(lower, entry->key.value) && is_near)
+            return true;
+    }
+    for (size_t i = 0; i < region->values.n; i++)
+        if (op_info(region->values.at[i]->op)->class_ == OPCLASS_REDUCTION)
+            return true;
+    return false;
+}
+
+bool lower_reads_apart(const Graph *graph, const Region *region) {
+    WidthCase asked = {NULL, region->rank - 1, WIDTH_PAIR};
+    return region->rank > 0 && width_ask(graph, region, width_is_apart, &asked);
+}
+
 /* Whether a run of this width reads and writes in whole vectors wherever elements lie side by side in memory;
  * *useful where some do. */
 static bool width_fits(Lower *lower, int axis, int width, bool *useful) {

@@ -335,7 +335,6 @@ static void transpose_build(Builder *b, const Region *region) {
     t.lower = lower_new(b, region);
     lower_declare_params(t.lower);
     t.index = lower_index_type(t.lower);
-    lower_set_cache(t.lower, cost_cache(kernel->graph, region, kernel->target, NULL));
     transpose_place_block(&t);
     if (t.reads.n > 0)
         transpose_read(&t);
