@@ -192,7 +192,8 @@ static void lower_fold(Lower *lower, const LowerFold *fold, const KExpr *x) {
     const KExpr *number = fold->number;
     if (number && !fold->by_lane)
         number = k_add(b, number, k_convert(b, lower->lane, number->type));
-    reduce_take(b, fold->reduction, fold->acc, fold->by_lane ? lower->lane : NULL, x, number, fold->inside);
+    const KExpr *index = !fold->by_lane ? NULL : fold->at ? k_add(b, fold->at, lower->lane) : lower->lane;
+    reduce_take(b, fold->reduction, fold->acc, index, x, number, fold->inside);
 }
 
 static void lower_set_target(Lower *lower, const LowerTarget *target) {

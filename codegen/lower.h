@@ -12,6 +12,7 @@
 
 #include "codegen/kernel_build.h"
 #include "codegen/reduce.h"
+#include "ir/block.h"
 
 typedef struct Lower Lower;
 
@@ -35,6 +36,7 @@ typedef struct LowerFold {
     const Value *reduction; /* NULL: none */
     PartialVars acc; /* scalars; arrays with one partial result for each element of the run where by_lane */
     bool by_lane;
+    const KExpr *at;     /* the partial result of the run's first element, by_lane; NULL: 0 */
     const KExpr *number; /* of the run's first element among the reduced ones (argmin, argmax); the next has
                           * the next number, or the same where by_lane */
     const KExpr *inside; /* false: the run lies outside what is reduced; NULL: inside */
@@ -141,6 +143,9 @@ typedef struct ReduceLevels {
 ReduceLevels lower_find_levels(Lower *lower);
 /* How many levels a region has; 0: it reduces nothing. */
 int lower_count_levels(const Graph *graph, const Region *region);
+
+/* Whether an output is a statistic of blocks of the space's rows (ir/block.h), which no run of the space stores. */
+bool lower_output_is_block(const Region *region, const Value *output, BlockStatistic *block);
 
 /* Whether a value varies along the space's last axis and along no reduced one. */
 bool lower_is_column(const Region *region, const Value *value);

@@ -150,6 +150,12 @@ static const Dim *place_count(const Graph *graph, const Region *region, bool kep
     return count;
 }
 
+bool lower_output_is_block(const Region *region, const Value *output, BlockStatistic *block) {
+    const Value *statistic = block_stored(output);
+    return statistic && block_statistic(statistic, block) && block->axis == region->rank - 2 &&
+           lower_is_whole(region, block->of);
+}
+
 bool lower_output_is_whole(const Graph *graph, const Region *region, const Value *output) {
     return value_count(graph, output) == place_count(graph, region, false);
 }

@@ -158,9 +158,12 @@ static bool width_fits(Lower *lower, int axis, int width, bool *useful) {
     int n = (int)region->outputs.n;
     size_t room = region->outputs.n + region->values.n + 1;
     LowerTarget *targets = ARENA_ARRAY(lower->arena, LowerTarget, room);
+    BlockStatistic block;
     int n_targets = 0;
-    for (int i = 0; i < n; i++)
-        targets[n_targets++].value = region->outputs.at[i];
+    for (int i = 0; i < n; i++) {
+        bool is_block = lower_output_is_block(region, region->outputs.at[i], &block);
+        targets[n_targets++].value = is_block ? block.of : region->outputs.at[i];
+    }
     for (size_t i = 0; i < region->values.n; i++)
         if (lower_is_space_reduction(region, region->values.at[i])) {
             lower_bind_expr(lower, region->values.at[i], lower->zero);
@@ -185,6 +188,8 @@ static bool width_fits(Lower *lower, int axis, int width, bool *useful) {
     for (int i = 0; i < n; i++) {
         LaneCoord coords[RANK_MAX];
         const Value *output = region->outputs.at[i];
+        if (lower_output_is_block(region, output, &block))
+            continue;
         if (!lower_output_coords(lower, output, &run, coords))
             return false;
         LaneCoord offset = lane_memory(lower, output, coords);
@@ -243,8 +248,10 @@ int lower_stored_width(const Graph *graph, const Region *region, int axis) {
     int width = lower_vector_width(graph, region, axis);
     for (size_t i = 0; i < region->outputs.n; i++) {
         const Value *output = region->outputs.at[i];
+        BlockStatistic block;
         bool is_reduced =
-            lower_output_is_kept(graph, region, output) && !lower_output_is_whole(graph, region, output);
+            lower_output_is_block(region, output, &block) ||
+            (lower_output_is_kept(graph, region, output) && !lower_output_is_whole(graph, region, output));
         while (width > 1 && !is_reduced && width * dtype_bits(output->dtype) > STORE_BITS)
             width /= 2;
     }

@@ -241,6 +241,8 @@ void fuse_reduction(Fuse *fuse, Value *value);
 /* Marks the statistics of a product's rows where there may be rows without columns, for which no block would
  * store what has an element a row; whether there are any. */
 bool fuse_rows_refuse(Fuse *fuse, const Region *region);
+/* A statistic of columns of a block of rows, by a kernel that computes or reads these rows. */
+bool fuse_rows_block(Fuse *fuse, Value *value, const BlockStatistic *block);
 /* fuse_blocks.c: statistics of a tile, and what repeats them over it. */
 bool fuse_block_statistic(Fuse *fuse, Value *value);
 bool fuse_block_repeated(Fuse *fuse, Value *value);

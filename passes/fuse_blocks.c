@@ -1,6 +1,7 @@
 /* Statistics of blocks of a product: the kernel that multiplies reduces its own tile, and writes one element
  * a row and tile, or a column and 16 rows of it. split_product.c makes them where they pay; here they join,
- * with what repeats them over their block. */
+ * with what repeats them over their block. Those that split.c makes of rows are a kernel of rows' (fuse_rows.c).
+ */
 #include "passes/fuse.h"
 
 /* The product's kernel that computes what is reduced. */
@@ -12,7 +13,11 @@ static Group *blocks_group(const Fuse *fuse, const BlockStatistic *block) {
 
 bool fuse_block_statistic(Fuse *fuse, Value *value) {
     BlockStatistic block;
-    Group *group = block_statistic(value, &block) ? blocks_group(fuse, &block) : NULL;
+    if (!block_statistic(value, &block))
+        return false;
+    Group *group = blocks_group(fuse, &block), *home = fuse_home(fuse, block.of);
+    if (!group && (!home || home->kind == TEMPLATE_ROWS))
+        return fuse_rows_block(fuse, value, &block);
     if (!group)
         return false;
     bool is_row = block.axis == group->rank - 1;

@@ -23,11 +23,13 @@ static void rows_sources(Fuse *fuse, const Value *value, const Value **sources, 
 
 enum { ROWS_SOURCES = 32 };
 
-/* Parts of a product's statistics that its kernel writes together: small, and put together by one kernel. */
+/* Parts of statistics that a kernel of a product or of rows writes together: small, and put together by one
+ * kernel. */
 static bool rows_are_parts(const Fuse *fuse, const Value *a, const Value *b) {
     BlockStatistic part;
     const Group *home = fuse_home(fuse, a);
-    return home && home->kind == TEMPLATE_MATMUL && fuse_home(fuse, b) == home && block_statistic(a, &part) &&
+    bool is_one = home && (home->kind == TEMPLATE_MATMUL || home->kind == TEMPLATE_ROWS);
+    return is_one && fuse_home(fuse, b) == home && block_statistic(a, &part) &&
            block_statistic(b, &part);
 }
 
@@ -66,8 +68,9 @@ static bool rows_in_space(Fuse *fuse, const Group *group, const Value *value) {
     return true;
 }
 
-static bool rows_join_existing(Fuse *fuse, Value *value, TemplateKind kind, int n_reduced) {
-    Value *operand = value->in[0];
+/* Joins a reduction of `operand` to a kernel over its space that computes or reads it. */
+static bool rows_join_existing(Fuse *fuse, Value *value, const Value *operand, TemplateKind kind,
+                               int n_reduced) {
     int looked = 0;
     for (size_t i = fuse->groups.n; i-- > 0 && looked < ROWS_SEARCH;) {
         Group *group = fuse->groups.at[i];
@@ -163,6 +166,18 @@ bool fuse_rows_refuse(Fuse *fuse, const Region *region) {
         found = true;
     }
     return found;
+}
+
+bool fuse_rows_block(Fuse *fuse, Value *value, const BlockStatistic *block) {
+    Value *of = block->of;
+    if (block->axis != of->rank - 2 || value->in[0]->in[0] != of || fuse_node(fuse, of)->barrier)
+        return false;
+    if (rows_join_existing(fuse, value, of, TEMPLATE_ROWS, 1))
+        return true;
+    group_join(fuse, group_new(fuse, TEMPLATE_ROWS, of->rank, (const Dim *const *)of->dims, 1), value);
+    pass_decide(fuse->pass, "rows", true, value, of, NULL,
+                "it begins a kernel that reduces columns of a block of rows");
+    return true;
 }
 
 /* Row statistics inside a product's epilogue. */
@@ -269,7 +284,7 @@ void fuse_reduction(Fuse *fuse, Value *value) {
     if (rows_join_matmul(fuse, value, layout, n_reduced))
         return;
     TemplateKind kind = layout == REDUCTION_ROWS ? TEMPLATE_ROWS : TEMPLATE_COLUMNS;
-    if (rows_join_existing(fuse, value, kind, n_reduced))
+    if (rows_join_existing(fuse, value, operand, kind, n_reduced))
         return;
     Group *group = group_new(fuse, kind, operand->rank, operand->dims, n_reduced);
     group_join(fuse, group, value);

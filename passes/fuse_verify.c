@@ -6,7 +6,7 @@
  *   5  a matmul stands in a matmul region, as one or two cores or what sums add up, in a chain of 2 or 3,
  *      or in a relay of up to 5
  *   6  reduced axes lie inside the space; outputs have the space's elements, or its rows', or a window of its
- *      columns, or are statistics of blocks of a product, or a product across a relay's rows
+ *      columns, or are statistics of blocks of a product or of rows, or a product across a relay's rows
  *   7  a guest is a region of rows or of columns, or a product that may have a product for a guest; its host
  * is a product */
 #include "passes/fuse.h"
@@ -66,7 +66,8 @@ static void verify_values(PartitionCheck *check, const Region *region, int mark)
 /* Whether it is a statistic of the tiles, stored in any order. */
 static bool verify_is_block(const Region *region, const Value *output) {
     BlockStatistic block;
-    const Value *statistic = region->kind == TEMPLATE_MATMUL ? block_stored(output) : NULL;
+    const Value *statistic =
+        region->kind == TEMPLATE_MATMUL || region->kind == TEMPLATE_ROWS ? block_stored(output) : NULL;
     return statistic && block_statistic(statistic, &block) && block.of->rank == region->rank;
 }
 

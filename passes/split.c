@@ -11,6 +11,7 @@
  * warps of the product's kernel may take them (fuse_guest.c). */
 #include "passes/fuse.h"
 #include "passes/movement.h"
+#include "passes/split.h"
 
 enum {
     SPLIT_BLOCKS = 264,           /* blocks that fill a large GPU twice */
@@ -26,6 +27,7 @@ enum {
 /* What the rule asks. */
 typedef struct Split {
     const ProductReductions *products;
+    const SplitRows *rows;
     ValueMap operands; /* of products by tensor cores, before they are moved */
 } Split;
 
@@ -37,7 +39,7 @@ static const Value *split_unmoved(const Value *value) {
 
 static Split *split_new(Pass *pass, const Graph *graph) {
     Split *split = ARENA_NEW(pass->arena, Split);
-    *split = (Split){.products = product_find(pass, graph), .operands.arena = pass->arena};
+    *split = (Split){.products = product_find(pass, graph), .rows = split_rows_find(pass, graph), .operands.arena = pass->arena};
     for (size_t i = 0; i < graph->values.n; i++) {
         const Value *value = graph->values.at[i];
         for (int k = 0; value->op == OP_matmul && k < value->n_in; k++)
@@ -108,7 +110,7 @@ static Value *split_rule(Rewrite *rewrite, Value *value) {
     int n_reduced;
     const Split *split = rewrite->pass->state;
     if (value_class(value) != OPCLASS_REDUCTION || product_get(split->products, value) ||
-        !split_is_divisible_op(value->op) || !value->attrs[1].i || !split_counts(value, &reduced, &kept))
+        split_rows_block(split->rows, value) || !split_is_divisible_op(value->op) || !value->attrs[1].i || !split_counts(value, &reduced, &kept))
         return value;
     ReductionLayout layout = reduction_layout(value, &n_reduced);
     const char *why = "all multiprocessors work";
@@ -136,14 +138,42 @@ static Value *split_rule(Rewrite *rewrite, Value *value) {
     return fresh;
 }
 
+/* In the form of statistics of blocks (ir/block.h), which a kernel of rows knows again. */
+static Value *split_rows_rule(Rewrite *rewrite, Value *value) {
+    DimTable *table = rewrite->graph->dims;
+    int64_t block = split_rows_block(rewrite->pass->state, value);
+    Value *operand = value->in[0];
+    int rank = operand ? operand->rank : 0, row = rank - 2, inner = rank - 1, leading[RANK_MAX];
+    const Dim *dims[RANK_MAX];
+    if (!block || rank + 1 > RANK_MAX)
+        return value;
+    for (int i = 0; i < rank; i++) {
+        dims[i <= row ? i : i + 1] = operand->dims[i];
+        leading[i] = i;
+    }
+    dims[row] = dim_div(table, operand->dims[row], dim_const(table, block));
+    dims[inner] = dim_const(table, block);
+    Value *cut = build_reshape(rewrite, operand, rank + 1, dims, value);
+    Value *first = build_reduce(rewrite, value->op, cut, 1, &inner, true, value);
+    Value *second = build_reduce(rewrite, value->op, first, rank, leading, true, value);
+    Value *fresh = build_reshape(rewrite, second, value->rank, (const Dim *const *)value->dims, value);
+    if (!fresh || fresh->dtype != value->dtype)
+        return value;
+    pass_decide(rewrite->pass, "split", true, fresh, value, NULL,
+                "the kernel that has its rows anyway reduces %lld of them at a time, another kernel their results",
+                (long long)block);
+    return fresh;
+}
+
 bool pass_split(Pass *pass, Graph *graph) {
     if (pass->options->no_fusion)
         return false;
     graph_renumber(graph);
     pass->state = split_new(pass, graph);
-    if (!rewrite_graph(pass, graph, split_rule))
-        return false;
-    for (int round = 0; round < 4 && pass_movement(pass, graph); round++)
+    bool changed = rewrite_graph(pass, graph, split_rule);
+    for (int round = 0; changed && round < 4 && pass_movement(pass, graph); round++)
         continue; /* the parts' reshape belongs on the inputs */
-    return true;
+    graph_renumber(graph);
+    pass->state = (void *)(uintptr_t)split_rows_find(pass, graph); /* whose reshape stays */
+    return rewrite_graph(pass, graph, split_rows_rule) || changed;
 }

@@ -87,7 +87,7 @@ static RowsPass rows_pass(Rows *rows, int level) {
     if (!is_last && resident)
         rows_find_held(rows, level);
     size_t n_held = rows->held.n - pass.held;
-    pass.targets = ARENA_ARRAY(b->arena, LowerTarget, n + n_held + 1 + ROWS_KEPT_MAX);
+    pass.targets = ARENA_ARRAY(b->arena, LowerTarget, n + n_held + 1 + ROWS_KEPT_MAX + ROWS_DOWN_MAX);
     pass.acc = ARENA_ARRAY(b->arena, PartialVars, n + 1);
     for (size_t i = 0; i < n_held; i++)
         pass.targets[pass.n++] = (LowerTarget){.value = rows->held.at[pass.held + i].value,
@@ -109,6 +109,10 @@ static RowsPass rows_pass(Rows *rows, int level) {
         pass.targets[pass.n++] =
             (LowerTarget){.value = reduction->in[0], .fold = {.reduction = reduction, .acc = pass.acc[i]}};
     }
+    if (is_last) {
+        rows_down_targets(rows, pass.targets + pass.n);
+        pass.n += rows->n_down;
+    }
     return pass;
 }
 
@@ -120,19 +124,21 @@ static void rows_pass_run(Rows *rows, RowsPass *pass, const Run *run, const KExp
     rows_bind_held(rows, pass->held, slot);
     for (int i = 0; i < pass->n; i++) {
         LowerTarget *target = &pass->targets[i];
-        if (is_last) {
+        if (target->fold.reduction) {
+            target->fold.number = run->inner;
+            target->fold.at = first;
+            target->fold.inside = exact ? NULL : k_lt(b, run->inner, k_dim(b, rows->extent, rows->index));
+        } else if (is_last) {
             const char *name = text_format(b->arena, "%s_v", lower_value_name(rows->lower, target->value));
             target->dst = k_array(b, name, ktype_of(target->value->dtype), rows->width, NULL);
-        } else if (target->fold.reduction) {
-            target->fold.number = run->inner;
-            target->fold.inside = exact ? NULL : k_lt(b, run->inner, k_dim(b, rows->extent, rows->index));
         } else if (rows->schedule->resident) {
             target->at = first;
         }
     }
     lower_batch_run(rows->lower, run, slot, pass->targets, pass->n);
     for (int i = 0; is_last && i < pass->n; i++)
-        lower_store(rows->lower, run, pass->targets[i].value, pass->targets[i].dst, NULL);
+        if (pass->targets[i].dst)
+            lower_store(rows->lower, run, pass->targets[i].value, pass->targets[i].dst, NULL);
 }
 
 /* Partial results of the row's warps, through shared memory; every thread gets the row's. */
@@ -230,7 +236,7 @@ static void rows_finish_level(Rows *rows, const RowsPass *pass) {
 /* Everything that any pass computes, for the loads that all of them share. */
 static LowerTarget *rows_all_targets(Rows *rows, int *n) {
     LowerTarget *targets =
-        ARENA_ARRAY(rows->b->arena, LowerTarget, rows->region->values.n + rows->region->outputs.n + 1);
+        ARENA_ARRAY(rows->b->arena, LowerTarget, rows->region->values.n + 2 * rows->region->outputs.n + 1);
     *n = 0;
     for (int level = 0; level < rows->levels.n; level++)
         for (size_t i = 0; i < rows->levels.at[level].n; i++)
@@ -239,6 +245,8 @@ static LowerTarget *rows_all_targets(Rows *rows, int *n) {
         targets[(*n)++].value = rows->rounds[i].x;
     for (size_t i = 0; i < rows->whole.n; i++)
         targets[(*n)++].value = rows->whole.at[i];
+    for (int i = 0; i < rows->n_down; i++)
+        targets[(*n)++].value = rows->down[i].block.of;
     return targets;
 }
 
@@ -279,7 +287,7 @@ static void rows_build_resident(Rows *rows) {
     lower_batch_load(rows->lower, &run, slot);
     rows_slots_end(rows);
     for (int level = 0; level <= rows->levels.n; level++) {
-        if (level == rows->levels.n && rows->whole.n == 0)
+        if (level == rows->levels.n && rows->whole.n == 0 && rows->n_down == 0)
             break;
         RowsPass pass = rows_pass(rows, level);
         if (pass.n == 0)
@@ -432,7 +440,11 @@ static void rows_store_reduced(Rows *rows) {
 static void rows_find_outputs(Rows *rows) {
     Builder *b = rows->b;
     const Region *region = rows->region;
+    BlockStatistic block;
+    rows->n_down = rows_find_down(region, rows->down);
     for (size_t i = 0; i < region->outputs.n; i++) {
+        if (lower_output_is_block(region, region->outputs.at[i], &block))
+            continue;
         if (region_window(region, region->outputs.at[i]))
             vec_push(b->arena, &rows->bundles, region->outputs.at[i]);
         else if (lower_output_is_whole(b->kernel->graph, region, region->outputs.at[i]))
@@ -509,19 +521,37 @@ void rows_build_warp(Builder *b, const Region *region, const Schedule *schedule,
     rows_build_row(&rows);
 }
 
+/* A block's rows, one after the other, and what they come to. */
+static void rows_build_block(Rows *rows, const KExpr *block) {
+    Builder *b = rows->b;
+    const KExpr *size = k_int(b, rows->index, rows->down[0].block.block), *above = rows->row;
+    rows_declare_down(rows);
+    const KExpr *first = k_let_expr(b, "first_row", k_add(b, k_mul(b, block, size), above));
+    const KExpr *at = k_for_begin(b, "of_block", k_int(b, rows->index, 0), size, rows->schedule->rows_per_block,
+                                  UNROLL_NONE);
+    rows->row = k_let_expr(b, "row", k_add(b, first, at));
+    rows_build_row(rows);
+    if (rows->lanes > 32 && rows->levels.n == 1) /* of several, the next one's barrier is between */
+        k_barrier(b);
+    k_end(b);
+    rows_store_down(rows, block);
+}
+
 static void rows_build(Builder *b, const Region *region) {
     const Schedule *schedule = &region->schedule;
     Kernel *kernel = b->kernel;
     DimTable *table = kernel->graph->dims;
     Rows rows = rows_new(b, region, schedule);
     kernel->threads = schedule->threads;
-    kernel->grid[0] = dim_ceil_div(table, rows.rows, dim_const(table, schedule->rows_per_block));
+    int64_t of_block = rows.n_down ? rows.down[0].block.block : schedule->rows_per_block;
+    kernel->grid[0] = dim_ceil_div(table, rows.rows, dim_const(table, of_block));
     kernel->grid[0] = dim_mul(table, kernel->grid[0], dim_const(table, rows.blocks));
     kernel->cluster[0] = rows.blocks;
     kernel->summary =
-        text_format(b->arena, "rows: %d threads a row%s, %d rows a block, %s", schedule->threads_per_row,
+        text_format(b->arena, "rows: %d threads a row%s, %d rows a block%s, %s", schedule->threads_per_row,
                     rows.blocks > 1 ? text_format(b->arena, " in each of %d blocks", rows.blocks) : "",
                     schedule->rows_per_block,
+                    rows.n_down ? text_format(b->arena, " at a time, of %lld", (long long)of_block) : "",
                     schedule->resident      ? "kept in registers"
                     : schedule->row_in_smem ? "kept in shared memory"
                                             : "read again in each pass");
@@ -534,6 +564,11 @@ static void rows_build(Builder *b, const Region *region) {
     }
     rows.lane = k_let_expr(b, "t", k_convert(b, lane, rows.index));
     const KExpr *block = k_convert(b, group, rows.index);
+    if (rows.n_down) {
+        rows.row = k_let_expr(b, "above", k_convert(b, k_div(b, tid, lanes), rows.index));
+        rows_build_block(&rows, block);
+        return;
+    }
     const KExpr *row = k_mul(b, block, k_int(b, rows.index, schedule->rows_per_block));
     rows.row = k_let_expr(b, "row", k_add(b, row, k_convert(b, k_div(b, tid, lanes), rows.index)));
     if (dim_divisor(table, rows.rows) % schedule->rows_per_block != 0)

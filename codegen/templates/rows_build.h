@@ -1,5 +1,5 @@
-/* What the rows template has in hand while it builds a kernel; rows.c, rows_held.c and rows_rounds.c include
- * it. */
+/* What the rows template has in hand while it builds a kernel; rows.c, rows_down.c, rows_held.c and rows_rounds.c
+ * include it. */
 #ifndef SINTER_CODEGEN_TEMPLATES_ROWS_BUILD_H
 #define SINTER_CODEGEN_TEMPLATES_ROWS_BUILD_H
 
@@ -58,6 +58,9 @@ typedef struct Rows {
     int n_kept;
     VEC(const Value *) whole, reduced; /* outputs: along the row, one a row */
     VEC(const Value *) bundles;        /* a few a row */
+    RowsDown down[ROWS_DOWN_MAX];
+    PartialVars down_acc[ROWS_DOWN_MAX]; /* a thread's columns */
+    int n_down;
 } Rows;
 
 /* Elements from one run of a thread to its next. */
@@ -68,6 +71,13 @@ int64_t rows_stride(const Rows *rows);
 void rows_find_held(Rows *rows, int level);
 /* Binds the first `n` of them for the run `slot` of the thread. */
 void rows_bind_held(Rows *rows, size_t n, const KExpr *slot);
+
+/* Declares the partial results of columns, ahead of the loop over a block's rows. */
+void rows_declare_down(Rows *rows);
+/* What the last pass over a row adds to them: rows->n_down targets. */
+void rows_down_targets(Rows *rows, LowerTarget *targets);
+/* Brings those of all threads together, behind that loop, and writes them for the block number `number`. */
+void rows_store_down(Rows *rows, const KExpr *number);
 
 /* Takes rounds out of the levels, where there are any and the row stays in registers. */
 void rows_find_rounds(Rows *rows);

@@ -62,6 +62,9 @@ static bool rows_is_used_later(const Rows *rows, const Value *value, int level, 
     for (size_t i = 0; i < rows->whole.n; i++)
         if (lower_root(region, rows->whole.at[i]) == value)
             return true;
+    for (int i = 0; i < rows->n_down; i++)
+        if (rows->down[i].block.of == value)
+            return true;
     return false;
 }
 
@@ -76,6 +79,8 @@ static ValueMap rows_marks(const Rows *rows, int level, int end) {
     }
     for (size_t i = 0; end > rows->levels.n && i < rows->whole.n; i++)
         rows_mark(rows, lower_root(rows->region, rows->whole.at[i]), &marks);
+    for (int i = 0; end > rows->levels.n && i < rows->n_down; i++)
+        rows_mark(rows, rows->down[i].block.of, &marks);
     return marks;
 }
 
@@ -91,7 +96,7 @@ void rows_find_held(Rows *rows, int level) {
     Arena *arena = rows->b->arena;
     ValueMap now = rows_marks(rows, level, level + 1);
     ValueMap later = rows_marks(rows, level + 1, rows->levels.n + 1);
-    int passes = rows->levels.n - level - (rows->whole.n == 0); /* later ones */
+    int passes = rows->levels.n - level - (rows->whole.n == 0 && rows->n_down == 0); /* later ones */
     size_t before = rows->held.n, live = 0;
     for (size_t i = 0; i < before; i++)
         live += rows_needs_held(rows, rows->held.at[i].value, level + 1, &later);

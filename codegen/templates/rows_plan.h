@@ -1,15 +1,18 @@
 /* Shared by the files of the rows template; nobody else includes it.
  *
  *     rows.c            the kernel: its passes, what is kept between them, how results meet
+ *     rows_down.c       statistics of columns, of a block of rows
  *     rows_schedules.c  sizes of a row and its parts; which schedules there are */
 #ifndef SINTER_CODEGEN_TEMPLATES_ROWS_PLAN_H
 #define SINTER_CODEGEN_TEMPLATES_ROWS_PLAN_H
 
 #include "codegen/template.h"
+#include "ir/block.h"
 
 enum {
     ROWS_REGISTERS = 96, /* of all values that a thread keeps of a row */
     ROWS_KEPT_MAX = 16,  /* inputs whose rows stay in shared memory */
+    ROWS_DOWN_MAX = 4,   /* statistics of columns */
     ROUNDS_FEWEST = 4,   /* rounds (rows_rounds.c) that are a loop: fewer are as quick written out */
 };
 
@@ -22,6 +25,16 @@ int rows_blocks(const Schedule *schedule);
 int64_t rows_kept_length(const Graph *graph, const Region *region, const Schedule *schedule);
 /* Whether an input has elements of its own along the row. */
 bool rows_varies(const Value *input);
+
+/* A statistic of columns, of blocks of rows each. */
+typedef struct RowsDown {
+    const Value *output, *reduction;
+    BlockStatistic block;
+} RowsDown;
+/* Those of a region; at most ROWS_DOWN_MAX are written, more are counted. */
+int rows_find_down(const Region *region, RowsDown *out);
+/* Bytes of shared memory in which the rows that a block has at a time bring one of them together. */
+int64_t rows_down_smem(const Graph *graph, const Region *region, const Schedule *schedule);
 
 /* The template's `accepts` and `schedules`. */
 bool rows_accepts(const Graph *graph, const Region *region, const Schedule *schedule, const Target *target,

@@ -53,7 +53,7 @@ static int64_t rows_smem(const Graph *graph, const Region *region, const Schedul
     for (size_t i = 0; i < region->values.n; i++)
         if (lower_is_space_reduction(region, region->values.at[i]))
             bytes += (int64_t)(s->threads / 32) * 16 + 32 + (rows_blocks(s) > 1 ? ROWS_MEETING : 0);
-    return bytes;
+    return bytes + rows_down_smem(graph, region, s);
 }
 
 bool rows_varies(const Value *input) {
@@ -96,6 +96,33 @@ static bool rows_accepts_shape(const Graph *graph, const Region *region, const S
     return template_takes_rows(s, why) && template_takes_vector(graph, region, s, why);
 }
 
+/* Registers in which a thread has what its columns come to so far. */
+static int64_t rows_down_words(const Graph *graph, const Region *region, const Schedule *s) {
+    RowsDown down[ROWS_DOWN_MAX];
+    int64_t words = 0, own = ceil_div(dim_upper(graph->dims, rows_extent(graph, region)), s->threads_per_row);
+    for (int i = rows_find_down(region, down); i-- > 0 && i < ROWS_DOWN_MAX;)
+        words += own * ktype_bits(reduce_type(down[i].reduction)) / 32;
+    return words;
+}
+
+static bool rows_accepts_down(const Graph *graph, const Region *region, const Schedule *s, const char **why) {
+    RowsDown down[ROWS_DOWN_MAX];
+    int n = rows_find_down(region, down);
+    if (n == 0)
+        return true;
+    if (!s->resident || rows_blocks(s) > 1 || s->threads_per_row < 32 || n > ROWS_DOWN_MAX ||
+        rows_down_words(graph, region, s) > ROWS_REGISTERS) {
+        *why = "statistics of columns take rows in registers, of 32 threads or more, and 96 registers at most";
+        return false;
+    }
+    for (int i = 0; i < n; i++)
+        if (down[i].block.block != down[0].block.block || down[i].block.block % s->rows_per_block != 0) {
+            *why = "the rows at a time must divide the rows of a block";
+            return false;
+        }
+    return true;
+}
+
 /* Whether anything along the row, or another reduction of it, needs the result of a reduction. */
 static bool rows_have_passes(const Graph *graph, const Region *region) {
     int passes = lower_count_levels(graph, region);
@@ -107,7 +134,8 @@ static bool rows_have_passes(const Graph *graph, const Region *region) {
 bool rows_accepts(const Graph *graph, const Region *region, const Schedule *schedule, const Target *target,
                   const char **why) {
     if (!rows_accepts_shape(graph, region, schedule, why) ||
-        !rows_accepts_blocks(graph, region, schedule, target, why))
+        !rows_accepts_blocks(graph, region, schedule, target, why) ||
+        !rows_accepts_down(graph, region, schedule, why))
         return false;
     const Dim *extent = rows_extent(graph, region);
     int64_t a_run = (int64_t)schedule->threads_per_row * rows_blocks(schedule) * schedule->vector;
@@ -130,8 +158,9 @@ bool rows_accepts(const Graph *graph, const Region *region, const Schedule *sche
     }
     for (size_t i = 0; i < region->outputs.n; i++) {
         const Value *output = region->outputs.at[i];
+        BlockStatistic block;
         bool whole = lower_output_is_whole(graph, region, output);
-        if (!lower_can_store(graph, region, output, region->rank - 1, whole ? schedule->vector : 1)) {
+        if (!lower_output_is_block(region, output, &block) && !lower_can_store(graph, region, output, region->rank - 1, whole ? schedule->vector : 1)) {
             *why = "an output does not fit the rows, or has 4-bit elements and rows of odd length";
             return false;
         }
@@ -307,8 +336,44 @@ static int64_t rows_share(const Region *region, const Target *target, int vector
     return share < vector ? vector : share;
 }
 
+/* Rows with statistics of columns: `own` elements of a row a thread, and about 1024 threads on each
+ * multiprocessor, since a block is at work until the last one is. */
+static bool rows_down_schedule(const Graph *graph, const Region *region, const Target *target,
+                               const DimBindings *hint, int64_t own, int share, Schedule *out) {
+    enum { SM_THREADS = 1024 };
+    RowsDown down[ROWS_DOWN_MAX];
+    const char *why;
+    rows_find_down(region, down);
+    int64_t extent = cost_space(graph, region, region->rank - 1, region->rank, hint);
+    int64_t blocks = cost_space(graph, region, 0, region->rank - 1, hint) / down[0].block.block;
+    Schedule s = {.vector = rows_vector(graph, region), .resident = true, .threads_per_row = 32};
+    while (s.threads_per_row < 1024 && s.threads_per_row * own < extent)
+        s.threads_per_row *= 2;
+    for (s.threads = SM_THREADS; s.threads > 32 && s.threads * blocks > (int64_t)SM_THREADS / share * target->sm_count;)
+        s.threads /= 2;
+    while (s.threads > s.threads_per_row && down[0].block.block % (s.threads / s.threads_per_row) != 0)
+        s.threads /= 2;
+    s.threads = s.threads < s.threads_per_row ? s.threads_per_row : s.threads;
+    s.rows_per_block = s.threads / s.threads_per_row;
+    *out = s;
+    return rows_accepts(graph, region, &s, target, &why);
+}
+
+static int rows_down_schedules(const Graph *graph, const Region *region, const Target *target,
+                               const DimBindings *hint, Schedule *out, int room) {
+    static const int own[] = {16, 8, 32, 4};
+    int n = 0;
+    for (int share = 1; share <= 2; share++)
+        for (int i = 0; i < (int)(sizeof own / sizeof *own) && n < room; i++)
+            n += rows_down_schedule(graph, region, target, hint, own[i], share, &out[n]);
+    return n;
+}
+
 int rows_schedules(const Graph *graph, const Region *region, const Target *target, const DimBindings *hint,
                    Schedule *out, int room) {
+    RowsDown down[ROWS_DOWN_MAX];
+    if (rows_find_down(region, down) > 0)
+        return rows_down_schedules(graph, region, target, hint, out, room);
     int split = region->rank - region->n_reduced;
     int vector = rows_vector(graph, region);
     int64_t rows = cost_space(graph, region, 0, split, hint),

@@ -1,0 +1,156 @@
+/* Reductions down the columns of what a kernel of rows has in hand anyway: that kernel does them in blocks of
+ * rows, and the columns are not read again (gradients of a norm's factors, of a bias).
+ *
+ *     dx = f(dy, x, sum(.., over=1));  dg = sum(dy * n, over=0)             dy, x: [16384, 4096]
+ * ->  p = sum(reshape(dy * n, dims=[256, 64, 4096]), over=1)                by the kernel that computes dx
+ *     dg = sum(p, over=0)                                                   by a small one
+ *
+ * So it is where rows of the same tensors are reduced too, or where what is reduced is written. As many blocks
+ * as the multiprocessors take at once; fewer rows than a block is worth are left to kernels of columns. */
+#include "ir/base/checked.h"
+#include "passes/fuse.h"
+#include "passes/split.h"
+
+enum {
+    ROWS_LEAST = 16,      /* rows of a block: with fewer the parts themselves are a share of what is moved */
+    ROWS_ROUNDS = 4,      /* blocks that a multiprocessor takes at once, at most */
+    ROWS_COLUMNS = 8192,  /* more do not stay in registers, with their sums */
+    ROWS_LEAST_COUNT = 1 << 19, /* elements */
+    ROWS_SOURCES_MAX = 16,
+    ROWS_SEARCH_MAX = 128, /* operations between a reduction and what it is computed from */
+};
+
+typedef VEC(const Value *) SplitValues;
+
+struct SplitRows {
+    Pass *pass;
+    const Graph *graph;
+    ValueMap blocks; /* rows of a block */
+};
+
+/* Tensors of the reduced space that a reduction is computed from, element by element; false where a product is
+ * among them, or there are too many. */
+static bool rows_collect(SplitRows *found, const Value *value, const Value *like, ValueMap *seen,
+                         SplitValues *sources, int *budget) {
+    if (value_map_get(seen, value) || value->op == OP_constant)
+        return true;
+    value_map_set(seen, value, 1);
+    if (value->op == OP_matmul || --*budget < 0)
+        return false;
+    if (!value_is_pointwise(value)) {
+        if (value_same_dims(value, like) && sources->n < ROWS_SOURCES_MAX)
+            vec_push(found->pass->arena, sources, value);
+        return value->op != OP_broadcast || rows_collect(found, value->in[0], like, seen, sources, budget);
+    }
+    for (int i = 0; i < value->n_in; i++)
+        if (!rows_collect(found, value->in[i], like, seen, sources, budget))
+            return false;
+    return true;
+}
+
+static bool rows_sources(SplitRows *found, const Value *reduction, SplitValues *sources) {
+    ValueMap seen = {.arena = found->pass->arena};
+    int budget = ROWS_SEARCH_MAX;
+    return rows_collect(found, reduction->in[0], reduction->in[0], &seen, sources, &budget);
+}
+
+static bool rows_meet(const SplitValues *a, const SplitValues *b) {
+    for (size_t i = 0; i < a->n; i++)
+        for (size_t k = 0; k < b->n; k++)
+            if (a->at[i] == b->at[k])
+                return true;
+    return false;
+}
+
+/* Whether `value` reduces the last axis alone, of a tensor of these dims. */
+static bool rows_reduces_row(const Value *value, const Value *like) {
+    return value_class(value) == OPCLASS_REDUCTION && value_same_dims(value->in[0], like) &&
+           value->attrs[0].axes.n == 1 && value->attrs[0].axes.at[0] == like->rank - 1;
+}
+
+/* Whether a kernel computes or reads the rows of what is reduced, and waits for no result of it. */
+static bool rows_have_company(SplitRows *found, const Value *reduction) {
+    const Graph *graph = found->graph;
+    const Value *operand = reduction->in[0], *written = operand;
+    SplitValues mine = {NULL, 0, 0};
+    if (!rows_sources(found, reduction, &mine))
+        return false;
+    while (written->op == OP_cast)
+        written = written->in[0];
+    for (size_t i = 0; i < graph->outputs.n && value_is_pointwise(written); i++) {
+        const Value *output = graph->outputs.at[i].value;
+        if (output == operand || output == written || (output->op == OP_cast && output->in[0] == written))
+            return true;
+    }
+    for (size_t i = 0; i < graph->values.n; i++) {
+        const Value *row = graph->values.at[i];
+        SplitValues theirs = {NULL, 0, 0};
+        if (rows_reduces_row(row, operand) && !value_is_computed_from(row, reduction) &&
+            rows_sources(found, row, &theirs) && rows_meet(&mine, &theirs))
+            return true;
+    }
+    return false;
+}
+
+/* Rows of a block so that blocks fill the multiprocessors evenly; 0: no number of rows does. */
+static int64_t rows_of_block(const FuseLimits *limits, int64_t matrices, int64_t rows) {
+    enum { FULL = 80, TWO = 5 /* of 100 */ };
+    int64_t best = 0, most = 0, sms = limits->sm_count;
+    for (int64_t each = 1; matrices <= ROWS_ROUNDS * sms / each && rows / each >= ROWS_LEAST; each++) {
+        int64_t blocks = matrices * each, rounds = ceil_div(blocks, sms), full = 100 * blocks / (rounds * sms);
+        int64_t worth = full + (rounds == 2) * TWO; /* while one waits for its rows, the other computes */
+        if (rows % each == 0 && full >= FULL && worth > most) {
+            most = worth;
+            best = rows / each;
+        }
+    }
+    return best;
+}
+
+static bool rows_are_parts_of(const Value *value) {
+    switch (value->op) {
+    case OP_sum:
+    case OP_prod:
+    case OP_reduce_min:
+    case OP_reduce_max: return value->attrs[1].i != 0;
+    default: return false;
+    }
+}
+
+static int64_t rows_block(SplitRows *found, const Value *value) {
+    int n_reduced;
+    if (value_class(value) != OPCLASS_REDUCTION || !rows_are_parts_of(value) ||
+        reduction_layout(value, &n_reduced) != REDUCTION_COLUMNS)
+        return 0;
+    const Value *operand = value->in[0];
+    int rank = operand->rank;
+    int64_t matrices = 1, count;
+    for (int i = 0; i < rank; i++)
+        if (!dim_is_const(operand->dims[i]))
+            return 0;
+    if (rank < 2 || n_reduced != rank - 1 || operand->dims[rank - 1]->value > ROWS_COLUMNS)
+        return 0;
+    for (int i = 0; i < rank - 2; i++)
+        if (__builtin_mul_overflow(matrices, operand->dims[i]->value, &matrices))
+            return 0;
+    if (__builtin_mul_overflow(matrices * operand->dims[rank - 1]->value, operand->dims[rank - 2]->value, &count) ||
+        count < ROWS_LEAST_COUNT)
+        return 0;
+    int64_t block = rows_of_block(found->pass->options->limits, matrices, operand->dims[rank - 2]->value);
+    return block && rows_have_company(found, value) ? block : 0;
+}
+
+const SplitRows *split_rows_find(Pass *pass, const Graph *graph) {
+    SplitRows *found = ARENA_NEW(pass->arena, SplitRows);
+    *found = (SplitRows){.pass = pass, .graph = graph, .blocks.arena = pass->arena};
+    for (size_t i = 0; i < graph->values.n && pass->options->limits; i++) {
+        int64_t block = rows_block(found, graph->values.at[i]);
+        if (block && block <= INT32_MAX)
+            value_map_set(&found->blocks, graph->values.at[i], (int)block);
+    }
+    return found;
+}
+
+int64_t split_rows_block(const SplitRows *found, const Value *value) {
+    return value_map_get(&found->blocks, value);
+}
