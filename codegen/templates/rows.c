@@ -281,6 +281,7 @@ static void rows_build_resident(Rows *rows) {
     int n;
     LowerTarget *all = rows_all_targets(rows, &n);
     Run head = rows_run(rows, first, true), run;
+    rows_bind_held(rows, rows->held.n, k_i32(b, 0)); /* so that no loads of it are planned */
     lower_batch_streams_only(rows->lower, rows_loaded_words(rows) > ROWS_LOADED_WORDS);
     lower_batch_begin(rows->lower, &head, all, n, rows->runs);
     const KExpr *slot = rows_slots_begin(rows, first, exact, &run);
@@ -526,10 +527,12 @@ static void rows_build_block(Rows *rows, const KExpr *block) {
     Builder *b = rows->b;
     const KExpr *size = k_int(b, rows->index, rows->down[0].block.block), *above = rows->row;
     rows_declare_down(rows);
-    const KExpr *first = k_let_expr(b, "first_row", k_add(b, k_mul(b, block, size), above));
+    rows->first_row = k_let_expr(b, "first_row", k_add(b, k_mul(b, block, size), above));
+    rows_ahead_begin(rows);
     const KExpr *at = k_for_begin(b, "of_block", k_int(b, rows->index, 0), size, rows->schedule->rows_per_block,
                                   UNROLL_NONE);
-    rows->row = k_let_expr(b, "row", k_add(b, first, at));
+    rows->row = k_let_expr(b, "row", k_add(b, rows->first_row, at));
+    rows_ahead_take(rows, at);
     rows_build_row(rows);
     if (rows->lanes > 32 && rows->levels.n == 1) /* of several, the next one's barrier is between */
         k_barrier(b);
@@ -547,14 +550,17 @@ static void rows_build(Builder *b, const Region *region) {
     kernel->grid[0] = dim_ceil_div(table, rows.rows, dim_const(table, of_block));
     kernel->grid[0] = dim_mul(table, kernel->grid[0], dim_const(table, rows.blocks));
     kernel->cluster[0] = rows.blocks;
+    const char *ahead =
+        schedule->stages > 1 ? text_format(b->arena, ", %d on their way", schedule->stages - 1) : "";
     kernel->summary =
-        text_format(b->arena, "rows: %d threads a row%s, %d rows a block%s, %s", schedule->threads_per_row,
+        text_format(b->arena, "rows: %d threads a row%s, %d rows a block%s, %s%s", schedule->threads_per_row,
                     rows.blocks > 1 ? text_format(b->arena, " in each of %d blocks", rows.blocks) : "",
                     schedule->rows_per_block,
                     rows.n_down ? text_format(b->arena, " at a time, of %lld", (long long)of_block) : "",
                     schedule->resident      ? "kept in registers"
                     : schedule->row_in_smem ? "kept in shared memory"
-                                            : "read again in each pass");
+                                            : "read again in each pass",
+                    ahead);
 
     const KExpr *tid = k_special(b, SPECIAL_TID), *lanes = k_i32(b, schedule->threads_per_row);
     const KExpr *lane = k_mod(b, tid, lanes), *group = k_special(b, SPECIAL_CTA_X);

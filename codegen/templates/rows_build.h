@@ -1,4 +1,4 @@
-/* What the rows template has in hand while it builds a kernel; rows.c, rows_down.c, rows_held.c and rows_rounds.c
+/* What the rows template has in hand while it builds a kernel; rows.c, rows_ahead.c, rows_down.c, rows_held.c and rows_rounds.c
  * include it. */
 #ifndef SINTER_CODEGEN_TEMPLATES_ROWS_BUILD_H
 #define SINTER_CODEGEN_TEMPLATES_ROWS_BUILD_H
@@ -26,6 +26,12 @@ typedef struct RowsKept {
     KBuffer *buffer;
     const KVar *run; /* one run of it */
 } RowsKept;
+
+/* An input whose rows are brought ahead of their turn. */
+typedef struct RowsAhead {
+    const Value *value;
+    KBuffer *ring; /* of schedule->stages rows */
+} RowsAhead;
 
 /* Rounds that find a row's largest elements one after the other (rows_rounds.c). */
 typedef struct RowsRounds {
@@ -61,6 +67,9 @@ typedef struct Rows {
     RowsDown down[ROWS_DOWN_MAX];
     PartialVars down_acc[ROWS_DOWN_MAX]; /* a thread's columns */
     int n_down;
+    const KExpr *first_row; /* the thread's first one of the block */
+    RowsAhead ahead[ROWS_AHEAD_MAX];
+    int n_ahead;
 } Rows;
 
 /* Elements from one run of a thread to its next. */
@@ -78,6 +87,11 @@ void rows_declare_down(Rows *rows);
 void rows_down_targets(Rows *rows, LowerTarget *targets);
 /* Brings those of all threads together, behind that loop, and writes them for the block number `number`. */
 void rows_store_down(Rows *rows, const KExpr *number);
+
+/* Begins the copies of the block's first rows, ahead of the loop over them. */
+void rows_ahead_begin(Rows *rows);
+/* Holds what was brought of the block's row number `at`, and begins the copy of a later one. */
+void rows_ahead_take(Rows *rows, const KExpr *at);
 
 /* Takes rounds out of the levels, where there are any and the row stays in registers. */
 void rows_find_rounds(Rows *rows);

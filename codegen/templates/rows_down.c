@@ -26,15 +26,14 @@ int rows_find_down(const Region *region, RowsDown *out) {
     return n;
 }
 
-/* Elements of a row in whole runs of its threads. */
-static int64_t down_length(const Graph *graph, const Region *region, const Schedule *s) {
+int64_t rows_padded(const Graph *graph, const Region *region, const Schedule *s) {
     int64_t longest = dim_upper(graph->dims, region->dims[region->rank - 1]);
     return longest > INT32_MAX ? INT32_MAX : round_up(longest, (int64_t)s->threads_per_row * s->vector);
 }
 
 int64_t rows_down_smem(const Graph *graph, const Region *region, const Schedule *s) {
     RowsDown down[ROWS_DOWN_MAX];
-    int64_t bytes = 0, length = down_length(graph, region, s);
+    int64_t bytes = 0, length = rows_padded(graph, region, s);
     for (int i = rows_find_down(region, down); i-- > 0 && i < ROWS_DOWN_MAX;) {
         int64_t own = s->rows_per_block * length * ktype_bits(reduce_type(down[i].reduction)) / 8;
         bytes = own > bytes ? own : bytes;
@@ -74,7 +73,7 @@ void rows_store_down(Rows *rows, const KExpr *number) {
     Builder *b = rows->b;
     const Schedule *s = rows->schedule;
     const KExpr *tid = k_special(b, SPECIAL_TID), *lanes = k_i32(b, rows->lanes);
-    int64_t length = down_length(b->kernel->graph, rows->region, s);
+    int64_t length = rows_padded(b->kernel->graph, rows->region, s);
     int64_t bytes = rows_down_smem(b->kernel->graph, rows->region, s);
     KBuffer *shared = NULL; /* by one statistic after the other */
     const KExpr *own = k_mul(b, k_div(b, tid, lanes), k_i32(b, length));

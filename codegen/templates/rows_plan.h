@@ -2,6 +2,7 @@
  *
  *     rows.c            the kernel: its passes, what is kept between them, how results meet
  *     rows_down.c       statistics of columns, of a block of rows
+ *     rows_ahead.c      the block's next rows, on their way while one is handled
  *     rows_schedules.c  sizes of a row and its parts; which schedules there are */
 #ifndef SINTER_CODEGEN_TEMPLATES_ROWS_PLAN_H
 #define SINTER_CODEGEN_TEMPLATES_ROWS_PLAN_H
@@ -13,6 +14,7 @@ enum {
     ROWS_REGISTERS = 96, /* of all values that a thread keeps of a row */
     ROWS_KEPT_MAX = 16,  /* inputs whose rows stay in shared memory */
     ROWS_DOWN_MAX = 4,   /* statistics of columns */
+    ROWS_AHEAD_MAX = 8,  /* inputs whose rows are brought ahead of their turn */
     ROUNDS_FEWEST = 4,   /* rounds (rows_rounds.c) that are a loop: fewer are as quick written out */
 };
 
@@ -33,6 +35,12 @@ typedef struct RowsDown {
 } RowsDown;
 /* Those of a region; at most ROWS_DOWN_MAX are written, more are counted. */
 int rows_find_down(const Region *region, RowsDown *out);
+/* Elements of a row in whole runs of its threads; INT32_MAX where it has no known bound. */
+int64_t rows_padded(const Graph *graph, const Region *region, const Schedule *schedule);
+/* Inputs whose rows can be brought ahead of their turn by runs of `width` elements: at most ROWS_AHEAD_MAX. */
+int rows_find_ahead(const Graph *graph, const Region *region, int width, const Value **out);
+/* Bytes of shared memory for them; 0 where schedule->stages asks for none. */
+int64_t rows_ahead_smem(const Graph *graph, const Region *region, const Schedule *schedule);
 /* Bytes of shared memory in which the rows that a block has at a time bring one of them together. */
 int64_t rows_down_smem(const Graph *graph, const Region *region, const Schedule *schedule);
 
