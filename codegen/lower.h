@@ -144,7 +144,8 @@ ReduceLevels lower_find_levels(Lower *lower);
 /* How many levels a region has; 0: it reduces nothing. */
 int lower_count_levels(const Graph *graph, const Region *region);
 
-/* Whether an output is a statistic of blocks of the space's rows (ir/block.h), which no run of the space stores. */
+/* Whether an output is a statistic of blocks of the space's rows (ir/block.h), which no run of the space
+ * stores. */
 bool lower_output_is_block(const Region *region, const Value *output, BlockStatistic *block);
 
 /* Whether a value varies along the space's last axis and along no reduced one. */

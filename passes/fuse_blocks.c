@@ -1,6 +1,7 @@
 /* Statistics of blocks of a product: the kernel that multiplies reduces its own tile, and writes one element
  * a row and tile, or a column and 16 rows of it. split_product.c makes them where they pay; here they join,
- * with what repeats them over their block. Those that split.c makes of rows are a kernel of rows' (fuse_rows.c).
+ * with what repeats them over their block. Those that split.c makes of rows are a kernel of rows'
+ * (fuse_rows.c).
  */
 #include "passes/fuse.h"
 

@@ -125,11 +125,10 @@ static void emit_name(const Graph *graph, Region *region) {
 }
 
 /* Reads and writes contiguous along different axes: some operand reaches the output only through a transpose
- * of its innermost axis. */
+ * of its innermost axis, or an output is such a transpose of what the region computes. */
 static bool emit_is_transpose(const Fuse *fuse, const Region *region) {
     if (region->kind != TEMPLATE_POINTWISE || region->rank < 2)
         return false;
-    int64_t rows = fuse_extent(fuse, region->dims[region->rank - 1]);
     for (size_t i = 0; i < region->values.n; i++) {
         const Value *value = region->values.at[i];
         if (value->op != OP_transpose || value->rank != region->rank)
@@ -140,10 +139,13 @@ static bool emit_is_transpose(const Fuse *fuse, const Region *region) {
         int to = 0;
         while (value->attrs[0].ints[to] != value->rank - 1)
             to++;
-        bool full = true;
-        for (int k = 0; k < region->rank; k++)
+        bool full = true, turned = region_writes(region, value);
+        for (int k = 0; k < region->rank; k++) {
             full &= value->dims[k] == region->dims[k];
-        if (full && rows >= 16 && fuse_extent(fuse, value->dims[to]) >= 16)
+            turned &= value->in[0]->dims[k] == region->dims[k];
+        }
+        if ((full || turned) && fuse_extent(fuse, value->dims[value->rank - 1]) >= 16 &&
+            fuse_extent(fuse, value->dims[to]) >= 16)
             return true;
     }
     return false;

@@ -70,7 +70,8 @@ static bool pointwise_try(Fuse *fuse, Group *group, Value *value) {
         bool columns = group->kind == TEMPLATE_COLUMNS;
         pass_decide(
             fuse->pass, columns ? "columns_apply" : "shape", false, value, core,
-            columns ? "statistics over the innermost axes" : "equal dims",
+            columns ? "statistics over the innermost axes, or of more columns and shorter ones"
+                    : "equal dims",
             columns ? "a block of the column kernel has seen its columns once when their statistic is known"
                     : "its dims are not those of the kernel that computes its operand");
         return false;

@@ -1,7 +1,7 @@
 /* Reductions. Rows: over the innermost axes, any number of them that depend on one another (softmax, norms,
  * losses), with everything applied along the row again; a product whose row fits one block takes them into
  * its epilogue. Columns: over leading axes, so that reads stay contiguous along the innermost axis; what a
- * column statistic is applied to is another kernel's work. */
+ * column statistic is applied to is another kernel's work, but where columns are short. */
 #include "passes/fuse.h"
 
 enum { ROWS_SEARCH = 64 /* groups looked back on for one that reads the same rows */ };
@@ -29,8 +29,7 @@ static bool rows_are_parts(const Fuse *fuse, const Value *a, const Value *b) {
     BlockStatistic part;
     const Group *home = fuse_home(fuse, a);
     bool is_one = home && (home->kind == TEMPLATE_MATMUL || home->kind == TEMPLATE_ROWS);
-    return is_one && fuse_home(fuse, b) == home && block_statistic(a, &part) &&
-           block_statistic(b, &part);
+    return is_one && fuse_home(fuse, b) == home && block_statistic(a, &part) && block_statistic(b, &part);
 }
 
 /* Whether `group` reads a tensor of its whole space that `operand` is computed from too. */
@@ -261,6 +260,15 @@ static bool rows_join_matmul(Fuse *fuse, Value *value, ReductionLayout layout, i
     return true;
 }
 
+/* Whether blocks may go through their columns again, to apply a statistic: columns so many that every
+ * multiprocessor has some, and so short that those of all at once are in L2 still. */
+static bool rows_go_again(const Fuse *fuse, const Group *group, const Value *operand) {
+    enum { COLUMN_BYTES = 2048, STRIP = 64 };
+    int64_t rows = fuse_count(fuse, group->n_reduced, group->dims),
+            columns = fuse_count(fuse, group->rank - group->n_reduced, group->dims + group->n_reduced);
+    return rows <= COLUMN_BYTES * 8 / dtype_bits(operand->dtype) && columns / STRIP >= fuse->limits->sm_count;
+}
+
 void fuse_reduction(Fuse *fuse, Value *value) {
     Value *operand = value->in[0];
     int n_reduced = 0;
@@ -287,6 +295,7 @@ void fuse_reduction(Fuse *fuse, Value *value) {
     if (rows_join_existing(fuse, value, operand, kind, n_reduced))
         return;
     Group *group = group_new(fuse, kind, operand->rank, operand->dims, n_reduced);
+    group->goes_again = kind == TEMPLATE_COLUMNS && rows_go_again(fuse, group, operand);
     group_join(fuse, group, value);
     pass_decide(fuse->pass, kind == TEMPLATE_ROWS ? "rows" : "columns", true, value, operand, NULL,
                 "it begins a kernel over what it reduces");

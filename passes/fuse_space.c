@@ -30,7 +30,7 @@ bool space_fits(const Group *group, const Value *value) {
         all_full &= dim == group->dims[i];
         all_one &= !dim || dim_is(dim, 1);
     }
-    return all_one || (all_full && group->kind != TEMPLATE_COLUMNS);
+    return all_one || (all_full && (group->kind != TEMPLATE_COLUMNS || group->goes_again));
 }
 
 Value *space_stored_base(const Fuse *fuse, Value *value) {

@@ -95,7 +95,7 @@ static bool verify_output_dims(const Partition *partition, const Region *region,
         return window->is_bundle ||
                (dim_is_const(columns) && window->first + window->width <= columns->value);
     }
-    return !count || count == kept || (count == full && region->kind != TEMPLATE_COLUMNS) || !full;
+    return !count || count == kept || count == full || !full;
 }
 
 static void verify_outputs(PartitionCheck *check, const Region *region, int mark) {

@@ -52,6 +52,9 @@ static Value *movement_transpose(Rewrite *rewrite, Value *value) {
             return operand->in[0];
         return build_transpose(rewrite, operand->in[0], perm, value);
     }
+    const Graph *graph = rewrite->graph; /* what is an output both ways is computed once (fuse_store.c) */
+    if (value_is_output(graph, value) && value_is_output(graph, operand) && value_is_pointwise(operand))
+        return value;
     Value *fresh = movement_hoist(rewrite, value);
     return fresh == value ? movement_turn_result(rewrite, value) : fresh;
 }

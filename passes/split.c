@@ -39,7 +39,9 @@ static const Value *split_unmoved(const Value *value) {
 
 static Split *split_new(Pass *pass, const Graph *graph) {
     Split *split = ARENA_NEW(pass->arena, Split);
-    *split = (Split){.products = product_find(pass, graph), .rows = split_rows_find(pass, graph), .operands.arena = pass->arena};
+    *split = (Split){.products = product_find(pass, graph),
+                     .rows = split_rows_find(pass, graph),
+                     .operands.arena = pass->arena};
     for (size_t i = 0; i < graph->values.n; i++) {
         const Value *value = graph->values.at[i];
         for (int k = 0; value->op == OP_matmul && k < value->n_in; k++)
@@ -110,7 +112,8 @@ static Value *split_rule(Rewrite *rewrite, Value *value) {
     int n_reduced;
     const Split *split = rewrite->pass->state;
     if (value_class(value) != OPCLASS_REDUCTION || product_get(split->products, value) ||
-        split_rows_block(split->rows, value) || !split_is_divisible_op(value->op) || !value->attrs[1].i || !split_counts(value, &reduced, &kept))
+        split_rows_block(split->rows, value) || !split_is_divisible_op(value->op) || !value->attrs[1].i ||
+        !split_counts(value, &reduced, &kept))
         return value;
     ReductionLayout layout = reduction_layout(value, &n_reduced);
     const char *why = "all multiprocessors work";
@@ -159,9 +162,10 @@ static Value *split_rows_rule(Rewrite *rewrite, Value *value) {
     Value *fresh = build_reshape(rewrite, second, value->rank, (const Dim *const *)value->dims, value);
     if (!fresh || fresh->dtype != value->dtype)
         return value;
-    pass_decide(rewrite->pass, "split", true, fresh, value, NULL,
-                "the kernel that has its rows anyway reduces %lld of them at a time, another kernel their results",
-                (long long)block);
+    pass_decide(
+        rewrite->pass, "split", true, fresh, value, NULL,
+        "the kernel that has its rows anyway reduces %lld of them at a time, another kernel their results",
+        (long long)block);
     return fresh;
 }
 

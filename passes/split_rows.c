@@ -5,16 +5,17 @@
  * ->  p = sum(reshape(dy * n, dims=[256, 64, 4096]), over=1)                by the kernel that computes dx
  *     dg = sum(p, over=0)                                                   by a small one
  *
- * So it is where rows of the same tensors are reduced too, or where what is reduced is written. As many blocks
- * as the multiprocessors take at once; fewer rows than a block is worth are left to kernels of columns. */
+ * So it is where rows of the same tensors are reduced too, or where what is reduced is written. As many
+ * blocks as the multiprocessors take at once; fewer rows than a block is worth are left to kernels of
+ * columns. */
 #include "ir/base/checked.h"
 #include "passes/fuse.h"
 #include "passes/split.h"
 
 enum {
-    ROWS_LEAST = 16,      /* rows of a block: with fewer the parts themselves are a share of what is moved */
-    ROWS_ROUNDS = 4,      /* blocks that a multiprocessor takes at once, at most */
-    ROWS_COLUMNS = 8192,  /* more do not stay in registers, with their sums */
+    ROWS_LEAST = 16,     /* rows of a block: with fewer the parts themselves are a share of what is moved */
+    ROWS_ROUNDS = 4,     /* blocks that a multiprocessor takes at once, at most */
+    ROWS_COLUMNS = 8192, /* more do not stay in registers, with their sums */
     ROWS_LEAST_COUNT = 1 << 19, /* elements */
     ROWS_SOURCES_MAX = 16,
     ROWS_SEARCH_MAX = 128, /* operations between a reduction and what it is computed from */
@@ -28,8 +29,8 @@ struct SplitRows {
     ValueMap blocks; /* rows of a block */
 };
 
-/* Tensors of the reduced space that a reduction is computed from, element by element; false where a product is
- * among them, or there are too many. */
+/* Tensors of the reduced space that a reduction is computed from, element by element; false where a product
+ * is among them, or there are too many. */
 static bool rows_collect(SplitRows *found, const Value *value, const Value *like, ValueMap *seen,
                          SplitValues *sources, int *budget) {
     if (value_map_get(seen, value) || value->op == OP_constant)
@@ -97,7 +98,8 @@ static int64_t rows_of_block(const FuseLimits *limits, int64_t matrices, int64_t
     enum { FULL = 80, TWO = 5 /* of 100 */ };
     int64_t best = 0, most = 0, sms = limits->sm_count;
     for (int64_t each = 1; matrices <= ROWS_ROUNDS * sms / each && rows / each >= ROWS_LEAST; each++) {
-        int64_t blocks = matrices * each, rounds = ceil_div(blocks, sms), full = 100 * blocks / (rounds * sms);
+        int64_t blocks = matrices * each, rounds = ceil_div(blocks, sms),
+                full = 100 * blocks / (rounds * sms);
         int64_t worth = full + (rounds == 2) * TWO; /* while one waits for its rows, the other computes */
         if (rows % each == 0 && full >= FULL && worth > most) {
             most = worth;
@@ -133,7 +135,8 @@ static int64_t rows_block(SplitRows *found, const Value *value) {
     for (int i = 0; i < rank - 2; i++)
         if (__builtin_mul_overflow(matrices, operand->dims[i]->value, &matrices))
             return 0;
-    if (__builtin_mul_overflow(matrices * operand->dims[rank - 1]->value, operand->dims[rank - 2]->value, &count) ||
+    if (__builtin_mul_overflow(matrices * operand->dims[rank - 1]->value, operand->dims[rank - 2]->value,
+                               &count) ||
         count < ROWS_LEAST_COUNT)
         return 0;
     int64_t block = rows_of_block(found->pass->options->limits, matrices, operand->dims[rank - 2]->value);

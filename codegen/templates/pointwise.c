@@ -81,10 +81,10 @@ static bool pointwise_is_copy(const Graph *graph, const Region *region, const Va
     return true;
 }
 
-/* Of so many elements of a run, those that a thread's loads suit: 16 bytes of each input, so that a warp's lie
- * side by side (f32 to bf16, 67 million: 98.6 us by 8 elements, 97.4 by 4); of elements that are read one by
- * one, of windows or pairs, two, so that neighbours in a warp read the same lines (the largest of 2 x 2: 73.8
- * us by 8, 42.5 by 2; a rotation of neighbours: 55.5, 45.9). */
+/* Of so many elements of a run, those that a thread's loads suit: 16 bytes of each input, so that a warp's
+ * lie side by side (f32 to bf16, 67 million: 98.6 us by 8 elements, 97.4 by 4); of elements that are read one
+ * by one, of windows or pairs, two, so that neighbours in a warp read the same lines (the largest of 2 x
+ * 2: 73.8 us by 8, 42.5 by 2; a rotation of neighbours: 55.5, 45.9). */
 static int pointwise_loaded(const Graph *graph, const Region *region, int vector) {
     enum { LOAD_BITS = 128, APART = 2 };
     for (size_t i = 0; i < region->inputs.n; i++) {
@@ -102,7 +102,8 @@ static int pointwise_loaded(const Graph *graph, const Region *region, int vector
  * for 16.6). */
 static int pointwise_vector(const Graph *graph, const Region *region) {
     enum { STORE_BITS = 128 };
-    int last = region->rank - 1, vector = pointwise_loaded(graph, region, lower_stored_width(graph, region, last));
+    int last = region->rank - 1,
+        vector = pointwise_loaded(graph, region, lower_stored_width(graph, region, last));
     bool is_line = vector < POINTWISE_STORES && region->rank > 0;
     for (size_t i = 0; i < region->outputs.n; i++) {
         const Value *output = region->outputs.at[i];
@@ -122,6 +123,9 @@ static int pointwise_schedules(const Graph *graph, const Region *region, const T
     int64_t runs = cost_space(graph, region, 0, region->rank, hint) / schedule.vector;
     int limit =
         schedule.vector > lower_stored_width(graph, region, region->rank - 1) ? 2 : POINTWISE_UNROLL_MAX;
+    for (size_t i = 0; i < region->values.n;
+         i++) /* loads under conditions: 105.3 us with four at once, 99.8 */
+        limit = region->values.at[i]->op == OP_pad ? 1 : limit;
     while (limit > 1 && pointwise_words(graph, region, &schedule, limit) > POINTWISE_WORDS)
         limit /= 2;
     int64_t enough = (int64_t)target->sm_count * POINTWISE_BLOCKS_PER_SM;

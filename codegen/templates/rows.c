@@ -529,8 +529,8 @@ static void rows_build_block(Rows *rows, const KExpr *block) {
     rows_declare_down(rows);
     rows->first_row = k_let_expr(b, "first_row", k_add(b, k_mul(b, block, size), above));
     rows_ahead_begin(rows);
-    const KExpr *at = k_for_begin(b, "of_block", k_int(b, rows->index, 0), size, rows->schedule->rows_per_block,
-                                  UNROLL_NONE);
+    const KExpr *at = k_for_begin(b, "of_block", k_int(b, rows->index, 0), size,
+                                  rows->schedule->rows_per_block, UNROLL_NONE);
     rows->row = k_let_expr(b, "row", k_add(b, rows->first_row, at));
     rows_ahead_take(rows, at);
     rows_build_row(rows);

@@ -1,10 +1,13 @@
-/* Rows: those of a block that come after the present one are on their way to shared memory while it is handled
- * (cp.async, PTX ISA 9.7.9.25). A thread copies the runs that it will read itself, so that no barrier is needed:
+/* Rows: those of a block that come after the present one are on their way to shared memory while it is
+ * handled (cp.async, PTX ISA 9.7.9.25). A thread copies the runs that it will read itself, so that no barrier
+ * is needed:
  *
  *     copy rows 0 .. stages - 2
- *     for each row r:   wait for row r;   its runs to registers;   copy row r + stages - 1 to where r - 1 was;   passes
+ *     for each row r:   wait for row r;   its runs to registers;   copy row r + stages - 1 to where r - 1
+ * was;   passes
  *
- * Inputs whose elements are the space's own, in its order, take this way; others are loaded where they are used. */
+ * Inputs whose elements are the space's own, in its order, take this way; others are loaded where they are
+ * used. */
 #include "codegen/kernel_value.h"
 #include "codegen/templates/rows_build.h"
 #include "codegen/templates/vectors.h"
@@ -40,7 +43,8 @@ int64_t rows_ahead_smem(const Graph *graph, const Region *region, const Schedule
     if (s->stages < 2)
         return 0;
     for (int i = rows_find_ahead(graph, region, s->vector, inputs); i-- > 0;)
-        bytes += (int64_t)s->stages * s->rows_per_block * rows_padded(graph, region, s) * dtype_bits(inputs[i]->dtype) / 8;
+        bytes += (int64_t)s->stages * s->rows_per_block * rows_padded(graph, region, s) *
+                 dtype_bits(inputs[i]->dtype) / 8;
     return bytes;
 }
 
@@ -59,8 +63,8 @@ static const KExpr *ahead_stage(Rows *rows, const KExpr *at) {
     return k_mod(b, turn, k_i32(b, rows->schedule->stages));
 }
 
-/* Begins the copies of the thread's row, the block's number `at`, where `is_row` (NULL: it is one); closes the
- * group anyway. */
+/* Begins the copies of the thread's row, the block's number `at`, where `is_row` (NULL: it is one); closes
+ * the group anyway. */
 static void ahead_copy(Rows *rows, const KExpr *at, const KExpr *is_row) {
     Builder *b = rows->b;
     const KExpr *first = k_mul(b, rows->lane, k_int(b, rows->index, rows->width));
@@ -74,7 +78,8 @@ static void ahead_copy(Rows *rows, const KExpr *at, const KExpr *is_row) {
         const RowsAhead *ahead = &rows->ahead[i];
         int bytes = rows->width * dtype_bits(ahead->value->dtype) / 8;
         for (int run = 0; run < rows->runs; run++) {
-            const KExpr *step = k_int(b, rows->index, run * rows_stride(rows)), *read = k_int(b, K_U32, bytes);
+            const KExpr *step = k_int(b, rows->index, run * rows_stride(rows)),
+                        *read = k_int(b, K_U32, bytes);
             if (!exact)
                 read = k_select(b, k_lt(b, k_add(b, first, step), k_dim(b, rows->extent, rows->index)), read,
                                 k_int(b, K_U32, 0));
@@ -119,8 +124,8 @@ void rows_ahead_take(Rows *rows, const KExpr *at) {
         const char *name = text_format(b->arena, "%s_v", lower_value_name(rows->lower, value));
         RowsHeld held = {value, k_array(b, name, ktype_of(value->dtype), rows->runs * rows->width, NULL)};
         for (int run = 0; run < rows->runs; run++)
-            vectors_load(b, rows->ahead[i].ring, ahead_at(rows, stage, run), held.array, k_i32(b, run * rows->width),
-                         rows->width);
+            vectors_load(b, rows->ahead[i].ring, ahead_at(rows, stage, run), held.array,
+                         k_i32(b, run * rows->width), rows->width);
         vec_push(b->arena, &rows->held, held);
     }
     const KExpr *next = k_add(b, at, k_int(b, rows->index, (int64_t)(s->stages - 1) * s->rows_per_block));

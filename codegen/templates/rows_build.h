@@ -1,5 +1,5 @@
-/* What the rows template has in hand while it builds a kernel; rows.c, rows_ahead.c, rows_down.c, rows_held.c and rows_rounds.c
- * include it. */
+/* What the rows template has in hand while it builds a kernel; rows.c, rows_ahead.c, rows_down.c, rows_held.c
+ * and rows_rounds.c include it. */
 #ifndef SINTER_CODEGEN_TEMPLATES_ROWS_BUILD_H
 #define SINTER_CODEGEN_TEMPLATES_ROWS_BUILD_H
 

@@ -1,10 +1,12 @@
-/* Rows: statistics down the columns, of a block of rows each (ir/block.h), beside what is done along the rows.
+/* Rows: statistics down the columns, of a block of rows each (ir/block.h), beside what is done along the
+ * rows.
  *
- * A block of threads goes through its rows, rows_per_block of them at a time. A thread has the same columns of
- * each and keeps what their statistics come to so far:
+ * A block of threads goes through its rows, rows_per_block of them at a time. A thread has the same columns
+ * of each and keeps what their statistics come to so far:
  *
  *     for r in the block's rows:     the row's passes;   acc[c] = combine(acc[c], f(row)[c])
- *     acc of the rows_per_block threads of a column to shared memory; one of them combines these, in their order
+ *     acc of the rows_per_block threads of a column to shared memory; one of them combines these, in their
+ * order
  *
  * What the blocks found is another kernel's to bring together. */
 #include "codegen/lower.h"
@@ -58,7 +60,8 @@ void rows_down_targets(Rows *rows, LowerTarget *targets) {
 }
 
 /* Writes the result of column `column`, which is all that `x` holds of the block's rows. */
-static void down_store(Rows *rows, const RowsDown *down, const KExpr *number, const KExpr *column, PartialVars x) {
+static void down_store(Rows *rows, const RowsDown *down, const KExpr *number, const KExpr *column,
+                       PartialVars x) {
     Builder *b = rows->b;
     const Value *reduction = down->reduction;
     const KExpr *coords[RANK_MAX];
@@ -66,7 +69,8 @@ static void down_store(Rows *rows, const RowsDown *down, const KExpr *number, co
     lower_delinearize(b, number, row + 1, (const Dim *const *)reduction->dims, coords);
     coords[row + 1] = k_int(b, rows->index, 0);
     coords[row + 2] = k_convert(b, column, rows->index);
-    lower_store_at(rows->lower, down->output, reduction, coords, reduce_result(b, reduction, reduce_get(b, x, NULL)));
+    lower_store_at(rows->lower, down->output, reduction, coords,
+                   reduce_result(b, reduction, reduce_get(b, x, NULL)));
 }
 
 void rows_store_down(Rows *rows, const KExpr *number) {
@@ -86,7 +90,8 @@ void rows_store_down(Rows *rows, const KExpr *number) {
         const char *name = text_format(b->arena, "%s_rows", acc.x->name);
         DType elem = vectors_element(type);
         int64_t count = bytes * 8 / ktype_bits(type);
-        KBuffer *all = shared ? k_shared_at(b, name, elem, count, shared->offset) : k_shared(b, name, elem, count, 16);
+        KBuffer *all =
+            shared ? k_shared_at(b, name, elem, count, shared->offset) : k_shared(b, name, elem, count, 16);
         shared = shared ? shared : all;
         for (int run = 0; run < rows->runs; run++)
             vectors_store(b, all, k_add(b, own, k_i32(b, run * rows_stride(rows))), acc.x,
@@ -95,9 +100,11 @@ void rows_store_down(Rows *rows, const KExpr *number) {
         const KExpr *end = k_convert(b, k_dim(b, rows->extent, rows->index), K_I32);
         const KExpr *column = k_for_begin(b, "column", tid, end, b->kernel->threads, UNROLL_NONE);
         PartialVars x = reduce_declare(b, down->reduction, "all", 0, rows->index);
-        const KExpr *group = k_for_begin(b, "above", k_i32(b, 0), k_i32(b, s->rows_per_block), 1, UNROLL_AUTO);
+        const KExpr *group =
+            k_for_begin(b, "above", k_i32(b, 0), k_i32(b, s->rows_per_block), 1, UNROLL_AUTO);
         const KVar *one = k_variable(b, "one", type, NULL);
-        k_load(b, one, NULL, all, k_add(b, k_mul(b, group, k_i32(b, length)), column), 1, NULL, CACHE_DEFAULT);
+        k_load(b, one, NULL, all, k_add(b, k_mul(b, group, k_i32(b, length)), column), 1, NULL,
+               CACHE_DEFAULT);
         reduce_into(b, down->reduction, x, NULL, (Partial){.x = k_var(b, one)});
         k_end(b);
         down_store(rows, down, number, column, x);

@@ -3,7 +3,8 @@
  *     rows.c            the kernel: its passes, what is kept between them, how results meet
  *     rows_down.c       statistics of columns, of a block of rows
  *     rows_ahead.c      the block's next rows, on their way while one is handled
- *     rows_schedules.c  sizes of a row and its parts; which schedules there are */
+ *     rows_schedules.c  sizes of a row and its parts; which schedules there are
+ *     rows_down_schedules.c  the same of rows with statistics of columns */
 #ifndef SINTER_CODEGEN_TEMPLATES_ROWS_PLAN_H
 #define SINTER_CODEGEN_TEMPLATES_ROWS_PLAN_H
 
@@ -20,6 +21,13 @@ enum {
 
 /* The product of the region's dims from `begin` to `end`. */
 const Dim *rows_product(const Graph *graph, const Region *region, int begin, int end);
+/* The length of a row. */
+const Dim *rows_extent(const Graph *graph, const Region *region);
+/* Elements of a run: as many as inputs and outputs can move at once. */
+int rows_vector(const Graph *graph, const Region *region);
+/* Bytes of shared memory for rows of inputs and for what warps exchange; more than there is where a row has
+ * no known bound. */
+int64_t rows_smem(const Graph *graph, const Region *region, const Schedule *schedule);
 /* Blocks of a cluster that share a row; 1: it is one block's. */
 int rows_blocks(const Schedule *schedule);
 /* Elements of a row in a block's shared memory, in whole rounds of its threads; INT32_MAX where a row has no
@@ -37,17 +45,22 @@ typedef struct RowsDown {
 int rows_find_down(const Region *region, RowsDown *out);
 /* Elements of a row in whole runs of its threads; INT32_MAX where it has no known bound. */
 int64_t rows_padded(const Graph *graph, const Region *region, const Schedule *schedule);
-/* Inputs whose rows can be brought ahead of their turn by runs of `width` elements: at most ROWS_AHEAD_MAX. */
+/* Inputs whose rows can be brought ahead of their turn by runs of `width` elements: at most ROWS_AHEAD_MAX.
+ */
 int rows_find_ahead(const Graph *graph, const Region *region, int width, const Value **out);
 /* Bytes of shared memory for them; 0 where schedule->stages asks for none. */
 int64_t rows_ahead_smem(const Graph *graph, const Region *region, const Schedule *schedule);
 /* Bytes of shared memory in which the rows that a block has at a time bring one of them together. */
 int64_t rows_down_smem(const Graph *graph, const Region *region, const Schedule *schedule);
 
-/* The template's `accepts` and `schedules`. */
+/* The template's `accepts` and `schedules`; and their part where columns have statistics: whether a schedule
+ * suits these, of any region, and the schedules of a region that has them. */
 bool rows_accepts(const Graph *graph, const Region *region, const Schedule *schedule, const Target *target,
                   const char **why);
 int rows_schedules(const Graph *graph, const Region *region, const Target *target, const DimBindings *hint,
                    Schedule *out, int room);
+bool rows_accepts_down(const Graph *graph, const Region *region, const Schedule *schedule, const char **why);
+int rows_down_schedules(const Graph *graph, const Region *region, const Target *target,
+                        const DimBindings *hint, Schedule *out, int room);
 
 #endif

@@ -17,7 +17,6 @@ enum {
     ROWS_BLOCKS_MAX = 8,    /* that share a row: as many as every device has in a cluster */
     ROWS_LONG = 8192,       /* elements of a row from which on shared memory keeps it better than registers */
     ROWS_LONG_THREADS = 512,
-    ROWS_STAGES_MAX = 8,
 };
 
 const Dim *rows_product(const Graph *graph, const Region *region, int begin, int end) {
@@ -27,8 +26,7 @@ const Dim *rows_product(const Graph *graph, const Region *region, int begin, int
     return product;
 }
 
-/* The length of a row. */
-static const Dim *rows_extent(const Graph *graph, const Region *region) {
+const Dim *rows_extent(const Graph *graph, const Region *region) {
     return rows_product(graph, region, region->rank - region->n_reduced, region->rank);
 }
 
@@ -42,9 +40,7 @@ int64_t rows_kept_length(const Graph *graph, const Region *region, const Schedul
     return longest > INT32_MAX ? INT32_MAX : round_up(longest, step) / rows_blocks(s);
 }
 
-/* Bytes of shared memory for rows of inputs and for what warps exchange; more than there is where a row has
- * no known bound. */
-static int64_t rows_smem(const Graph *graph, const Region *region, const Schedule *s) {
+int64_t rows_smem(const Graph *graph, const Region *region, const Schedule *s) {
     const Value *moved[ROWS_KEPT_MAX];
     int n = lower_moved_inputs(region, moved, ROWS_KEPT_MAX);
     int64_t bytes = 0;
@@ -97,36 +93,6 @@ static bool rows_accepts_shape(const Graph *graph, const Region *region, const S
     return template_takes_rows(s, why) && template_takes_vector(graph, region, s, why);
 }
 
-/* Registers in which a thread has what its columns come to so far. */
-static int64_t rows_down_words(const Graph *graph, const Region *region, const Schedule *s) {
-    RowsDown down[ROWS_DOWN_MAX];
-    int64_t words = 0, own = ceil_div(dim_upper(graph->dims, rows_extent(graph, region)), s->threads_per_row);
-    for (int i = rows_find_down(region, down); i-- > 0 && i < ROWS_DOWN_MAX;)
-        words += own * ktype_bits(reduce_type(down[i].reduction)) / 32;
-    return words;
-}
-
-static bool rows_accepts_down(const Graph *graph, const Region *region, const Schedule *s, const char **why) {
-    RowsDown down[ROWS_DOWN_MAX];
-    int n = rows_find_down(region, down);
-    if (n == 0 || s->stages == 1 || s->stages > ROWS_STAGES_MAX) {
-        *why = "rows are brought ahead, 2 to 8 stages of them, where columns have statistics";
-        return s->stages == 0 && n == 0;
-    }
-    if (!s->resident || rows_blocks(s) > 1 || s->threads_per_row < 32 || n > ROWS_DOWN_MAX ||
-        rows_down_words(graph, region, s) > ROWS_REGISTERS) {
-        *why = "statistics of columns take rows in registers, of 32 threads or more, and 96 registers at most";
-        return false;
-    }
-    for (int i = 0; i < n; i++)
-        if (down[i].block.block != down[0].block.block || down[i].block.block % s->rows_per_block != 0 ||
-            down[i].block.block < (int64_t)s->rows_per_block * s->stages) {
-            *why = "the rows at a time must divide the rows of a block, which has as many as its stages at least";
-            return false;
-        }
-    return true;
-}
-
 /* Whether anything along the row, or another reduction of it, needs the result of a reduction. */
 static bool rows_have_passes(const Graph *graph, const Region *region) {
     int passes = lower_count_levels(graph, region);
@@ -164,7 +130,8 @@ bool rows_accepts(const Graph *graph, const Region *region, const Schedule *sche
         const Value *output = region->outputs.at[i];
         BlockStatistic block;
         bool whole = lower_output_is_whole(graph, region, output);
-        if (!lower_output_is_block(region, output, &block) && !lower_can_store(graph, region, output, region->rank - 1, whole ? schedule->vector : 1)) {
+        if (!lower_output_is_block(region, output, &block) &&
+            !lower_can_store(graph, region, output, region->rank - 1, whole ? schedule->vector : 1)) {
             *why = "an output does not fit the rows, or has 4-bit elements and rows of odd length";
             return false;
         }
@@ -277,7 +244,8 @@ static Schedule rows_schedule(const Graph *graph, const Region *region, const Ta
         s.threads_per_row = 256;
     s.threads = s.threads_per_row > ROWS_THREADS ? s.threads_per_row : ROWS_THREADS;
     s.rows_per_block = s.threads / s.threads_per_row;
-    bool is_long = extent > ROWS_LONG && !rows_may_have_rounds(region) && rows_have_passes(graph, region);
+    bool is_long =
+        extent > ROWS_LONG && vector > 1 && !rows_may_have_rounds(region) && rows_have_passes(graph, region);
     if (is_long && rows_long_schedule(graph, region, target, &s))
         return s;
     if (!s.resident && rows_have_passes(graph, region))
@@ -287,7 +255,7 @@ static Schedule rows_schedule(const Graph *graph, const Region *region, const Ta
 
 /* Elements of a run. Of rows in 32 bits a thread loads 16 bytes at a time as well as it stores no more: layer
  * norm of 8192 x 4096 from f32 to bf16 takes 57.6 us, with runs of 8 elements 59.6. */
-static int rows_vector(const Graph *graph, const Region *region) {
+int rows_vector(const Graph *graph, const Region *region) {
     enum { LONG_BITS = 32, LOAD_BITS = 128 };
     int vector = lower_stored_width(graph, region, region->rank - 1);
     for (size_t i = 0; i < region->inputs.n; i++) {
@@ -338,62 +306,6 @@ static int64_t rows_share(const Region *region, const Target *target, int vector
     while (share > vector && rows * rows_lanes(extent, vector, share) < (int64_t)target->sm_count * 512)
         share /= 2;
     return share < vector ? vector : share;
-}
-
-/* The least stages with which what is on its way fills an SM's share of memory's latency, as far as there is
- * room for two blocks, and rows for all stages; 0: none. */
-static int rows_down_stages(const Graph *graph, const Region *region, const Target *target, Schedule s,
-                            int64_t blocks) {
-    enum { ON_THEIR_WAY = 64 << 10 /* bytes */ };
-    const char *why;
-    int most = 0;
-    for (s.stages = 2; s.stages <= ROWS_STAGES_MAX; s.stages++) {
-        int64_t ring = rows_ahead_smem(graph, region, &s);
-        if (ring == 0 || 2 * rows_smem(graph, region, &s) > target->smem_per_sm ||
-            !rows_accepts(graph, region, &s, target, &why))
-            break;
-        most = s.stages;
-        if (ring / s.stages * (s.stages - 1) * ceil_div(blocks, target->sm_count) >= ON_THEIR_WAY)
-            break;
-    }
-    return most;
-}
-
-/* Rows with statistics of columns, of which a thread has `own` elements, in blocks of `threads` or more: 128 of
- * one warp a row where registers hold one (layer norm's gradients, 65536 x 768: 86 us; by two warps a row 96),
- * else 8 elements a thread (16384 x 4096: 117 us; rms norm's of 8192 x 8192: 114). */
-static bool rows_down_schedule(const Graph *graph, const Region *region, const Target *target,
-                               const DimBindings *hint, int64_t own, int threads, Schedule *out) {
-    RowsDown down[ROWS_DOWN_MAX];
-    const char *why;
-    rows_find_down(region, down);
-    int64_t extent = cost_space(graph, region, region->rank - 1, region->rank, hint), of_block = down[0].block.block;
-    int64_t blocks = cost_space(graph, region, 0, region->rank - 1, hint) / of_block;
-    Schedule s = {.vector = rows_vector(graph, region), .resident = true, .threads_per_row = 32};
-    while (s.threads_per_row < 1024 && s.threads_per_row * own < extent)
-        s.threads_per_row *= 2;
-    s.threads = s.threads_per_row > threads ? s.threads_per_row : threads;
-    while (s.threads > s.threads_per_row && of_block % (s.threads / s.threads_per_row) != 0)
-        s.threads /= 2;
-    s.rows_per_block = s.threads / s.threads_per_row;
-    s.stages = rows_down_stages(graph, region, target, s, blocks);
-    *out = s;
-    return rows_accepts(graph, region, &s, target, &why);
-}
-
-static int rows_down_schedules(const Graph *graph, const Region *region, const Target *target,
-                               const DimBindings *hint, Schedule *out, int room) {
-    enum { WARP_THREADS = 128, THREADS = 256 };
-    static const int own[] = {8, 16, 4, 32};
-    RowsDown down[ROWS_DOWN_MAX];
-    int64_t extent = cost_space(graph, region, region->rank - 1, region->rank, hint);
-    int64_t kept = ceil_div(extent, 32) * (cost_streams(graph, region) + rows_find_down(region, down));
-    int n = 0;
-    if (kept <= ROWS_REGISTERS && n < room)
-        n += rows_down_schedule(graph, region, target, hint, ceil_div(extent, 32), WARP_THREADS, &out[n]);
-    for (int i = 0; i < (int)(sizeof own / sizeof *own) && n < room; i++)
-        n += rows_down_schedule(graph, region, target, hint, own[i], THREADS, &out[n]);
-    return n;
 }
 
 int rows_schedules(const Graph *graph, const Region *region, const Target *target, const DimBindings *hint,

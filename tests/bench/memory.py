@@ -299,7 +299,7 @@ CASES = dict([
 # Sums in another order; quotients that round to the neighbour; PyTorch's sums are rounded to 16 bits.
 TOLERANCES = {
     "kl_rows": {"f32": 1e-4},
-    "gelu_back_bias": {"f32": 1e-3},  # of what is rounded, where the peer's is not
+    "gelu_back_bias": {"f32": 5e-3},  # of what is rounded, where the peer's is not
     "layernorm_back": {"f32": 1e-4},
     "layernorm_back_768": {"f32": 1e-4},
     "rmsnorm_back": {"f32": 1e-4},
