@@ -23,13 +23,18 @@ static void rows_sources(Fuse *fuse, const Value *value, const Value **sources, 
 
 enum { ROWS_SOURCES = 32 };
 
-/* Parts of statistics that a kernel of a product or of rows writes together: small, and put together by one
- * kernel. */
+/* Parts of statistics that one kernel writes together, of a product's blocks, of rows or of columns: small,
+ * and put together by one kernel. */
 static bool rows_are_parts(const Fuse *fuse, const Value *a, const Value *b) {
     BlockStatistic part;
     const Group *home = fuse_home(fuse, a);
-    bool is_one = home && (home->kind == TEMPLATE_MATMUL || home->kind == TEMPLATE_ROWS);
-    return is_one && fuse_home(fuse, b) == home && block_statistic(a, &part) && block_statistic(b, &part);
+    if (!home || fuse_home(fuse, b) != home)
+        return false;
+    if (home->kind == TEMPLATE_COLUMNS)
+        return value_class(a) == OPCLASS_REDUCTION && value_class(b) == OPCLASS_REDUCTION &&
+               value_same_dims(a, b);
+    bool has_blocks = home->kind == TEMPLATE_MATMUL || home->kind == TEMPLATE_ROWS;
+    return has_blocks && block_statistic(a, &part) && block_statistic(b, &part);
 }
 
 /* Whether `group` reads a tensor of its whole space that `operand` is computed from too. */

@@ -28,6 +28,7 @@ enum {
 typedef struct Split {
     const ProductReductions *products;
     const SplitRows *rows;
+    const SplitSquares *squares;
     ValueMap operands; /* of products by tensor cores, before they are moved */
 } Split;
 
@@ -41,6 +42,7 @@ static Split *split_new(Pass *pass, const Graph *graph) {
     Split *split = ARENA_NEW(pass->arena, Split);
     *split = (Split){.products = product_find(pass, graph),
                      .rows = split_rows_find(pass, graph),
+                     .squares = split_squares_find(pass, graph),
                      .operands.arena = pass->arena};
     for (size_t i = 0; i < graph->values.n; i++) {
         const Value *value = graph->values.at[i];
@@ -117,9 +119,11 @@ static Value *split_rule(Rewrite *rewrite, Value *value) {
         return value;
     ReductionLayout layout = reduction_layout(value, &n_reduced);
     const char *why = "all multiprocessors work";
-    int64_t parts = 1;
+    int64_t parts = split_squares_get(split->squares, value);
     int at = 0;
-    if (layout == REDUCTION_ROWS && kept < SPLIT_BLOCKS && reduced > SPLIT_ROW) {
+    if (parts) {
+        why = "one of them reads the columns once, for their mean and for what lies around it";
+    } else if (layout == REDUCTION_ROWS && kept < SPLIT_BLOCKS && reduced > SPLIT_ROW) {
         at = value->in[0]->rank - n_reduced;
         parts = split_parts(reduced, (2 * SPLIT_BLOCKS + kept - 1) / kept, SPLIT_PART);
     } else if (layout == REDUCTION_COLUMNS && reduced > SPLIT_COLUMN &&
@@ -132,7 +136,10 @@ static Value *split_rule(Rewrite *rewrite, Value *value) {
     }
     if (parts < 2)
         return value;
-    Value *fresh = split_apply(rewrite, value, at, n_reduced, parts, reduced);
+    Value *fresh =
+        split_squares_get(split->squares, value) ? split_squares_apply(rewrite, value, parts) : value;
+    if (fresh == value)
+        fresh = split_apply(rewrite, value, at, n_reduced, parts, reduced);
     if (fresh != value)
         pass_decide(
             rewrite->pass, "split", false, value, NULL, "more results, or fewer elements for each",
@@ -146,27 +153,26 @@ static Value *split_rows_rule(Rewrite *rewrite, Value *value) {
     DimTable *table = rewrite->graph->dims;
     int64_t block = split_rows_block(rewrite->pass->state, value);
     Value *operand = value->in[0];
-    int rank = operand ? operand->rank : 0, row = rank - 2, inner = rank - 1, leading[RANK_MAX];
-    const Dim *dims[RANK_MAX];
-    if (!block || rank + 1 > RANK_MAX)
+    if (!block || operand->rank + 1 > RANK_MAX)
         return value;
-    for (int i = 0; i < rank; i++) {
-        dims[i <= row ? i : i + 1] = operand->dims[i];
-        leading[i] = i;
-    }
-    dims[row] = dim_div(table, operand->dims[row], dim_const(table, block));
-    dims[inner] = dim_const(table, block);
-    Value *cut = build_reshape(rewrite, operand, rank + 1, dims, value);
-    Value *first = build_reduce(rewrite, value->op, cut, 1, &inner, true, value);
-    Value *second = build_reduce(rewrite, value->op, first, rank, leading, true, value);
-    Value *fresh = build_reshape(rewrite, second, value->rank, (const Dim *const *)value->dims, value);
-    if (!fresh || fresh->dtype != value->dtype)
+    int rank = operand->rank, row = rank - 2, inner = rank - 1;
+    const Dim *cut[RANK_MAX], *parts[RANK_MAX];
+    for (int i = 0; i < rank; i++)
+        cut[i <= row ? i : i + 1] = parts[i] = operand->dims[i];
+    cut[row] = parts[row] = dim_div(table, operand->dims[row], dim_const(table, block));
+    cut[inner] = dim_const(table, block);
+    Value *first = build_reshape(rewrite, operand, rank + 1, cut, value);
+    first = build_reduce(rewrite, value->op, first, 1, &inner, true, value);
+    Value *second = build_reshape(rewrite, first, rank, parts, value);
+    second = build_reduce(rewrite, value->op, second, value->attrs[0].axes.n, value->attrs[0].axes.at, true,
+                          value);
+    if (!second || second->dtype != value->dtype)
         return value;
     pass_decide(
-        rewrite->pass, "split", true, fresh, value, NULL,
+        rewrite->pass, "split", true, second, value, NULL,
         "the kernel that has its rows anyway reduces %lld of them at a time, another kernel their results",
         (long long)block);
-    return fresh;
+    return second;
 }
 
 bool pass_split(Pass *pass, Graph *graph) {

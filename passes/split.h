@@ -1,4 +1,4 @@
-/* What the files split.c and split_rows.c share. */
+/* What the files split.c, split_rows.c and split_squares.c share. */
 #ifndef SINTER_PASSES_SPLIT_H
 #define SINTER_PASSES_SPLIT_H
 
@@ -11,5 +11,15 @@ typedef struct SplitRows SplitRows;
 const SplitRows *split_rows_find(Pass *pass, const Graph *graph);
 /* Rows of such a block; 0: `value` is none of them. */
 int64_t split_rows_block(const SplitRows *found, const Value *value);
+
+typedef struct SplitSquares SplitSquares;
+
+/* Finds sums of squares around a mean down long columns, and the sums that these means come from. Lasts as
+ * long as the pass. */
+const SplitSquares *split_squares_find(Pass *pass, const Graph *graph);
+/* The parts that both of such a pair are taken in; 0: `value` is of none. */
+int64_t split_squares_get(const SplitSquares *found, const Value *value);
+/* A sum of squares in so many parts; `value` itself where it is none. */
+Value *split_squares_apply(Rewrite *rewrite, Value *value, int64_t parts);
 
 #endif

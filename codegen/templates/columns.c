@@ -468,7 +468,16 @@ static int columns_of_few_rows(int64_t rows, int vector, Schedule *out, int room
  * norm over 256 channels of 100352 places: 61.7 us otherwise, 38.6 so; softmax over 1024 of 49152: 112, 82).
  */
 static bool columns_again(const Graph *graph, const Region *region, const DimBindings *hint, Schedule *out) {
-    enum { STRIP_BITS = 128 * 8, RUN_BITS = 64, ROWS_LEAST = 8, SHARE_BITS = 28 * 8, IN_FLIGHT = 16 };
+    enum {
+        COLUMN_BITS = 2048 * 8,
+        STRIP_BITS = 128 * 8,
+        RUN_BITS = 64,
+        ROWS_LEAST = 8,
+        ROWS_MOST = 64,
+        THREADS_OF_SEVERAL = 512,
+        SHARE_BITS = 28 * 8,
+        IN_FLIGHT = 16
+    };
     int bits = 8, vector = lower_vector_width(graph, region, region->rank - 1);
     bool is_whole = false;
     for (size_t i = 0; i < region->outputs.n; i++)
@@ -481,12 +490,16 @@ static bool columns_again(const Graph *graph, const Region *region, const DimBin
     int64_t columns = cost_space(graph, region, region->n_reduced, region->rank, hint);
     while (vector > 1 && vector * bits > RUN_BITS)
         vector /= 2;
-    int lanes = STRIP_BITS / (vector * bits);
-    if (!is_whole || columns < lanes * vector)
+    int lanes = STRIP_BITS / (vector * bits), levels = lower_count_levels(graph, region);
+    int most = levels > 1 ? THREADS_OF_SEVERAL : 1024; /* whose registers leave an SM room for two blocks */
+    if ((!is_whole && levels < 2) || columns < lanes * vector || rows * bits > COLUMN_BITS)
         return false;
-    Schedule s = {.vector = vector, .threads_per_row = lanes, .rows_per_block = ROWS_LEAST, .unroll = 1};
-    while (2 * s.rows_per_block * lanes <= 1024 && 2 * s.rows_per_block * SHARE_BITS <= rows * bits)
+    Schedule s = {.vector = vector, .rows_per_block = ROWS_LEAST, .unroll = 1};
+    while (s.rows_per_block < ROWS_MOST && 2 * s.rows_per_block * SHARE_BITS <= rows * bits)
         s.rows_per_block *= 2;
+    while (lanes * s.rows_per_block > most)
+        lanes /= 2;
+    s.threads_per_row = lanes;
     while (s.unroll < IN_FLIGHT && s.rows_per_block * s.unroll < rows)
         s.unroll *= 2;
     s.threads = lanes * s.rows_per_block;

@@ -17,6 +17,8 @@ enum {
     ROWS_BLOCKS_MAX = 8,    /* that share a row: as many as every device has in a cluster */
     ROWS_LONG = 8192,       /* elements of a row from which on shared memory keeps it better than registers */
     ROWS_LONG_THREADS = 512,
+    ROWS_LONG_UNROLL = 4, /* where two blocks share it */
+    ROWS_MANY = 4,        /* for each multiprocessor */
 };
 
 const Dim *rows_product(const Graph *graph, const Region *region, int begin, int end) {
@@ -177,8 +179,11 @@ static bool rows_may_have_rounds(const Region *region) {
 /* A long row in shared memory, of which an SM has at least two, so that one loads while the other computes;
  * with as many runs in flight as leave little of the last round empty. In registers it would take a block's
  * threads so many that an SM has no room for a second: softmax of 8192 rows of 24576 took 259 us, 200 so; of
- * 32000, 306 and 257; their cross entropy 230 and 179; layer norm of 12288, 111 and 102. */
-static bool rows_long_schedule(const Graph *graph, const Region *region, const Target *target, Schedule *s) {
+ * 32000, 306 and 257; their cross entropy 230 and 179; layer norm of 12288, 111 and 102. Rows of two inputs
+ * that are too long for that are shared by two blocks (divergence of 4096 x 32000: 360 us, 284 so). */
+static bool rows_long_schedule(const Graph *graph, const Region *region, const Target *target, int64_t rows,
+                               Schedule *s) {
+    const char *why;
     Schedule one = *s;
     one.resident = false;
     one.row_in_smem = true;
@@ -192,7 +197,16 @@ static bool rows_long_schedule(const Graph *graph, const Region *region, const T
             return true;
         }
     }
-    return false;
+    one.unroll = ROWS_LONG_UNROLL;
+    one.threads = one.threads_per_row = ROWS_LONG_THREADS / 2;
+    one.cluster_m = 1;
+    one.cluster_n = 2;
+    if (rows < (int64_t)ROWS_MANY * target->sm_count || cost_streams(graph, region) < 2 ||
+        !rows_accepts_blocks(graph, region, &one, target, &why) ||
+        2 * rows_smem(graph, region, &one) > target->smem_per_sm)
+        return false;
+    *s = one;
+    return true;
 }
 
 /* How a row is taken that a block's registers do not hold and several passes need: by one block from its
@@ -217,15 +231,27 @@ static Schedule rows_needed_again(const Graph *graph, const Region *region, cons
 
 /* Elements of a short row that a thread should have at least: a run; or two, where the row is but reduced and
  * there are so many that threads are without end, since a load alone is not enough in flight (the largest of
- * 128 elements in 4104192 rows: 316 us by runs of 8, 253 by two; of 64, 32 and 16 alike). */
+ * 128 elements in 4104192 rows: 316 us by runs of 8, 253 by two; of 64, 32 and 16 alike). Of rows that runs
+ * do not divide, several elements, as soon as threads fill the machine so (softmax of 49 elements in 262144
+ * rows: 43.9 us by 32 threads a row, 24.2 by 16; rms norm of 27 in 400000, f32: 64.4, by 8 26.2; the mean of
+ * 49 in 131072: 23.9, by 8 9.2). */
 static int64_t rows_least(const Graph *graph, const Region *region, const Target *target, int64_t rows,
                           int64_t extent, int vector) {
-    enum { WAVES = 8 };
-    bool is_whole = false;
+    enum { WAVES = 8, RUN_BITS = 64, SEVERAL = 5, SEVERAL_REDUCED = 8 };
+    bool is_whole = false, is_short = true;
     for (size_t i = 0; i < region->outputs.n; i++)
         is_whole = is_whole || lower_output_is_whole(graph, region, region->outputs.at[i]);
-    int64_t threads = (int64_t)target->sm_count * 2048 * WAVES;
-    return !is_whole && extent >= 2 * vector && rows > threads / extent * (2 * vector) ? 2 * vector : vector;
+    for (size_t i = 0; i < region->inputs.n; i++) {
+        const Value *input = region->inputs.at[i];
+        bool moves = lower_output_is_whole(graph, region, input);
+        is_short = is_short && (!moves || vector * dtype_bits(input->dtype) < RUN_BITS);
+    }
+    int64_t threads = (int64_t)target->sm_count * 2048;
+    int64_t several = round_up(is_whole ? SEVERAL : SEVERAL_REDUCED, vector);
+    if (is_short && extent > several && rows > threads / extent * several)
+        return several;
+    bool is_endless = rows > threads * WAVES / extent * (2 * vector);
+    return !is_whole && extent >= 2 * vector && is_endless ? 2 * vector : vector;
 }
 
 static Schedule rows_schedule(const Graph *graph, const Region *region, const Target *target,
@@ -246,7 +272,7 @@ static Schedule rows_schedule(const Graph *graph, const Region *region, const Ta
     s.rows_per_block = s.threads / s.threads_per_row;
     bool is_long =
         extent > ROWS_LONG && vector > 1 && !rows_may_have_rounds(region) && rows_have_passes(graph, region);
-    if (is_long && rows_long_schedule(graph, region, target, &s))
+    if (is_long && rows_long_schedule(graph, region, target, rows, &s))
         return s;
     if (!s.resident && rows_have_passes(graph, region))
         s = rows_needed_again(graph, region, target, s);

@@ -170,6 +170,16 @@ def batch_norm(x, g, b):
     return F.relu(F.batch_norm(x, None, None, g.to(x.dtype), b.to(x.dtype), training=True)), m, v
 
 
+def batch_norm_train(x, g, b, m, v):
+    t, (m, v) = x.transpose(1, 2), (t.to(at_least_f32(x).dtype, copy=True) for t in (m, v))
+    y, mu, r = torch.native_batch_norm(t, g, b, m, v, True, 0.1, 1e-5)
+    return y.transpose(1, 2), mu, r, m, v
+
+
+def group_norm_last(x, g, b):
+    return F.silu(F.group_norm(x.permute(0, 3, 1, 2), 32, g, b)).permute(0, 2, 3, 1)
+
+
 def group_norm(x, g, b):
     return F.silu(F.group_norm(x.view(8, 320, 64, 64), 32, g.flatten(), b.flatten())).view(x.shape)
 
@@ -272,6 +282,11 @@ CASES = dict([
     case("groupnorm_nchw", group_norm),
     case("layernorm_channels", over_channels),
     case("batchnorm_relu_add", batch_norm_add, v=positive),
+
+    case("batchnorm_train", batch_norm_train, v=positive),
+    case("instancenorm_nhwc", lambda x: F.relu(normalized(x, 1)[0]).to(x.dtype)),
+    case("softmax_middle", lambda x: F.softmax(x, 1)),
+    case("groupnorm_last", group_norm_last),
 
     case("transpose_bf16", lambda x: x.t().contiguous()),
     case("transpose_f32_odd", lambda x: x.t().contiguous()),

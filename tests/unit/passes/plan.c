@@ -26,6 +26,53 @@ static void test_split_keeps_meaning(void **state) {
                  "columns columns", NO_DIMS);
 }
 
+/* The columns of what a kernel of rows computes, reads or writes are that kernel's, in blocks of rows; and a
+ * small kernel's. */
+static void test_columns_beside_rows(void **state) {
+    (void)state;
+    const char *norm =
+        "graph g (x: f32[2112, 256], d: f32[2112, 256]) -> (y: f32[2112, 256], s: f32[256]) {\n"
+        "  n = x - mean(x, over=1)\n  y = d * n\n  s = sum(d * n, over=0, keep=0) }";
+    expect_graph(norm, "rows>2 columns", NO_DIMS);
+    expect_graph("graph g (x: f32[2112, 256]) -> (y: f32[2112, 256], s: f32[256]) {\n"
+                 "  y = tanh(x)\n  s = reduce_max(y, over=0, keep=0) }",
+                 "rows>2 columns", NO_DIMS);
+    /* Batches, of which each has whole blocks; several columns' statistics, put together by one kernel. */
+    expect_graph("graph g (x: f32[4, 528, 256]) -> (y: f32[4, 528, 1], s: f32[256], t: f32[256]) {\n"
+                 "  y = sum(x, over=2)\n  s = sum(x * x, over=[0, 1], keep=0)\n  t = reduce_min(x, over=[0, "
+                 "1], keep=0) }",
+                 "rows>3 columns>2", NO_DIMS);
+    /* Nothing along the rows; rows that wait for the columns; blocks that would fill no machine; few
+     * elements. */
+    expect_graph("graph g (x: f32[2112, 256]) -> (s: f32[256]) { s = sum(x * x, over=0, keep=0) }", "columns",
+                 NO_DIMS);
+    expect_graph("graph g (x: f32[2112, 256]) -> (y: f32[2112, 1]) {\n"
+                 "  d = x - mean(x, over=0)\n  y = sum(d * d, over=1) }",
+                 "columns rows", NO_DIMS);
+    expect_graph("graph g (x: f32[2111, 256]) -> (y: f32[2111, 1], s: f32[256]) {\n"
+                 "  y = sum(x, over=1)\n  s = sum(x, over=0, keep=0) }",
+                 "rows columns", NULL);
+    expect_graph("graph g (x: f32[528, 64]) -> (y: f32[528, 1], s: f32[64]) {\n"
+                 "  y = sum(x, over=1)\n  s = sum(x, over=0, keep=0) }",
+                 "rows columns", NO_DIMS);
+}
+
+/* Mean and variance of long columns: one kernel reads them once, in parts; of short ones it applies them too.
+ */
+static void test_columns_around_means(void **state) {
+    (void)state;
+    const char *text =
+        "graph g (x: f32[5120, 256]) -> (y: f32[5120, 256], v: f32[1, 256]) {\n"
+        "  d = x + 100.0 - mean(x + 100.0, over=0)\n  v = mean(d * d, over=0)\n  y = d * rsqrt(v + 1e-5) }";
+    expect_graph(text, "columns>3 columns>3 pointwise", NO_DIMS);
+    expect_graph("graph g (x: f32[64, 9216]) -> (y: f32[64, 9216]) { y = softmax(x, over=0) }", "columns",
+                 NO_DIMS);
+    expect_graph("graph g (x: f32[64, 4096]) -> (y: f32[64, 4096]) { y = softmax(x, over=0) }",
+                 "columns>2 pointwise", NO_DIMS);
+    expect_graph("graph g (x: f32[640, 9216]) -> (y: f32[640, 9216]) { y = softmax(x, over=0) }",
+                 "columns>2 pointwise", NULL);
+}
+
 /* A slice passes one term of a short sum in each round: there are more of these than rules take. */
 static void test_short_sums_settle(void **state) {
     (void)state;
@@ -186,6 +233,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_long_rows_are_split),
         cmocka_unit_test(test_split_keeps_meaning),
+        cmocka_unit_test(test_columns_beside_rows),
+        cmocka_unit_test(test_columns_around_means),
         cmocka_unit_test(test_short_sums_settle),
         cmocka_unit_test(test_workspace_is_used_again),
         cmocka_unit_test(test_symbolic_workspace_is_a_sum),
