@@ -91,6 +91,7 @@ struct Group {
     bool is_in_parts;     /* a chain around a softmax that comes in parts */
     bool is_relay;        /* a chain of which some cores are the first operands of others, in any order */
     bool goes_again;      /* a kernel of columns short enough to be gone through again (fuse_rows.c) */
+    int n_columns;        /* of a kernel of rows: statistics of columns that it takes beside its own */
     bool has_blocks;      /* it takes statistics of its product's tiles (fuse_blocks.c) */
     int64_t block_cols;   /* of that many columns, along rows; 0: none */
     GroupSet after;       /* groups that must run before it, through others too */

@@ -103,6 +103,9 @@ static bool guest_fits(const Fuse *fuse, const Region *host, const Region *rows)
     for (int i = 0; i < host->rank; i++)
         if (rows->dims[i] != host->dims[i])
             return false;
+    for (size_t i = 0; i < rows->outputs.n; i++) /* warps by themselves go through no block of rows */
+        if (block_stored(rows->outputs.at[i]))
+            return false;
     return host->inputs.n + rows->inputs.n <= (size_t)fuse->limits->max_inputs &&
            host->outputs.n + rows->outputs.n <= (size_t)fuse->limits->max_outputs && !fuse_is_idle(host) &&
            guest_is_by_row(fuse, host, rows);

@@ -72,7 +72,8 @@ static bool rows_in_space(Fuse *fuse, const Group *group, const Value *value) {
     return true;
 }
 
-/* Joins a reduction of `operand` to a kernel over its space that computes or reads it. */
+/* Joins a reduction of `operand`, or of what it is in blocks, to a kernel over the operand's space that
+ * computes or reads it. */
 static bool rows_join_existing(Fuse *fuse, Value *value, const Value *operand, TemplateKind kind,
                                int n_reduced) {
     int looked = 0;
@@ -82,6 +83,9 @@ static bool rows_join_existing(Fuse *fuse, Value *value, const Value *operand, T
             !space_same(group, operand->rank, operand->dims))
             continue;
         looked++;
+        bool is_block = kind == TEMPLATE_ROWS && value->in[0] != operand;
+        if (is_block && group->n_columns >= fuse->limits->rows_columns_max)
+            continue;
         const FuseNode *node = fuse_node(fuse, operand);
         bool own = node->home == group && !node->barrier;
         bool reads = !node->home && group_set_has(&node->reads, group->id);
@@ -101,6 +105,7 @@ static bool rows_join_existing(Fuse *fuse, Value *value, const Value *operand, T
             continue;
         }
         group_join(fuse, group, value);
+        group->n_columns += is_block;
         pass_decide(fuse->pass, kind == TEMPLATE_ROWS ? "rows" : "columns", true, value, group->members.at[0],
                     NULL,
                     own || reads ? "it reduces what the same kernel computes"
@@ -178,7 +183,9 @@ bool fuse_rows_block(Fuse *fuse, Value *value, const BlockStatistic *block) {
         return false;
     if (rows_join_existing(fuse, value, of, TEMPLATE_ROWS, 1))
         return true;
-    group_join(fuse, group_new(fuse, TEMPLATE_ROWS, of->rank, (const Dim *const *)of->dims, 1), value);
+    Group *group = group_new(fuse, TEMPLATE_ROWS, of->rank, (const Dim *const *)of->dims, 1);
+    group_join(fuse, group, value);
+    group->n_columns = 1;
     pass_decide(fuse->pass, "rows", true, value, of, NULL,
                 "it begins a kernel that reduces columns of a block of rows");
     return true;

@@ -151,7 +151,8 @@ static Value *split_rule(Rewrite *rewrite, Value *value) {
 /* In the form of statistics of blocks (ir/block.h), which a kernel of rows knows again. */
 static Value *split_rows_rule(Rewrite *rewrite, Value *value) {
     DimTable *table = rewrite->graph->dims;
-    int64_t block = split_rows_block(rewrite->pass->state, value);
+    const Split *split = rewrite->pass->state;
+    int64_t block = split_rows_block(split->rows, value);
     Value *operand = value->in[0];
     if (!block || operand->rank + 1 > RANK_MAX)
         return value;
@@ -179,11 +180,12 @@ bool pass_split(Pass *pass, Graph *graph) {
     if (pass->options->no_fusion)
         return false;
     graph_renumber(graph);
-    pass->state = split_new(pass, graph);
+    Split *split = split_new(pass, graph);
+    pass->state = split;
     bool changed = rewrite_graph(pass, graph, split_rule);
     for (int round = 0; changed && round < 4 && pass_movement(pass, graph); round++)
         continue; /* the parts' reshape belongs on the inputs */
     graph_renumber(graph);
-    pass->state = (void *)(uintptr_t)split_rows_find(pass, graph); /* whose reshape stays */
+    split->rows = split_rows_find(pass, graph); /* whose reshape stays */
     return rewrite_graph(pass, graph, split_rows_rule) || changed;
 }

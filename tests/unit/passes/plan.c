@@ -42,6 +42,14 @@ static void test_columns_beside_rows(void **state) {
                  "  y = sum(x, over=2)\n  s = sum(x * x, over=[0, 1], keep=0)\n  t = reduce_min(x, over=[0, "
                  "1], keep=0) }",
                  "rows>3 columns>2", NO_DIMS);
+    /* As many as a kernel takes; the fifth is another's. */
+    expect_graph("graph g (x: f32[2112, 256]) -> (y: f32[2112, 1], a: f32[256], b: f32[256], c: f32[256], d: "
+                 "f32[256], "
+                 "e: f32[256]) {\n"
+                 "  y = sum(x, over=1)\n  a = sum(x, over=0, keep=0)\n  b = reduce_min(x, over=0, keep=0)\n"
+                 "  c = reduce_max(x, over=0, keep=0)\n  d = sum(x * x, over=0, keep=0)\n"
+                 "  e = sum(x * x * x, over=0, keep=0) }",
+                 "rows>5 columns>4 rows columns", NO_DIMS);
     /* Nothing along the rows; rows that wait for the columns; blocks that would fill no machine; few
      * elements. */
     expect_graph("graph g (x: f32[2112, 256]) -> (s: f32[256]) { s = sum(x * x, over=0, keep=0) }", "columns",
