@@ -20,8 +20,9 @@ double cost_moving_seconds(const Graph *graph, const Region *region, const Targe
 /* Inputs that every element of the space reads its own element of: what a thread has in flight for each run.
  */
 int cost_streams(const Graph *graph, const Region *region);
-/* How the region's large inputs and outputs are cached: streamed where they cannot stay in the L2 cache
- * anyway. */
+/* How the region's large inputs are cached where little is written: streamed where they cannot stay in the L2
+ * cache anyway (the largest of 32000 in 4096 rows: 71 us, 68 so; sums of 4096 columns of 16384: 46 and 42).
+ * Beside as much that is written it costs 3 to 12 %. */
 KCache cost_cache(const Graph *graph, const Region *region, const Target *target, const DimBindings *hint);
 /* Largest power of two that is at most `limit` and for which `enough` blocks remain of `items`, each block
  * taking `per_block` at 1. */

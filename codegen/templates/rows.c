@@ -502,6 +502,8 @@ static Rows rows_new(Builder *b, const Region *region, const Schedule *schedule)
     rows.levels = lower_find_levels(rows.lower);
     rows_find_rounds(&rows);
     rows_find_beside(&rows);
+    if (schedule->resident && rows.whole.n == 0) /* what is only read */
+        lower_set_cache(rows.lower, cost_cache(graph, region, b->kernel->target, NULL));
     return rows;
 }
 
