@@ -536,7 +536,8 @@ static void rows_build_block(Rows *rows, const KExpr *block) {
     rows->row = k_let_expr(b, "row", k_add(b, rows->first_row, at));
     rows_ahead_take(rows, at);
     rows_build_row(rows);
-    if (rows->lanes > 32 && rows->levels.n == 1) /* of several, the next one's barrier is between */
+    if (rows->lanes > 32 &&
+        rows->levels.n + rows->n_rounds == 1) /* of several, another's barrier is between */
         k_barrier(b);
     k_end(b);
     rows_store_down(rows, block);

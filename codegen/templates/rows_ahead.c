@@ -31,7 +31,8 @@ int rows_find_ahead(const Graph *graph, const Region *region, int width, const V
     for (size_t i = 0; i < region->inputs.n && n < ROWS_AHEAD_MAX; i++) {
         const Value *input = region->inputs.at[i];
         int bits = width * dtype_bits(input->dtype);
-        if (ahead_is_packed(graph, region, input) && (bits == 32 || bits == 64 || bits == 128))
+        if (ahead_is_packed(graph, region, input) && dtype_bits(input->dtype) >= 8 &&
+            (bits == 32 || bits == 64 || bits == 128))
             out[n++] = input;
     }
     return n;
