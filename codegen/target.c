@@ -1,5 +1,4 @@
 #include "codegen/target.h"
-#include "codegen/templates/rows_plan.h"
 
 #include <string.h>
 
@@ -100,7 +99,6 @@ FuseLimits target_fuse_limits(const Target *target) {
         .chain_columns_max = target->has_wgmma && target->has_tma ? 320 : 0,
         /* A block of 1,024 threads keeps up to 64 of its registers for the row. */
         .row_resident_max = 1024 * 64 * (int64_t)sizeof(float),
-        .rows_columns_max = ROWS_DOWN_MAX,
         .inline_cost_max = 32,
         .max_inputs = 24,
         .max_outputs = 12,

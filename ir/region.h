@@ -39,7 +39,10 @@ typedef struct RegionWindow {
     bool is_bundle;
 } RegionWindow;
 
-enum { REGION_SUM_MAX = 4 /* products that one kernel adds up */ };
+enum {
+    REGION_SUM_MAX = 4,     /* products that one kernel adds up */
+    REGION_COLUMNS_MAX = 4, /* statistics of columns, of blocks of rows, that a kernel of rows takes */
+};
 
 typedef struct Region {
     int id;       /* position in the plan */
@@ -151,7 +154,6 @@ typedef struct FuseLimits {
     double memory_bytes_per_second, tensor_flops; /* of 16-bit products */
     int64_t
         row_resident_max; /* bytes of a row that stay on chip in a rows kernel; longer rows are read twice */
-    int rows_columns_max; /* statistics of columns that a rows kernel takes beside its own */
     int64_t inline_cost_max;     /* scalar operations that may be computed again rather than stored */
     int max_inputs, max_outputs; /* of one kernel */
 } FuseLimits;

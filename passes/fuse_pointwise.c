@@ -36,8 +36,7 @@ static bool pointwise_merge(Fuse *fuse, Value *value, Group *a, Group *b) {
         return false;
     if (group_waits(a, b) || group_waits(b, a))
         return false;
-    if (a->members.n + b->members.n > FUSE_MEMBERS_MAX ||
-        a->n_columns + b->n_columns > fuse->limits->rows_columns_max ||
+    if (a->members.n + b->members.n > FUSE_MEMBERS_MAX || a->n_columns + b->n_columns > REGION_COLUMNS_MAX ||
         a->leaves.n + b->leaves.n > (size_t)fuse->limits->max_inputs ||
         (a->kind == TEMPLATE_ROWS &&
          pointwise_row_bytes(fuse, a) + pointwise_row_bytes(fuse, b) > fuse->limits->row_resident_max)) {

@@ -84,7 +84,7 @@ static bool rows_join_existing(Fuse *fuse, Value *value, const Value *operand, T
             continue;
         looked++;
         bool is_block = kind == TEMPLATE_ROWS && value->in[0] != operand;
-        if (is_block && group->n_columns >= fuse->limits->rows_columns_max)
+        if (is_block && group->n_columns >= REGION_COLUMNS_MAX)
             continue;
         const FuseNode *node = fuse_node(fuse, operand);
         bool own = node->home == group && !node->barrier;

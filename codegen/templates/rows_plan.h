@@ -12,11 +12,11 @@
 #include "ir/block.h"
 
 enum {
-    ROWS_REGISTERS = 96, /* of all values that a thread keeps of a row */
-    ROWS_KEPT_MAX = 16,  /* inputs whose rows stay in shared memory */
-    ROWS_DOWN_MAX = 4,   /* statistics of columns */
-    ROWS_AHEAD_MAX = 8,  /* inputs whose rows are brought ahead of their turn */
-    ROUNDS_FEWEST = 4,   /* rounds (rows_rounds.c) that are a loop: fewer are as quick written out */
+    ROWS_REGISTERS = 96,                /* of all values that a thread keeps of a row */
+    ROWS_KEPT_MAX = 16,                 /* inputs whose rows stay in shared memory */
+    ROWS_DOWN_MAX = REGION_COLUMNS_MAX, /* statistics of columns */
+    ROWS_AHEAD_MAX = 8,                 /* inputs whose rows are brought ahead of their turn */
+    ROUNDS_FEWEST = 4, /* rounds (rows_rounds.c) that are a loop: fewer are as quick written out */
 };
 
 /* The product of the region's dims from `begin` to `end`. */

@@ -250,8 +250,8 @@ static int64_t rows_least(const Graph *graph, const Region *region, const Target
     int64_t several = round_up(is_whole ? SEVERAL : SEVERAL_REDUCED, vector);
     if (is_short && extent > several && rows > threads / extent * several)
         return several;
-    bool is_endless = rows > threads * WAVES / extent * (2 * vector);
-    return !is_whole && extent >= 2 * vector && is_endless ? 2 * vector : vector;
+    bool may_have_two = !is_whole && extent >= 2 * vector;
+    return may_have_two && rows > threads * WAVES / extent * (2 * vector) ? 2 * vector : vector;
 }
 
 static Schedule rows_schedule(const Graph *graph, const Region *region, const Target *target,

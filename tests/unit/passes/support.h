@@ -63,7 +63,6 @@ static inline FuseLimits support_limits(void) {
                         .tensor_flops = 790e12,
                         .chain_columns_max = 320,
                         .row_resident_max = 256 * 1024,
-                        .rows_columns_max = 4,
                         .inline_cost_max = 32,
                         .max_inputs = 24,
                         .max_outputs = 12};
