@@ -492,7 +492,7 @@ static bool columns_again(const Graph *graph, const Region *region, const DimBin
         vector /= 2;
     int lanes = STRIP_BITS / (vector * bits), levels = lower_count_levels(graph, region);
     int most = levels > 1 ? THREADS_OF_SEVERAL : 1024; /* whose registers leave an SM room for two blocks */
-    if ((!is_whole && levels < 2) || columns < lanes * vector || rows * bits > COLUMN_BITS)
+    if ((!is_whole && levels < 2) || columns < lanes * vector || rows > COLUMN_BITS / bits)
         return false;
     Schedule s = {.vector = vector, .rows_per_block = ROWS_LEAST, .unroll = 1};
     while (s.rows_per_block < ROWS_MOST && 2 * s.rows_per_block * SHARE_BITS <= rows * bits)

@@ -190,6 +190,8 @@ static bool rows_long_schedule(const Graph *graph, const Region *region, const T
     one.threads = one.threads_per_row = ROWS_LONG_THREADS;
     one.rows_per_block = 1;
     int64_t longest = dim_upper(graph->dims, rows_extent(graph, region));
+    if (longest > INT32_MAX) /* no bound is known */
+        return false;
     for (one.unroll = ROWS_STREAM_UNROLL; one.unroll > 0; one.unroll /= 2) {
         bool is_full = one.unroll == 1 || 3 * rows_kept_length(graph, region, &one) <= 4 * longest;
         if (is_full && 2 * rows_smem(graph, region, &one) <= target->smem_per_sm) {
