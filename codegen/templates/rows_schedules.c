@@ -19,6 +19,7 @@ enum {
     ROWS_LONG_THREADS = 512,
     ROWS_LONG_UNROLL = 4, /* where two blocks share it */
     ROWS_MANY = 4,        /* for each multiprocessor */
+    ROWS_WIDE = 4,        /* elements of a run with which half of the threads will do for few rows too */
 };
 
 const Dim *rows_product(const Graph *graph, const Region *region, int begin, int end) {
@@ -95,12 +96,18 @@ static bool rows_accepts_shape(const Graph *graph, const Region *region, const S
     return template_takes_rows(s, why) && template_takes_vector(graph, region, s, why);
 }
 
+/* Whether anything along the row is stored. */
+static bool rows_store_whole(const Graph *graph, const Region *region) {
+    for (size_t i = 0; i < region->outputs.n; i++)
+        if (lower_output_is_whole(graph, region, region->outputs.at[i]))
+            return true;
+    return false;
+}
+
 /* Whether anything along the row, or another reduction of it, needs the result of a reduction. */
 static bool rows_have_passes(const Graph *graph, const Region *region) {
-    int passes = lower_count_levels(graph, region);
-    for (size_t i = 0; i < region->outputs.n && passes == 1; i++)
-        passes += lower_output_is_whole(graph, region, region->outputs.at[i]);
-    return passes > 1;
+    int levels = lower_count_levels(graph, region);
+    return levels > 1 || (levels == 1 && rows_store_whole(graph, region));
 }
 
 bool rows_accepts(const Graph *graph, const Region *region, const Schedule *schedule, const Target *target,
@@ -180,7 +187,8 @@ static bool rows_may_have_rounds(const Region *region) {
  * with as many runs in flight as leave little of the last round empty. In registers it would take a block's
  * threads so many that an SM has no room for a second: softmax of 8192 rows of 24576 took 259 us, 200 so; of
  * 32000, 306 and 257; their cross entropy 230 and 179; layer norm of 12288, 111 and 102. Rows of two inputs
- * that are too long for that are shared by two blocks (divergence of 4096 x 32000: 360 us, 284 so). */
+ * that are too long for that are shared by two blocks (divergence of 4096 x 32000: 360 us, 284 so). Few rows
+ * of short runs want all threads (group norm over 10 of 320 channels: 50 us, 57 so). */
 static bool rows_long_schedule(const Graph *graph, const Region *region, const Target *target, int64_t rows,
                                Schedule *s) {
     const char *why;
@@ -211,9 +219,10 @@ static bool rows_long_schedule(const Graph *graph, const Region *region, const T
     return true;
 }
 
-/* How a row is taken that a block's registers do not hold and several passes need: by one block from its
- * shared memory, two blocks an SM, so that one computes while the other loads; by a cluster from that of its
- * blocks; or read again. */
+/* How a row is taken that a block's registers do not hold and several passes need, of which the last one
+ * stores it (where none does, reading again costs less: the loss of 4096 rows of 131072 397 us, 700 shared):
+ * by one block from its shared memory, two blocks an SM, so that one computes while the other loads; by a
+ * cluster from that of its blocks; or read again. */
 static Schedule rows_needed_again(const Graph *graph, const Region *region, const Target *target,
                                   Schedule s) {
     const char *why;
@@ -240,9 +249,7 @@ static Schedule rows_needed_again(const Graph *graph, const Region *region, cons
 static int64_t rows_least(const Graph *graph, const Region *region, const Target *target, int64_t rows,
                           int64_t extent, int vector) {
     enum { WAVES = 8, RUN_BITS = 64, SEVERAL = 5, SEVERAL_REDUCED = 8 };
-    bool is_whole = false, is_short = true;
-    for (size_t i = 0; i < region->outputs.n; i++)
-        is_whole = is_whole || lower_output_is_whole(graph, region, region->outputs.at[i]);
+    bool is_whole = rows_store_whole(graph, region), is_short = true;
     for (size_t i = 0; i < region->inputs.n; i++) {
         const Value *input = region->inputs.at[i];
         bool moves = lower_output_is_whole(graph, region, input);
@@ -272,11 +279,12 @@ static Schedule rows_schedule(const Graph *graph, const Region *region, const Ta
         s.threads_per_row = 256;
     s.threads = s.threads_per_row > ROWS_THREADS ? s.threads_per_row : ROWS_THREADS;
     s.rows_per_block = s.threads / s.threads_per_row;
-    bool is_long =
-        extent > ROWS_LONG && vector > 1 && !rows_may_have_rounds(region) && rows_have_passes(graph, region);
-    if (is_long && rows_long_schedule(graph, region, target, rows, &s))
+    bool has_passes = rows_have_passes(graph, region), is_whole = rows_store_whole(graph, region);
+    bool is_easy = rows >= (int64_t)ROWS_MANY * target->sm_count || vector >= ROWS_WIDE;
+    bool is_long = extent > ROWS_LONG && vector > 1 && is_easy && !rows_may_have_rounds(region);
+    if (is_long && has_passes && rows_long_schedule(graph, region, target, rows, &s))
         return s;
-    if (!s.resident && rows_have_passes(graph, region))
+    if (!s.resident && has_passes && is_whole)
         s = rows_needed_again(graph, region, target, s);
     return s;
 }
