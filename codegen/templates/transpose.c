@@ -436,6 +436,11 @@ static int transpose_schedules(const Graph *graph, const Region *region, const T
         out[n].threads = out[0].threads / 2;
         out[n++].tile_rows /= 2;
     }
+    if (n < room && vector > 2) { /* what needs fewer registers */
+        out[n] = out[0];
+        out[n].threads = 4 * blocks < threads ? 4 * blocks : threads;
+        out[n++].vector /= 2;
+    }
     return n;
 }
 
