@@ -102,14 +102,6 @@ typedef struct AgainLast {
     Relay relay;
 } AgainLast;
 
-static bool again_shares(const Relay *a, const Relay *b) {
-    for (int i = 0; i < a->n_first; i++)
-        for (int k = 0; k < b->n_first; k++)
-            if (a->first[i] == b->first[k])
-                return true;
-    return false;
-}
-
 /* Last products of other dims than one before them that is computed of the same: values deeper than queries.
  * One kernel does not take both, and each gets what it is computed of for itself. */
 static bool again_apart(Pass *pass, Graph *graph) {
@@ -125,7 +117,7 @@ static bool again_apart(Pass *pass, Graph *graph) {
         bool is_apart = false;
         const AgainLast *own = &lasts.at[i];
         for (size_t k = 0; k < i; k++)
-            is_apart = is_apart || (again_shares(&own->relay, &lasts.at[k].relay) &&
+            is_apart = is_apart || (relay_share_first(&own->relay, &lasts.at[k].relay) &&
                                     !value_same_dims(own->product, lasts.at[k].product));
         if (!is_apart)
             continue;

@@ -14,14 +14,6 @@ struct FuseRelay {
 
 /* ---- which there are */
 
-static bool relay_same_first(const Relay *a, const Relay *b) {
-    for (int i = 0; i < a->n_first; i++)
-        for (int k = 0; k < b->n_first; k++)
-            if (a->first[i] == b->first[k])
-                return true;
-    return false;
-}
-
 static bool relay_has(Value *const *values, size_t n, const Value *value) {
     for (size_t i = 0; i < n; i++)
         if (values[i] == value)
@@ -33,7 +25,7 @@ static bool relay_has(Value *const *values, size_t n, const Value *value) {
 static bool relay_join(Fuse *fuse, const Relay *a, const Relay *b, Relay *both) {
     *both = *a;
     both->between = (RelayValues){0};
-    if (!relay_same_first(a, b) || a->n_last + b->n_last > RELAY_LAST ||
+    if (!relay_share_first(a, b) || a->n_last + b->n_last > RELAY_LAST ||
         !value_same_dims(a->last[0], b->last[0]))
         return false;
     for (int i = 0; i < b->n_last; i++)

@@ -36,6 +36,14 @@ static bool relay_add_first(const Graph *graph, Value *product, DType type, Rela
     return true;
 }
 
+bool relay_share_first(const Relay *a, const Relay *b) {
+    for (int i = 0; i < a->n_first; i++)
+        for (int k = 0; k < b->n_first; k++)
+            if (a->first[i] == b->first[k])
+                return true;
+    return false;
+}
+
 bool relay_between(Arena *arena, const Graph *graph, Value *held, Relay *relay) {
     ValueMap seen = {.arena = arena};
     VEC(Value *) open = {0};

@@ -45,5 +45,7 @@ Value *relay_logarithm(Graph *graph, Diags *diags, const Value *value, Value **x
 bool relay_is_last(const Graph *graph, const Value *product);
 /* Whether `product` can go across the kernel of a relay that computes what it reads transposed. */
 bool relay_is_across(Arena *arena, const Graph *graph, const Value *product);
+/* Whether two have a first product in common. */
+bool relay_share_first(const Relay *a, const Relay *b);
 
 #endif

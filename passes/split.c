@@ -58,8 +58,7 @@ static bool split_is_divisible_op(OpKind op) {
            op == OP_all;
 }
 
-/* Elements along reduced axes and along the others; false where a dim is not constant, or counts overflow. */
-static bool split_counts(const Value *value, int64_t *reduced, int64_t *kept) {
+bool split_counts(const Value *value, int64_t *reduced, int64_t *kept) {
     const Value *operand = value->in[0];
     *reduced = *kept = 1;
     for (int i = 0; i < operand->rank; i++) {
@@ -120,8 +119,9 @@ static Value *split_rule(Rewrite *rewrite, Value *value) {
     ReductionLayout layout = reduction_layout(value, &n_reduced);
     const char *why = "all multiprocessors work";
     int64_t parts = split_squares_get(split->squares, value);
+    bool is_pair = parts > 0;
     int at = 0;
-    if (parts) {
+    if (is_pair) {
         why = "one of them reads the columns once, for their mean and for what lies around it";
     } else if (layout == REDUCTION_ROWS && kept < SPLIT_BLOCKS && reduced > SPLIT_ROW) {
         at = value->in[0]->rank - n_reduced;
@@ -136,8 +136,7 @@ static Value *split_rule(Rewrite *rewrite, Value *value) {
     }
     if (parts < 2)
         return value;
-    Value *fresh =
-        split_squares_get(split->squares, value) ? split_squares_apply(rewrite, value, parts) : value;
+    Value *fresh = is_pair ? split_squares_apply(rewrite, value, parts) : value;
     if (fresh == value)
         fresh = split_apply(rewrite, value, at, n_reduced, parts, reduced);
     if (fresh != value)
@@ -185,7 +184,9 @@ bool pass_split(Pass *pass, Graph *graph) {
     bool changed = rewrite_graph(pass, graph, split_rule);
     for (int round = 0; changed && round < 4 && pass_movement(pass, graph); round++)
         continue; /* the parts' reshape belongs on the inputs */
-    graph_renumber(graph);
-    split->rows = split_rows_find(pass, graph); /* whose reshape stays */
+    if (changed) {
+        graph_renumber(graph);
+        split->rows = split_rows_find(pass, graph); /* whose reshape stays */
+    }
     return rewrite_graph(pass, graph, split_rows_rule) || changed;
 }

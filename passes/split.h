@@ -4,6 +4,10 @@
 
 #include "passes/rewrite.h"
 
+/* Elements along the axes that `value` reduces, and along the others; false where a dim is not constant,
+ * there is none, or counts overflow. */
+bool split_counts(const Value *value, int64_t *reduced, int64_t *kept);
+
 typedef struct SplitRows SplitRows;
 
 /* Finds the reductions down columns that kernels of rows can do in parts of a block of rows each. Lasts as

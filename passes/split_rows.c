@@ -126,20 +126,12 @@ static int64_t rows_block(SplitRows *found, const Value *value) {
         return 0;
     const Value *operand = value->in[0];
     int rank = operand->rank;
-    int64_t matrices = 1, count = 1;
-    for (int i = 0; i < rank; i++)
-        if (!dim_is_const(operand->dims[i]))
-            return 0;
-    if (rank < 2 || n_reduced != rank - 1 || operand->dims[rank - 1]->value > ROWS_COLUMNS)
+    int64_t reduced, kept, count;
+    if (rank < 2 || n_reduced != rank - 1 || !split_counts(value, &reduced, &kept) || kept > ROWS_COLUMNS ||
+        __builtin_mul_overflow(reduced, kept, &count) || count < ROWS_LEAST_COUNT)
         return 0;
-    for (int i = 0; i < rank; i++) {
-        if (__builtin_mul_overflow(count, operand->dims[i]->value, &count))
-            return 0;
-        matrices = i == rank - 3 ? count : matrices;
-    }
-    if (count < ROWS_LEAST_COUNT)
-        return 0;
-    int64_t block = rows_of_block(found->pass->options->limits, matrices, operand->dims[rank - 2]->value);
+    int64_t rows = operand->dims[rank - 2]->value;
+    int64_t block = rows_of_block(found->pass->options->limits, reduced / rows, rows);
     return block && rows_have_company(found, value) ? block : 0;
 }
 

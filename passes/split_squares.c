@@ -23,8 +23,8 @@ struct SplitSquares {
 /* x - g in a sum of its squares down the columns, g being the columns'; NULL: it is none. */
 static const Value *squares_difference(const Value *value) {
     int n_reduced;
-    const Value *square = value->op == OP_sum ? value->in[0] : value;
-    const Value *d = square->op == OP_mul && square->in[0] == square->in[1] ? square->in[0] : NULL;
+    const Value *square = value->op == OP_sum ? value->in[0] : NULL;
+    const Value *d = square && square->op == OP_mul && square->in[0] == square->in[1] ? square->in[0] : NULL;
     if (!d || d->op != OP_sub || !value->attrs[1].i || value->dtype != DTYPE_F32 ||
         reduction_layout(value, &n_reduced) != REDUCTION_COLUMNS || !value_same_dims(d->in[0], d) ||
         d->in[1]->rank != d->rank)
@@ -48,15 +48,11 @@ static const Value *squares_sum(const Graph *graph, const Value *squares, const 
 
 /* Parts of columns of so many elements of x; 0: too few, or none divide them. */
 static int64_t squares_parts(const Value *squares, const Value *x) {
-    int n_reduced;
-    int64_t rows = 1, all = 1, most = SQUARES_COLUMN_BYTES * 8 / dtype_bits(x->dtype);
-    reduction_layout(squares, &n_reduced);
-    for (int i = 0; i < x->rank; i++)
-        if (__builtin_mul_overflow(all, x->dims[i]->value, &all))
-            return 0;
-    for (int i = 0; i < n_reduced; i++)
-        rows *= x->dims[i]->value;
-    for (int64_t own = most; own >= SQUARES_ROWS_LEAST && rows >= SQUARES_ROWS && all >= SQUARES_TOTAL; own--)
+    int64_t rows, kept, all, most = SQUARES_COLUMN_BYTES * 8 / dtype_bits(x->dtype);
+    if (!split_counts(squares, &rows, &kept) || __builtin_mul_overflow(rows, kept, &all) ||
+        rows < SQUARES_ROWS || all < SQUARES_TOTAL)
+        return 0;
+    for (int64_t own = most; own >= SQUARES_ROWS_LEAST; own--)
         if (rows % own == 0)
             return rows / own;
     return 0;
@@ -67,7 +63,7 @@ const SplitSquares *split_squares_find(Pass *pass, const Graph *graph) {
     *found = (SplitSquares){.parts.arena = pass->arena};
     for (size_t i = 0; i < graph->values.n; i++) {
         const Value *value = graph->values.at[i];
-        const Value *d = value->op == OP_sum ? squares_difference(value) : NULL;
+        const Value *d = squares_difference(value);
         const Value *sum = d ? squares_sum(graph, value, d) : NULL;
         int64_t parts = sum ? squares_parts(value, d->in[0]) : 0;
         if (parts > 1 && parts <= INT32_MAX) {
@@ -85,19 +81,15 @@ int64_t split_squares_get(const SplitSquares *found, const Value *value) {
 Value *split_squares_apply(Rewrite *rewrite, Value *value, int64_t parts) {
     DimTable *table = rewrite->graph->dims;
     int n_reduced, rank = 2, part = 0, inner = 1;
-    int64_t rows = 1;
+    int64_t rows, columns;
     const Value *d = squares_difference(value);
-    if (!d)
+    if (!d || !split_counts(value, &rows, &columns))
         return value;
     Value *x = d->in[0];
     const Dim *dims[RANK_MAX], *kept[RANK_MAX];
     reduction_layout(value, &n_reduced);
-    for (int i = 0; i < x->rank; i++) {
-        if (i < n_reduced)
-            rows *= x->dims[i]->value;
-        else
-            dims[rank] = kept[rank] = x->dims[i], rank++;
-    }
+    for (int i = n_reduced; i < x->rank; i++, rank++)
+        dims[rank] = kept[rank] = x->dims[i];
     double n = (double)(rows / parts);
     dims[0] = dim_const(table, parts);
     dims[1] = dim_const(table, rows / parts);

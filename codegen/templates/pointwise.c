@@ -123,8 +123,8 @@ static int pointwise_schedules(const Graph *graph, const Region *region, const T
     int64_t runs = cost_space(graph, region, 0, region->rank, hint) / schedule.vector;
     int limit =
         schedule.vector > lower_stored_width(graph, region, region->rank - 1) ? 2 : POINTWISE_UNROLL_MAX;
-    for (size_t i = 0; i < region->values.n;
-         i++) /* loads under conditions: 105.3 us with four at once, 99.8 */
+    /* loads under conditions: 105.3 us with four at once, 99.8 */
+    for (size_t i = 0; i < region->values.n; i++)
         limit = region->values.at[i]->op == OP_pad ? 1 : limit;
     while (limit > 1 && pointwise_words(graph, region, &schedule, limit) > POINTWISE_WORDS)
         limit /= 2;

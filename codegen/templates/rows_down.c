@@ -35,8 +35,9 @@ int64_t rows_padded(const Graph *graph, const Region *region, const Schedule *s)
 
 int64_t rows_down_smem(const Graph *graph, const Region *region, const Schedule *s) {
     RowsDown down[ROWS_DOWN_MAX];
+    int n = rows_find_down(region, down);
     int64_t bytes = 0, length = rows_padded(graph, region, s);
-    for (int i = rows_find_down(region, down); i-- > 0 && i < ROWS_DOWN_MAX;) {
+    for (int i = 0; i < n && i < ROWS_DOWN_MAX; i++) {
         int64_t own = s->rows_per_block * length * ktype_bits(reduce_type(down[i].reduction)) / 8;
         bytes = own > bytes ? own : bytes;
     }

@@ -11,8 +11,9 @@ enum { DOWN_STAGES_MAX = 8 };
 /* Registers in which a thread has what its columns come to so far. */
 static int64_t down_words(const Graph *graph, const Region *region, const Schedule *s) {
     RowsDown down[ROWS_DOWN_MAX];
+    int n = rows_find_down(region, down);
     int64_t words = 0, own = ceil_div(dim_upper(graph->dims, rows_extent(graph, region)), s->threads_per_row);
-    for (int i = rows_find_down(region, down); i-- > 0 && i < ROWS_DOWN_MAX;)
+    for (int i = 0; i < n && i < ROWS_DOWN_MAX; i++)
         words += own * ktype_bits(reduce_type(down[i].reduction)) / 32;
     return words;
 }

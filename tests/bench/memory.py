@@ -3,9 +3,8 @@ move."""
 import torch
 import torch.nn.functional as F
 
-from cases import BF, E4, F32, at_least_f32, positive, rand
+from cases import BF, E4, at_least_f32, positive, quantized_blocks, rand
 from rare import declared, made, scales, size
-from wide import chosen
 
 DECLARED = declared(__file__)
 
@@ -80,15 +79,8 @@ def int8_of(x, over):
     return (y / s).round().to(torch.int8), s
 
 
-def blocks(x):
-    y = at_least_f32(x).unflatten(1, (-1, 128))
-    s = y.abs().amax(2, keepdim=True) / 448
-    q = (y / s).flatten(1)
-    return q if x.dtype == torch.float64 else q.to(E4), s.squeeze(2)
-
-
 def swiglu_blocks(x):
-    return blocks(gated(at_least_f32(x)))
+    return quantized_blocks(gated(at_least_f32(x)))
 
 
 def gated(x):
@@ -248,7 +240,7 @@ CASES = dict([
     case("log_softmax_50257", lambda x: F.log_softmax(x, -1)),
     case("unit_rows", unit_rows),
     case("quantize_int8", lambda x: int8_of(x, 1)),
-    case("quantize_blocks", blocks),
+    case("quantize_blocks", quantized_blocks),
     case("swiglu_quantize", swiglu_blocks),
     case("topk_8", largest),
     case("argmax_32000", lambda x: x.argmax(1), x=scales(4)),
