@@ -88,6 +88,8 @@ Value *split_squares_apply(Rewrite *rewrite, Value *value, int64_t parts) {
     Value *x = d->in[0];
     const Dim *dims[RANK_MAX], *kept[RANK_MAX];
     reduction_layout(value, &n_reduced);
+    if (x->rank - n_reduced + rank > RANK_MAX)
+        return value;
     for (int i = n_reduced; i < x->rank; i++, rank++)
         dims[rank] = kept[rank] = x->dims[i];
     double n = (double)(rows / parts);
