@@ -16,10 +16,19 @@
 
 typedef struct Lower Lower;
 
+/* Where runs begin. Where rows are of odd length, memory has its vectors at multiples of their width among
+ * all elements of the space; runs that begin there need the numbers below. */
+typedef enum RunStart {
+    RUN_IN_ROW, /* at a multiple of the width in their row */
+    RUN_SKEWED, /* in all of the space; they lie within a row */
+    RUN_FLAT,   /* in all of the space, and in the axes from split on; they go on in the next row: each
+                 * element has coordinates of its own along these axes */
+} RunStart;
+
 typedef struct Run {
     int rank;                      /* of the space */
     const KExpr *coords[RANK_MAX]; /* of the run's first element; of lower_index_type(), or converted to it */
-    int axis;                      /* along which the run goes; coords[axis] is a multiple of width */
+    int axis;                      /* along which the run goes */
     int width;                     /* 1, 2, 4, 8, 16 */
     /* Where `axis` is the innermost and the caller has them, else NULL: row-major numbers of the run's first
      * element within axes [0, split) and within axes [split, rank); the latter NULL where split is rank.
@@ -27,6 +36,7 @@ typedef struct Run {
      * numbers apart. */
     const KExpr *outer, *inner;
     int split;
+    RunStart start;
     bool repeats;       /* all runs of a batch have the same coordinate along `axis` */
     const KExpr *guard; /* false: outside the space: nothing is read, results do not matter; NULL: inside */
 } Run;
@@ -173,6 +183,10 @@ int lower_vector_width(const Graph *graph, const Region *region, int axis);
  * sectors are written in twice (H200, log-softmax of 8192 x 8192 from bf16 to f32: 148 us with runs of 8, 106
  * with runs of 4; 11008 x 4096 of i4 to bf16: 44 and 33). */
 int lower_stored_width(const Graph *graph, const Region *region, int axis);
+/* The widest run that starts so for which every input with as many elements as the space, and every output,
+ * moves whole vectors of at most 16 bytes; at least 1. What repeats from row to row is read by the element.
+ */
+int lower_unaligned_width(const Graph *graph, const Region *region, RunStart start);
 /* Whether neighbours along the last axis read elements that are near each other, but one by one: of windows,
  * every second one, alternately of two places. */
 bool lower_reads_apart(const Graph *graph, const Region *region);

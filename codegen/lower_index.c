@@ -149,18 +149,23 @@ static const Dim *index_extent(const Lower *lower, int begin, int end) {
 }
 
 /* The row-major number within axes [begin, end) of the space, from the one within axes [from, to) that the
- * run has. */
+ * run has: of a part of these, where runs go on from row to row, each element's own. */
 static LaneCoord index_part(Lower *lower, int begin, int end, int from, int to, const KVar *number) {
     Builder *b = lower->b;
+    const Run *shape = lower->shape;
     const KExpr *at = k_var(b, number);
     const Dim *behind = index_extent(lower, end, to);
+    bool is_own = shape->start == RUN_FLAT && from >= shape->split &&
+                  !(dim_is(behind, 1) && dim_is(index_extent(lower, from, begin), 1));
+    if (is_own)
+        at = k_add(b, at, index_lane(lower));
     if (!dim_is(behind, 1))
         at = k_div(b, at, k_dim(b, behind, lower->index));
     if (begin > from)
         at = k_mod(b, at, k_dim(b, index_extent(lower, begin, end), lower->index));
-    int width = lower->shape->width;
-    bool runs = end == lower->region->rank && width > 1;
-    return (LaneCoord){at, runs ? 1 : 0, runs ? lower_align_of(width) : 1};
+    bool runs = end == lower->region->rank && shape->width > 1 && !is_own;
+    return (LaneCoord){at, runs ? 1 : 0,
+                       runs && shape->start != RUN_SKEWED ? lower_align_of(shape->width) : 1};
 }
 
 /* The row-major number within axes [begin, end) of the space. */
@@ -172,7 +177,10 @@ static LaneCoord index_number(Lower *lower, int begin, int end) {
     if (begin >= split)
         return inner;
     LaneCoord outer = index_part(lower, begin, split, 0, split, &lower->outer_var);
-    return lane_add(lower, lane_scale(lower, outer, index_extent(lower, split, end)), inner);
+    LaneCoord whole = lane_add(lower, lane_scale(lower, outer, index_extent(lower, split, end)), inner);
+    if (lower->shape->start == RUN_SKEWED && end == rank && dim_is(index_extent(lower, 0, begin), 1))
+        whole.align = lower_align_of(lower->shape->width);
+    return whole;
 }
 
 LaneCoord lane_linear(Lower *lower, int rank, const LaneCoord *coords, const Dim *const *dims) {
@@ -275,11 +283,18 @@ bool lane_equal(LaneCoord x, LaneCoord y) {
     return x.step == y.step && lower_expr_equal(x.at, y.at);
 }
 
+/* Whether a placeholder is a coordinate that each element of a run has of its own. */
+static bool index_is_apart(const Lower *lower, int id) {
+    const Run *shape = lower->shape;
+    return shape && shape->start == RUN_FLAT && id > PLACEHOLDER_LANE &&
+           PLACEHOLDER_SPACE - id >= shape->split;
+}
+
 bool lower_expr_varies(const Lower *lower, const KExpr *expr) {
     if (!expr)
         return false;
     if (expr->kind == KX_VAR && expr->var->id < 0)
-        return expr->var->id == PLACEHOLDER_LANE ||
+        return expr->var->id == PLACEHOLDER_LANE || index_is_apart(lower, expr->var->id) ||
                (expr->var->id <= PLACEHOLDER_INDEX &&
                 lower->indices.at[PLACEHOLDER_INDEX - expr->var->id]->varies);
     for (int i = 0; i < expr->n_args; i++)
@@ -329,7 +344,18 @@ static const KExpr *index_value(Lower *lower, int number) {
     return index->expr;
 }
 
-/* The present run's coordinate along an axis of the space, named once. */
+/* The present run's coordinate along an axis of the space, or the present element's. */
+static const KExpr *index_coordinate(Lower *lower, int axis) {
+    const Run *run = lower->run;
+    if (run->start != RUN_FLAT || axis < run->split)
+        return run->coords[axis];
+    const KExpr *coords[RANK_MAX], *lane = k_convert(lower->b, lower->lane, run->inner->type);
+    lower_delinearize(lower->b, k_add(lower->b, run->inner, lane), run->rank - run->split,
+                      lower->region->dims + run->split, coords);
+    return coords[axis - run->split];
+}
+
+/* The same, named once. */
 static const KExpr *index_space(Lower *lower, int axis) {
     Builder *b = lower->b;
     if (!lower->space_expr[axis]) {
@@ -337,7 +363,7 @@ static const KExpr *index_space(Lower *lower, int axis) {
         const char *name = from_end == 0   ? "col"
                            : from_end == 1 ? "row"
                                            : text_format(lower->arena, "axis%d", axis);
-        const KExpr *at = k_convert(b, lower->run->coords[axis], lower->index);
+        const KExpr *at = k_convert(b, index_coordinate(lower, axis), lower->index);
         lower_remember_number(lower, ENTRY_SPACE, axis);
         lower->space_expr[axis] = k_let_expr(b, name, at);
     }

@@ -5,18 +5,42 @@
  *     for u in unroll:  x_v[u] = x[run first + u * threads]
  *     for u in unroll:  y_v = f(x_v[u]);  y[run first + u * threads] = y_v
  *
- * Runs are numbered in row-major order of the space; the grid covers them exactly once. */
+ * Runs are numbered in row-major order of the space; the grid covers them exactly once. Where rows are of odd
+ * length a run may begin in one and end in the next. */
 #include "codegen/cost.h"
 #include "codegen/lower.h"
 #include "codegen/template.h"
+#include "ir/base/checked.h"
 
 enum {
     POINTWISE_THREADS = 256,
     POINTWISE_WORDS = 16, /* registers of loads that a thread has in flight */
     POINTWISE_UNROLL_MAX = 8,
+    POINTWISE_UNROLL_FLAT = 2,  /* where something is read by the element: four at once were 2 % slower */
     POINTWISE_STORES = 4,       /* elements that stores take at least, where they can and loads cannot */
     POINTWISE_BLOCKS_PER_SM = 4 /* below this, blocks are worth more than unrolling */
 };
+
+/* Whether a run of this width may go on from one row to the next. */
+static bool pointwise_is_flat(const Graph *graph, const Region *region, int vector) {
+    return region->rank > 1 && dim_divisor(graph->dims, region->dims[region->rank - 1]) % vector != 0;
+}
+
+static const Dim *pointwise_count(const Graph *graph, const Region *region) {
+    const Dim *count = dim_const(graph->dims, 1);
+    for (int i = 0; i < region->rank; i++)
+        count = dim_mul(graph->dims, count, region->dims[i]);
+    return count;
+}
+
+static bool pointwise_takes_vector(const Graph *graph, const Region *region, int vector, const char **why) {
+    enum { VECTOR_MAX = 16 };
+    if (is_power_of_two(vector) && vector <= VECTOR_MAX &&
+        dim_divisor(graph->dims, pointwise_count(graph, region)) % vector == 0)
+        return true;
+    *why = "vector must be a power of two up to 16 that divides the number of elements";
+    return false;
+}
 
 static bool pointwise_accepts(const Graph *graph, const Region *region, const Schedule *schedule,
                               const Target *target, const char **why) {
@@ -26,7 +50,7 @@ static bool pointwise_accepts(const Graph *graph, const Region *region, const Sc
         *why = "threads must be a multiple of 32 up to 1024";
         return false;
     }
-    if (!template_takes_vector(graph, region, schedule, why))
+    if (!pointwise_takes_vector(graph, region, vector, why))
         return false;
     if (schedule->unroll < 1 || schedule->unroll > 16) {
         *why = "unroll must lie between 1 and 16";
@@ -44,7 +68,8 @@ static bool pointwise_accepts(const Graph *graph, const Region *region, const Sc
 static bool pointwise_repeats(const Region *region, const Schedule *schedule) {
     const Dim *inner = region->rank > 0 ? region->dims[region->rank - 1] : NULL;
     int64_t distance = (int64_t)schedule->threads * schedule->vector;
-    return dim_is_const(inner) && inner->value > 1 && distance % inner->value == 0;
+    return dim_is_const(inner) && inner->value > 1 && distance % inner->value == 0 &&
+           inner->value % schedule->vector == 0;
 }
 
 /* Registers that the loads of so many runs take, packed as they were read. What repeats from run to run of a
@@ -97,13 +122,23 @@ static int pointwise_loaded(const Graph *graph, const Region *region, int vector
     return vector > APART && lower_reads_apart(graph, region) ? APART : vector;
 }
 
+/* Elements of a run that goes on in the next row, where that makes it longer than `vector`. */
+static int pointwise_flat_vector(const Graph *graph, const Region *region, int vector) {
+    int64_t divisor = dim_divisor(graph->dims, pointwise_count(graph, region));
+    int flat = lower_unaligned_width(graph, region, RUN_FLAT);
+    while (flat > vector && divisor % flat != 0)
+        flat /= 2;
+    return flat > vector ? flat : vector;
+}
+
 /* Elements of a run: as many as every input and output can move at once; but where inputs begin anywhere
  * (rows that are copied to aligned ones), the stores at least go four at a time (H200, 4097x1025: 10.5 us
  * for 16.6). */
 static int pointwise_vector(const Graph *graph, const Region *region) {
     enum { STORE_BITS = 128 };
     int last = region->rank - 1,
-        vector = pointwise_loaded(graph, region, lower_stored_width(graph, region, last));
+        vector = pointwise_loaded(
+            graph, region, pointwise_flat_vector(graph, region, lower_stored_width(graph, region, last)));
     bool is_line = vector < POINTWISE_STORES && region->rank > 0;
     for (size_t i = 0; i < region->outputs.n; i++) {
         const Value *output = region->outputs.at[i];
@@ -121,10 +156,10 @@ static int pointwise_schedules(const Graph *graph, const Region *region, const T
     Schedule schedule = {.threads = POINTWISE_THREADS};
     schedule.vector = pointwise_vector(graph, region);
     int64_t runs = cost_space(graph, region, 0, region->rank, hint) / schedule.vector;
-    int limit =
-        schedule.vector > lower_stored_width(graph, region, region->rank - 1) ? 2 : POINTWISE_UNROLL_MAX;
+    bool is_flat = schedule.vector > lower_stored_width(graph, region, region->rank - 1);
+    int limit = is_flat ? POINTWISE_UNROLL_FLAT : POINTWISE_UNROLL_MAX;
     /* loads under conditions: 105.3 us with four at once, 99.8 */
-    for (size_t i = 0; i < region->values.n; i++)
+    for (size_t i = 0; i < region->values.n && !is_flat; i++)
         limit = region->values.at[i]->op == OP_pad ? 1 : limit;
     while (limit > 1 && pointwise_words(graph, region, &schedule, limit) > POINTWISE_WORDS)
         limit /= 2;
@@ -153,9 +188,14 @@ static int pointwise_schedules(const Graph *graph, const Region *region, const T
 static void pointwise_run_at(Builder *b, const Region *region, const KExpr *number, const KExpr *runs,
                              bool exact, Run *run) {
     const KExpr *column = run->repeats ? run->coords[region->rank - 1] : NULL;
-    run->outer = k_mul(b, number, k_int(b, number->type, run->width));
+    const KExpr *at = k_mul(b, number, k_int(b, number->type, run->width));
     run->guard = exact ? NULL : k_lt(b, number, runs);
-    lower_delinearize(b, run->outer, region->rank, region->dims, run->coords);
+    if (run->start == RUN_FLAT) {
+        run->inner = at;
+        return;
+    }
+    run->outer = at;
+    lower_delinearize(b, at, region->rank, region->dims, run->coords);
     if (column)
         run->coords[region->rank - 1] = column;
 }
@@ -168,9 +208,7 @@ static void pointwise_build(Builder *b, const Region *region) {
     int64_t per_block = (int64_t)schedule->threads * unroll;
     Kernel *kernel = b->kernel;
     kernel->threads = schedule->threads;
-    const Dim *count = dim_const(table, 1);
-    for (int i = 0; i < region->rank; i++)
-        count = dim_mul(table, count, region->dims[i]);
+    const Dim *count = pointwise_count(graph, region);
     const Dim *runs_dim = dim_div(table, count, dim_const(table, schedule->vector));
     kernel->grid[0] = dim_ceil_div(table, runs_dim, dim_const(table, per_block));
     kernel->summary = text_format(b->arena, "pointwise: %d threads, %d x %d elements each", schedule->threads,
@@ -188,6 +226,12 @@ static void pointwise_build(Builder *b, const Region *region) {
 
     Run run = {.rank = region->rank, .axis = region->rank - 1, .width = schedule->vector, .outer = first};
     run.split = region->rank;
+    if (pointwise_is_flat(graph, region, run.width)) {
+        run.start = RUN_FLAT;
+        run.split = 0;
+        run.outer = k_int(b, type, 0);
+        run.inner = first;
+    }
     LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, (size_t)n + 1);
     for (int i = 0; i < n; i++)
         targets[i] = (LowerTarget){.value = region->outputs.at[i], .stored = true};

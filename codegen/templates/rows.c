@@ -8,6 +8,8 @@
  *     for each level:  acc = identity;  for each run: acc = combine(acc, f(x_v));  combine over lanes, then
  * over warps for each run:    y = g(x_v, results)
  *
+ * Rows that begin anywhere in memory have edges besides (rows_skewed.c).
+ *
  * A row too long for registers stays in shared memory, or is read again in each pass, from the L2 cache where
  * it fits. One that is too long for a block's is shared by the blocks of a cluster, whose results meet in
  * each other's shared memory:
@@ -30,19 +32,23 @@ enum { ROWS_LOADED_WORDS = 40 /* registers of loads in flight before the first r
 static Run rows_run(Rows *rows, const KExpr *at, bool exact) {
     Builder *b = rows->b;
     const Region *region = rows->region;
-    Run run = {.rank = region->rank, .axis = region->rank - 1, .width = rows->width, .split = rows->split};
+    Run run = {.rank = region->rank,
+               .axis = region->rank - 1,
+               .width = rows->width,
+               .split = rows->split,
+               .start = rows->start};
     run.outer = rows->row;
     run.inner = at;
     lower_delinearize(b, rows->row, rows->split, region->dims, run.coords);
     lower_delinearize(b, at, region->n_reduced, region->dims + rows->split, run.coords + rows->split);
-    const KExpr *inside = exact ? NULL : k_lt(b, at, k_dim(b, rows->extent, rows->index));
-    run.guard = k_and(b, rows->row_inside, inside);
+    run.guard = k_and(b, rows->row_inside, exact ? NULL : rows_inside(rows, at));
     return run;
 }
 
 /* The thread's first element of the row. */
 static const KExpr *rows_first(Rows *rows) {
-    return k_mul(rows->b, rows->lane, k_int(rows->b, rows->index, rows->width));
+    const KExpr *first = k_mul(rows->b, rows->lane, k_int(rows->b, rows->index, rows->width));
+    return rows->start == RUN_SKEWED ? k_add(rows->b, rows->head, first) : first;
 }
 
 int64_t rows_stride(const Rows *rows) {
@@ -127,7 +133,7 @@ static void rows_pass_run(Rows *rows, RowsPass *pass, const Run *run, const KExp
         if (target->fold.reduction) {
             target->fold.number = run->inner;
             target->fold.at = first;
-            target->fold.inside = exact ? NULL : k_lt(b, run->inner, k_dim(b, rows->extent, rows->index));
+            target->fold.inside = exact ? NULL : rows_inside(rows, run->inner);
         } else if (is_last) {
             const char *name = text_format(b->arena, "%s_v", lower_value_name(rows->lower, target->value));
             target->dst = k_array(b, name, ktype_of(target->value->dtype), rows->width, NULL);
@@ -276,10 +282,12 @@ static void rows_fill_border(Rows *rows, const RowsRounds *rounds, const Run *ru
 
 static void rows_build_resident(Rows *rows) {
     Builder *b = rows->b;
-    const KExpr *first = k_let_expr(b, "first", rows_first(rows));
     bool exact = dim_is(rows->extent, rows_stride(rows) * rows->runs);
     int n;
     LowerTarget *all = rows_all_targets(rows, &n);
+    if (rows->start == RUN_SKEWED)
+        rows_edges_begin(rows, all, n);
+    const KExpr *first = k_let_expr(b, "first", rows_first(rows));
     Run head = rows_run(rows, first, true), run;
     rows_bind_held(rows, rows->held.n, k_i32(b, 0)); /* so that no loads of it are planned */
     lower_batch_streams_only(rows->lower, rows_loaded_words(rows) > ROWS_LOADED_WORDS);
@@ -301,19 +309,22 @@ static void rows_build_resident(Rows *rows) {
         if (rounds >= 0 && !exact)
             rows_fill_border(rows, &rows->rounds[rounds], &run, slot);
         rows_slots_end(rows);
+        rows_edges_pass(rows, pass.targets, pass.acc, pass.n);
         if (level < rows->levels.n)
             rows_finish_level(rows, &pass);
         if (rounds >= 0)
             rows_build_rounds(rows, &rows->rounds[rounds]);
     }
     lower_batch_end(rows->lower);
+    rows_edges_end(rows);
 }
 
 /* Where a run of the thread's row lies in shared memory: as in the row, whose length is rounded up to whole
  * steps of the loop. */
 static const KExpr *rows_kept_at(Rows *rows, const Run *run) {
     Builder *b = rows->b;
-    const KExpr *at = k_convert(b, run->inner, K_I32);
+    const KExpr *at = rows->start == RUN_SKEWED ? k_sub(b, run->inner, rows->head) : run->inner;
+    at = k_convert(b, at, K_I32);
     if (rows->blocks > 1) { /* without the other blocks' runs between its own */
         const KExpr *own = k_i32(b, (int64_t)rows->lanes * rows->width);
         const KExpr *round = k_div(b, at, k_i32(b, rows_stride(rows)));
@@ -373,6 +384,10 @@ static void rows_kept_after(Rows *rows, const RowsPass *pass, const Run *run) {
 
 static void rows_build_streaming(Rows *rows) {
     Builder *b = rows->b;
+    int n;
+    LowerTarget *all = rows_all_targets(rows, &n);
+    if (rows->start == RUN_SKEWED)
+        rows_edges_begin(rows, all, n);
     const KExpr *first = k_let_expr(b, "first", rows_first(rows));
     int64_t step = rows_stride(rows) * rows->runs;
     bool exact = dim_divisor(b->kernel->graph->dims, rows->extent) % step == 0;
@@ -400,10 +415,12 @@ static void rows_build_streaming(Rows *rows) {
         rows_slots_end(rows);
         lower_batch_end(rows->lower);
         k_end(b);
+        rows_edges_pass(rows, pass.targets, pass.acc, pass.n);
         if (level < rows->levels.n)
             rows_finish_level(rows, &pass);
     }
     lower_batch_end(rows->lower);
+    rows_edges_end(rows);
 }
 
 /* Outputs with one element a row, or a few: its first thread writes them, or lanes that found one each. */
@@ -488,7 +505,8 @@ static Rows rows_new(Builder *b, const Region *region, const Schedule *schedule)
                  .split = split,
                  .width = schedule->vector,
                  .lanes = schedule->threads_per_row,
-                 .blocks = rows_blocks(schedule)};
+                 .blocks = rows_blocks(schedule),
+                 .start = rows_start(graph, region, schedule->vector)};
     rows.rows = rows_product(graph, region, 0, split);
     rows.extent = rows_product(graph, region, split, region->rank);
     rows.lower = lower_new(b, region);

@@ -1,5 +1,5 @@
-/* What the rows template has in hand while it builds a kernel; rows.c, rows_ahead.c, rows_down.c, rows_held.c
- * and rows_rounds.c include it. */
+/* What the rows template has in hand while it builds a kernel; rows.c, rows_ahead.c, rows_down.c,
+ * rows_held.c, rows_rounds.c and rows_skewed.c include it. */
 #ifndef SINTER_CODEGEN_TEMPLATES_ROWS_BUILD_H
 #define SINTER_CODEGEN_TEMPLATES_ROWS_BUILD_H
 
@@ -70,6 +70,10 @@ typedef struct Rows {
     const KExpr *first_row; /* the thread's first one of the block */
     RowsAhead ahead[ROWS_AHEAD_MAX];
     int n_ahead;
+    RunStart start;
+    const KExpr *head;    /* skewed: elements of the row before its first run */
+    const KExpr *at_edge; /* whether the thread has an element of the row's edges */
+    Run edge;             /* that element */
 } Rows;
 
 /* Elements from one run of a thread to its next. */
@@ -92,6 +96,14 @@ void rows_store_down(Rows *rows, const KExpr *number);
 void rows_ahead_begin(Rows *rows);
 /* Holds what was brought of the block's row number `at`, and begins the copy of a later one. */
 void rows_ahead_take(Rows *rows, const KExpr *at);
+
+/* Whether a run of the thread that begins at element `at` lies in the row. */
+const KExpr *rows_inside(const Rows *rows, const KExpr *at);
+/* rows_skewed.c: around all passes over a row, and what each adds for its edges: rows that are not skewed
+ * have none. `acc` has the partial results of the targets that are folded, in their order. */
+void rows_edges_begin(Rows *rows, const LowerTarget *targets, int n);
+void rows_edges_pass(Rows *rows, const LowerTarget *targets, const PartialVars *acc, int n);
+void rows_edges_end(Rows *rows);
 
 /* Takes rounds out of the levels, where there are any and the row stays in registers. */
 void rows_find_rounds(Rows *rows);

@@ -1,6 +1,7 @@
 /* Shared by the files of the rows template; nobody else includes it.
  *
  *     rows.c            the kernel: its passes, what is kept between them, how results meet
+ *     rows_skewed.c     rows that begin anywhere in memory
  *     rows_down.c       statistics of columns, of a block of rows
  *     rows_ahead.c      the block's next rows, on their way while one is handled
  *     rows_schedules.c  sizes of a row and its parts; which schedules there are
@@ -8,6 +9,7 @@
 #ifndef SINTER_CODEGEN_TEMPLATES_ROWS_PLAN_H
 #define SINTER_CODEGEN_TEMPLATES_ROWS_PLAN_H
 
+#include "codegen/lower.h"
 #include "codegen/template.h"
 #include "ir/block.h"
 
@@ -25,6 +27,17 @@ const Dim *rows_product(const Graph *graph, const Region *region, int begin, int
 const Dim *rows_extent(const Graph *graph, const Region *region);
 /* Elements of a run: as many as inputs and outputs can move at once. */
 int rows_vector(const Graph *graph, const Region *region);
+/* So many elements, or as many fewer as a load of an input in 32 bits moves at once. */
+int rows_loaded_width(const Graph *graph, const Region *region, int width);
+/* Elements of a run where runs do not begin in rows of the last axis; 1: rows are too short for that, or of a
+ * kind for which it is not done. */
+int rows_unaligned_vector(const Graph *graph, const Region *region);
+/* Where runs of so many elements begin; and whether the template can have them there. */
+RunStart rows_start(const Graph *graph, const Region *region, int vector);
+bool rows_accepts_unaligned(const Graph *graph, const Region *region, const Schedule *schedule,
+                            const char **why);
+/* Whether places of extrema are asked for so often that they may be rounds. */
+bool rows_may_have_rounds(const Region *region);
 /* Bytes of shared memory for rows of inputs and for what warps exchange; more than there is where a row has
  * no known bound. */
 int64_t rows_smem(const Graph *graph, const Region *region, const Schedule *schedule);

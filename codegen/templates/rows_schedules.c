@@ -93,7 +93,11 @@ static bool rows_accepts_shape(const Graph *graph, const Region *region, const S
         *why = "nothing is reduced along rows";
         return false;
     }
-    return template_takes_rows(s, why) && template_takes_vector(graph, region, s, why);
+    if (!template_takes_rows(s, why))
+        return false;
+    return s->vector > 0 && rows_start(graph, region, s->vector) != RUN_IN_ROW
+               ? rows_accepts_unaligned(graph, region, s, why)
+               : template_takes_vector(graph, region, s, why);
 }
 
 /* Whether anything along the row is stored. */
@@ -174,8 +178,7 @@ static Schedule rows_shared(const Graph *graph, const Region *region, Schedule i
                : in_smem;
 }
 
-/* Whether places of extrema are asked for so often that they may be rounds. */
-static bool rows_may_have_rounds(const Region *region) {
+bool rows_may_have_rounds(const Region *region) {
     int places = 0;
     for (size_t i = 0; i < region->values.n; i++)
         places +=
@@ -245,10 +248,13 @@ static Schedule rows_needed_again(const Graph *graph, const Region *region, cons
  * 128 elements in 4104192 rows: 316 us by runs of 8, 253 by two; of 64, 32 and 16 alike). Of rows that runs
  * do not divide, several elements, as soon as threads fill the machine so (softmax of 49 elements in 262144
  * rows: 43.9 us by 32 threads a row, 24.2 by 16; rms norm of 27 in 400000, f32: 64.4, by 8 26.2; the mean of
- * 49 in 131072: 23.9, by 8 9.2). */
+ * 49 in 131072: 23.9, by 8 9.2). Of skewed runs as many as leave a thread some beside the edges (softmax of
+ * 197 in 100000: 26.1 by 32 threads, 24.6 by 16). */
 static int64_t rows_least(const Graph *graph, const Region *region, const Target *target, int64_t rows,
                           int64_t extent, int vector) {
-    enum { WAVES = 8, RUN_BITS = 64, SEVERAL = 5, SEVERAL_REDUCED = 8 };
+    enum { WAVES = 8, RUN_BITS = 64, SEVERAL = 5, SEVERAL_REDUCED = 8, SEVERAL_SKEWED = 16 };
+    if (rows_start(graph, region, vector) == RUN_SKEWED)
+        return SEVERAL_SKEWED;
     bool is_whole = rows_store_whole(graph, region), is_short = true;
     for (size_t i = 0; i < region->inputs.n; i++) {
         const Value *input = region->inputs.at[i];
@@ -291,9 +297,8 @@ static Schedule rows_schedule(const Graph *graph, const Region *region, const Ta
 
 /* Elements of a run. Of rows in 32 bits a thread loads 16 bytes at a time as well as it stores no more: layer
  * norm of 8192 x 4096 from f32 to bf16 takes 57.6 us, with runs of 8 elements 59.6. */
-int rows_vector(const Graph *graph, const Region *region) {
+int rows_loaded_width(const Graph *graph, const Region *region, int vector) {
     enum { LONG_BITS = 32, LOAD_BITS = 128 };
-    int vector = lower_stored_width(graph, region, region->rank - 1);
     for (size_t i = 0; i < region->inputs.n; i++) {
         const Value *input = region->inputs.at[i];
         int bits = dtype_bits(input->dtype);
@@ -302,6 +307,10 @@ int rows_vector(const Graph *graph, const Region *region) {
             vector /= 2;
     }
     return vector;
+}
+
+int rows_vector(const Graph *graph, const Region *region) {
+    return rows_loaded_width(graph, region, lower_stored_width(graph, region, region->rank - 1));
 }
 
 /* Runs in flight of a warp that reads its row again: with few registers half as many, and half of these where
@@ -354,8 +363,12 @@ int rows_schedules(const Graph *graph, const Region *region, const Target *targe
     int64_t rows = cost_space(graph, region, 0, split, hint),
             extent = cost_space(graph, region, split, region->rank, hint);
     int64_t share = rows_share(region, target, vector, rows, extent, cost_streams(graph, region));
-    int n = 0;
-    out[n++] = rows_schedule(graph, region, target, hint, vector, share);
+    int n = 0, unaligned = rows_unaligned_vector(graph, region);
+    if (unaligned > vector)
+        out[n++] =
+            rows_schedule(graph, region, target, hint, unaligned, share > unaligned ? share : unaligned);
+    if (n < room)
+        out[n++] = rows_schedule(graph, region, target, hint, vector, share);
     if (n < room && 2 * share <= ROWS_RUNS_MAX)
         out[n++] = rows_schedule(graph, region, target, hint, vector, 2 * share);
     if (n < room && share / 2 >= vector)

@@ -176,6 +176,11 @@ def group_norm(x, g, b):
     return F.silu(F.group_norm(x.view(8, 320, 64, 64), 32, g.flatten(), b.flatten())).view(x.shape)
 
 
+def group_norm_relu(x, g, b):
+    n, c = x.shape[0], x.shape[1] * x.shape[2]
+    return F.relu(F.group_norm(x.view(n, c, 7, 7), x.shape[1], g.flatten().to(x.dtype), b.flatten().to(x.dtype))).view(x.shape)
+
+
 def over_channels(x, g, b):
     return torch.addcmul(b, normalized(x, 1, 1e-6)[0].to(x.dtype), g)
 
@@ -302,6 +307,20 @@ CASES = dict([
     case("broadcast_sum", lambda x, y: torch.tanh(x + y)),
     case("small_add", lambda x, y: x + y),
     case("cast_f32", lambda x: x if x.dtype == torch.float64 else x.to(BF)),
+
+    case("softmax_197", lambda x, t: F.softmax(x * 0.125 + t, -1)),
+    case("softmax_49", lambda x, t: F.softmax(x + t, -1)),
+    case("ce_loss_50257", cross_entropy, t=50257),
+    case("ce_gradient_50257", cross_entropy_gradient, t=50257),
+    case("softmax_f32_32001", lambda x: F.softmax(x, -1)),
+    case("argmax_51865", lambda x: x.argmax(1), x=scales(4)),
+    case("rmsnorm_1001", added_norm),
+    case("bias_50257", lambda x, b: x + b),
+    case("masked_501", lambda x, m: torch.where(m, x * 0.125, -30000.0)),
+    case("channels_49", lambda x, s, t, r: F.relu(x * s + t + r).to(x.dtype)),
+    case("groupnorm_49", group_norm_relu),
+    case("sliced_50257", lambda x: at_least_f32(x[:, :50257])),
+    case("padded_50257", lambda x: F.pad(x, (0, 47))),
 ])
 # Sums in another order; quotients that round to the neighbour; PyTorch's sums are rounded to 16 bits.
 TOLERANCES = {
