@@ -1,6 +1,8 @@
 /* The chain template: takes a region apart into links, says what the kernel takes, chooses schedules. */
 #include "codegen/templates/chain.h"
 
+#include <math.h>
+
 #include "codegen/cost.h"
 #include "codegen/lower.h"
 #include "codegen/templates/matmul_operand.h"
@@ -111,6 +113,44 @@ static bool chain_link(ChainPlan *plan, int i, Value *core, const char **why) {
     return dim_known_some(plan->graph->dims, link->k, link->m);
 }
 
+/* The links of a chain whose softmax, if it has one, comes in parts or does not. */
+static bool chain_links(ChainPlan *plan, bool streams, const char **why) {
+    const Region *region = plan->region;
+    Value **rows = ARENA_ARRAY(plan->graph->arena, Value *, region->outputs.n + 1);
+    size_t n_rows = chain_outputs(plan, true, rows);
+    plan->streams = streams;
+    *why = "what is stored of rows besides is computed from the maxima and sums of a softmax";
+    if (n_rows && !streams)
+        return false;
+    for (int i = 0; i < plan->n_links; i++)
+        if (!chain_link(plan, i, region->cores.at[i], why))
+            return false;
+    *why = "of products around a softmax in parts, neither is reduced";
+    if (streams && (plan->link[0].statistics.n || plan->link[1].statistics.n))
+        return false;
+    if (!chain_rows(plan, rows, n_rows, why))
+        return false;
+    *why = NULL;
+    return true;
+}
+
+/* Whether a softmax that registers hold comes in parts all the same: where so little room is left that the
+ * last product would have its rows multiplied several times, a pass for some of its columns each, or where
+ * whole parts lie beyond a band. (32 x 16 matrices of 257 rows, H200: of 192 columns 120 us whole, 89 in
+ * parts; along the diagonal of 128 columns 63.5 and 58.5, but of 64 columns 48.6 and 51.7.) */
+static bool chain_prefers_parts(const ChainPlan *plan) {
+    enum { NARROW = 64 };
+    DimTable *dims = plan->graph->dims;
+    Value *x = plan->softmax.x, *inner;
+    const Value *last = plan->region->cores.at[1];
+    int64_t columns = dim_upper(dims, x->dims[x->rank - 1]),
+            depth = dim_upper(dims, last->dims[last->rank - 1]);
+    Band band;
+    if (columns <= WGMMA_N_MAX || depth <= NARROW)
+        return false;
+    return depth > CHAIN_NARROW || band_of(dims, x, -INFINITY, &band, &inner);
+}
+
 bool chain_plan(const Graph *graph, const Region *region, const Target *target, ChainPlan *plan,
                 const char **why) {
     *plan = (ChainPlan){.graph = graph, .region = region, .target = target, .n_links = (int)region->cores.n};
@@ -119,22 +159,15 @@ bool chain_plan(const Graph *graph, const Region *region, const Target *target, 
         return false;
     const Value *between = region->cores.at[1]->in[0];
     Value **rows = ARENA_ARRAY(graph->arena, Value *, region->outputs.n + 1);
-    size_t n_rows = chain_outputs(plan, true, rows);
-    plan->streams = plan->n_links == 2 && softmax_of(between, &plan->softmax) &&
-                    (n_rows || dim_upper(graph->dims, between->dims[between->rank - 1]) > CHAIN_COLUMNS);
-    *why = "what is stored of rows besides is computed from the maxima and sums of a softmax";
-    if (n_rows && !plan->streams)
-        return false;
-    for (int i = 0; i < plan->n_links; i++)
-        if (!chain_link(plan, i, region->cores.at[i], why))
-            return false;
-    *why = "of products around a softmax in parts, neither is reduced";
-    if (plan->streams && (plan->link[0].statistics.n || plan->link[1].statistics.n))
-        return false;
-    if (!chain_rows(plan, rows, n_rows, why))
-        return false;
-    *why = NULL;
-    return true;
+    if (plan->n_links != 2 || !softmax_of(between, &plan->softmax))
+        return chain_links(plan, false, why);
+    if (chain_outputs(plan, true, rows) ||
+        dim_upper(graph->dims, between->dims[between->rank - 1]) > CHAIN_COLUMNS)
+        return chain_links(plan, true, why);
+    Schedule any;
+    return (chain_prefers_parts(plan) && chain_links(plan, true, why) &&
+            chain_stream_schedules(plan, NULL, &any, 1)) ||
+           chain_links(plan, false, why);
 }
 
 /* ---- sizes */
