@@ -168,7 +168,11 @@ const MatmulPlan *cost_plan(const Cost *c, const Schedule *s) {
 
 /* Steps of K of one of the blocks that share it: each product of a sum begins one of its own. */
 static double cost_steps(const Cost *c, const Schedule *s, int split) {
+    const MatmulPlan *plan = cost_plan(c, s);
     double steps = 0;
+    if (s->path == MATMUL_WGMMA && matmul_filled_unit(plan, s))
+        return ceil(ceil((double)c->k / (double)plan->k_unit->value) *
+                    (double)(matmul_filled_unit(plan, s) / s->tile_k) / split);
     for (int i = 0; i < c->n_terms; i++)
         steps += ceil(ceil((double)c->term_k[i] / s->tile_k) / split);
     return steps;

@@ -279,6 +279,7 @@ bool matmul_plan(const Graph *graph, const Region *region, const Target *target,
     if (!plan_guest(plan, why))
         return false;
     plan->scaled = plan_scaled(plan);
+    plan->k_unit = matmul_find_k_unit(plan);
     return plan_outputs(plan, why);
 }
 

@@ -12,6 +12,7 @@
  *
  *     matmul.c           what the region is (MatmulPlan), its paths and schedules, the Template row
  *     matmul_operand.c   where operands lie in memory, and how TMA reads them
+ *     matmul_steps.c     steps of K where that is in parts
  *     matmul_sum.c       products that are added up: each a plan of its own
  *     matmul_wgmma.c     TMA, mbarrier ring, wgmma, warp roles (sm_90a)
  *     matmul_mma.c       cp.async or computed operands, ldmatrix, mma.sync (sm_80 and later); f64, on sm_90a
@@ -148,6 +149,8 @@ typedef struct MatmulPlan {
      * NULL. */
     const struct MatmulPlan *scaled;
     const struct MatmulPlan *guest; /* a product that the kernel computes too; NULL: none */
+    const Dim
+        *k_unit; /* parts of K, each of which may begin a step of its own (matmul_steps.c); NULL: none */
 } MatmulPlan;
 
 /* The rows that the product's kernel hosts; NULL: none. */
@@ -182,6 +185,14 @@ bool matmul_is_short(const MatmulPlan *plan);
 /* False, with a person's words in *why, where the region has not the form that this template takes. */
 bool matmul_plan(const Graph *graph, const Region *region, const Target *target, MatmulPlan *plan,
                  const char **why);
+
+/* matmul_steps.c: parts of K behind whose end TMA leaves zeros in all operands' tiles; NULL: there are none.
+ */
+const Dim *matmul_find_k_unit(const MatmulPlan *plan);
+/* Elements of such a part with what fills its last step up, where steps of wgmma do not divide it; else 0. */
+int64_t matmul_filled_unit(const MatmulPlan *plan, const Schedule *schedule);
+/* Steps of K. */
+const Dim *matmul_k_steps(const MatmulPlan *plan, const Schedule *schedule);
 
 /* The product as the wgmma path takes it. */
 static inline const MatmulPlan *matmul_wgmma_plan(const MatmulPlan *plan) {

@@ -8,8 +8,10 @@
 #include "codegen/schedule.h"
 #include "codegen/templates/cost_matmul.h"
 #include "codegen/templates/matmul_convert.h"
+#include "codegen/templates/matmul_operand.h"
 #include "codegen/templates/matmul_paths.h"
 #include "codegen/templates/matmul_staging.h"
+#include "ir/base/checked.h"
 
 enum { SCHEDULES_MOST = 2048, WGMMA_STAGES = 12 };
 
@@ -331,13 +333,24 @@ static int schedules_step(const MatmulPlan *plan, int line) {
     for (int i = 0; i < 1 + plan->n_cores; i++) {
         const MatmulOperand *operand = i ? &plan->b[i - 1] : &plan->a;
         const MatmulScaleAxis *factors = operand->scale ? &operand->scale->axis[operand->k_axis] : NULL;
-        while (operand->k_part && step > line / 4 &&
-               dim_divisor(plan->graph->dims, operand->k_part) % step != 0)
+        const Dim *part = matmul_has_windows(operand) && operand->major == MAJOR_K
+                              ? operand->windows->channels
+                              : operand->k_part;
+        while (part && !plan->k_unit && step > line / 4 && dim_divisor(plan->graph->dims, part) % step != 0)
             step /= 2;
         while (factors && factors->stride && step > line / 4 && factors->block % step != 0)
             step /= 2;
     }
     return step;
+}
+
+/* Whether steps of so many elements leave less of them empty than steps of twice as many: a short K does, and
+ * short parts of it. */
+static bool schedules_halves(const Cost *c, const MatmulPlan *plan, int tile_k) {
+    Schedule s = {.tile_k = tile_k}, longer = {.tile_k = 2 * tile_k};
+    if (!plan->k_unit)
+        return c->k <= tile_k;
+    return round_up(plan->k_unit->value, s.tile_k) < round_up(plan->k_unit->value, longer.tile_k);
 }
 
 /* Columns that have to be whole in a tile: within which they trade places, or of which it has statistics; 0:
@@ -372,9 +385,8 @@ static void schedules_wgmma(const Cost *c, SchedulesAccept *accepts, Candidates 
                 bool is_few = schedules_rounds(c, &tile) <= FEW_ROUNDS * plan->n_cores;
                 if (swap && !is_small && !is_turned && !is_few)
                     continue;
-                /* a short K leaves steps of whole lines half empty */
-                for (int tile_k = step;
-                     (is_round || is_few) && tile_k >= line / 4 && (tile_k == step || c->k <= tile_k);
+                for (int tile_k = step; (is_round || is_few) && tile_k >= line / 4 &&
+                                        (tile_k == step || schedules_halves(c, plan, tile_k));
                      tile_k /= 2)
                     schedules_wgmma_tile(c, accepts, found,
                                          (Schedule){.path = MATMUL_WGMMA,

@@ -93,10 +93,15 @@ static int tma_box_rows(const MatmulTma *tma) {
     return (tma->operand->major == MAJOR_MN ? tma->tile.rows : tma_loaded(tma) / tma->share) / tma_boxes(tma);
 }
 
+/* The parts that the map has K in; NULL: in one. */
+static const Dim *tma_k_part(const MatmulTma *tma) {
+    return tma->unit ? tma->unit : tma->operand->k_part;
+}
+
 /* The part of one of the operand's two axes that lies in one piece, and beyond it the outer part. */
 static const Dim *tma_part(DimTable *dims, const MatmulTma *tma, bool is_k) {
     const MatmulOperand *operand = tma->operand;
-    const Dim *part = is_k ? operand->k_part : operand->mn_part;
+    const Dim *part = is_k ? tma_k_part(tma) : operand->mn_part;
     if (!is_k && tma->members.n > 1)
         return dim_mul(dims, operand->mn, operand->value->dims[tma->members.own_axis]);
     int axis = is_k ? operand->k_axis : operand->mn_axis;
@@ -136,8 +141,11 @@ static int tma_map(Builder *b, DimTable *dims, const MatmulTma *tma, int box_row
         .offset = tma_packs(dims, tma, operand->view.offset),
         .box = {tma_span(tma) / tma_packed(tma), box_rows},
         .swizzle = tma->tile.swizzle};
-    if (operand->k_part)
-        tma_add_dim(&map, dim_div(dims, value->dims[operand->k_axis], operand->k_part), operand->k_outer);
+    const Dim *part = tma_k_part(tma);
+    if (part)
+        tma_add_dim(&map, dim_div(dims, value->dims[operand->k_axis], part),
+                    operand->k_part ? operand->k_outer
+                                    : dim_mul(dims, operand->view.strides[operand->k_axis], part));
     if (operand->mn_part)
         tma_add_dim(&map, dim_div(dims, value->dims[operand->mn_axis], operand->mn_part), operand->mn_outer);
     for (int i = operand->n_batch; i-- > 0;) /* innermost batch axis first */
@@ -166,6 +174,11 @@ static const KExpr *tma_within(Builder *b, const Dim *part, const KExpr *at) {
 
 static const KExpr *tma_beyond(Builder *b, const Dim *part, const KExpr *at) {
     return k_div(b, at, k_dim(b, part, K_I32));
+}
+
+/* Elements of K that steps count for a part; NULL: it is in one. */
+static const Dim *tma_k_counted(DimTable *dims, const MatmulTma *tma) {
+    return tma->unit ? dim_const(dims, tma->filled) : tma->operand->k_part;
 }
 
 /* Of the blocks that share a tile, this one's number. */
@@ -232,14 +245,14 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
         return;
     }
     bool is_k = operand->major == MAJOR_K;
-    const Dim *inner_part = is_k ? operand->k_part : operand->mn_part,
-              *outer_part = is_k ? operand->mn_part : operand->k_part;
+    const Dim *k_part = tma_k_counted(plan->graph->dims, tma);
+    const Dim *inner_part = is_k ? k_part : operand->mn_part, *outer_part = is_k ? operand->mn_part : k_part;
     KOperand operands[8] = {k_operand(to), k_operand(k_tensor_map_addr(b, map)), k_operand(full),
                             k_operand(tma_within(b, inner_part, inner)),
                             k_operand(tma_within(b, outer_part, outer))};
     int n = 5;
-    if (operand->k_part)
-        operands[n++] = k_operand(tma_beyond(b, operand->k_part, is_k ? inner : outer));
+    if (k_part)
+        operands[n++] = k_operand(tma_beyond(b, k_part, is_k ? inner : outer));
     if (operand->mn_part)
         operands[n++] = k_operand(tma_beyond(b, operand->mn_part, is_k ? outer : inner));
     for (int i = operand->n_batch; i-- > 0;)
@@ -279,7 +292,7 @@ void matmul_tma_find_windows(Builder *b, const MatmulPlan *plan, MatmulTma *tma,
     int n = is_k ? tma_boxes(tma) : tma_blocks(tma), step = is_k ? tma_box_rows(tma) : tma->tile.span;
     tma->windows = ARENA_ARRAY(b->arena, const KExpr *, (size_t)n *WINDOWS_COORDS);
     for (int i = 0; i < n; i++)
-        matmul_windows_part(b, plan, tma->operand, !is_k, k_add(b, mn0, k_i32(b, (int64_t)i * step)), batch,
+        matmul_windows_part(b, plan, tma, !is_k, k_add(b, mn0, k_i32(b, (int64_t)i * step)), batch,
                             tma->windows + (ptrdiff_t)i * WINDOWS_COORDS);
     for (int i = 0; i < n * WINDOWS_COORDS; i++) {
         const char *name = i % WINDOWS_COORDS ? (is_k ? "place" : "tap") : is_k ? "image" : "channel";

@@ -340,7 +340,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     w.tiles = matmul_tiles(plan, schedule);
     w.cluster = w.tiles.cluster_m * w.tiles.cluster_n;
     w.split = wgmma_split(schedule);
-    w.steps = dim_ceil_div(dims, plan->k, dim_const(dims, schedule->tile_k));
+    w.steps = matmul_k_steps(plan, schedule);
     kernel->threads = WARPGROUP * (1 + matmul_converters(plan, schedule) + w.consumers);
     kernel->min_blocks = matmul_blocks_per_sm(plan, schedule);
     kernel->cluster[0] = w.cluster * w.split;

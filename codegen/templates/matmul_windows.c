@@ -53,10 +53,12 @@ static const KExpr *windows_tap(Builder *b, const WindowsAxis *axis, const KExpr
 }
 
 /* What lies within windows, from element `at` on: the channel, and the tap along each axis. */
-static void windows_within(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, const KExpr *at,
+static void windows_within(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const KExpr *at,
                            const KExpr *const *batch, const KExpr **out) {
+    const MatmulOperand *operand = tma->operand;
     const Windows *windows = operand->windows;
-    const KExpr *channels = k_dim(b, windows->channels, K_I32), *tap = k_div(b, at, channels);
+    const KExpr *channels = tma->unit ? k_i32(b, tma->filled) : k_dim(b, windows->channels, K_I32),
+                *tap = k_div(b, at, channels);
     const KExpr *channel = k_add(b, k_mod(b, at, channels), k_dim(b, windows->first_channel, K_I32));
     out[0] = windows_of_batch(b, plan, operand, windows->channels_axis, batch, channel);
     for (int i = 0; i < windows->n; i++)
@@ -78,14 +80,14 @@ static void windows_place(Builder *b, const MatmulPlan *plan, const MatmulOperan
     out[0] = windows_of_batch(b, plan, operand, windows->images_axis, batch, at);
 }
 
-void matmul_windows_part(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, bool is_within,
+void matmul_windows_part(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, bool is_within,
                          const KExpr *at, const KExpr *const *batch, const KExpr **out) {
     for (int i = 0; i < WINDOWS_COORDS; i++)
         out[i] = NULL;
     if (is_within)
-        windows_within(b, plan, operand, at, batch, out);
+        windows_within(b, plan, tma, at, batch, out);
     else
-        windows_place(b, plan, operand, at, batch, out);
+        windows_place(b, plan, tma->operand, at, batch, out);
 }
 
 void matmul_windows_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, int map, const KExpr *to,
@@ -95,7 +97,7 @@ void matmul_windows_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
     const MatmulOperand *operand = tma->operand;
     bool is_k = operand->major == MAJOR_K; /* then a tile's steps share the places */
     const KExpr *own[WINDOWS_COORDS];
-    matmul_windows_part(b, plan, operand, is_k, own_at, batch, own);
+    matmul_windows_part(b, plan, tma, is_k, own_at, batch, own);
     const KExpr *const *in = is_k ? own : shared, *const *of = is_k ? shared : own;
     int n = 3, axes = operand->windows->n;
     KOperand operands[3 + 2 + 2 * WINDOWS_AXES_MAX] = {k_operand(to), k_operand(k_tensor_map_addr(b, map)),

@@ -10,7 +10,7 @@ int matmul_windows_map(Builder *b, DimTable *dims, const MatmulTma *tma, int cha
 enum { WINDOWS_COORDS = 1 + WINDOWS_AXES_MAX };
 /* Half of a box's coordinates, up to WINDOWS_COORDS of them, NULL behind: of element `at` within windows the
  * channel and taps, or of window `at` the image and places. */
-void matmul_windows_part(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, bool is_within,
+void matmul_windows_part(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, bool is_within,
                          const KExpr *at, const KExpr *const *batch, const KExpr **out);
 /* Loads a box to shared address `to`; the bytes count at mbarrier address `full`. `shared` is the half of its
  * coordinates that a tile's steps share, places of an operand along K, else what lies within windows; the

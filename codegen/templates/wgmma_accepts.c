@@ -76,7 +76,7 @@ int64_t matmul_smem_wgmma(const MatmulPlan *plan, const Schedule *schedule) {
 static bool wgmma_accepts_parts(const MatmulPlan *plan, const Schedule *schedule,
                                 const MatmulOperand *operand, int tile_mn) {
     DimTable *dims = plan->graph->dims;
-    return (!operand->k_part || dim_divisor(dims, operand->k_part) % schedule->tile_k == 0) &&
+    return (!operand->k_part || plan->k_unit || dim_divisor(dims, operand->k_part) % schedule->tile_k == 0) &&
            (!operand->mn_part || dim_divisor(dims, operand->mn_part) % tile_mn == 0);
 }
 
@@ -86,7 +86,7 @@ static bool wgmma_accepts_windows(const MatmulPlan *plan, const Schedule *schedu
     DimTable *dims = plan->graph->dims;
     int64_t channels = dim_divisor(dims, operand->windows->channels);
     if (operand->major == MAJOR_K)
-        return channels % schedule->tile_k == 0;
+        return plan->k_unit || channels % schedule->tile_k == 0;
     int bits = dtype_bits(operand->elem), held = matmul_held(plan, schedule, is_rows);
     int span = tile_span_bytes(held * bits / 8) * 8 / bits,
         tile_mn = is_rows ? schedule->tile_m : schedule->tile_n;
@@ -137,7 +137,8 @@ static bool wgmma_accepts_split(const MatmulPlan *plan, const Schedule *schedule
     if (matmul_converters(plan, schedule))
         return false;
     *why = "each block of a split has at least one step of K";
-    if (dim_lower(plan->graph->dims, plan->k) < (int64_t)split * schedule->tile_k)
+    if (dim_lower(plan->graph->dims, matmul_k_steps(plan, schedule)) < split ||
+        dim_lower(plan->graph->dims, plan->k) < (int64_t)split * schedule->tile_k)
         return false;
     *why = "row statistics need the sums of whole rows, which a split has in several blocks";
     return plan->statistics.n == 0;
@@ -178,8 +179,9 @@ bool wgmma_accepts_shared(const MatmulPlan *plan, const Schedule *schedule, cons
         const MatmulOperand *shared = matmul_side(plan, schedule, is_rows);
         int share = is_rows ? schedule->cluster_n : schedule->cluster_m;
         int piece = shared->major == MAJOR_MN ? 64 : 8;
-        if (share > 1 && (shared->is_parted || shared->chosen || shared->windows || shared->n_batch > 1 ||
-                          (is_rows ? schedule->tile_m : schedule->tile_n) % (piece * share) != 0))
+        if (share > 1 &&
+            (shared->is_parted || matmul_filled_unit(plan, schedule) || shared->chosen || shared->windows ||
+             shared->n_batch > 1 || (is_rows ? schedule->tile_m : schedule->tile_n) % (piece * share) != 0))
             return false;
     }
     return true;

@@ -58,6 +58,7 @@ static bool wgmma_is_read_once(const Wgmma *w, const WgmmaOperand *o) {
 }
 
 MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o) {
+    int64_t filled = matmul_filled_unit(w->plan, w->schedule);
     return (MatmulTma){.operand = o->fragments ? wgmma_fragments_source(o->fragments) : o->operand,
                        .tile = o->tile,
                        .members = o->is_rows ? (MatmulMembers){1, -1, -1} : w->tiles.members,
@@ -68,6 +69,8 @@ MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o) {
                        .chosen = o->chosen,
                        .pages = o->pages,
                        .windows = o->windows,
+                       .unit = filled ? w->plan->k_unit : NULL,
+                       .filled = filled,
                        .is_once = wgmma_is_read_once(w, o),
                        .is_clipped = !o->fragments && !w->plan->columns.n &&
                                      !(o->is_rows ? w->tiles.rows_end : w->tiles.cols_end)};

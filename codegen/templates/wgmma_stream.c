@@ -65,9 +65,8 @@ WgmmaStream wgmma_stream(const MatmulPlan *plan, const Schedule *schedule) {
     WgmmaStream stream = {0};
     if (!schedule->stream_k)
         return stream;
-    DimTable *dims = plan->graph->dims;
     MatmulTiles tiles = matmul_tiles(plan, schedule);
-    const Dim *steps = dim_ceil_div(dims, plan->k, dim_const(dims, schedule->tile_k));
+    const Dim *steps = matmul_k_steps(plan, schedule);
     if (!dim_is_const(tiles.count) || !dim_is_const(steps) || tiles.count->value < 1 ||
         tiles.count->value > INT16_MAX || steps->value < 1 || steps->value > INT16_MAX)
         return stream;
