@@ -236,6 +236,14 @@ static bool lower_is_shared(const Run *shape, const LowerEntry *entry) {
     return along;
 }
 
+/* Whether a load is the same along an axis. */
+static bool lower_is_fixed(const LowerEntry *entry, int axis) {
+    bool is_fixed = lower_expr_is_fixed(entry->key.guard, axis);
+    for (int i = 0; is_fixed && i < entry->key.value->rank; i++)
+        is_fixed = lower_expr_is_fixed(entry->key.coords[i].at, axis);
+    return is_fixed;
+}
+
 /* Whether all boxes of a tile have this load alike, and rows do not: what these share (a norm's factors) is
  * so little that it stays near, and need not take registers meanwhile. */
 static bool lower_is_of_tile(const Run *shape, const LowerEntry *entry) {
@@ -252,7 +260,8 @@ void lower_batch_begin(Lower *lower, const Run *shape, const LowerTarget *target
     for (size_t i = 0; i < n_loads; i++) {
         LowerEntry *entry = lower->loads.at[i];
         if ((lower->streams_only && !lower_is_stream(lower, entry->key.value)) ||
-            (lower->tile_only && !lower_is_of_tile(shape, entry)))
+            (lower->tile_only && !lower_is_of_tile(shape, entry)) ||
+            (lower->fixed_axis && !lower_is_fixed(entry, lower->fixed_axis)))
             continue;
         LowerEntry *held = lower_remember(lower, entry->kind, &entry->key);
         held->chunk = entry->chunk;
@@ -294,6 +303,13 @@ void lower_outer_begin(Lower *lower, const Run *shape, const LowerTarget *target
     lower->is_outer = true;
     lower_batch_begin(lower, shape, targets, n, slots);
     lower->is_outer = false;
+}
+
+void lower_fixed_begin(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots,
+                       int axis) {
+    lower->fixed_axis = axis;
+    lower_outer_begin(lower, shape, targets, n, slots);
+    lower->fixed_axis = 0;
 }
 
 void lower_set_outer_slot(Lower *lower, const KExpr *slot) {

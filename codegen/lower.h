@@ -96,8 +96,11 @@ int lower_tile_registers(Lower *lower, const Run *shape, const LowerTarget *targ
                          int *period);
 /* A batch of these loads alone, around those of the boxes that share them. */
 void lower_tile_begin(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots);
-/* A batch around others, whose runs find its loads too. */
+/* A batch around others, whose runs find its loads too; and one of those loads alone that are the same along
+ * an axis of the space, which only runs of the others have coordinates along. */
 void lower_outer_begin(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots);
+void lower_fixed_begin(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots,
+                       int axis);
 /* Which of its slots, or of the tile's batch, runs have from now on. */
 void lower_set_outer_slot(Lower *lower, const KExpr *slot);
 

@@ -329,6 +329,18 @@ bool lower_expr_is_along(const KExpr *expr, int axis) {
     return true;
 }
 
+bool lower_expr_is_fixed(const KExpr *expr, int axis) {
+    if (!expr)
+        return true;
+    if (expr->kind == KX_VAR && expr->var->id < 0)
+        return expr->var->id != PLACEHOLDER_SPACE - axis && expr->var->id != PLACEHOLDER_INNER &&
+               expr->var->id > PLACEHOLDER_INDEX;
+    for (int i = 0; i < expr->n_args; i++)
+        if (!lower_expr_is_fixed(expr->args[i], axis))
+            return false;
+    return true;
+}
+
 bool lane_varies(const Lower *lower, LaneCoord coord) {
     return coord.step != 0 || lower_expr_varies(lower, coord.at);
 }

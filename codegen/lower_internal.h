@@ -98,6 +98,7 @@ struct Lower {
     /* the present plan */
     VEC(size_t) batches; /* scopes of the open ones */
     bool streams_only, tile_only, is_outer;
+    int fixed_axis; /* a batch holds what is the same along it, alone; 0: no such axis, the first is none */
     const KExpr *outer_slot;
     const Run *shape;
     VEC(LowerEntry *) loads;
@@ -142,6 +143,8 @@ int lower_outer_placeholder(void);
 int lower_inner_placeholder(void);
 /* Whether an expression over placeholders depends, besides the lane, on the coordinate along `axis` alone. */
 bool lower_expr_is_along(const KExpr *expr, int axis);
+/* Whether an expression over placeholders is the same along `axis`, which is one of a run's inner axes. */
+bool lower_expr_is_fixed(const KExpr *expr, int axis);
 /* Whether an expression over placeholders depends on axes before `split` alone. */
 bool lower_expr_is_outer(const Lower *lower, const KExpr *expr, int split);
 int lower_index_placeholder(int index);

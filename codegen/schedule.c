@@ -22,6 +22,7 @@ static const HintField schedule_fields[] = {
     {"rows_per_block", 1, {FIELD(rows_per_block)}, false},
     {"resident", 1, {FIELD(resident)}, true},
     {"row_in_smem", 1, {FIELD(row_in_smem)}, true},
+    {"places", 1, {FIELD(places)}, false},
     {"tile_rows", 1, {FIELD(tile_rows)}, false},
     {"tile_cols", 1, {FIELD(tile_cols)}, false},
     {"tile", 3, {FIELD(tile_m), FIELD(tile_n), FIELD(tile_k)}, false},

@@ -27,6 +27,7 @@ typedef struct Schedule {
     int rows_per_block;
     bool resident;    /* the row stays in registers between its passes; else it is read again */
     bool row_in_smem; /* where not resident: from shared memory */
+    int places;       /* columns: neighbours along the axis before the last that a thread has; 0: one */
 
     /* transpose */
     int tile_rows, tile_cols;

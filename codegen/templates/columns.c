@@ -14,6 +14,7 @@
 #include "codegen/lower.h"
 #include "codegen/template.h"
 #include "codegen/templates/columns.h"
+#include "codegen/templates/columns_places.h"
 #include "codegen/templates/vectors.h"
 #include "ir/base/checked.h"
 #include "ir/value_map.h"
@@ -351,6 +352,10 @@ static void columns_build(Builder *b, const Region *region) {
     const Schedule *schedule = &region->schedule;
     Kernel *kernel = b->kernel;
     DimTable *table = kernel->graph->dims;
+    if (schedule->places) {
+        columns_build_places(b, region);
+        return;
+    }
     Columns c = columns_new(b, region, schedule);
     kernel->threads = schedule->threads;
     kernel->grid[0] = dim_ceil_div(table, c.columns, dim_const(table, columns_strip(schedule)));
@@ -441,7 +446,7 @@ static bool columns_accepts(const Graph *graph, const Region *region, const Sche
             *why = "an output does not fit the columns, or has 4-bit elements and rows of odd length";
             return false;
         }
-    return true;
+    return s->places == 0 || columns_accepts_places(graph, region, s, why);
 }
 
 /* Few rows of many columns, as the taps of windows are: each thread goes through all of its own. */
@@ -517,8 +522,10 @@ static int columns_schedules(const Graph *graph, const Region *region, const Tar
     int64_t columns = cost_space(graph, region, region->n_reduced, region->rank, hint);
     int64_t rows = cost_space(graph, region, 0, region->n_reduced, hint);
     int64_t run_bytes = (int64_t)vector * bits / 8;
-    if (rows <= COLUMNS_FEW_ROWS && columns >= (int64_t)COLUMNS_THREADS * vector * target->sm_count)
-        return columns_of_few_rows(rows, vector, out, room);
+    if (rows <= COLUMNS_FEW_ROWS && columns >= (int64_t)COLUMNS_THREADS * vector * target->sm_count) {
+        int n = columns_places_schedules(graph, region, target, hint, vector, out, room - 1);
+        return n + columns_of_few_rows(rows, vector, out + n, room - n);
+    }
     int n = room > 1 && columns_again(graph, region, hint, out);
     Schedule s = {
         .vector = vector, .unroll = COLUMNS_UNROLL, .threads_per_row = 1, .threads = COLUMNS_THREADS};

@@ -4,11 +4,11 @@
  *     steps      | 0 .. 31 | .. 63 | .. 79  | 80 .. 111 | ...                     32 of each, the last 16
  *     in a tile  | x x x x | x x x | x x 0 0 | x x x x  | ...
  *
- * TMA leaves zeros behind the end of a part, of either operand, if both have a dim for it: so each part begins
- * a step of its own, and what a step has beyond it adds nothing. (Convolutions by steps that divide channels,
- * or by mma.sync, or so, H200: 480 channels 46 us by 32, 125, 34.5; 48 channels 35 by 16, 87, 25; 80 channels
- * 39 by 16, 90, 34.) A convolution's tap has channels; the weights' memory beside it is taken in the same
- * parts. */
+ * TMA leaves zeros behind the end of a part, of either operand, if both have a dim for it: so each part
+ * begins a step of its own, and what a step has beyond it adds nothing. (Convolutions by steps that divide
+ * channels, or by mma.sync, or so, H200: 480 channels 46 us by 32, 125, 34.5; 48 channels 35 by 16, 87, 25;
+ * 80 channels 39 by 16, 90, 34.) A convolution's tap has channels; the weights' memory beside it is taken in
+ * the same parts. */
 #include "codegen/templates/matmul_operand.h"
 #include "codegen/templates/matmul_tma.h"
 #include "ir/base/checked.h"
@@ -28,7 +28,8 @@ static bool steps_end_known(const MatmulPlan *plan, const MatmulOperand *operand
                operand->windows->base->dims[operand->windows->channels_axis] == unit;
     if (matmul_is_parted(operand) && operand->k_part)
         return operand->k_part == unit;
-    if (dtype_bits(operand->elem) < 8 || operand->is_parted || operand->chosen || operand->windows || !matmul_is_tma(plan->graph, operand, &why))
+    if (dtype_bits(operand->elem) < 8 || operand->is_parted || operand->chosen || operand->windows ||
+        !matmul_is_tma(plan->graph, operand, &why))
         return false;
     const Dim *stride = operand->view.strides[operand->k_axis];
     return operand->n_batch < MATMUL_TMA_BEYOND &&

@@ -1,0 +1,279 @@
+/* Columns that are windows beside one another, as a depthwise convolution's: each thread has several places
+ * of an axis, which share most of what their windows read. What is the same for all, as weights are, is read
+ * once a tap. All taps along the last reduced axis are written out, of all places, so that the compiler sees
+ * what is read twice, and reads and widens it once:
+ *
+ *     place 0    | x0 x1 x2 |
+ *     place 1       | x1 x2 x3 |                 4 places and 3 taps: 6 of 12 loads of x, 3 of 12 of weights
+ *     place 2          | x2 x3 x4 |
+ *     place 3             | x3 x4 x5 |
+ *
+ * A thread goes through all of its own rows, and needs no other's. (H200, LLVM, us, a place a thread; 4 places;
+ * 8 or 7: 7 x 7 taps of 32 x 56 x 56 x 256 248, 123, 110; 5 x 5 of 2 x 128 x 128 x 640 117, 58, 49; 3 x 3 of 32 x
+ * 112 x 112 x 32 33, 26, 24; in steps of 2 15.7, 15.0, 15.1. NVRTC does not see that loads are the same: 298, 178,
+ * 167.) */
+#include "codegen/templates/columns_places.h"
+
+#include "codegen/cost.h"
+#include "codegen/lower.h"
+#include "codegen/template.h"
+
+enum {
+    PLACES_THREADS = 128,
+    PLACES_MOST = 8,
+    PLACES_TAPS = 9,   /* written out */
+    PLACES_TURNS = 64, /* of the loop over those of other axes */
+    PLACES_RUN = 4,    /* elements: runs of 8 leave registers for fewer threads */
+};
+
+/* ---- schedules */
+
+/* The axis whose neighbours a thread has, counted from the space's first. */
+static int places_axis(const Region *region) {
+    return region->rank - 2;
+}
+
+static const Dim *places_taps(const Region *region) {
+    return region->dims[region->n_reduced - 1];
+}
+
+bool columns_accepts_places(const Graph *graph, const Region *region, const Schedule *s, const char **why) {
+    *why = "places beside each other are those of a kept axis, which they divide, 2 to 8 a thread";
+    if (region->n_reduced < 1 || region->rank - region->n_reduced < 2 || s->places < 2 ||
+        s->places > PLACES_MOST ||
+        dim_divisor(graph->dims, region->dims[places_axis(region)]) % s->places != 0)
+        return false;
+    *why = "a thread with several places has all of their rows, those along the last reduced axis at once, up "
+           "to 9";
+    if (s->threads_per_row != s->threads || !dim_is(places_taps(region), s->unroll) || s->unroll > PLACES_TAPS)
+        return false;
+    *why = "of several places one pass computes one element a column";
+    for (size_t i = 0; i < region->outputs.n; i++)
+        if (lower_output_is_whole(graph, region, region->outputs.at[i]))
+            return false;
+    if (lower_count_levels(graph, region) != 1)
+        return false;
+    *why = NULL;
+    return true;
+}
+
+/* Whether windows of so many elements overlap: their places read the same again. */
+static bool places_share(const Region *region, const Dim *taps) {
+    for (size_t i = 0; i < region->values.n; i++) {
+        const Value *value = region->values.at[i];
+        if (value->op != OP_window || value->attrs[1].dim != taps)
+            continue;
+        int64_t step = value->attrs[2].i, dilation = value->attrs[3].i;
+        if (step <= (taps->value - 1) * dilation)
+            return true;
+    }
+    return false;
+}
+
+int columns_places_schedules(const Graph *graph, const Region *region, const Target *target,
+                             const DimBindings *hint, int vector, Schedule *out, int room) {
+    static const int places[] = {8, 7, 4, 5, 3, 2};
+    const char *why;
+    int n = 0;
+    int64_t columns = cost_space(graph, region, region->n_reduced, region->rank, hint);
+    int64_t rows = cost_space(graph, region, 0, region->n_reduced, hint);
+    const Dim *taps = places_taps(region);
+    if (!dim_is_const(taps) || rows > PLACES_TURNS * taps->value || !places_share(region, taps))
+        return 0;
+    for (size_t i = 0; i < sizeof places / sizeof *places && n < room; i++) {
+        Schedule s = {.threads = PLACES_THREADS,
+                      .threads_per_row = PLACES_THREADS,
+                      .rows_per_block = 1,
+                      .vector = vector > PLACES_RUN ? PLACES_RUN : vector,
+                      .places = places[i],
+                      .unroll = (int)taps->value};
+        int64_t threads = columns / ((int64_t)s.vector * s.places);
+        if (threads >= (int64_t)PLACES_THREADS * target->sm_count &&
+            columns_accepts_places(graph, region, &s, &why))
+            out[n++] = s;
+    }
+    return n;
+}
+
+/* ---- the kernel */
+
+typedef struct Places {
+    Builder *b;
+    const Region *region;
+    const Schedule *schedule;
+    Lower *lower;
+    KType index;
+    const KExpr *column, *inside;   /* of the first place; whether it is there (NULL: yes) */
+    const KExpr *coords[RANK_MAX]; /* of the kept axes */
+    ReduceLevel level;
+    PartialVars *acc;
+} Places;
+
+static const KExpr *places_int(const Places *p, int64_t value) {
+    return k_int(p->b, p->index, value);
+}
+
+/* Tap `tap` of the turn `turn`, for place `place`. */
+static Run places_run(const Places *p, const KExpr *turn, const KExpr *tap, const KExpr *place) {
+    Builder *b = p->b;
+    const Region *region = p->region;
+    int split = region->n_reduced, last = region->rank - 1;
+    Run run = {.rank = region->rank,
+               .axis = last,
+               .width = p->schedule->vector,
+               .split = split,
+               .guard = p->inside};
+    tap = k_convert(b, tap, p->index);
+    place = k_convert(b, place, p->index);
+    lower_delinearize(b, turn, split - 1, region->dims, run.coords);
+    run.coords[split - 1] = tap;
+    for (int i = split; i <= last; i++)
+        run.coords[i] = p->coords[i];
+    run.coords[places_axis(region)] = k_add(b, p->coords[places_axis(region)], place);
+    run.outer = k_add(b, k_mul(b, turn, places_int(p, p->schedule->unroll)), tap);
+    run.inner = k_add(b, p->column, k_mul(b, place, k_dim(b, region->dims[last], p->index)));
+    return run;
+}
+
+/* The loops over taps and places, and the number of the pass in them. */
+static const KExpr *places_slots_begin(const Places *p, const KExpr **tap, const KExpr **place) {
+    Builder *b = p->b;
+    int n = p->schedule->places;
+    *tap = k_for_begin(b, "tap", k_i32(b, 0), k_i32(b, p->schedule->unroll), 1, UNROLL_FULL);
+    *place = k_for_begin(b, "place", k_i32(b, 0), k_i32(b, n), 1, UNROLL_FULL);
+    return k_add(b, k_mul(b, *tap, k_i32(b, n)), *place);
+}
+
+static void places_slots_end(const Places *p) {
+    k_end(p->b);
+    k_end(p->b);
+}
+
+static void places_reduce(Places *p) {
+    Builder *b = p->b;
+    size_t n = p->level.n;
+    int width = p->schedule->vector, places = p->schedule->places;
+    LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, n);
+    p->acc = ARENA_ARRAY(b->arena, PartialVars, n);
+    for (size_t i = 0; i < n; i++) {
+        const Value *reduction = p->level.at[i];
+        const char *name = text_format(b->arena, "%s_acc", lower_value_name(p->lower, reduction));
+        p->acc[i] = reduce_declare(b, reduction, name, width * places, p->index);
+        targets[i] = (LowerTarget){.value = reduction->in[0],
+                                   .fold = {.reduction = reduction, .acc = p->acc[i], .by_lane = true}};
+    }
+    const Dim *turns = dim_const(b->kernel->graph->dims, 1);
+    for (int i = 0; i < p->region->n_reduced - 1; i++)
+        turns = dim_mul(b->kernel->graph->dims, turns, p->region->dims[i]);
+    const KExpr *turn =
+        k_for_begin(b, "turn", places_int(p, 0), k_dim(b, turns, p->index), 1, UNROLL_NONE);
+    const KExpr *tap, *place, *zero = k_i32(b, 0);
+    Run run = places_run(p, turn, zero, zero);
+    int taps = p->schedule->unroll;
+    lower_fixed_begin(p->lower, &run, targets, (int)n, taps, places_axis(p->region));
+    tap = k_for_begin(b, "tap", zero, k_i32(b, taps), 1, UNROLL_FULL);
+    run = places_run(p, turn, tap, zero);
+    lower_batch_load(p->lower, &run, tap);
+    k_end(b);
+    run = places_run(p, turn, zero, zero);
+    lower_batch_begin(p->lower, &run, targets, (int)n, taps * places);
+    const KExpr *slot = places_slots_begin(p, &tap, &place);
+    run = places_run(p, turn, tap, place);
+    lower_batch_load(p->lower, &run, slot);
+    places_slots_end(p);
+    slot = places_slots_begin(p, &tap, &place);
+    run = places_run(p, turn, tap, place);
+    for (size_t i = 0; i < n; i++) {
+        targets[i].fold.number = run.outer;
+        targets[i].fold.at = k_mul(b, place, k_i32(b, width));
+    }
+    lower_set_outer_slot(p->lower, tap);
+    lower_batch_run(p->lower, &run, slot, targets, (int)n);
+    places_slots_end(p);
+    lower_batch_end(p->lower);
+    lower_batch_end(p->lower);
+    k_end(b);
+}
+
+/* The results of the reductions, of all places; then what is computed of them, place by place. */
+static void places_store(Places *p) {
+    Builder *b = p->b;
+    const Region *region = p->region;
+    int width = p->schedule->vector, n = (int)region->outputs.n;
+    const KVar **results = ARENA_ARRAY(b->arena, const KVar *, p->level.n);
+    for (size_t i = 0; i < p->level.n; i++) {
+        const Value *reduction = p->level.at[i];
+        int all = width * p->schedule->places;
+        const KVar *made =
+            k_array(b, lower_value_name(p->lower, reduction), ktype_of(reduction->dtype), all, NULL);
+        const KExpr *j = k_for_begin(b, "j", k_i32(b, 0), k_i32(b, all), 1, UNROLL_FULL);
+        k_set_elem(b, made, j, reduce_result(b, reduction, reduce_get(b, p->acc[i], j)));
+        k_end(b);
+        results[i] = made;
+    }
+    if (p->inside)
+        k_if_begin(b, p->inside);
+    const KExpr *place = k_for_begin(b, "place", k_i32(b, 0), k_i32(b, p->schedule->places), 1, UNROLL_FULL);
+    for (size_t i = 0; i < p->level.n; i++)
+        lower_bind_array(p->lower, p->level.at[i], results[i], k_mul(b, place, k_i32(b, width)));
+    LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, (size_t)n);
+    for (int i = 0; i < n; i++) {
+        const Value *output = region->outputs.at[i];
+        const char *name = text_format(b->arena, "%s_v", lower_value_name(p->lower, output));
+        targets[i] = (LowerTarget){.value = output, .stored = true};
+        targets[i].dst = k_array(b, name, ktype_of(output->dtype), width, NULL);
+    }
+    Run run = places_run(p, places_int(p, 0), k_i32(b, 0), place);
+    run.guard = NULL;
+    lower_run(p->lower, &run, targets, n);
+    for (int i = 0; i < n; i++)
+        lower_store(p->lower, &run, targets[i].value, targets[i].dst, NULL);
+    k_end(b);
+    if (p->inside)
+        k_end(b);
+}
+
+/* Threads side by side have runs of the last axis, then the next places. */
+static const Dim *places_find(Places *p) {
+    Builder *b = p->b;
+    const Region *region = p->region;
+    DimTable *table = b->kernel->graph->dims;
+    int split = region->n_reduced, axis = places_axis(region), last = region->rank - 1;
+    const Dim *dims[RANK_MAX], *count = dim_const(table, 1);
+    for (int i = split; i <= last; i++) {
+        int64_t own = i == axis ? p->schedule->places : i == last ? p->schedule->vector : 1;
+        dims[i] = dim_div(table, region->dims[i], dim_const(table, own));
+        count = dim_mul(table, count, dims[i]);
+    }
+    const KExpr *number = k_mul(b, k_convert(b, k_special(b, SPECIAL_CTA_X), p->index),
+                                places_int(p, p->schedule->threads));
+    number = k_let_expr(b, "number", k_add(b, number, k_convert(b, k_special(b, SPECIAL_TID), p->index)));
+    lower_delinearize(b, number, region->rank - split, dims + split, p->coords + split);
+    const KExpr *column = NULL;
+    for (int i = split; i <= last; i++) {
+        int own = i == axis ? p->schedule->places : i == last ? p->schedule->vector : 1;
+        const char *name = i == axis ? "place" : i == last ? "col" : "axis";
+        p->coords[i] = k_let_expr(b, name, k_mul(b, p->coords[i], places_int(p, own)));
+        column = column ? k_add(b, k_mul(b, column, k_dim(b, region->dims[i], p->index)), p->coords[i])
+                        : p->coords[i];
+    }
+    p->column = k_let_expr(b, "column", column);
+    if (dim_divisor(table, count) % p->schedule->threads != 0)
+        p->inside = k_let_expr(b, "inside", k_lt(b, number, k_dim(b, count, p->index)));
+    return dim_ceil_div(table, count, dim_const(table, p->schedule->threads));
+}
+
+void columns_build_places(Builder *b, const Region *region) {
+    const Schedule *schedule = &region->schedule;
+    Kernel *kernel = b->kernel;
+    Places p = {.b = b, .region = region, .schedule = schedule, .lower = lower_new(b, region)};
+    lower_declare_params(p.lower);
+    p.index = lower_index_type(p.lower);
+    p.level = lower_find_levels(p.lower).at[0];
+    kernel->threads = schedule->threads;
+    kernel->summary = text_format(b->arena, "columns: %d places beside each other a thread, %d elements of %d rows at once",
+                                  schedule->places, schedule->vector, schedule->unroll);
+    kernel->grid[0] = places_find(&p);
+    places_reduce(&p);
+    places_store(&p);
+}
