@@ -8,10 +8,10 @@
  *     place 2          | x2 x3 x4 |
  *     place 3             | x3 x4 x5 |
  *
- * A thread goes through all of its own rows, and needs no other's. (H200, LLVM, us, a place a thread; 4 places;
- * 8 or 7: 7 x 7 taps of 32 x 56 x 56 x 256 248, 123, 110; 5 x 5 of 2 x 128 x 128 x 640 117, 58, 49; 3 x 3 of 32 x
- * 112 x 112 x 32 33, 26, 24; in steps of 2 15.7, 15.0, 15.1. NVRTC does not see that loads are the same: 298, 178,
- * 167.) */
+ * A thread goes through all of its own rows, and needs no other's. (H200, LLVM, us, a place a thread; 4
+ * places; 8 or 7: 7 x 7 taps of 32 x 56 x 56 x 256 248, 123, 110; 5 x 5 of 2 x 128 x 128 x 640 117, 58, 49; 3
+ * x 3 of 32 x 112 x 112 x 32 33, 26, 24; in steps of 2 15.7, 15.0, 15.1. NVRTC does not see that loads are
+ * the same: 298, 178, 167.) */
 #include "codegen/templates/columns_places.h"
 
 #include "codegen/cost.h"
@@ -43,9 +43,11 @@ bool columns_accepts_places(const Graph *graph, const Region *region, const Sche
         s->places > PLACES_MOST ||
         dim_divisor(graph->dims, region->dims[places_axis(region)]) % s->places != 0)
         return false;
-    *why = "a thread with several places has all of their rows, those along the last reduced axis at once, up "
-           "to 9";
-    if (s->threads_per_row != s->threads || !dim_is(places_taps(region), s->unroll) || s->unroll > PLACES_TAPS)
+    *why =
+        "a thread with several places has all of their rows, those along the last reduced axis at once, up "
+        "to 9";
+    if (s->threads_per_row != s->threads || !dim_is(places_taps(region), s->unroll) ||
+        s->unroll > PLACES_TAPS)
         return false;
     *why = "of several places one pass computes one element a column";
     for (size_t i = 0; i < region->outputs.n; i++)
@@ -57,14 +59,30 @@ bool columns_accepts_places(const Graph *graph, const Region *region, const Sche
     return true;
 }
 
-/* Whether windows of so many elements overlap: their places read the same again. */
-static bool places_share(const Region *region, const Dim *taps) {
+/* Elements that so many places of windows read, each counted once. */
+static int places_distinct(int64_t taps, int64_t step, int64_t dilation, int places) {
+    int distinct = 0;
+    for (int place = 0; place < places; place++)
+        for (int64_t tap = 0; tap < taps; tap++) {
+            bool is_known = false; /* a place before has it */
+            for (int before = 0; before < place && !is_known; before++) {
+                int64_t ahead = (place - before) * step;
+                is_known = ahead % dilation == 0 && tap + ahead / dilation < taps;
+            }
+            distinct += !is_known;
+        }
+    return distinct;
+}
+
+/* Whether so many places share enough of windows of so many elements: of 3 in steps of 2 even 8 places do not
+ * (the largest of 3 x 3, 64 x 112 x 112 x 64: 44 us by a place a thread, 47). */
+static bool places_share(const Region *region, const Dim *taps, int places) {
+    enum { LEAST = 29, OF = 20 /* loads for one that is left */ };
     for (size_t i = 0; i < region->values.n; i++) {
         const Value *value = region->values.at[i];
-        if (value->op != OP_window || value->attrs[1].dim != taps)
-            continue;
-        int64_t step = value->attrs[2].i, dilation = value->attrs[3].i;
-        if (step <= (taps->value - 1) * dilation)
+        if (value->op == OP_window && value->attrs[1].dim == taps &&
+            OF * taps->value * places >=
+                LEAST * places_distinct(taps->value, value->attrs[2].i, value->attrs[3].i, places))
             return true;
     }
     return false;
@@ -78,7 +96,7 @@ int columns_places_schedules(const Graph *graph, const Region *region, const Tar
     int64_t columns = cost_space(graph, region, region->n_reduced, region->rank, hint);
     int64_t rows = cost_space(graph, region, 0, region->n_reduced, hint);
     const Dim *taps = places_taps(region);
-    if (!dim_is_const(taps) || rows > PLACES_TURNS * taps->value || !places_share(region, taps))
+    if (!dim_is_const(taps) || taps->value > PLACES_TAPS || rows > PLACES_TURNS * taps->value)
         return 0;
     for (size_t i = 0; i < sizeof places / sizeof *places && n < room; i++) {
         Schedule s = {.threads = PLACES_THREADS,
@@ -88,7 +106,7 @@ int columns_places_schedules(const Graph *graph, const Region *region, const Tar
                       .places = places[i],
                       .unroll = (int)taps->value};
         int64_t threads = columns / ((int64_t)s.vector * s.places);
-        if (threads >= (int64_t)PLACES_THREADS * target->sm_count &&
+        if (threads >= (int64_t)PLACES_THREADS * target->sm_count && places_share(region, taps, s.places) &&
             columns_accepts_places(graph, region, &s, &why))
             out[n++] = s;
     }
@@ -103,7 +121,7 @@ typedef struct Places {
     const Schedule *schedule;
     Lower *lower;
     KType index;
-    const KExpr *column, *inside;   /* of the first place; whether it is there (NULL: yes) */
+    const KExpr *column, *inside;  /* of the first place; whether it is there (NULL: yes) */
     const KExpr *coords[RANK_MAX]; /* of the kept axes */
     ReduceLevel level;
     PartialVars *acc;
@@ -118,11 +136,8 @@ static Run places_run(const Places *p, const KExpr *turn, const KExpr *tap, cons
     Builder *b = p->b;
     const Region *region = p->region;
     int split = region->n_reduced, last = region->rank - 1;
-    Run run = {.rank = region->rank,
-               .axis = last,
-               .width = p->schedule->vector,
-               .split = split,
-               .guard = p->inside};
+    Run run = {
+        .rank = region->rank, .axis = last, .width = p->schedule->vector, .split = split, .guard = p->inside};
     tap = k_convert(b, tap, p->index);
     place = k_convert(b, place, p->index);
     lower_delinearize(b, turn, split - 1, region->dims, run.coords);
@@ -165,8 +180,7 @@ static void places_reduce(Places *p) {
     const Dim *turns = dim_const(b->kernel->graph->dims, 1);
     for (int i = 0; i < p->region->n_reduced - 1; i++)
         turns = dim_mul(b->kernel->graph->dims, turns, p->region->dims[i]);
-    const KExpr *turn =
-        k_for_begin(b, "turn", places_int(p, 0), k_dim(b, turns, p->index), 1, UNROLL_NONE);
+    const KExpr *turn = k_for_begin(b, "turn", places_int(p, 0), k_dim(b, turns, p->index), 1, UNROLL_NONE);
     const KExpr *tap, *place, *zero = k_i32(b, 0);
     Run run = places_run(p, turn, zero, zero);
     int taps = p->schedule->unroll;
@@ -245,8 +259,8 @@ static const Dim *places_find(Places *p) {
         dims[i] = dim_div(table, region->dims[i], dim_const(table, own));
         count = dim_mul(table, count, dims[i]);
     }
-    const KExpr *number = k_mul(b, k_convert(b, k_special(b, SPECIAL_CTA_X), p->index),
-                                places_int(p, p->schedule->threads));
+    const KExpr *number =
+        k_mul(b, k_convert(b, k_special(b, SPECIAL_CTA_X), p->index), places_int(p, p->schedule->threads));
     number = k_let_expr(b, "number", k_add(b, number, k_convert(b, k_special(b, SPECIAL_TID), p->index)));
     lower_delinearize(b, number, region->rank - split, dims + split, p->coords + split);
     const KExpr *column = NULL;
@@ -271,8 +285,9 @@ void columns_build_places(Builder *b, const Region *region) {
     p.index = lower_index_type(p.lower);
     p.level = lower_find_levels(p.lower).at[0];
     kernel->threads = schedule->threads;
-    kernel->summary = text_format(b->arena, "columns: %d places beside each other a thread, %d elements of %d rows at once",
-                                  schedule->places, schedule->vector, schedule->unroll);
+    kernel->summary =
+        text_format(b->arena, "columns: %d places beside each other a thread, %d elements of %d rows at once",
+                    schedule->places, schedule->vector, schedule->unroll);
     kernel->grid[0] = places_find(&p);
     places_reduce(&p);
     places_store(&p);
