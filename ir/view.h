@@ -67,9 +67,11 @@ typedef struct ViewPlaces {
     ViewFactors factors; /* none joined; offset is NULL */
     const Dim *start[RANK_MAX];
     bool has_border;
+    bool is_cut[RANK_MAX]; /* axes of the base of which elements may be left out */
 } ViewPlaces;
-/* Through reshapes, transposes, slices, windows and, below those, pads with zeros, down to the first base for
- * which is_base(context, v) holds or that is none of these. False where steps cannot say. */
+/* Through reshapes, transposes, slices, windows and, along axes that these leave whole below them, pads with
+ * zeros, down to the first base for which is_base(context, v) holds or that is none of these. False where
+ * steps cannot say. */
 bool view_places(const Graph *graph, Value *value, bool (*is_base)(void *context, const Value *v),
                  void *context, ViewPlaces *places);
 /* What a Value comes from by those alone, or the first base for which is_base(context, v) holds. */

@@ -268,7 +268,8 @@ static bool places_move(DimTable *dims, ViewPlaces *places, const ViewFactor *fa
     return *start != NULL;
 }
 
-/* Whether the border is zeros, and along axes that one factor has. */
+/* Whether the border is zeros, and along axes that one factor has: of which nothing was left out before,
+ * since that is no zeros. */
 static bool places_pad(DimTable *dims, const Value *value, ViewPlaces *places) {
     double border;
     if (!value_is_constant(value->in[1], &border) || border != 0)
@@ -278,7 +279,7 @@ static bool places_pad(DimTable *dims, const Value *value, ViewPlaces *places) {
         if (value->dims[i] == value->in[0]->dims[i])
             continue;
         ViewFactor *factor = places_factor(places, i);
-        if (!factor ||
+        if (!factor || places->is_cut[factor->base_axis] ||
             !places_move(dims, places, factor, dim_sub(dims, dim_const(dims, 0), value->attrs[0].dims[i])))
             return false;
         factor->dim = value->dims[i];
@@ -294,6 +295,7 @@ static bool places_slice(DimTable *dims, const Value *value, ViewPlaces *places)
         ViewFactor *factor = places_factor(places, i);
         if (!factor || !places_move(dims, places, factor, value->attrs[0].dims[i]))
             return false;
+        places->is_cut[factor->base_axis] = true;
         factor->dim = value->dims[i];
         factor->stride = dim_mul(dims, factor->stride, dim_const(dims, step));
         if (!factor->stride)
@@ -307,6 +309,7 @@ static bool places_window(DimTable *dims, const Value *value, ViewPlaces *places
     ViewFactor *factor = places_factor(places, axis);
     if (!factor || places->factors.n == VIEW_FACTORS_MAX)
         return false;
+    places->is_cut[factor->base_axis] = true;
     ViewFactor *within = &places->factors.at[places->factors.n++];
     *within = *factor;
     within->axis = value->rank - 1;
@@ -349,7 +352,6 @@ bool view_places(const Graph *graph, Value *value, bool (*is_base)(void *context
     enum { MOVEMENTS_MAX = 16 };
     const Value *chain[MOVEMENTS_MAX];
     int n = 0;
-    bool is_cut = false; /* what a slice leaves out is no zeros to a pad above it */
     for (; !is_base(context, value) && places_follow(value); value = value->in[0]) {
         if (n == MOVEMENTS_MAX)
             return false;
@@ -361,10 +363,8 @@ bool view_places(const Graph *graph, Value *value, bool (*is_base)(void *context
         places->start[i] = dim_const(graph->dims, 0);
         places->factors.at[places->factors.n++] = (ViewFactor){i, i, value->dims[i], one};
     }
-    while (n-- > 0) {
-        is_cut |= chain[n]->op == OP_slice || chain[n]->op == OP_window;
-        if ((chain[n]->op == OP_pad && is_cut) || !places_step(graph->dims, chain[n], places))
+    while (n-- > 0)
+        if (!places_step(graph->dims, chain[n], places))
             return false;
-    }
     return true;
 }

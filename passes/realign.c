@@ -346,6 +346,8 @@ static Value *realign_rule(Rewrite *rewrite, Value *value) {
     if (value->op != OP_matmul)
         return value;
     Value *scaled = realign_scaled(rewrite, value);
+    if (!scaled && rewrite->pass->options->limits->reads_chosen && value->id < rewrite->n_before)
+        scaled = realign_windows(rewrite, value);
     if (scaled)
         return scaled;
     int taken = realign_taken(rewrite, value);

@@ -27,6 +27,8 @@ Value *realign_padded(Rewrite *rewrite, Value *base, int64_t missing);
 /* The rows of a copy that are those of `base`, from `first_row` on, without what is behind each; NULL where
  * the graph has no room. */
 Value *realign_part(Rewrite *rewrite, Value *copy, Value *base, const Dim *first_row);
+/* A value copied to rows that have as many elements more, without those. */
+Value *realign_copied(Rewrite *rewrite, Value *base, int64_t missing);
 /* What lies in memory: the operand, or what it is a transpose of. */
 Value *realign_base(Value *operand);
 /* The operand copied with K innermost. */
@@ -48,6 +50,10 @@ double realign_brought(const Rewrite *rewrite, const Value *product, int n);
 bool realign_joins(const Rewrite *rewrite, Value *const in[2]);
 bool realign_both(Rewrite *rewrite, Value *in[2]);
 bool realign_is_joined(const Value *copy);
+
+/* realign_windows.c: a product of windows whose channels are no whole lines, with those copied; NULL where
+ * they are, or it does not pay. */
+Value *realign_windows(Rewrite *rewrite, Value *product);
 
 /* realign_scaled.c: a product of fp8 elements times factors, with those copied that lie along M or N; NULL
  * where there are none, or it does not pay. */

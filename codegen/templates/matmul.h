@@ -191,6 +191,9 @@ bool matmul_plan(const Graph *graph, const Region *region, const Target *target,
 const Dim *matmul_find_k_unit(const MatmulPlan *plan);
 /* Elements of such a part with what fills its last step up, where steps of wgmma do not divide it; else 0. */
 int64_t matmul_filled_unit(const MatmulPlan *plan, const Schedule *schedule);
+/* Where TMA is to see the end of a part, if steps do not divide it: behind the zeros that a copy has there,
+ * as far as steps go, since zeros that TMA puts within a sector take it twice as long. */
+const Dim *matmul_unit_end(const MatmulPlan *plan, const Schedule *schedule, const MatmulOperand *operand);
 /* Steps of K. */
 const Dim *matmul_k_steps(const MatmulPlan *plan, const Schedule *schedule);
 

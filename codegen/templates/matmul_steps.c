@@ -23,9 +23,12 @@ static const Dim *steps_own_unit(const MatmulOperand *operand) {
 /* Whether TMA finds the end of parts of `unit` elements: it has a dim that ends there, or room for one. */
 static bool steps_end_known(const MatmulPlan *plan, const MatmulOperand *operand, const Dim *unit) {
     const char *why;
-    if (matmul_has_windows(operand) && operand->major == MAJOR_K)
-        return operand->windows->channels == unit && dim_is(operand->windows->first_channel, 0) &&
-               operand->windows->base->dims[operand->windows->channels_axis] == unit;
+    if (matmul_has_windows(operand) && operand->major == MAJOR_K) {
+        for (int i = 0; i < operand->value->rank; i++) /* an end for each matrix */
+            if (operand->windows->batch[i].base_axis == operand->windows->channels_axis)
+                return false;
+        return operand->windows->channels == unit && dim_is(operand->windows->first_channel, 0);
+    }
     if (matmul_is_parted(operand) && operand->k_part)
         return operand->k_part == unit;
     if (dtype_bits(operand->elem) < 8 || operand->is_parted || operand->chosen || operand->windows ||
@@ -49,6 +52,21 @@ const Dim *matmul_find_k_unit(const MatmulPlan *plan) {
             return NULL;
     }
     return unit;
+}
+
+/* Whether an operand's memory is a copy that has zeros behind each part, up to `filled` elements of it. */
+static bool steps_has_zeros(const MatmulPlan *plan, const MatmulOperand *operand, int64_t filled) {
+    const Value *base = operand->windows ? operand->windows->base : operand->view.base;
+    int axis = operand->windows ? operand->windows->channels_axis : base->rank - 1;
+    double border;
+    return base->op == OP_pad && value_is_constant(base->in[1], &border) && border == 0 &&
+           dim_is(base->attrs[0].dims[axis], 0) && base->in[0]->dims[axis] == plan->k_unit &&
+           dim_lower(plan->graph->dims, base->dims[axis]) >= filled;
+}
+
+const Dim *matmul_unit_end(const MatmulPlan *plan, const Schedule *schedule, const MatmulOperand *operand) {
+    int64_t filled = matmul_filled_unit(plan, schedule);
+    return steps_has_zeros(plan, operand, filled) ? dim_const(plan->graph->dims, filled) : plan->k_unit;
 }
 
 int64_t matmul_filled_unit(const MatmulPlan *plan, const Schedule *schedule) {

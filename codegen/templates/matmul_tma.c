@@ -101,7 +101,7 @@ static const Dim *tma_k_part(const MatmulTma *tma) {
 /* The part of one of the operand's two axes that lies in one piece, and beyond it the outer part. */
 static const Dim *tma_part(DimTable *dims, const MatmulTma *tma, bool is_k) {
     const MatmulOperand *operand = tma->operand;
-    const Dim *part = is_k ? tma_k_part(tma) : operand->mn_part;
+    const Dim *part = !is_k ? operand->mn_part : tma->unit ? tma->unit_end : operand->k_part;
     if (!is_k && tma->members.n > 1)
         return dim_mul(dims, operand->mn, operand->value->dims[tma->members.own_axis]);
     int axis = is_k ? operand->k_axis : operand->mn_axis;

@@ -10,7 +10,7 @@ int matmul_windows_map(Builder *b, DimTable *dims, const MatmulTma *tma, int cha
     KTensorMap map = {.buffer = k_global(b, windows->base, false),
                       .elem = operand->elem,
                       .rank = windows->n + 2,
-                      .dims = {windows->base->dims[windows->channels_axis]},
+                      .dims = {tma->unit ? tma->unit_end : windows->base->dims[windows->channels_axis]},
                       .strides = {windows->strides[windows->channels_axis]},
                       .box = {channels, places, 1, 1, 1},
                       .swizzle = tma->tile.swizzle,

@@ -70,6 +70,7 @@ MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o) {
                        .pages = o->pages,
                        .windows = o->windows,
                        .unit = filled ? w->plan->k_unit : NULL,
+                       .unit_end = filled ? matmul_unit_end(w->plan, w->schedule, o->operand) : NULL,
                        .filled = filled,
                        .is_once = wgmma_is_read_once(w, o),
                        .is_clipped = !o->fragments && !w->plan->columns.n &&
