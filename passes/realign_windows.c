@@ -23,9 +23,9 @@
 #include "passes/realign.h"
 
 /* Operations a second: along K, with rows of either kind; along M or N, by boxes of 8, 16, 32 and 64
- * channels, estimates but for that of 16. */
+ * channels: that of 16 was measured; by less than 16 it is mma.sync, whose few tiles share no K. */
 static const double windows_odd = 150e12, windows_even = 300e12;
-static const double windows_boxes[] = {60e12, 120e12, 230e12, 500e12};
+static const double windows_boxes[] = {20e12, 120e12, 230e12, 500e12};
 
 enum {
     WINDOWS_TAPS = 4,
@@ -71,6 +71,15 @@ static Value *windows_copied(Rewrite *rewrite, Value *operand, Value *base, int6
                     "longer ones first",
                     (long long)(base->dims[base->rank - 1]->value * dtype_bits(base->dtype) / 8));
     return moved;
+}
+
+/* Whether they slide: places have windows of several elements, or are apart. (Weights' taps have one place.)
+ */
+static bool windows_slide(const Windows *windows) {
+    for (int i = 0; i < windows->n; i++)
+        if (!dim_is(windows->axis[i].places, 1) && (windows->axis[i].taps > 1 || windows->axis[i].step > 1))
+            return true;
+    return false;
 }
 
 /* A product whose K has windows. */
@@ -136,7 +145,7 @@ static Widened windows_widened(Rewrite *rewrite, Value *value, Value *base, Valu
     if (!at.value || at.is_joined)
         return none;
     Value *in[2] = {at.value, value->n_in > 1 ? value->in[1] : NULL};
-    const Dim *dims[RANK_MAX];
+    const Dim *dims[RANK_MAX], *more = dim_const(rewrite->graph->dims, to);
     switch (value->op) {
     case OP_pad: break;
     case OP_window:
@@ -150,6 +159,13 @@ static Widened windows_widened(Rewrite *rewrite, Value *value, Value *base, Valu
                 break;
             }
         break;
+    case OP_slice:
+        if (value->dims[at.axis]->value != from)
+            return none;
+        for (int i = 0; i < value->rank; i++)
+            dims[i] = i == at.axis ? more : value->attrs[1].dims[i];
+        at.value = build_slice(rewrite, at.value, value->attrs[0].dims, dims, value->attrs[2].ints, value);
+        return at;
     case OP_reshape:
         if (!windows_reshaped(value, value->in[0], &at))
             return none;
@@ -189,8 +205,7 @@ static Value *windows_across(Rewrite *rewrite, Value *product, int i, const Wind
     int axis = product->rank - (i ? 1 : 2);
     if (base->op != OP_input || base->strides || !dim_is_const(channels) ||
         base->dims[base->rank - 1] != channels || channels->value % WINDOWS_LEAST != 0 ||
-        channels->value % WINDOWS_BOX == 0 || !dim_is_const(product->dims[axis]) ||
-        product->dims[axis]->value < WINDOWS_TAPS * channels->value)
+        channels->value % WINDOWS_BOX == 0 || !dim_is_const(product->dims[axis]))
         return NULL;
     int box = 0;
     while (channels->value % ((int64_t)WINDOWS_LEAST << (box + 1)) == 0)
@@ -205,7 +220,8 @@ static Value *windows_across(Rewrite *rewrite, Value *product, int i, const Wind
     if (copy)
         widened = windows_widened(rewrite, product->in[i], base, copy);
     in[i] = widened.value;
-    Value *made = in[i] && widened.is_joined ? build_like(rewrite, product, in) : NULL;
+    bool is_across = in[i] && widened.axis == windows->within_axis;
+    Value *made = is_across ? build_like(rewrite, product, in) : NULL;
     Value *part = made ? windows_narrowed(rewrite, made, product, axis, from, to) : NULL;
     if (part)
         pass_decide(
@@ -220,8 +236,10 @@ Value *realign_windows(Rewrite *rewrite, Value *product) {
         Value *operand = product->in[i];
         int last = operand->rank - 1, k_axis = i ? last - 1 : last;
         Windows windows;
-        if (dtype_bits(operand->dtype) != 16 || !windows_of(rewrite->graph, operand, 2 * last - 1 - k_axis,
-                                                            k_axis, windows_is_input, NULL, &windows))
+        if (dtype_bits(operand->dtype) != 16 ||
+            !windows_of(rewrite->graph, operand, 2 * last - 1 - k_axis, k_axis, windows_is_input, NULL,
+                        &windows) ||
+            !windows_slide(&windows))
             continue;
         Value *better = windows.within_axis == k_axis ? windows_along_k(rewrite, product, i, &windows)
                                                       : windows_across(rewrite, product, i, &windows);
