@@ -173,15 +173,17 @@ static bool wgmma_accepts_statistics(const MatmulPlan *plan, const Schedule *sch
 }
 
 bool wgmma_accepts_shared(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
+    enum { MOST_DIMS = 3 };
     *why =
         "multicast copies at most three dims, no windows, and whole blocks of 8 rows, or of 64 along M or N";
     for (int is_rows = 0; is_rows < 2; is_rows++) {
         const MatmulOperand *shared = matmul_side(plan, schedule, is_rows);
         int share = is_rows ? schedule->cluster_n : schedule->cluster_m;
         int piece = shared->major == MAJOR_MN ? 64 : 8;
-        if (share > 1 &&
-            (shared->is_parted || matmul_filled_unit(plan, schedule) || shared->chosen || shared->windows ||
-             shared->n_batch > 1 || (is_rows ? schedule->tile_m : schedule->tile_n) % (piece * share) != 0))
+        bool has_parts = shared->k_part || matmul_filled_unit(plan, schedule);
+        int dims = 2 + has_parts + (shared->mn_part != NULL) + shared->n_batch;
+        if (share > 1 && (dims > MOST_DIMS || shared->chosen || shared->windows ||
+                          (is_rows ? schedule->tile_m : schedule->tile_n) % (piece * share) != 0))
             return false;
     }
     return true;
