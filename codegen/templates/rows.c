@@ -285,8 +285,7 @@ static void rows_build_resident(Rows *rows) {
     bool exact = dim_is(rows->extent, rows_stride(rows) * rows->runs);
     int n;
     LowerTarget *all = rows_all_targets(rows, &n);
-    if (rows->start == RUN_SKEWED)
-        rows_edges_begin(rows, all, n);
+    rows_edges_begin(rows, all, n);
     const KExpr *first = k_let_expr(b, "first", rows_first(rows));
     Run head = rows_run(rows, first, true), run;
     rows_bind_held(rows, rows->held.n, k_i32(b, 0)); /* so that no loads of it are planned */
@@ -386,8 +385,7 @@ static void rows_build_streaming(Rows *rows) {
     Builder *b = rows->b;
     int n;
     LowerTarget *all = rows_all_targets(rows, &n);
-    if (rows->start == RUN_SKEWED)
-        rows_edges_begin(rows, all, n);
+    rows_edges_begin(rows, all, n);
     const KExpr *first = k_let_expr(b, "first", rows_first(rows));
     int64_t step = rows_stride(rows) * rows->runs;
     bool exact = dim_divisor(b->kernel->graph->dims, rows->extent) % step == 0;

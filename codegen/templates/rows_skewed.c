@@ -66,6 +66,8 @@ const KExpr *rows_inside(const Rows *rows, const KExpr *at) {
 /* What is left of the row without its runs, by the thread's number; and all that passes read of it. */
 void rows_edges_begin(Rows *rows, const LowerTarget *targets, int n) {
     Builder *b = rows->b;
+    if (rows->start != RUN_SKEWED)
+        return;
     const KExpr *width = k_int(b, rows->index, rows->width), *extent = k_dim(b, rows->extent, rows->index);
     const KExpr *before = k_mul(b, k_mod(b, rows->row, width), k_mod(b, extent, width));
     rows->head = k_let_expr(b, "head", k_mod(b, k_sub(b, k_mul(b, width, width), before), width));
