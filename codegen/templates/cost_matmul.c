@@ -170,11 +170,12 @@ const MatmulPlan *cost_plan(const Cost *c, const Schedule *s) {
 static double cost_steps(const Cost *c, const Schedule *s, int split) {
     const MatmulPlan *plan = cost_plan(c, s);
     double steps = 0;
-    if (s->path == MATMUL_WGMMA && matmul_filled_unit(plan, s))
-        return ceil(ceil((double)c->k / (double)plan->k_unit->value) *
-                    (double)(matmul_filled_unit(plan, s) / s->tile_k) / split);
-    for (int i = 0; i < c->n_terms; i++)
-        steps += ceil(ceil((double)c->term_k[i] / s->tile_k) / split);
+    for (int i = 0; i < c->n_terms; i++, plan = plan->before) {
+        int64_t filled = s->path == MATMUL_WGMMA ? matmul_filled_unit(plan, s) : 0;
+        double parts = filled ? ceil((double)c->term_k[i] / (double)plan->k_unit->value) : 0;
+        double all = filled ? parts * (double)(filled / s->tile_k) : ceil((double)c->term_k[i] / s->tile_k);
+        steps += ceil(all / split);
+    }
     return steps;
 }
 

@@ -244,7 +244,9 @@ static bool plan_guest(MatmulPlan *plan, const char **why) {
     region->schedule = plan->region->schedule;
     MatmulPlan *own = ARENA_NEW(arena, MatmulPlan);
     plan->guest = own;
-    return matmul_plan(plan->graph, region, plan->target, own, why);
+    bool is_planned = matmul_plan(plan->graph, region, plan->target, own, why);
+    own->k_unit = NULL; /* its steps are those of the plan that hosts it */
+    return is_planned;
 }
 
 bool matmul_plan(const Graph *graph, const Region *region, const Target *target, MatmulPlan *plan,

@@ -43,7 +43,7 @@ const Dim *matmul_find_k_unit(const MatmulPlan *plan) {
     const Dim *unit = NULL;
     for (int i = 0; i < 1 + plan->n_cores && !unit; i++)
         unit = steps_own_unit(i ? &plan->b[i - 1] : &plan->a);
-    if (!unit || !dim_is_const(unit) || unit->value < 1 || plan->before || plan->guest || plan->scaled ||
+    if (!unit || !dim_is_const(unit) || unit->value < 1 || plan->guest || plan->scaled ||
         plan->operand_rows.n || dim_divisor(plan->graph->dims, plan->k) % unit->value != 0)
         return NULL;
     for (int i = 0; i < 1 + plan->n_cores; i++) {

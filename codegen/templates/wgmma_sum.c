@@ -54,24 +54,26 @@ bool wgmma_accepts_terms(const MatmulPlan *plan, const Schedule *schedule, const
 }
 
 /* The operand in the place of that of the last product, on the same side. */
-static WgmmaOperand sum_operand(Wgmma *w, const MatmulOperand *operand, const WgmmaOperand *like) {
+static WgmmaOperand sum_operand(Wgmma *w, const MatmulPlan *plan, const MatmulOperand *operand,
+                                const WgmmaOperand *like) {
     WgmmaOperand o = {.operand = operand, .is_rows = like->is_rows, .tile_mn = like->tile_mn};
+    Wgmma own = *w;
+    own.plan = plan;
     o.tile = wgmma_tile(w, &o, NULL, &like->tile);
-    MatmulTma tma = wgmma_tma(w, &o);
+    MatmulTma tma = wgmma_tma(&own, &o);
     o.maps = matmul_tma_maps(w->b, w->plan->graph->dims, &tma);
     o.is_early = wgmma_is_early(w->b, operand);
     return o;
 }
 
 static void sum_add_term(Wgmma *w, const MatmulPlan *plan) {
-    DimTable *dims = plan->graph->dims;
     if (plan->before)
         sum_add_term(w, plan->before);
     WgmmaTerm *term = &w->terms[w->n_terms++];
     term->plan = plan;
-    term->steps = dim_ceil_div(dims, plan->k, dim_const(dims, w->schedule->tile_k));
-    term->operands[0] = sum_operand(w, &plan->a, &w->operands[0]);
-    term->operands[1] = sum_operand(w, &plan->b[0], &w->operands[1]);
+    term->steps = matmul_k_steps(plan, w->schedule);
+    term->operands[0] = sum_operand(w, plan, &plan->a, &w->operands[0]);
+    term->operands[1] = sum_operand(w, plan, &plan->b[0], &w->operands[1]);
     if (plan->is_changed)
         term->lower = lower_new(w->b, plan->region);
 }
