@@ -54,13 +54,14 @@ const Dim *matmul_find_k_unit(const MatmulPlan *plan) {
     return unit;
 }
 
-/* Whether an operand's memory is a copy that has zeros behind each part, up to `filled` elements of it. */
+/* Whether an operand's memory is a copy that has zeros behind each part, neighbours in memory, up to `filled`
+ * elements of it. */
 static bool steps_has_zeros(const MatmulPlan *plan, const MatmulOperand *operand, int64_t filled) {
     const Value *base = operand->windows ? operand->windows->base : operand->view.base;
     int axis = operand->windows ? operand->windows->channels_axis : base->rank - 1;
     double border;
-    return base->op == OP_pad && value_is_constant(base->in[1], &border) && border == 0 &&
-           dim_is(base->attrs[0].dims[axis], 0) && base->in[0]->dims[axis] == plan->k_unit &&
+    return operand->major == MAJOR_K && base->op == OP_pad && value_is_constant(base->in[1], &border) &&
+           border == 0 && dim_is(base->attrs[0].dims[axis], 0) && base->in[0]->dims[axis] == plan->k_unit &&
            dim_lower(plan->graph->dims, base->dims[axis]) >= filled;
 }
 
