@@ -142,10 +142,7 @@ static bool index_is_space(const Lower *lower, int rank, const LaneCoord *coords
 
 /* The product of the space's extents along axes [begin, end). */
 static const Dim *index_extent(const Lower *lower, int begin, int end) {
-    const Dim *product = dim_const(lower->graph->dims, 1);
-    for (int i = begin; i < end; i++)
-        product = dim_mul(lower->graph->dims, product, lower->region->dims[i]);
-    return product;
+    return region_extent(lower->graph, lower->region, begin, end);
 }
 
 /* The row-major number within axes [begin, end) of the space, from the one within axes [from, to) that the

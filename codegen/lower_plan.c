@@ -157,10 +157,8 @@ void lower_plan(Lower *lower, const Run *shape, const LowerTarget *targets, int 
 }
 
 bool lower_is_stream(const Lower *lower, const Value *value) {
-    const Dim *count = value_count(lower->graph, value), *space = dim_const(lower->graph->dims, 1);
-    for (int i = 0; i < lower->region->rank; i++)
-        space = dim_mul(lower->graph->dims, space, lower->region->dims[i]);
-    return count == space;
+    return value_count(lower->graph, value) ==
+           region_extent(lower->graph, lower->region, 0, lower->region->rank);
 }
 
 static void plan_emit_load(Lower *lower, const LowerEntry *entry) {

@@ -186,13 +186,6 @@ void gradient_concat(Gradient *g) {
 
 /* ---- gather ---- */
 
-static const Dim *gradient_count(DimTable *table, const Dim *const *dims, int n) {
-    const Dim *count = dim_const(table, 1);
-    for (int i = 0; i < n; i++)
-        count = dim_mul(table, count, dims[i]);
-    return count;
-}
-
 /* Nothing adds to elements that are chosen by numbers, so the choice becomes a matrix of ones and zeros,
  * [elements of the axis, indices], which multiplies dy [before, indices, behind]. */
 void gradient_gather(Gradient *g) {
@@ -212,8 +205,8 @@ void gradient_gather(Gradient *g) {
     Value *line = derive_reshape(g, indices, 2, (const Dim *[]){one, n});
     Value *chosen = derive_scalar(g, OP_eq, rows, line, NULL);
     chosen = derive_scalar(g, OP_select, chosen, derive_number(g, 1), derive_number(g, 0));
-    const Dim *flat[] = {gradient_count(table, (const Dim *const *)x->dims, axis), n,
-                         gradient_count(table, (const Dim *const *)x->dims + axis + 1, x->rank - axis - 1)};
+    const Dim *flat[] = {dims_product(table, (const Dim *const *)x->dims, axis), n,
+                         dims_product(table, (const Dim *const *)x->dims + axis + 1, x->rank - axis - 1)};
     Value *dx = derive_product(g, chosen, derive_reshape(g, g->dy, 3, flat));
     gradient_give(g, 0, derive_reshape(g, dx, x->rank, (const Dim *const *)x->dims));
 }

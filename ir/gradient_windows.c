@@ -32,13 +32,6 @@ typedef struct Convolved {
     const Dim *groups;
 } Convolved;
 
-static const Dim *convolved_product(DimTable *table, const Dim *const *dims, int n) {
-    const Dim *product = dim_const(table, 1);
-    for (int i = 0; i < n; i++)
-        product = dim_mul(table, product, dims[i]);
-    return product;
-}
-
 /* Of rows [N P Q, R S C], or [G, N P Q, R S C] of groups, the windows [N, P, Q, G C, R, S]. */
 static Value *convolved_windows(DimTable *table, const Value *rows, Convolved *out) {
     static const int perms[][4] = {{0, 2, 1}, {1, 0, 3, 2}};
@@ -54,8 +47,8 @@ static Value *convolved_windows(DimTable *table, const Value *rows, Convolved *o
     Value *t = parts->in[0];
     int n = t->rank / 2 - 1;
     if (t->rank % 2 || n < 1 || n > GRADIENT_WINDOWS_MOST || 2 * n + 2 + grouped > RANK_MAX ||
-        parts->dims[0] != convolved_product(table, (const Dim *const *)t->dims, n + 1) ||
-        convolved_product(table, (const Dim *const *)parts->dims + 1, 1 + grouped) != t->dims[n + 1] ||
+        parts->dims[0] != dims_product(table, (const Dim *const *)t->dims, n + 1) ||
+        dims_product(table, (const Dim *const *)parts->dims + 1, 1 + grouped) != t->dims[n + 1] ||
         rows->dims[grouped] != parts->dims[0] || (grouped && rows->dims[0] != parts->dims[1]))
         return NULL;
     out->n = n;
@@ -137,8 +130,8 @@ static Value *convolved_rows(Gradient *g, const Convolved *of, Value *dy) {
     t = derive_slice(g, t, low, limit, step);
     if (!t)
         return NULL;
-    const Dim *places = convolved_product(table, (const Dim *const *)t->dims, n + 1);
-    const Dim *taps = convolved_product(table, (const Dim *const *)t->dims + n + 2, n);
+    const Dim *places = dims_product(table, (const Dim *const *)t->dims, n + 1);
+    const Dim *taps = dims_product(table, (const Dim *const *)t->dims + n + 2, n);
     const Dim *apart[] = {places, columns, taps}, *apart_groups[] = {places, of->groups, columns, taps};
     const Dim *rows[] = {of->groups, places, dim_mul(table, taps, columns)};
     Value *parts = derive_reshape(g, t, 3 + of->grouped, of->grouped ? apart_groups : apart);

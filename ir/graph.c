@@ -276,10 +276,7 @@ Value *value_turned(const Value *value) {
 }
 
 const Dim *value_count(const Graph *graph, const Value *value) {
-    const Dim *count = dim_const(graph->dims, 1);
-    for (int i = 0; i < value->rank; i++)
-        count = dim_mul(graph->dims, count, value->dims[i]);
-    return count;
+    return dims_product(graph->dims, (const Dim *const *)value->dims, value->rank);
 }
 
 bool value_same_rows(const Value *a, const Value *b) {
@@ -312,6 +309,13 @@ bool value_is_output(const Graph *graph, const Value *value) {
         if (graph->outputs.at[i].value == value)
             return true;
     return false;
+}
+
+const Dim *dims_product(DimTable *table, const Dim *const *dims, int n) {
+    const Dim *product = dim_const(table, 1);
+    for (int i = 0; i < n; i++)
+        product = dim_mul(table, product, dims[i]);
+    return product;
 }
 
 void dims_packed_strides(DimTable *table, int rank, const Dim *const *dims, const Dim **strides) {

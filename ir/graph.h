@@ -164,6 +164,8 @@ bool value_same_rows(const Value *a, const Value *b); /* all dims but the last *
  * which are not one by themselves, or without. */
 bool value_is_of_rows(const Value *value, const Value *like);
 bool value_is_output(const Graph *graph, const Value *value);
+/* The product of `n` dims; NULL on overflow. */
+const Dim *dims_product(DimTable *table, const Dim *const *dims, int n);
 /* Row-major strides of these dims into strides[0..rank). */
 void dims_packed_strides(DimTable *table, int rank, const Dim *const *dims, const Dim **strides);
 

@@ -39,6 +39,10 @@ Region *region_part(Arena *arena, const Region *whole, Value *const *outputs, si
     return part;
 }
 
+const Dim *region_extent(const Graph *graph, const Region *region, int begin, int end) {
+    return dims_product(graph->dims, (const Dim *const *)region->dims + begin, end - begin);
+}
+
 bool region_reads(const Region *region, const Value *value) {
     for (size_t i = 0; i < region->inputs.n; i++)
         if (region->inputs.at[i] == value)

@@ -99,6 +99,8 @@ typedef struct Region {
 Region *region_part(Arena *arena, const Region *whole, Value *const *outputs, size_t n_outputs,
                     const Value *held, const Value *core);
 
+/* Elements of the space's axes from `begin` to `end`; NULL on overflow. */
+const Dim *region_extent(const Graph *graph, const Region *region, int begin, int end);
 /* Whether `value` is among the region's inputs, or among its outputs. */
 bool region_reads(const Region *region, const Value *value);
 bool region_writes(const Region *region, const Value *value);

@@ -133,6 +133,11 @@ static View view_step(const Graph *graph, Value *value, const View *in) {
     return said ? out : view_own(graph, value);
 }
 
+bool view_is_input(void *context, const Value *value) {
+    (void)context;
+    return value->op == OP_input;
+}
+
 View view_of(const Graph *graph, Value *value, bool (*is_base)(void *context, const Value *v),
              void *context) {
     enum { FEW = 16 };

@@ -18,6 +18,8 @@ typedef struct View {
 /* Follows views from `value` down to the first base for which is_base(context, v) holds or that is no view.
  * Always succeeds: a computed value is its own base, packed row-major. */
 View view_of(const Graph *graph, Value *value, bool (*is_base)(void *context, const Value *v), void *context);
+/* An is_base for walks down to what a graph is given. */
+bool view_is_input(void *context, const Value *value);
 /* A view of slices that indices choose (gather), of data that is a view: element (c0, ..., cr-1) is that of
  * `data` with `at * step` more, where `at` is the element of `index` at the same coordinates, both with
  * strides of 0 along the axes that are not theirs; 0 where `at` is not from 0 to `extent` - 1.

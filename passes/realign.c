@@ -147,23 +147,18 @@ bool realign_has_product(const Value *value) {
     return realign_finds_product(value, &room);
 }
 
-static bool realign_is_input(void *context, const Value *value) {
-    (void)context;
-    return value->op == OP_input;
-}
-
 /* Whether an input's rows or columns lie in more parts than TMA follows: in pieces of an image that are a
  * row each, say, of which a row is 16 elements in each line of each channel. TMA follows two parts of a row
  * or a column, three of these and of the batch's axes in all, and one part is of neighbours. */
 static bool realign_is_strewn(const Graph *graph, const Value *operand) {
     enum { PARTS = 2 };
-    Value *value = (Value *)(uintptr_t)operand, *base = view_below_movements(value, realign_is_input, NULL);
+    Value *value = (Value *)(uintptr_t)operand, *base = view_below_movements(value, view_is_input, NULL);
     const Dim *strides[RANK_MAX], *innermost[RANK_MAX] = {NULL};
     int parts[RANK_MAX] = {0}, more = 0, last = operand->rank - 1;
     ViewFactors factors;
     Windows windows;
-    if (base->op != OP_input || view_of(graph, value, realign_is_input, NULL).base == base ||
-        windows_of(graph, value, last - 1, last, realign_is_input, NULL, &windows))
+    if (base->op != OP_input || view_of(graph, value, view_is_input, NULL).base == base ||
+        windows_of(graph, value, last - 1, last, view_is_input, NULL, &windows))
         return false;
     view_base_strides(graph, base, strides);
     if (!view_factors(graph, operand, base, strides, &factors))

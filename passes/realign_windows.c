@@ -7,8 +7,9 @@
  *     y = conv(p[..., 0:40], q[..., 0:40])                                       views
  *
  * TMA takes a window's channels at a tap as one row, from any multiple of 16 bytes on, but takes twice as
- * long over a row that begins at an odd one: by 3 x 3 taps, 25600 places and 480 features took 60 us with 40
- * channels, 47 with 56, and 34 with 48, 24 with 64. Each tap reads the channels again, the copy once.
+ * long where the zeros behind them begin within a sector: by 3 x 3 taps, 25600 places and 480 features took
+ * 60 us with 40 channels, 47 with 56, and 34 with 48, 24 with 64. Each tap reads the channels again, the copy
+ * once.
  *
  * Along M or N, as in the gradient of weights, where a box of columns has channels of one tap:
  *
@@ -35,11 +36,6 @@ enum {
     WINDOWS_BOX = 64,    /* channels: a line */
     WINDOWS_LEAST = 8    /* channels that memory has in one piece, for TMA */
 };
-
-static bool windows_is_input(void *context, const Value *value) {
-    (void)context;
-    return value->op == OP_input;
-}
 
 /* Elements that each row of `channels` neighbours lacks to be whole lines; 0 where rows begin with sectors.
  */
@@ -88,7 +84,7 @@ static Value *windows_along_k(Rewrite *rewrite, Value *product, int i, const Win
     Value *operand = product->in[i], *other = product->in[1 - i];
     const Dim *k = operand->dims[windows->within_axis];
     Value *base = (Value *)(uintptr_t)windows->base,
-          *weights = view_below_movements(other, windows_is_input, NULL);
+          *weights = view_below_movements(other, view_is_input, NULL);
     int64_t missing = windows_missing(base, windows->channels),
             behind = windows_missing(weights, windows->channels);
     double cost = realign_copy_seconds(base) + (behind ? realign_copy_seconds(weights) : 0);
@@ -161,7 +157,7 @@ static Widened windows_widened(Rewrite *rewrite, Value *value, Value *base, Valu
             }
         break;
     case OP_slice:
-        if (value->dims[at.axis]->value != from)
+        if (!dim_is(value->dims[at.axis], from))
             return none;
         for (int i = 0; i < value->rank; i++)
             dims[i] = i == at.axis ? more : value->attrs[1].dims[i];
@@ -238,7 +234,7 @@ Value *realign_windows(Rewrite *rewrite, Value *product) {
         int last = operand->rank - 1, k_axis = i ? last - 1 : last;
         Windows windows;
         if (dtype_bits(operand->dtype) != 16 ||
-            !windows_of(rewrite->graph, operand, 2 * last - 1 - k_axis, k_axis, windows_is_input, NULL,
+            !windows_of(rewrite->graph, operand, 2 * last - 1 - k_axis, k_axis, view_is_input, NULL,
                         &windows) ||
             !windows_slide(&windows))
             continue;

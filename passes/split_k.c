@@ -30,14 +30,9 @@ enum {
     SPLIT_FMA_VECTOR = 4,    /* of which it is a multiple */
 };
 
-static bool split_k_is_input(void *context, const Value *value) {
-    (void)context;
-    return value->op == OP_input;
-}
-
 static bool split_k_is_windows(const Rewrite *rewrite, Value *operand) {
     Windows windows;
-    return windows_of(rewrite->graph, operand, operand->rank - 2, operand->rank - 1, split_k_is_input, NULL,
+    return windows_of(rewrite->graph, operand, operand->rank - 2, operand->rank - 1, view_is_input, NULL,
                       &windows);
 }
 

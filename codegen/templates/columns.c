@@ -291,20 +291,13 @@ static void columns_level(Columns *c, int number_of_level) {
         k_end(b);
 }
 
-static const Dim *columns_product(const Graph *graph, const Region *region, int begin, int end) {
-    const Dim *product = dim_const(graph->dims, 1);
-    for (int i = begin; i < end; i++)
-        product = dim_mul(graph->dims, product, region->dims[i]);
-    return product;
-}
-
 static Columns columns_new(Builder *b, const Region *region, const Schedule *schedule) {
     const Graph *graph = b->kernel->graph;
     Columns c = {.b = b, .region = region, .width = schedule->vector, .unroll = schedule->unroll};
     c.across = schedule->threads_per_row;
     c.above = schedule->rows_per_block;
-    c.rows = columns_product(graph, region, 0, region->n_reduced);
-    c.columns = columns_product(graph, region, region->n_reduced, region->rank);
+    c.rows = region_extent(graph, region, 0, region->n_reduced);
+    c.columns = region_extent(graph, region, region->n_reduced, region->rank);
     c.lower = lower_new(b, region);
     lower_declare_params(c.lower);
     c.index = lower_index_type(c.lower);
@@ -397,7 +390,7 @@ Schedule columns_warp_schedule(const Graph *graph, const Region *region, int reg
 }
 
 const Dim *columns_warp_strips(const Graph *graph, const Region *region, const Schedule *schedule) {
-    const Dim *columns = columns_product(graph, region, region->n_reduced, region->rank);
+    const Dim *columns = region_extent(graph, region, region->n_reduced, region->rank);
     return dim_ceil_div(graph->dims, columns, dim_const(graph->dims, columns_strip(schedule)));
 }
 

@@ -177,9 +177,7 @@ static void places_reduce(Places *p) {
         targets[i] = (LowerTarget){.value = reduction->in[0],
                                    .fold = {.reduction = reduction, .acc = p->acc[i], .by_lane = true}};
     }
-    const Dim *turns = dim_const(b->kernel->graph->dims, 1);
-    for (int i = 0; i < p->region->n_reduced - 1; i++)
-        turns = dim_mul(b->kernel->graph->dims, turns, p->region->dims[i]);
+    const Dim *turns = region_extent(b->kernel->graph, p->region, 0, p->region->n_reduced - 1);
     const KExpr *turn = k_for_begin(b, "turn", places_int(p, 0), k_dim(b, turns, p->index), 1, UNROLL_NONE);
     const KExpr *tap, *place, *zero = k_i32(b, 0);
     Run run = places_run(p, turn, zero, zero);

@@ -27,10 +27,7 @@ static bool pointwise_is_flat(const Graph *graph, const Region *region, int vect
 }
 
 static const Dim *pointwise_count(const Graph *graph, const Region *region) {
-    const Dim *count = dim_const(graph->dims, 1);
-    for (int i = 0; i < region->rank; i++)
-        count = dim_mul(graph->dims, count, region->dims[i]);
-    return count;
+    return region_extent(graph, region, 0, region->rank);
 }
 
 static bool pointwise_takes_vector(const Graph *graph, const Region *region, int vector, const char **why) {

@@ -505,8 +505,8 @@ static Rows rows_new(Builder *b, const Region *region, const Schedule *schedule)
                  .lanes = schedule->threads_per_row,
                  .blocks = rows_blocks(schedule),
                  .start = rows_start(graph, region, schedule->vector)};
-    rows.rows = rows_product(graph, region, 0, split);
-    rows.extent = rows_product(graph, region, split, region->rank);
+    rows.rows = region_extent(graph, region, 0, split);
+    rows.extent = region_extent(graph, region, split, region->rank);
     rows.lower = lower_new(b, region);
     lower_declare_params(rows.lower);
     rows.index = lower_index_type(rows.lower);

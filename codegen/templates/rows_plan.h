@@ -21,8 +21,6 @@ enum {
     ROUNDS_FEWEST = 4, /* rounds (rows_rounds.c) that are a loop: fewer are as quick written out */
 };
 
-/* The product of the region's dims from `begin` to `end`. */
-const Dim *rows_product(const Graph *graph, const Region *region, int begin, int end);
 /* The length of a row. */
 const Dim *rows_extent(const Graph *graph, const Region *region);
 /* Elements of a run: as many as inputs and outputs can move at once. */

@@ -22,15 +22,8 @@ enum {
     ROWS_WIDE = 4,        /* elements of a run with which half of the threads will do for few rows too */
 };
 
-const Dim *rows_product(const Graph *graph, const Region *region, int begin, int end) {
-    const Dim *product = dim_const(graph->dims, 1);
-    for (int i = begin; i < end; i++)
-        product = dim_mul(graph->dims, product, region->dims[i]);
-    return product;
-}
-
 const Dim *rows_extent(const Graph *graph, const Region *region) {
-    return rows_product(graph, region, region->rank - region->n_reduced, region->rank);
+    return region_extent(graph, region, region->rank - region->n_reduced, region->rank);
 }
 
 int rows_blocks(const Schedule *s) {
