@@ -17,7 +17,11 @@
  * ->  p = pad(x, 0, high=[0, 0, 0, 0, 48])                     a view, of which TMA reads zeros
  *     dw = (dy.T @ rows(windows(p)))[..., those of x]
  *
- * Boxes of 16 columns, which divide 80 channels, took 1857 us where cuDNN took 484. */
+ * Boxes of 16 columns, which divide 80 channels, took 1857 us where cuDNN took 484.
+ *
+ * And weights of groups of channels, of which a line has several, that do not lie along K as a convolution's
+ * do, but along N, as its gradient of data reads them: a tile has several groups where their weights are
+ * neighbours (codegen/templates/matmul_tiles.h), so they are copied to that order. */
 #include "ir/base/checked.h"
 #include "ir/view.h"
 #include "ir/windows.h"
@@ -28,6 +32,10 @@
  * x 3 taps: 100 us by boxes of 32, 140 as if there were 64). */
 static const double windows_odd = 150e12, windows_even = 300e12;
 static const double windows_boxes[] = {20e12, 120e12, 360e12, 500e12};
+
+/* Operations a second of groups of 16 channels: of one a tile, of 64 x 28 x 28 x 256 and 3 x 3 taps, and of
+ * four. */
+static const double windows_group = 55e12, windows_groups = 110e12;
 
 enum {
     WINDOWS_TAPS = 4,
@@ -79,6 +87,37 @@ static bool windows_slide(const Windows *windows) {
     return false;
 }
 
+/* Whether windows are of one of several groups of channels, of which a line of memory has more than one, each
+ * as many as matrix instructions take at once. */
+static bool windows_are_grouped(const Windows *windows, const Value *operand) {
+    enum { STEP_BITS = 256 };
+    const Dim *channels = windows->channels;
+    int bits = dtype_bits(operand->dtype);
+    bool is_grouped = false;
+    for (int i = 0; i < operand->rank; i++)
+        is_grouped |= i != windows->places_axis && i != windows->within_axis &&
+                      windows->batch[i].base_axis == windows->channels_axis;
+    return is_grouped && dim_is_const(channels) && channels->value * bits % STEP_BITS == 0 &&
+           2 * channels->value * bits <= 8 * WINDOWS_LINE;
+}
+
+/* Whether memory has a matrix along an axis. */
+static bool windows_lie_along(const Graph *graph, Value *operand, int axis) {
+    View view = view_of(graph, operand, view_is_input, NULL);
+    return view.base && view.base->op == OP_input && dim_is(view.strides[axis], 1);
+}
+
+/* A product of windows of a group of channels. */
+static Value *windows_of_groups(Rewrite *rewrite, Value *product, const Windows *windows) {
+    Value *weights = product->in[1];
+    double gain = realign_operations(product) * (1 / windows_group - 1 / windows_groups);
+    if (!windows_are_grouped(windows, product->in[0]) ||
+        windows_lie_along(rewrite->graph, weights, weights->rank - 2) || gain < realign_copy_seconds(weights))
+        return NULL;
+    Value *in[2] = {product->in[0], realign_turned(rewrite, weights, true)};
+    return in[1] == weights ? NULL : build_like(rewrite, product, in);
+}
+
 /* A product whose K has windows. */
 static Value *windows_along_k(Rewrite *rewrite, Value *product, int i, const Windows *windows) {
     Value *operand = product->in[i], *other = product->in[1 - i];
@@ -87,6 +126,8 @@ static Value *windows_along_k(Rewrite *rewrite, Value *product, int i, const Win
           *weights = view_below_movements(other, view_is_input, NULL);
     int64_t missing = windows_missing(base, windows->channels),
             behind = windows_missing(weights, windows->channels);
+    if (i == 0 && base->dims[base->rank - 1] != windows->channels)
+        return windows_of_groups(rewrite, product, windows);
     double cost = realign_copy_seconds(base) + (behind ? realign_copy_seconds(weights) : 0);
     double gain = realign_operations(product) * (1 / windows_odd - 1 / windows_even);
     if (!missing || !dim_is_const(k) || k->value < WINDOWS_TAPS * windows->channels->value || gain < cost)

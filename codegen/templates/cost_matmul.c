@@ -77,6 +77,10 @@ static const double cost_convert_slots = 2.5;
 /* The same where an index is read for each access: pairs for 64 blocks of 4 rows, 1536 x 3072, took 253 us.
  */
 static const double cost_chosen = 2;
+/* The same of windows, whose places and borders are found for each: 3 x 3 taps of groups of 8 and of 24
+ * channels took 124 and 123 us where 57 and 72 were expected, 7 x 7 of 16 and of 40 836 and 627 for 369 and
+ * 321, a gradient of weights 525 for 217. */
+static const double cost_windows = 2.1;
 
 /* A thread with an element of its own: instructions, and more and seconds for each of K. 3312 x 24 x 16,
  * whose neighbours' columns are eight to a bank of L1, took 1.5 us besides a kernel's start, 10432 x 64 x
@@ -148,7 +152,7 @@ static double cost_accesses(const MatmulPlan *plan, const Schedule *s, const Cos
         bool is_converted = !operand->is_memory || operand->narrow != operand->elem;
         double slots = is_converted ? cost_convert_slots * (1 + cost_operations(plan, operand)) : 0;
         double each = 1.0 / width + slots / cost_computed_slots;
-        each *= operand->chosen ? cost_chosen : 1;
+        each *= operand->chosen ? cost_chosen : operand->windows ? cost_windows : 1;
         if (matmul_loader_registers(plan, operand, s, tile_mn, 32))
             accesses += fmin(tile_mn, i ? w->cols : w->rows) * depth * each;
     }

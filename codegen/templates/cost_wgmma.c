@@ -174,7 +174,8 @@ static double cost_beside(double a, double b, double power) {
 /* wgmma reads 64 rows of A anew for every instruction: below n = 64 shared memory, not the matrix unit, sets
  * the pace. */
 static double cost_efficiency(const MatmulPlan *plan, const Schedule *s) {
-    double cols = matmul_partial_cols(plan, s) ? matmul_partial_cols(plan, s) : s->tile_n;
+    double cols =
+        matmul_partial_cols(plan, s) ? matmul_partial_cols(plan, s) : matmul_columns_at_once(plan, s);
     double product = cols / 2.0, reads = cost_reads + cols / 4.0;
     return product / fmax(product, reads);
 }
@@ -332,6 +333,7 @@ static CostSide cost_side(const MatmulPlan *plan, const Schedule *s, const CostS
         return side;
     int tiles = side.is_b ? plan->n_cores : 1; /* two products: two tiles of their second operand */
     side.bits = matmul_stage_bits(plan, s, is_rows) * tiles / (double)(is_rows ? w->cluster_n : w->cluster_m);
+    side.bits *= matmul_row_elements(plan, s, side.operand) / (double)s->tile_k;
     side.bits *= is_rows ? 1 : cost_runs(plan, side.operand, s);
     return side;
 }

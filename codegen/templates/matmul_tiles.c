@@ -11,18 +11,36 @@ int matmul_gang(const MatmulPlan *plan, const Schedule *schedule) {
     return blocks < 1 ? 1 : blocks > INT16_MAX ? INT16_MAX : (int)blocks;
 }
 
-/* Whether the matrices along an axis of a second operand's batch, of the batch's own axis, are multiplied
- * with the same first operand, and lie one behind the other in memory. */
+/* Whether the matrices along an axis of a second operand's batch, of the batch's own axis, lie one behind the
+ * other in memory. */
 static bool members_are_neighbours(const MatmulPlan *plan, const MatmulOperand *own, int own_axis, int axis) {
-    const MatmulOperand *shared = &plan->a;
-    int of_shared = axis - (plan->batch_rank + 2 - shared->value->rank);
     const Dim *step = own->view.strides[own->mn_axis];
     return own->value->dims[own_axis] == plan->region->dims[axis] &&
-           (of_shared < 0 || dim_is(shared->value->dims[of_shared], 1)) &&
            own->view.strides[own_axis] == dim_mul(plan->graph->dims, plan->n, step);
 }
 
-/* The same of all second operands. */
+/* The axis of the first operand's batch that is the batch's; -1 where all matrices along that have one first
+ * operand. */
+static int members_first_axis(const MatmulPlan *plan, int axis) {
+    const Value *first = plan->a.value;
+    int own = axis - (plan->batch_rank + 2 - first->rank);
+    return own < 0 || dim_is(first->dims[own], 1) ? -1 : own;
+}
+
+/* Whether the first operands along an axis of its batch are channels beside each other at each tap of the
+ * same windows, of which a step has one tap and `n` matrices lie within a line. */
+static bool members_lie_in_line(const MatmulPlan *plan, const Schedule *schedule, int first_axis, int n) {
+    enum { LINE_BITS = 1024 };
+    const Windows *windows = plan->a.windows;
+    return windows && matmul_has_windows(&plan->a) && plan->a.major == MAJOR_K &&
+           plan->b[0].major == MAJOR_K && plan->n_cores == 1 && !matmul_partial_cols(plan, schedule) &&
+           dim_is(windows->channels, schedule->tile_k) && dim_is(windows->first_channel, 0) &&
+           windows->batch[first_axis].base_axis == windows->channels_axis &&
+           windows->batch[first_axis].step == windows->channels &&
+           n * schedule->tile_k * dtype_bits(plan->a.elem) <= LINE_BITS;
+}
+
+/* Whether all second operands are neighbours along an axis. */
 static bool members_are_alike(const MatmulPlan *plan, int own_axis, int axis) {
     for (int i = 0; i < plan->n_cores; i++)
         if (plan->b[i].value->rank != plan->b[0].value->rank ||
@@ -49,7 +67,7 @@ static bool members_are_accepted(const MatmulPlan *plan, const Schedule *schedul
 
 MatmulMembers matmul_members(const MatmulPlan *plan, const Schedule *schedule) {
     enum { MEMBER_COLS = 16 /* boxes of the result have no fewer */ };
-    const MatmulMembers one = {1, -1, -1};
+    const MatmulMembers one = {1, -1, -1, false};
     const MatmulOperand *own = &plan->b[0];
     if (!dim_is_const(plan->n) || plan->n->value < MEMBER_COLS || plan->n->value % MEMBER_COLS != 0 ||
         schedule->tile_n % plan->n->value != 0 || !members_are_accepted(plan, schedule))
@@ -57,11 +75,23 @@ MatmulMembers matmul_members(const MatmulPlan *plan, const Schedule *schedule) {
     int n = schedule->tile_n / (int)plan->n->value;
     for (int i = 0; i < own->n_batch && n > 1; i++) {
         int axis = own->batch[i] + plan->batch_rank + 2 - own->value->rank;
+        int first = members_first_axis(plan, axis);
         if (dim_divisor(plan->graph->dims, plan->region->dims[axis]) % n == 0 &&
-            members_are_alike(plan, own->batch[i], axis))
-            return (MatmulMembers){n, axis, own->batch[i]};
+            members_are_alike(plan, own->batch[i], axis) &&
+            (first < 0 || members_lie_in_line(plan, schedule, first, n)))
+            return (MatmulMembers){n, axis, own->batch[i], first >= 0};
     }
     return one;
+}
+
+int matmul_row_elements(const MatmulPlan *plan, const Schedule *schedule, const MatmulOperand *operand) {
+    MatmulMembers members = matmul_members(plan, schedule);
+    return schedule->tile_k * (members.own_k && operand == &plan->a ? members.n : 1);
+}
+
+int matmul_columns_at_once(const MatmulPlan *plan, const Schedule *schedule) {
+    MatmulMembers members = matmul_members(plan, schedule);
+    return schedule->tile_n / (members.own_k ? members.n : 1);
 }
 
 MatmulBatch matmul_member_batch(Builder *b, const MatmulPlan *plan, const MatmulMembers *members,

@@ -11,14 +11,24 @@
 enum { MATMUL_GANG_MOST = 32 };
 int matmul_gang(const MatmulPlan *plan, const Schedule *schedule);
 
-/* Matrices of a batch side by side in a tile wider than each of them, so that they are multiplied as one:
- * they share their first operand, as the heads of a projection do, and their second ones are neighbours in
- * memory. */
+/* Matrices of a batch side by side in a tile wider than each of them; their second operands are neighbours in
+ * memory. Either they share their first operand, as the heads of a projection do, and are multiplied as one;
+ * or each has one of its own, as the groups of a convolution have, whose rows are neighbours as well: then a
+ * step brings all members' in one line, and each is multiplied by itself (own_k):
+ *
+ *     channels    | group 0 | group 1 | group 2 | group 3 |     a row of the first operand's tile, at one tap
+ *     columns     | x w0    | x w1    | x w2    | x w3    |     a row of the result's
+ */
 typedef struct MatmulMembers {
     int n;              /* 1: the tile is of one matrix */
     int axis, own_axis; /* of the batch, and of the second operand, along which they are neighbours */
+    bool own_k;
 } MatmulMembers;
 MatmulMembers matmul_members(const MatmulPlan *plan, const Schedule *schedule);
+/* Elements along K of a step's rows that a tile has of an operand, all members'. */
+int matmul_row_elements(const MatmulPlan *plan, const Schedule *schedule, const MatmulOperand *operand);
+/* Columns that an instruction multiplies at once: the tile's, or one member's. */
+int matmul_columns_at_once(const MatmulPlan *plan, const Schedule *schedule);
 /* The batch of one of the matrices that a tile has, where the first of them is that of `batch`. */
 typedef struct MatmulBatch {
     const KExpr *at[RANK_MAX];

@@ -58,7 +58,8 @@ int matmul_held(const MatmulPlan *plan, const Schedule *schedule, bool is_rows) 
 
 int64_t matmul_smem_wgmma(const MatmulPlan *plan, const Schedule *schedule) {
     int n_rows = schedule->swap_ab ? plan->n_cores : 1, n_cols = schedule->swap_ab ? 1 : plan->n_cores;
-    int64_t row_bits = (int64_t)schedule->tile_k * matmul_stage_bits(plan, schedule, true),
+    int64_t row_bits = (int64_t)matmul_row_elements(plan, schedule, matmul_side(plan, schedule, true)) *
+                       matmul_stage_bits(plan, schedule, true),
             col_bits = (int64_t)schedule->tile_k * matmul_stage_bits(plan, schedule, false);
     int64_t stage = (n_rows * matmul_held(plan, schedule, true) * row_bits +
                      n_cols * matmul_held(plan, schedule, false) * col_bits) /

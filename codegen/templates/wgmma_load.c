@@ -11,7 +11,8 @@ Tile wgmma_tile(const Wgmma *w, const WgmmaOperand *o, const char *name, const T
     const Schedule *schedule = w->schedule;
     bool is_k = o->operand->major == MAJOR_K;
     int held = matmul_held(w->plan, schedule, o->is_rows);
-    int rows = is_k ? held : schedule->tile_k, cols = is_k ? schedule->tile_k : held;
+    int along_k = matmul_row_elements(w->plan, schedule, o->operand);
+    int rows = is_k ? held : along_k, cols = is_k ? along_k : held;
     DType elem = o->operand->elem;
     return over ? tile_over(over->buffer, elem, rows, cols, schedule->stages, over->pitch)
                 : tile_shared(w->b, name, elem, rows, cols, schedule->stages);
@@ -61,7 +62,7 @@ MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o) {
     int64_t filled = matmul_filled_unit(w->plan, w->schedule);
     return (MatmulTma){.operand = o->fragments ? wgmma_fragments_source(o->fragments) : o->operand,
                        .tile = o->tile,
-                       .members = o->is_rows ? (MatmulMembers){1, -1, -1} : w->tiles.members,
+                       .members = o->is_rows ? (MatmulMembers){1, -1, -1, false} : w->tiles.members,
                        .maps = o->maps,
                        .share = o->is_rows ? w->tiles.cluster_n : w->tiles.cluster_m,
                        .share_step = o->is_rows ? w->tiles.cluster_m : 1,

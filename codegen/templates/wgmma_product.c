@@ -5,7 +5,7 @@ void wgmma_issue(Wgmma *w, int core, KOperand sums, KOperand a, const KExpr *bb,
     Builder *b = w->b;
     const WgmmaOperand *rows = &w->operands[w->schedule->swap_ab ? 1 + core : 0];
     const WgmmaOperand *cols = &w->operands[w->schedule->swap_ab ? 0 : 1 + core];
-    int n = w->partial_cols ? w->partial_cols : w->schedule->tile_n;
+    int n = w->partial_cols ? w->partial_cols : matmul_columns_at_once(w->plan, w->schedule);
     KOperand operands[] = {sums, a, k_operand(bb), k_operand(keep)};
     DType x = rows->operand->elem, y = cols->operand->elem;
     switch (w->plan->kind) {
@@ -66,25 +66,40 @@ int wgmma_instructions(const Wgmma *w) {
     return is_short ? (int)((w->plan->k->value + each - 1) / each) : all;
 }
 
-/* The products of one stage: K steps of 32 bytes, for each block of 64 rows and each core. */
-static void wgmma_multiply(Wgmma *w, const KExpr *stage, const KExpr *k_step, bool is_cleared) {
+/* What the products of one stage are: descriptors of its tiles, and the number of its step. */
+typedef struct WgmmaStage {
+    const KExpr *at[1 + MATMUL_CORES], *step;
+    bool is_cleared;
+} WgmmaStage;
+
+/* K step `i` of 32 bytes, of one core and of those members of the tile that have a first operand each
+ * (`member` 0 where all have one), for each block of 64 rows. */
+static void wgmma_multiply_member(Wgmma *w, const WgmmaStage *stage, int core, int member, int i) {
     Builder *b = w->b;
     const Schedule *schedule = w->schedule;
-    const KExpr *at[1 + MATMUL_CORES];
-    int count = schedule->tile_n / 2, steps = wgmma_instructions(w);
-    wgmma_stage_at(w, stage, at);
+    int columns = matmul_columns_at_once(w->plan, schedule), steps = wgmma_instructions(w);
+    int rows = schedule->swap_ab ? 1 + core : 0, cols = schedule->swap_ab ? 0 : 1 + core;
+    /* the first product of a tile ignores what the registers held */
+    const KExpr *keep = i || stage->is_cleared ? k_int(b, K_U32, 1) : k_convert(b, stage->step, K_U32);
+    int64_t col = wgmma_part(&w->operands[cols], member * columns, i);
+    const KExpr *bb = k_add(b, stage->at[cols], k_int(b, K_U64, col));
+    for (int block = 0; block < w->blocks; block++) {
+        int64_t row = wgmma_part(&w->operands[rows], block * WGMMA_M, member * steps + i);
+        const KExpr *a = k_add(b, stage->at[rows], k_int(b, K_U64, row));
+        int first = (block * schedule->tile_n + member * columns) / 2;
+        wgmma_issue(w, core, k_regs(w->accumulator[core], first, columns / 2), k_operand(a), bb, keep);
+    }
+}
+
+/* The products of one stage. */
+static void wgmma_multiply(Wgmma *w, const KExpr *stage, const KExpr *k_step, bool is_cleared) {
+    WgmmaStage at = {.step = k_step, .is_cleared = is_cleared};
+    int steps = wgmma_instructions(w), members = w->tiles.members.own_k ? w->tiles.members.n : 1;
+    wgmma_stage_at(w, stage, at.at);
     for (int i = 0; i < steps; i++)
-        for (int core = 0; core < w->plan->n_cores; core++)
-            for (int block = 0; block < w->blocks; block++) {
-                int rows = schedule->swap_ab ? 1 + core : 0, cols = schedule->swap_ab ? 0 : 1 + core;
-                const KExpr *a =
-                    k_add(b, at[rows], k_int(b, K_U64, wgmma_part(&w->operands[rows], block * WGMMA_M, i)));
-                const KExpr *bb = k_add(b, at[cols], k_int(b, K_U64, wgmma_part(&w->operands[cols], 0, i)));
-                /* the first product of a tile ignores what the registers held */
-                const KExpr *keep = i || is_cleared ? k_int(b, K_U32, 1) : k_convert(b, k_step, K_U32);
-                wgmma_issue(w, core, k_regs(w->accumulator[core], block * count, count), k_operand(a), bb,
-                            keep);
-            }
+        for (int member = 0; member < members; member++)
+            for (int core = 0; core < w->plan->n_cores; core++)
+                wgmma_multiply_member(w, &at, core, member, i);
 }
 
 /* The registers that hold a step's factors: of this thread's two rows of each block of 64, and of the

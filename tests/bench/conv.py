@@ -175,6 +175,12 @@ CASES = dict([
     case("conv3x3_256_28_i8", scaled_int8, rate=NARROW_RATE, s=scales(5e-6)),
     case("conv3x3g32_256_28_sbr", layer(scaled_relu, pad=1, groups=32), s=positive),
     case("conv3x3g32_512_14_sbr", layer(scaled_relu, pad=1, groups=32), s=positive),
+    case("conv3x3g32_128_56_sbr", layer(scaled_relu, pad=1, groups=32), s=positive),
+    case("conv3x3g32_1024_7_sbr", layer(scaled_relu, pad=1, groups=32), s=positive),
+    case("conv3x3g6_144_28", layer(pad=1, groups=6)),
+    case("conv3x3g4_192_28", layer(pad=1, groups=4)),
+    case("conv7x7g8_128_64_f16", layer(pad=3, groups=8)),
+    case("conv7x7g2_80_64", layer(pad=3, groups=2)),
     case("dwconv3x3_96_112", layer(pad=1, groups=96)),
     case("dwconv_bn_relu6", layer(normalized_relu6, pad=1, groups=96), v=positive, g=positive),
     case("dwconv7x7_96_56_convnext", layer(biased=True, pad=3, groups=96)),
@@ -198,6 +204,8 @@ CASES = dict([
     gradient_case("wgrad3x3_512_28", 512, 28),
     gradient_case("wgrad_s2_128", 128, 56, 2),
     gradient_case("dwgrad3x3_96_112", 96, 112, groups=96),
+    gradient_case("dgrad3x3g16_256_28", 256, 28, groups=16),
+    gradient_case("wgrad3x3g16_256_28", 256, 28, groups=16),
 ])
 # Sums over all places of what is rounded to 16 bits.
 TOLERANCES = {
