@@ -13,8 +13,7 @@
  * `before` zeros in front then give all a at once, as columns. (frontend/windows_back.c has the same for
  * text.) */
 #include "ir/gradient_internal.h"
-
-enum { GRADIENT_WINDOWS_MOST = 3 };
+#include "ir/window_rows.h"
 
 typedef struct ConvolvedAxis {
     const Dim *size, *places; /* of x, of y */
@@ -26,45 +25,16 @@ typedef struct ConvolvedAxis {
 
 typedef struct Convolved {
     Value *x;
-    int n, grouped; /* 1: of groups of channels, a batch of products */
-    ConvolvedAxis axis[GRADIENT_WINDOWS_MOST];
-    const Dim *images, *channels; /* of a group */
-    const Dim *groups;
+    WindowRows rows;
+    ConvolvedAxis axis[WINDOW_ROWS_AXES];
 } Convolved;
-
-/* Of rows [N P Q, R S C], or [G, N P Q, R S C] of groups, the windows [N, P, Q, G C, R, S]. */
-static Value *convolved_windows(DimTable *table, const Value *rows, Convolved *out) {
-    static const int perms[][4] = {{0, 2, 1}, {1, 0, 3, 2}};
-    const Value *turned = rows->op == OP_reshape ? rows->in[0] : rows;
-    const Value *parts = turned->op == OP_transpose ? turned->in[0] : turned;
-    int grouped = rows->rank - 2;
-    if (grouped < 0 || grouped > 1 || turned->op != OP_transpose || parts->op != OP_reshape ||
-        parts->rank != 3 + grouped)
-        return NULL;
-    for (int i = 0; i < parts->rank; i++)
-        if (turned->attrs[0].ints[i] != perms[grouped][i])
-            return NULL;
-    Value *t = parts->in[0];
-    int n = t->rank / 2 - 1;
-    if (t->rank % 2 || n < 1 || n > GRADIENT_WINDOWS_MOST || 2 * n + 2 + grouped > RANK_MAX ||
-        parts->dims[0] != dims_product(table, (const Dim *const *)t->dims, n + 1) ||
-        dims_product(table, (const Dim *const *)parts->dims + 1, 1 + grouped) != t->dims[n + 1] ||
-        rows->dims[grouped] != parts->dims[0] || (grouped && rows->dims[0] != parts->dims[1]))
-        return NULL;
-    out->n = n;
-    out->grouped = grouped;
-    out->images = t->dims[0];
-    out->groups = grouped ? parts->dims[1] : dim_const(table, 1);
-    out->channels = parts->dims[1 + grouped];
-    return t;
-}
 
 /* Follows the windows, the last axis' first, and the border. */
 static bool convolved_of(Gradient *g, const Value *rows, Convolved *out) {
-    Value *x = convolved_windows(g->graph->dims, rows, out);
-    if (!x)
+    if (!window_rows(g->graph->dims, rows, &out->rows))
         return false;
-    for (int i = out->n; i >= 1; i--, x = x->in[0]) {
+    Value *x = out->rows.windows;
+    for (int i = out->rows.n; i >= 1; i--, x = x->in[0]) {
         if (x->op != OP_window || x->attrs[0].i != i || !dim_is_const(x->attrs[1].dim))
             return false;
         out->axis[i - 1] = (ConvolvedAxis){.places = x->dims[i],
@@ -75,7 +45,7 @@ static bool convolved_of(Gradient *g, const Value *rows, Convolved *out) {
     const Value *pad = x->op == OP_pad && !g->wanted[x->in[1]->id] ? x : NULL;
     for (int i = 0; pad && i < pad->rank; i++) {
         const Dim *low = pad->attrs[0].dims[i], *high = pad->attrs[1].dims[i];
-        bool is_inner = i >= 1 && i <= out->n;
+        bool is_inner = i >= 1 && i <= out->rows.n;
         if (is_inner ? !dim_is_const(low) : !dim_is(low, 0) || !dim_is(high, 0))
             return false;
         if (is_inner)
@@ -101,11 +71,10 @@ static bool convolved_back(DimTable *table, ConvolvedAxis *axis, const Dim *size
 
 /* dy [N P Q, F] as rows of windows, [N I J, T U F]; of groups [G, N P Q, F] as [G, N I J, T U F]. */
 static Value *convolved_rows(Gradient *g, const Convolved *of, Value *dy) {
-    static const int perms[][4] = {{0, 2, 1}, {1, 0, 3, 2}};
     DimTable *table = g->graph->dims;
     const Dim *zero = dim_const(table, 0), *low[RANK_MAX], *high[RANK_MAX], *limit[RANK_MAX];
-    const Dim *dims[RANK_MAX] = {of->images}, *columns = dy->dims[1 + of->grouped];
-    int n = of->n, step[RANK_MAX];
+    const Dim *dims[RANK_MAX] = {of->rows.images}, *columns = dy->dims[1 + of->rows.grouped];
+    int n = of->rows.n, step[RANK_MAX];
     for (int i = 0; i < 2 * n + 2; i++)
         low[i] = high[i] = zero;
     for (int i = 0; i < n; i++) {
@@ -113,8 +82,8 @@ static Value *convolved_rows(Gradient *g, const Convolved *of, Value *dy) {
         low[i + 1] = dim_const(table, of->axis[i].ahead);
         high[i + 1] = of->axis[i].high;
     }
-    dims[n + 1] = dim_mul(table, of->groups, columns);
-    if (of->grouped)
+    dims[n + 1] = dim_mul(table, of->rows.groups, columns);
+    if (of->rows.grouped)
         dy = derive_transpose(g, dy, (int[]){1, 0, 2});
     Value *t = derive_padded(g, derive_reshape(g, dy, n + 2, dims), low, high);
     for (int i = 0; i < n; i++)
@@ -132,22 +101,22 @@ static Value *convolved_rows(Gradient *g, const Convolved *of, Value *dy) {
         return NULL;
     const Dim *places = dims_product(table, (const Dim *const *)t->dims, n + 1);
     const Dim *taps = dims_product(table, (const Dim *const *)t->dims + n + 2, n);
-    const Dim *apart[] = {places, columns, taps}, *apart_groups[] = {places, of->groups, columns, taps};
-    const Dim *rows[] = {of->groups, places, dim_mul(table, taps, columns)};
-    Value *parts = derive_reshape(g, t, 3 + of->grouped, of->grouped ? apart_groups : apart);
-    parts = derive_transpose(g, parts, perms[of->grouped]);
-    return derive_reshape(g, parts, 2 + of->grouped, rows + 1 - of->grouped);
+    const Dim *apart[] = {places, columns, taps}, *apart_groups[] = {places, of->rows.groups, columns, taps};
+    const Dim *rows[] = {of->rows.groups, places, dim_mul(table, taps, columns)};
+    Value *parts = derive_reshape(g, t, 3 + of->rows.grouped, of->rows.grouped ? apart_groups : apart);
+    parts = derive_transpose(g, parts, window_rows_order(of->rows.grouped));
+    return derive_reshape(g, parts, 2 + of->rows.grouped, rows + 1 - of->rows.grouped);
 }
 
 /* w [R S C, F] as [T U F, a b C]: of each step's taps, those of every element between. Groups stand before.
  */
 static Value *convolved_weights(Gradient *g, const Convolved *of, Value *w) {
     DimTable *table = g->graph->dims;
-    const Dim *zero = dim_const(table, 0), *filters = w->dims[1 + of->grouped];
+    const Dim *zero = dim_const(table, 0), *filters = w->dims[1 + of->rows.grouped];
     const Dim *whole[RANK_MAX], *low[RANK_MAX], *high[RANK_MAX], *apart[RANK_MAX];
-    const Dim *columns[] = {of->groups, filters, of->channels};
-    int n = of->n, at = of->grouped, perm[RANK_MAX] = {0};
-    whole[0] = apart[0] = of->groups;
+    const Dim *columns[] = {of->rows.groups, filters, of->rows.channels};
+    int n = of->rows.n, at = of->rows.grouped, perm[RANK_MAX] = {0};
+    whole[0] = apart[0] = of->rows.groups;
     low[0] = high[0] = zero;
     for (int i = 0; i < n; i++) {
         const ConvolvedAxis *axis = &of->axis[i];
@@ -163,7 +132,7 @@ static Value *convolved_weights(Gradient *g, const Convolved *of, Value *w) {
     }
     for (int i = 0; i < 2; i++) {
         low[at + n + i] = high[at + n + i] = zero;
-        whole[at + n + i] = apart[at + 2 * n + i] = i ? filters : of->channels;
+        whole[at + n + i] = apart[at + 2 * n + i] = i ? filters : of->rows.channels;
     }
     perm[at + n] = at + 2 * n + 1;
     perm[at + 2 * n + 1] = at + 2 * n;
@@ -175,9 +144,9 @@ static Value *convolved_weights(Gradient *g, const Convolved *of, Value *w) {
 /* [N I J, a b C] as x: elements I a, J b, of each group, and of those as many as there are. */
 static Value *convolved_joined(Gradient *g, const Convolved *of, Value *product) {
     DimTable *table = g->graph->dims;
-    const Dim *apart[RANK_MAX] = {of->groups}, *joined[RANK_MAX] = {of->images}, *start[RANK_MAX];
-    int n = of->n, at = of->grouped, perm[RANK_MAX] = {at}, last = at + 2 * n + 1;
-    apart[at] = of->images;
+    const Dim *apart[RANK_MAX] = {of->rows.groups}, *joined[RANK_MAX] = {of->rows.images}, *start[RANK_MAX];
+    int n = of->rows.n, at = of->rows.grouped, perm[RANK_MAX] = {at}, last = at + 2 * n + 1;
+    apart[at] = of->rows.images;
     for (int i = 0; i < n; i++) {
         const Dim *step = dim_const(table, of->axis[i].step);
         apart[at + 1 + i] = of->axis[i].count;
@@ -186,8 +155,8 @@ static Value *convolved_joined(Gradient *g, const Convolved *of, Value *product)
         perm[1 + 2 * i] = at + 1 + i;
         perm[2 + 2 * i] = at + 1 + n + i;
     }
-    apart[last] = of->channels;
-    joined[n + 1] = dim_mul(table, of->groups, of->channels);
+    apart[last] = of->rows.channels;
+    joined[n + 1] = dim_mul(table, of->rows.groups, of->rows.channels);
     perm[2 * n + 1] = 0; /* groups, where they are */
     perm[last] = last;
     for (int i = 0; i < n + 2; i++)
@@ -200,9 +169,9 @@ static Value *convolved_joined(Gradient *g, const Convolved *of, Value *product)
 bool gradient_of_convolved(Gradient *g, Value *dy, Value *w) {
     Convolved of = {0};
     if (w->rank != g->value->rank || !convolved_of(g, g->value->in[0], &of) ||
-        (of.grouped && w->dims[0] != of.groups))
+        (of.rows.grouped && w->dims[0] != of.rows.groups))
         return false;
-    for (int i = 0; i < of.n; i++)
+    for (int i = 0; i < of.rows.n; i++)
         if (!convolved_back(g->graph->dims, &of.axis[i], of.x->dims[i + 1]))
             return false;
     Value *in[] = {convolved_rows(g, &of, dy), convolved_weights(g, &of, w)};

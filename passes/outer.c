@@ -11,8 +11,6 @@
 #include "ir/base/checked.h"
 #include "passes/fuse.h"
 
-#include <string.h>
-
 enum {
     OUTER_LENGTH = 7,
     OUTER_COLUMNS = 64 /* that threads side by side read one by one from few lines, each for many rows */
@@ -28,15 +26,6 @@ static bool outer_broadcasts(const Value *operand, const Value *product) {
             operand->dims[i] != product->dims[i + product->rank - operand->rank])
             return false;
     return true;
-}
-
-/* Whether the source says how to multiply. */
-static bool outer_has_schedule(const Graph *graph, const Value *product) {
-    for (size_t i = 0; i < graph->hints.n; i++)
-        if (!strcmp(graph->hints.at[i].name, "schedule") && graph->hints.at[i].value &&
-            value_is_computed_from(graph->hints.at[i].value, product))
-            return true;
-    return false;
 }
 
 /* The elements of an operand at one k, in the product's type. */
@@ -68,7 +57,7 @@ static int64_t outer_length(const Rewrite *rewrite, const Value *value) {
     for (int i = 0; i < 2; i++)
         if (!dtype_widens(value->in[i]->dtype, value->dtype) || !outer_broadcasts(value->in[i], value))
             return 0;
-    return outer_has_schedule(rewrite->graph, value) ? 0 : k->value;
+    return rewrite_has_schedule(rewrite->graph, value) ? 0 : k->value;
 }
 
 /* The sum; the product where that is a defect. */

@@ -165,6 +165,14 @@ bool rewrite_graph(Pass *pass, Graph *graph, RewriteRule rule) {
     return changed;
 }
 
+bool rewrite_has_schedule(const Graph *graph, const Value *value) {
+    for (size_t i = 0; i < graph->hints.n; i++)
+        if (!strcmp(graph->hints.at[i].name, "schedule") && graph->hints.at[i].value &&
+            value_is_computed_from(graph->hints.at[i].value, value))
+            return true;
+    return false;
+}
+
 static Value *build_append(Rewrite *rewrite, OpKind op, Value **in, int n_in, const Attr *attrs,
                            const Value *like) {
     Value *fresh = graph_append(rewrite->graph, op, in, n_in, attrs, like->span, rewrite->pass->diags);

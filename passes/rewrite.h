@@ -39,6 +39,9 @@ bool rewrite_is_heavy(Rewrite *rewrite, const Value *value);
  * would show if factors were rounded elsewhere than the graph says. */
 bool *rewrite_find_shown(Pass *pass, Graph *graph);
 
+/* Whether the source says how to compute `value`, or what is computed of it. */
+bool rewrite_has_schedule(const Graph *graph, const Value *value);
+
 /* Builders. The operations' rules must hold: a failure is a defect and leaves a diagnostic and NULL. */
 Value *build_scalar(Rewrite *rewrite, OpKind op, Value *a, Value *b, Value *c, const Value *like);
 Value *build_cast(Rewrite *rewrite, Value *value, DType dtype, const Value *like);

@@ -515,11 +515,11 @@ static int columns_schedules(const Graph *graph, const Region *region, const Tar
     int64_t columns = cost_space(graph, region, region->n_reduced, region->rank, hint);
     int64_t rows = cost_space(graph, region, 0, region->n_reduced, hint);
     int64_t run_bytes = (int64_t)vector * bits / 8;
-    if (rows <= COLUMNS_FEW_ROWS && columns >= (int64_t)COLUMNS_THREADS * vector * target->sm_count) {
-        int n = columns_places_schedules(graph, region, target, hint, vector, out, room - 1);
+    int n = columns_places_schedules(graph, region, target, hint, vector, out, room - 1);
+    if (rows <= COLUMNS_FEW_ROWS && columns >= (int64_t)COLUMNS_THREADS * vector * target->sm_count)
         return n + columns_of_few_rows(rows, vector, out + n, room - n);
-    }
-    int n = room > 1 && columns_again(graph, region, hint, out);
+    if (n == 0)
+        n = room > 1 && columns_again(graph, region, hint, out);
     Schedule s = {
         .vector = vector, .unroll = COLUMNS_UNROLL, .threads_per_row = 1, .threads = COLUMNS_THREADS};
     while (s.threads_per_row < 64 && s.threads_per_row * run_bytes < COLUMNS_STRIP_BYTES &&

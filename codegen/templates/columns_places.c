@@ -28,13 +28,23 @@ enum {
 
 /* ---- schedules */
 
-/* The axis whose neighbours a thread has, counted from the space's first. */
-static int places_axis(const Region *region) {
-    return region->rank - 2;
-}
-
 static const Dim *places_taps(const Region *region) {
     return region->dims[region->n_reduced - 1];
+}
+
+/* The axis whose neighbours a thread has, counted from the space's first: along which the last windows with
+ * those taps lie, of axes as long the last one (behind it, a convolution's space has channels, or groups and
+ * their features); the last but one where there are none. */
+static int places_axis(const Region *region) {
+    for (size_t v = region->values.n; v-- > 0;) {
+        const Value *value = region->values.at[v];
+        if (value->op != OP_window || value->attrs[1].dim != places_taps(region))
+            continue;
+        for (int i = region->rank - 2; i >= region->n_reduced; i--)
+            if (region->dims[i] == value->dims[value->attrs[0].i])
+                return i;
+    }
+    return region->rank - 2;
 }
 
 bool columns_accepts_places(const Graph *graph, const Region *region, const Schedule *s, const char **why) {
@@ -146,7 +156,8 @@ static Run places_run(const Places *p, const KExpr *turn, const KExpr *tap, cons
         run.coords[i] = p->coords[i];
     run.coords[places_axis(region)] = k_add(b, p->coords[places_axis(region)], place);
     run.outer = k_add(b, k_mul(b, turn, places_int(p, p->schedule->unroll)), tap);
-    run.inner = k_add(b, p->column, k_mul(b, place, k_dim(b, region->dims[last], p->index)));
+    const Dim *step = region_extent(b->kernel->graph, region, places_axis(region) + 1, region->rank);
+    run.inner = k_add(b, p->column, k_mul(b, place, k_dim(b, step, p->index)));
     return run;
 }
 

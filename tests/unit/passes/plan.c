@@ -206,7 +206,7 @@ static void limited_body(void *context) {
 
 static void test_limit_and_dump(void **state) {
     (void)state;
-    for (int limit = 0; limit < 4; limit++) {
+    for (int limit = 0; limit < 5; limit++) {
         Support support = {.text =
                                "sinter 1\ngraph g (x: f32[N]) -> (y: f32[N]) { y = exp(x + 0) * (2 * 3) }",
                            .pass_limit = limit,
@@ -215,7 +215,7 @@ static void test_limit_and_dump(void **state) {
         dumps_seen = 0;
         assert_true(arena_run(support.arena, limited_body, &support));
         assert_non_null(support.partition);
-        static const size_t kernels[] = {3, 3, 2,
+        static const size_t kernels[] = {3, 3, 3, 2,
                                          2}; /* folded; simplified; and fusion comes after the limit */
         assert_int_equal(support.partition->regions.n, kernels[limit]);
         assert_int_equal(dumps_seen, limit + 2); /* fuse and workspace always run */
