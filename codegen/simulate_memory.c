@@ -59,6 +59,15 @@ uint8_t *sim_global_bytes(Sim *sim, SimWarp *warp, int lane, int64_t address, in
                                                                                       : NULL;
 }
 
+/* Bytes of a raw load up to the first that nobody wrote: that and the next are NaNs, of which nothing comes.
+ */
+static int64_t memory_written(const SimCta *cta, int64_t first, int64_t bytes) {
+    int64_t n = 0;
+    while (n < bytes && cta->shadow[first + n].flags != BYTE_PARTIAL)
+        n++;
+    return n;
+}
+
 /* Checks one access and gives its first byte; NULL after a report. `again` as of shadow_global(). */
 static uint8_t *memory_access(Sim *sim, SimWarp *warp, int lane, const KStmt *stmt, int64_t index,
                               bool *again) {
@@ -86,10 +95,10 @@ static uint8_t *memory_access(Sim *sim, SimWarp *warp, int lane, const KStmt *st
         return shadow_global(sim, warp, lane, global, index, width, is_write, again) ? global->at + first
                                                                                      : NULL;
     first += buffer->offset;
-    if (stmt->raw && !is_write && warp->cta->shadow[first].flags == BYTE_PARTIAL)
-        return warp->cta->shared + first; /* NaNs, of which nothing comes */
+    if (stmt->raw && !is_write)
+        bytes = memory_written(warp->cta, first, bytes);
     bool ordered = is_write ? shadow_write(sim, warp, lane, warp->cta, first, bytes, shadow_writer(warp))
-                            : shadow_read(sim, warp, lane, first, bytes);
+                            : bytes == 0 || shadow_read(sim, warp, lane, first, bytes);
     return ordered ? warp->cta->shared + first : NULL;
 }
 
