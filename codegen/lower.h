@@ -130,7 +130,9 @@ const KExpr *lower_power_of_two(Builder *b, const KExpr *x);
 /* One element, at coordinates of `value` itself (value->rank of them). */
 const KExpr *lower_at(Lower *lower, const Value *value, const KExpr *const *coords, const KExpr *guard);
 /* Writes the run's elements src[at + j] of an output (region->outputs) to memory, as one vector where strides
- * and alignment allow, rounding as stores do. Coordinates of reduced axes are dropped. */
+ * and alignment allow, rounding as stores do. Coordinates of reduced axes are dropped. Where src is of u32, a
+ * type that no element has, it holds words as memory has them, from `at` on, of a run that is stored as
+ * vectors or of one element. */
 void lower_store(Lower *lower, const Run *run, const Value *output, const KVar *src, const KExpr *at);
 
 /* Computes and writes a bundle (region.h) for the run's row, where the run has one element. */
@@ -177,6 +179,9 @@ bool lower_output_is_whole(const Graph *graph, const Region *region, const Value
 /* Whether runs of this shape can store an output: it fits the space, and elements of less than a byte move in
  * whole bytes. */
 bool lower_can_store(const Graph *graph, const Region *region, const Value *output, int axis, int width);
+/* Whether runs along the innermost axis that start RUN_SKEWED store an output of the space's size as whole
+ * vectors of at most 16 bytes. */
+bool lower_can_store_skewed(const Graph *graph, const Region *region, const Value *output, int width);
 
 /* The widest run along `axis` of the space for which every input and output that varies along it can move
  * whole vectors of at most 16 bytes, and the axis' extent is a multiple of it; at least 1. Templates and the

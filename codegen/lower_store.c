@@ -2,6 +2,19 @@
 #include "codegen/lower_internal.h"
 #include "ir/view.h"
 
+enum { WORD_BITS = 32 };
+
+/* Elements [i, i + width) of a run that begins at src[first]. */
+static void store_elements(Lower *lower, const KBuffer *buffer, const KExpr *to, const KVar *src,
+                           const KExpr *first, int i, int width, const KExpr *guard) {
+    Builder *b = lower->b;
+    bool is_raw = src->type == K_U32;
+    const KExpr *index = k_add(b, to, k_int(b, to->type, i));
+    const KExpr *at = k_add(b, first, k_i32(b, is_raw ? i * dtype_bits(buffer->elem) / WORD_BITS : i));
+    (is_raw ? k_store_raw : k_store)(b, buffer, index, src, src->count == 0 ? NULL : at, width, guard,
+                                     lower->cache);
+}
+
 void lower_store(Lower *lower, const Run *run, const Value *output, const KVar *src, const KExpr *at) {
     Builder *b = lower->b;
     LaneCoord coords[RANK_MAX];
@@ -32,8 +45,7 @@ void lower_store(Lower *lower, const Run *run, const Value *output, const KVar *
         if (width > chunk && to->kind != KX_INT)
             to = k_let_expr(b, text_format(lower->arena, "%s_at", lower_value_name(lower, output)), to);
         for (int i = 0; i < width; i += chunk)
-            k_store(b, buffer, k_add(b, to, k_int(b, to->type, i)), src,
-                    src->count == 0 ? NULL : k_add(b, first, k_i32(b, i)), chunk, guard, lower->cache);
+            store_elements(lower, buffer, to, src, first, i, chunk, guard);
     } else {
         lower->lane = k_for_begin(b, "j", k_i32(b, 0), k_i32(b, width), 1, UNROLL_FULL);
         k_store(b, buffer, lower_concrete(lower, lane_expr(lower, offset)), src, k_add(b, first, lower->lane),

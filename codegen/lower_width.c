@@ -87,6 +87,25 @@ bool lower_can_store(const Graph *graph, const Region *region, const Value *outp
            width_ask(graph, region, width_can_store, &asked);
 }
 
+static bool width_can_store_skewed(Lower *lower, void *context) {
+    const WidthCase *asked = context;
+    Run run = {.rank = lower->region->rank, .axis = asked->axis, .width = asked->width, .start = RUN_SKEWED};
+    run.split = asked->axis;
+    run.outer = run.inner = lower->zero;
+    LaneCoord offset;
+    if (!width_output_offset(lower, asked->value, &run, &offset))
+        return false;
+    int bits = dtype_bits(asked->value->dtype), whole = 128 / bits;
+    return bits >= 8 && offset.step == 1 && offset.align >= (asked->width < whole ? asked->width : whole) &&
+           !lower_expr_varies(lower, offset.at);
+}
+
+bool lower_can_store_skewed(const Graph *graph, const Region *region, const Value *output, int width) {
+    WidthCase asked = {.value = output, .axis = region->rank - 1, .width = width};
+    return lower_output_is_whole(graph, region, output) && !region_window(region, output) &&
+           width_ask(graph, region, width_can_store_skewed, &asked);
+}
+
 static bool width_writes_along(Lower *lower, void *context) {
     const WidthCase *asked = context;
     Run run = {.rank = lower->region->rank, .axis = asked->axis, .width = WIDTH_PAIR};

@@ -25,6 +25,7 @@ static const HintField schedule_fields[] = {
     {"places", 1, {FIELD(places)}, false},
     {"tile_rows", 1, {FIELD(tile_rows)}, false},
     {"tile_cols", 1, {FIELD(tile_cols)}, false},
+    {"turned_vector", 1, {FIELD(turned_vector)}, false},
     {"tile", 3, {FIELD(tile_m), FIELD(tile_n), FIELD(tile_k)}, false},
     {"warps", 2, {FIELD(warps_m), FIELD(warps_n)}, false},
     {"stages", 1, {FIELD(stages)}, false},

@@ -98,6 +98,7 @@ static void near_others(Near *near) {
     if (from->tile_rows) {
         NEAR(tile_rows, from->tile_rows / 2, 2 * from->tile_rows);
         NEAR(tile_cols, from->tile_cols / 2, 2 * from->tile_cols);
+        NEAR(turned_vector, from->turned_vector / 2, 2 * from->turned_vector);
     }
 }
 

@@ -31,6 +31,7 @@ typedef struct Schedule {
 
     /* transpose */
     int tile_rows, tile_cols;
+    int turned_vector; /* elements a thread handles together along the other axis; 0: as many as `vector` */
 
     /* matmul */
     MatmulPath path;

@@ -1,42 +1,24 @@
 /* Transpose: pointwise work whose reads are contiguous along another axis than its writes. Both go through a
- * tile of shared memory, so that both move whole vectors:
+ * tile of shared memory, so that both move whole vectors, t elements along a, v along c:
  *
- *     turned reads   x[c][a .. a+v)  -> registers, v x v to a thread -> tile[a][c .. c+v)      a: the axis of
- * the reads work           tile[a][c .. c+v) and all other inputs -> outputs [a][c .. c+v)           c: the
- * innermost axis turned writes  tile[a][c .. c+v) -> registers, v x v to a thread -> y[c][a .. a+v)
+ *     turned reads    x[c][a .. a+t) -> registers, t x v to a thread -> tile[a][c .. c+v)
+ *     the work        tile[a][c .. c+v) and all other inputs -> outputs[a][c .. c+v)
+ *     turned writes   tile[a][c .. c+v) -> registers, t x v to a thread -> y[c][a .. a+t)
  *
- * A tile's row holds its runs of v elements in an order that depends on the row (run number xor row / v), so
- * that neither side meets the same banks twice. */
-#include "codegen/cost.h"
-#include "codegen/lower.h"
-#include "codegen/template.h"
+ * Here c is the innermost axis, and a is the axis of the turned accesses.
+ *
+ * Behind t rows of a tile a gap moves the next ones by v elements, or by a word, so that they begin an odd
+ * number of these from the ones before, and threads side by side along `a` do not meet in the same banks;
+ * along c neighbours lie side by side anyway. All places are then a register of the thread's and a number
+ * that is known once loops are unrolled. */
+#include "codegen/templates/transpose.h"
 #include "codegen/templates/vectors.h"
-#include "ir/base/checked.h"
-#include "ir/view.h"
 
-enum { TRANSPOSE_THREADS = 256, TRANSPOSE_BANKS_BYTES = 128, TRANSPOSE_INPUTS = 32 };
-
-typedef struct TransposeTile {
-    const Value *value; /* read, or written */
-    KBuffer *buffer;
-} TransposeTile;
-
-typedef struct Transpose {
-    Builder *b;
-    const Region *region;
-    Lower *lower;
-    KType index;
-    int axis, last, width, rows,
-        columns; /* the axis of turned accesses, the innermost; a tile's extents along them */
-    const KExpr *coords[RANK_MAX]; /* of the tile's first element */
-    VEC(TransposeTile) reads, writes;
-} Transpose;
+enum { TRANSPOSE_INPUTS = 32 };
 
 /* ---- what is turned */
 
-/* The axis of the space, besides the innermost, along which the most inputs and outputs are contiguous; -1
- * where none is. */
-static int transpose_axis(const Graph *graph, const Region *region) {
+int transpose_axis(const Graph *graph, const Region *region) {
     int votes[RANK_MAX] = {0}, best = -1;
     if (region->rank < 2 || dim_is(region->dims[region->rank - 1], 1))
         return -1;
@@ -74,7 +56,7 @@ static void transpose_find(Transpose *t, const Graph *graph) {
         }
 }
 
-static bool transpose_is_written_turned(const Transpose *t, const Value *output) {
+bool transpose_is_written_turned(const Transpose *t, const Value *output) {
     for (size_t i = 0; i < t->writes.n; i++)
         if (t->writes.at[i].value == output)
             return true;
@@ -83,23 +65,48 @@ static bool transpose_is_written_turned(const Transpose *t, const Value *output)
 
 /* ---- places */
 
-/* Where the run of v elements number `run` of a tile's row begins. */
-static const KExpr *transpose_place(const Transpose *t, const KBuffer *tile, const KExpr *row,
-                                    const KExpr *run) {
-    Builder *b = t->b;
-    int runs = TRANSPOSE_BANKS_BYTES * 8 / (t->width * dtype_bits(tile->elem)), most = t->columns / t->width;
-    runs = runs < 1 ? 1 : runs > most ? most : runs;
-    const KExpr *turn = k_mod(b, k_div(b, row, k_i32(b, t->width)), k_i32(b, runs));
-    const KExpr *place = runs > 1 ? k_xor(b, run, turn) : run;
-    return k_add(b, k_mul(b, row, k_i32(b, t->columns)), k_mul(b, place, k_i32(b, t->width)));
+/* Elements from one row of a tile to the next, and those left free behind the rows of a run. */
+static int transpose_pitch(const Transpose *t) {
+    return t->columns + (t->is_skewed ? t->width : 0);
 }
 
-/* The run of the space that starts at element (row, column) of the tile and goes along `axis`. */
-static Run transpose_run(Transpose *t, int axis, const KExpr *row, const KExpr *column) {
+static int transpose_gap(const Transpose *t, DType type) {
+    enum { BANK_BITS = 32 };
+    int word = BANK_BITS / dtype_bits(type), gap = t->width > word ? t->width : word;
+    return t->turned * transpose_pitch(t) / gap % 2 == 0 ? gap : 0;
+}
+
+int64_t transpose_tile_count(const Transpose *t, DType type) {
+    return (int64_t)t->rows * transpose_pitch(t) + (int64_t)t->rows / t->turned * transpose_gap(t, type);
+}
+
+KBuffer *transpose_tile(Transpose *t, const Value *value) {
+    const char *name = text_format(t->b->arena, "%s_tile", lower_value_name(t->lower, value));
+    return k_shared(t->b, name, value->dtype, transpose_tile_count(t, value->dtype), TRANSPOSE_ALIGNMENT);
+}
+
+const KExpr *transpose_group_row(const Transpose *t, const KBuffer *tile, const KExpr *group,
+                                 const KExpr *i) {
+    Builder *b = t->b;
+    int pitch = transpose_pitch(t), span = t->turned * pitch + transpose_gap(t, tile->elem);
+    return k_add(b, k_mul(b, group, k_i32(b, span)), k_mul(b, i, k_i32(b, pitch)));
+}
+
+const KExpr *transpose_piece_row(const Transpose *t, const KBuffer *tile, const TransposePiece *piece) {
+    Builder *b = t->b;
+    const KExpr *turned = k_i32(b, t->turned);
+    if (!piece->first || piece->step % t->turned != 0)
+        return transpose_group_row(t, tile, k_div(b, piece->major, turned), k_mod(b, piece->major, turned));
+    const KExpr *group = k_mul(b, piece->slot, k_i32(b, piece->step / t->turned));
+    group = k_add(b, k_div(b, piece->first, turned), group);
+    return transpose_group_row(t, tile, group, k_mod(b, piece->first, turned));
+}
+
+Run transpose_run(Transpose *t, int axis, const KExpr *row, const KExpr *column) {
     Builder *b = t->b;
     const Region *region = t->region;
     DimTable *table = b->kernel->graph->dims;
-    Run run = {.rank = region->rank, .axis = axis, .width = t->width};
+    Run run = {.rank = region->rank, .axis = axis, .width = axis == t->axis ? t->turned : t->width};
     for (int i = 0; i < region->rank; i++)
         run.coords[i] = t->coords[i];
     run.coords[t->axis] = k_add(b, t->coords[t->axis], k_convert(b, row, t->index));
@@ -112,51 +119,67 @@ static Run transpose_run(Transpose *t, int axis, const KExpr *row, const KExpr *
     return run;
 }
 
-/* A loop over what a thread does of `count` pieces of work of the block; the piece's number. */
-static const KExpr *transpose_loop(Transpose *t, int count, const KExpr **slot) {
+/* Piece number slot * threads + tid lies at its quotient and remainder by `across`. Where threads and
+ * `across` divide one another, these are a number of the thread and what unrolling knows. */
+TransposePiece transpose_pieces_begin(Transpose *t, int count, int across, const char *major,
+                                      const char *minor) {
     Builder *b = t->b;
     int threads = b->kernel->threads;
-    const KExpr *tid = k_special(b, SPECIAL_TID);
-    *slot = k_for_begin(b, "u", k_i32(b, 0), k_i32(b, count / threads), 1, UNROLL_FULL);
-    return k_let_expr(b, "n", k_add(b, k_mul(b, *slot, k_i32(b, threads)), tid));
+    const KExpr *tid = k_special(b, SPECIAL_TID), *lanes = k_i32(b, across);
+    TransposePiece piece = {0};
+    if (threads % across == 0) {
+        piece.minor = k_let_expr(b, minor, k_mod(b, tid, lanes));
+        piece.first = k_let_expr(b, text_format(b->arena, "first_%s", major), k_div(b, tid, lanes));
+        piece.step = threads / across;
+    }
+    piece.slot = k_for_begin(b, "u", k_i32(b, 0), k_i32(b, count / threads), 1, UNROLL_FULL);
+    if (piece.first) {
+        piece.major = k_add(b, piece.first, k_mul(b, piece.slot, k_i32(b, piece.step)));
+    } else if (across % threads == 0) {
+        const KExpr *parts = k_i32(b, across / threads);
+        piece.major = k_div(b, piece.slot, parts);
+        piece.minor = k_add(b, tid, k_mul(b, k_mod(b, piece.slot, parts), k_i32(b, threads)));
+    } else {
+        const KExpr *n = k_add(b, k_mul(b, piece.slot, k_i32(b, threads)), tid);
+        piece.major = k_let_expr(b, major, k_div(b, n, lanes));
+        piece.minor = k_let_expr(b, minor, k_mod(b, n, lanes));
+    }
+    return piece;
 }
 
 /* ---- the three steps */
 
-typedef struct TransposeBlock {
-    const KExpr *slot, *row,
-        *run; /* of the thread's blocks; the block's first row; its run within the rows */
-} TransposeBlock;
-
-/* Opens the loop over the thread's blocks of v x v elements: neighbouring threads side by side along the
- * rows. */
-static TransposeBlock transpose_blocks_begin(Transpose *t) {
-    Builder *b = t->b;
-    int across = t->rows / t->width;
-    TransposeBlock block;
-    const KExpr *n = transpose_loop(t, across * (t->columns / t->width), &block.slot);
-    block.row = k_let_expr(b, "block_row", k_mul(b, k_mod(b, n, k_i32(b, across)), k_i32(b, t->width)));
-    block.run = k_let_expr(b, "block_run", k_div(b, n, k_i32(b, across)));
-    return block;
+/* Opens the loop over the thread's blocks of t x v elements: neighbouring threads side by side along the
+ * rows. `minor` is the block's run along the axis, `major` the one along the innermost. */
+static TransposePiece transpose_blocks_begin(Transpose *t) {
+    int across = t->rows / t->turned;
+    return transpose_pieces_begin(t, across * (t->columns / t->width), across, "run", "rows");
 }
 
 /* The run along the axis of turned accesses at the block's column number i. */
-static Run transpose_block_run(Transpose *t, const TransposeBlock *block, const KExpr *i) {
+static Run transpose_block_run(Transpose *t, const TransposePiece *block, const KExpr *i) {
     Builder *b = t->b;
-    const KExpr *column = k_add(b, k_mul(b, block->run, k_i32(b, t->width)), i);
-    return transpose_run(t, t->axis, block->row, column);
+    const KExpr *row = k_mul(b, block->minor, k_i32(b, t->turned));
+    const KExpr *column = k_add(b, k_mul(b, block->major, k_i32(b, t->width)), i);
+    return transpose_run(t, t->axis, row, column);
 }
 
-/* Elements of the block as they are read, by columns, become elements as they are stored, by rows; or the
- * other way round. */
-static void transpose_turn(Transpose *t, const KVar *to, const KExpr *to_at, const KVar *from,
-                           const KExpr *from_at) {
+/* Where the block's row number i begins in a tile. */
+static const KExpr *transpose_block_row(Transpose *t, const KBuffer *tile, const TransposePiece *block,
+                                        const KExpr *i) {
     Builder *b = t->b;
-    const KExpr *width = k_i32(b, t->width);
-    const KExpr *i = k_for_begin(b, "i", k_i32(b, 0), width, 1, UNROLL_FULL);
-    const KExpr *j = k_for_begin(b, "j", k_i32(b, 0), width, 1, UNROLL_FULL);
-    const KExpr *element = k_elem(b, from, k_add(b, from_at, k_add(b, k_mul(b, j, width), i)));
-    k_set_elem(b, to, k_add(b, to_at, k_add(b, k_mul(b, i, width), j)), element);
+    const KExpr *column = k_mul(b, block->major, k_i32(b, t->width));
+    return k_add(b, transpose_group_row(t, tile, block->minor, i), column);
+}
+
+/* Elements of a block in runs of `n`, from from_at on, become its runs of `m`, the other way round. */
+static void transpose_turn(Transpose *t, const KVar *to, const KVar *from, const KExpr *from_at, int n,
+                           int m) {
+    Builder *b = t->b;
+    const KExpr *i = k_for_begin(b, "i", k_i32(b, 0), k_i32(b, n), 1, UNROLL_FULL);
+    const KExpr *j = k_for_begin(b, "j", k_i32(b, 0), k_i32(b, m), 1, UNROLL_FULL);
+    const KExpr *element = k_elem(b, from, k_add(b, from_at, k_add(b, k_mul(b, j, k_i32(b, n)), i)));
+    k_set_elem(b, to, k_add(b, k_mul(b, i, k_i32(b, m)), j), element);
     k_end(b);
     k_end(b);
 }
@@ -164,39 +187,40 @@ static void transpose_turn(Transpose *t, const KVar *to, const KExpr *to_at, con
 static void transpose_read(Transpose *t) {
     Builder *b = t->b;
     size_t n = t->reads.n;
-    int threads = b->kernel->threads, block = t->width * t->width,
+    int threads = b->kernel->threads, block = t->turned * t->width,
         blocks = t->rows * t->columns / (block * threads);
+    const KExpr *width = k_i32(b, t->width), *turned = k_i32(b, t->turned);
     LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, n + 1);
     for (size_t i = 0; i < n; i++) {
-        const char *name = lower_value_name(t->lower, t->reads.at[i].value);
-        targets[i].value = t->reads.at[i].value;
-        targets[i].dst = k_array(b, name, ktype_of(targets[i].value->dtype), blocks * block, NULL);
-        t->reads.at[i].buffer = k_shared(b, text_format(b->arena, "%s_tile", name), targets[i].value->dtype,
-                                         (int64_t)t->rows * t->columns, TRANSPOSE_BANKS_BYTES);
+        const Value *value = t->reads.at[i].value;
+        targets[i].value = value;
+        targets[i].dst =
+            k_array(b, lower_value_name(t->lower, value), ktype_of(value->dtype), blocks * block, NULL);
+        t->reads.at[i].buffer = transpose_tile(t, value);
     }
-    Run run = {.rank = t->region->rank, .axis = t->axis, .width = t->width};
+    Run run = {.rank = t->region->rank, .axis = t->axis, .width = t->turned};
     lower_batch_begin(t->lower, &run, targets, (int)n, blocks * t->width);
-    TransposeBlock at = transpose_blocks_begin(t);
-    const KExpr *i = k_for_begin(b, "i", k_i32(b, 0), k_i32(b, t->width), 1, UNROLL_FULL);
+    TransposePiece at = transpose_blocks_begin(t);
+    const KExpr *i = k_for_begin(b, "i", k_i32(b, 0), width, 1, UNROLL_FULL);
     run = transpose_block_run(t, &at, i);
-    lower_batch_load(t->lower, &run, k_add(b, k_mul(b, at.slot, k_i32(b, t->width)), i));
+    lower_batch_load(t->lower, &run, k_add(b, k_mul(b, at.slot, width), i));
     k_end(b);
     k_end(b);
 
     at = transpose_blocks_begin(t);
-    i = k_for_begin(b, "i", k_i32(b, 0), k_i32(b, t->width), 1, UNROLL_FULL);
+    i = k_for_begin(b, "i", k_i32(b, 0), width, 1, UNROLL_FULL);
     run = transpose_block_run(t, &at, i);
-    const KExpr *slot = k_add(b, k_mul(b, at.slot, k_i32(b, t->width)), i);
+    const KExpr *slot = k_add(b, k_mul(b, at.slot, width), i);
     for (size_t k = 0; k < n; k++)
-        targets[k].at = k_mul(b, slot, k_i32(b, t->width));
+        targets[k].at = k_mul(b, slot, turned);
     lower_batch_run(t->lower, &run, slot, targets, (int)n);
     k_end(b);
     for (size_t k = 0; k < n; k++) {
         const KVar *rows = k_array(b, "rows", targets[k].dst->type, block, NULL);
-        transpose_turn(t, rows, k_i32(b, 0), targets[k].dst, k_mul(b, at.slot, k_i32(b, block)));
-        i = k_for_begin(b, "i", k_i32(b, 0), k_i32(b, t->width), 1, UNROLL_FULL);
-        const KExpr *place = transpose_place(t, t->reads.at[k].buffer, k_add(b, at.row, i), at.run);
-        vectors_store(b, t->reads.at[k].buffer, place, rows, k_mul(b, i, k_i32(b, t->width)), t->width);
+        transpose_turn(t, rows, targets[k].dst, k_mul(b, at.slot, k_i32(b, block)), t->turned, t->width);
+        i = k_for_begin(b, "i", k_i32(b, 0), turned, 1, UNROLL_FULL);
+        const KExpr *place = transpose_block_row(t, t->reads.at[k].buffer, &at, i);
+        vectors_store(b, t->reads.at[k].buffer, place, rows, k_mul(b, i, width), t->width);
         k_end(b);
     }
     k_end(b);
@@ -207,14 +231,11 @@ static void transpose_read(Transpose *t) {
 static void transpose_work(Transpose *t) {
     Builder *b = t->b;
     const Region *region = t->region;
-    int n = (int)region->outputs.n, threads = b->kernel->threads, across = t->columns / t->width;
+    int n = (int)region->outputs.n, across = t->columns / t->width, count = t->rows * across;
+    const KExpr *width = k_i32(b, t->width);
     LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, (size_t)n + 1);
-    for (size_t i = 0; i < t->writes.n; i++) {
-        const Value *output = t->writes.at[i].value;
-        const char *name = text_format(b->arena, "%s_tile", lower_value_name(t->lower, output));
-        t->writes.at[i].buffer =
-            k_shared(b, name, output->dtype, (int64_t)t->rows * t->columns, TRANSPOSE_BANKS_BYTES);
-    }
+    for (size_t i = 0; i < t->writes.n; i++)
+        t->writes.at[i].buffer = transpose_tile(t, t->writes.at[i].value);
     for (int i = 0; i < n; i++)
         targets[i] = (LowerTarget){.value = region->outputs.at[i], .stored = true};
     /* What is turned is known from the tile, so that planning need not look below. */
@@ -222,38 +243,37 @@ static void transpose_work(Transpose *t) {
         lower_bind_expr(t->lower, t->reads.at[i].value,
                         k_convert(b, k_i32(b, 0), ktype_of(t->reads.at[i].value->dtype)));
     Run run = {.rank = region->rank, .axis = t->last, .width = t->width};
-    lower_batch_begin(t->lower, &run, targets, n, t->rows * across / threads);
-    const KExpr *slot, *number = transpose_loop(t, t->rows * across, &slot);
-    const KExpr *row = k_div(b, number, k_i32(b, across)), *place = k_mod(b, number, k_i32(b, across));
-    run = transpose_run(t, t->last, row, k_mul(b, place, k_i32(b, t->width)));
-    lower_batch_load(t->lower, &run, slot);
+    lower_batch_begin(t->lower, &run, targets, n, count / b->kernel->threads);
+    TransposePiece at = transpose_pieces_begin(t, count, across, "row", "run");
+    run = transpose_run(t, t->last, at.major, k_mul(b, at.minor, width));
+    lower_batch_load(t->lower, &run, at.slot);
     k_end(b);
 
-    number = transpose_loop(t, t->rows * across, &slot);
-    row = k_let_expr(b, "row", k_div(b, number, k_i32(b, across)));
-    place = k_let_expr(b, "run", k_mod(b, number, k_i32(b, across)));
-    run = transpose_run(t, t->last, row, k_mul(b, place, k_i32(b, t->width)));
+    at = transpose_pieces_begin(t, count, across, "row", "run");
+    const KExpr *column = k_mul(b, at.minor, width);
+    run = transpose_run(t, t->last, at.major, column);
     for (size_t i = 0; i < t->reads.n; i++) {
         const TransposeTile *tile = &t->reads.at[i];
         const KVar *array = k_array(b, text_format(b->arena, "%s_v", lower_value_name(t->lower, tile->value)),
                                     ktype_of(tile->value->dtype), t->width, NULL);
-        vectors_load(b, tile->buffer, transpose_place(t, tile->buffer, row, place), array, k_i32(b, 0),
-                     t->width);
+        vectors_load(b, tile->buffer, k_add(b, transpose_piece_row(t, tile->buffer, &at), column), array,
+                     k_i32(b, 0), t->width);
         lower_bind_array(t->lower, tile->value, array, NULL);
     }
     for (int i = 0; i < n; i++) {
         const char *name = text_format(b->arena, "%s_v", lower_value_name(t->lower, targets[i].value));
         targets[i].dst = k_array(b, name, ktype_of(targets[i].value->dtype), t->width, NULL);
     }
-    lower_batch_run(t->lower, &run, slot, targets, n);
+    lower_batch_run(t->lower, &run, at.slot, targets, n);
     for (int i = 0; i < n; i++) {
         if (!transpose_is_written_turned(t, targets[i].value))
             lower_store(t->lower, &run, targets[i].value, targets[i].dst, NULL);
-        for (size_t k = 0; k < t->writes.n; k++)
+        for (size_t k = 0; k < t->writes.n; k++) {
+            const KBuffer *tile = t->writes.at[k].buffer;
             if (t->writes.at[k].value == targets[i].value)
-                vectors_store(b, t->writes.at[k].buffer,
-                              transpose_place(t, t->writes.at[k].buffer, row, place), targets[i].dst,
+                vectors_store(b, tile, k_add(b, transpose_piece_row(t, tile, &at), column), targets[i].dst,
                               k_i32(b, 0), t->width);
+        }
     }
     k_end(b);
     lower_batch_end(t->lower);
@@ -261,22 +281,23 @@ static void transpose_work(Transpose *t) {
 
 static void transpose_write(Transpose *t) {
     Builder *b = t->b;
+    const KExpr *width = k_i32(b, t->width), *turned = k_i32(b, t->turned);
     k_barrier(b);
     for (size_t k = 0; k < t->writes.n; k++) {
         const TransposeTile *tile = &t->writes.at[k];
         KType type = ktype_of(tile->value->dtype);
-        int block = t->width * t->width;
-        TransposeBlock at = transpose_blocks_begin(t);
+        int block = t->turned * t->width;
+        TransposePiece at = transpose_blocks_begin(t);
         const KVar *rows = k_array(b, "rows", type, block, NULL),
                    *columns = k_array(b, "columns", type, block, NULL);
-        const KExpr *i = k_for_begin(b, "i", k_i32(b, 0), k_i32(b, t->width), 1, UNROLL_FULL);
-        const KExpr *place = transpose_place(t, tile->buffer, k_add(b, at.row, i), at.run);
-        vectors_load(b, tile->buffer, place, rows, k_mul(b, i, k_i32(b, t->width)), t->width);
+        const KExpr *i = k_for_begin(b, "i", k_i32(b, 0), turned, 1, UNROLL_FULL);
+        vectors_load(b, tile->buffer, transpose_block_row(t, tile->buffer, &at, i), rows, k_mul(b, i, width),
+                     t->width);
         k_end(b);
-        transpose_turn(t, columns, k_i32(b, 0), rows, k_i32(b, 0));
-        i = k_for_begin(b, "i", k_i32(b, 0), k_i32(b, t->width), 1, UNROLL_FULL);
+        transpose_turn(t, columns, rows, k_i32(b, 0), t->width, t->turned);
+        i = k_for_begin(b, "i", k_i32(b, 0), width, 1, UNROLL_FULL);
         Run run = transpose_block_run(t, &at, i);
-        lower_store(t->lower, &run, tile->value, columns, k_mul(b, i, k_i32(b, t->width)));
+        lower_store(t->lower, &run, tile->value, columns, k_mul(b, i, turned));
         k_end(b);
         k_end(b);
     }
@@ -312,15 +333,18 @@ static void transpose_place_block(Transpose *t) {
     t->coords[t->last] = k_let_expr(b, "tile_column", k_mul(b, column, k_int(b, t->index, t->columns)));
 }
 
-static Transpose transpose_plan(const Graph *graph, const Region *region, const Schedule *schedule) {
+Transpose transpose_plan(const Graph *graph, const Region *region, const Schedule *schedule) {
     Transpose t = {.region = region,
                    .width = schedule->vector,
+                   .turned = schedule->turned_vector ? schedule->turned_vector : schedule->vector,
                    .rows = schedule->tile_rows,
                    .columns = schedule->tile_cols};
     t.axis = transpose_axis(graph, region);
     t.last = region->rank - 1;
-    if (t.axis >= 0)
+    if (t.axis >= 0) {
         transpose_find(&t, graph);
+        t.is_skewed = dim_divisor(graph->dims, region->dims[t.last]) % t.width != 0;
+    }
     return t;
 }
 
@@ -329,119 +353,23 @@ static void transpose_build(Builder *b, const Region *region) {
     Kernel *kernel = b->kernel;
     Transpose t = transpose_plan(kernel->graph, region, schedule);
     kernel->threads = schedule->threads;
-    kernel->summary = text_format(b->arena, "transpose: tiles of %d x %d, vectors of %d both ways", t.rows,
-                                  t.columns, t.width);
+    kernel->summary =
+        text_format(b->arena, "transpose: tiles of %d x %d, vectors of %d turned, of %d straight%s", t.rows,
+                    t.columns, t.turned, t.width, t.is_skewed ? ", of rows that begin anywhere" : "");
     t.b = b;
     t.lower = lower_new(b, region);
     lower_declare_params(t.lower);
     t.index = lower_index_type(t.lower);
     transpose_place_block(&t);
+    if (t.is_skewed) {
+        transpose_skewed_build(&t);
+        return;
+    }
     if (t.reads.n > 0)
         transpose_read(&t);
     transpose_work(&t);
     if (t.writes.n > 0)
         transpose_write(&t);
-}
-
-/* ---- schedules */
-
-static bool transpose_accepts(const Graph *graph, const Region *region, const Schedule *s,
-                              const Target *target, const char **why) {
-    if (!is_power_of_two(s->vector) || s->vector > 16 || !is_power_of_two(s->tile_rows) ||
-        !is_power_of_two(s->tile_cols) || s->tile_rows > 256 || s->tile_cols > 256 ||
-        s->tile_rows < s->vector || s->tile_cols < s->vector) {
-        *why = "vector, tile_rows and tile_cols must be powers of two, the tile at least the vector and at "
-               "most 256";
-        return false;
-    }
-    int blocks = (s->tile_rows / s->vector) * (s->tile_cols / s->vector);
-    if (s->threads < 32 || s->threads > 1024 || s->threads % 32 != 0 || blocks % s->threads != 0) {
-        *why = "threads must be a multiple of 32 up to 1024 that divides the tile's blocks of vector x "
-               "vector elements";
-        return false;
-    }
-    Transpose t = transpose_plan(graph, region, s);
-    if (t.axis < 0 || t.reads.n + t.writes.n == 0) {
-        *why = "nothing is read or written along another axis than the innermost";
-        return false;
-    }
-    if (dim_divisor(graph->dims, region->dims[t.axis]) % s->vector != 0 ||
-        dim_divisor(graph->dims, region->dims[t.last]) % s->vector != 0) {
-        *why = "vector must divide both axes";
-        return false;
-    }
-    int64_t bytes = 0;
-    for (size_t i = 0; i < t.reads.n + t.writes.n; i++) {
-        const Value *value = i < t.reads.n ? t.reads.at[i].value : t.writes.at[i - t.reads.n].value;
-        if (dtype_bits(value->dtype) < 8) {
-            *why = "elements of less than a byte cannot be turned";
-            return false;
-        }
-        bytes += (int64_t)s->tile_rows * s->tile_cols * dtype_bits(value->dtype) / 8;
-    }
-    if (bytes > target->smem_per_block) {
-        *why = "the tiles do not fit into shared memory";
-        return false;
-    }
-    for (size_t i = 0; i < region->outputs.n; i++)
-        if (!lower_output_is_whole(graph, region, region->outputs.at[i]) ||
-            (!transpose_is_written_turned(&t, region->outputs.at[i]) &&
-             !lower_can_store(graph, region, region->outputs.at[i], t.last, s->vector))) {
-            *why = "an output does not fit the space, or has 4-bit elements and rows of odd length";
-            return false;
-        }
-    return true;
-}
-
-/* Elements of a run both ways: of 16 bytes at most, so that what a warp loads or stores at once lies side by
- * side (64.2 us for 25 million elements of 16 bits to 32 by runs of 8, 42.5 by 4). */
-static int transpose_vector(const Graph *graph, const Region *region, int axis) {
-    enum { RUN_BITS = 128, RUN_MOST = 8 };
-    int vector = lower_vector_width(graph, region, region->rank - 1);
-    int other = axis < 0 ? 1 : lower_vector_width(graph, region, axis);
-    vector = other < vector ? other : vector;
-    vector = vector > RUN_MOST ? RUN_MOST : vector;
-    for (size_t i = 0; i < region->inputs.n + region->outputs.n; i++) {
-        const Value *value =
-            i < region->inputs.n ? region->inputs.at[i] : region->outputs.at[i - region->inputs.n];
-        while (vector > 1 && lower_output_is_whole(graph, region, value) &&
-               vector * dtype_bits(value->dtype) > RUN_BITS)
-            vector /= 2;
-    }
-    return vector;
-}
-
-static int transpose_schedules(const Graph *graph, const Region *region, const Target *target,
-                               const DimBindings *hint, Schedule *out, int room) {
-    (void)target, (void)hint;
-    int last = region->rank - 1, axis = transpose_axis(graph, region);
-    int vector = transpose_vector(graph, region, axis);
-    /* Tiles that divide the extents need no conditions. Elements one by one: many of a row at once, and
-     * several of a thread (5001 x 3003 of 32 bits: 48.0 us by 32 x 32, 38.6 so). */
-    int tile = vector == 8 ? 128 : vector == 1 ? 32 : 64, rows = tile, columns = vector == 1 ? 128 : tile;
-    if (axis >= 0 && vector == 8 && dim_divisor(graph->dims, region->dims[axis]) % rows != 0)
-        rows /= 2;
-    if (vector == 8 && dim_divisor(graph->dims, region->dims[last]) % columns != 0)
-        columns /= 2;
-    int blocks = (rows / vector) * (columns / vector);
-    int n = 0;
-    int threads = vector == 1 ? TRANSPOSE_THREADS / 2 : TRANSPOSE_THREADS;
-    out[n++] = (Schedule){.threads = blocks < threads ? blocks : threads,
-                          .vector = vector,
-                          .unroll = 1,
-                          .tile_rows = rows,
-                          .tile_cols = columns};
-    if (n < room && blocks >= 128 * 2) {
-        out[n] = out[0];
-        out[n].threads = out[0].threads / 2;
-        out[n++].tile_rows /= 2;
-    }
-    if (n < room && vector > 2) { /* what needs fewer registers */
-        out[n] = out[0];
-        out[n].threads = 4 * blocks < threads ? 4 * blocks : threads;
-        out[n++].vector /= 2;
-    }
-    return n;
 }
 
 const Template template_transpose = {.name = "transpose",
