@@ -76,6 +76,17 @@ static void near_threads(Near *near, int numerator, int denominator) {
         near_add(near, s);
 }
 
+/* Wider and narrower along the turned axis alone, also where one width serves both. */
+static void near_turned(Near *near) {
+    Schedule s = *near->from;
+    int turned = s.turned_vector ? s.turned_vector : s.vector;
+    for (int i = 0; i < 2; i++) {
+        s.turned_vector = i ? 2 * turned : turned / 2;
+        if (s.turned_vector > 0)
+            near_add(near, s);
+    }
+}
+
 static void near_others(Near *near) {
     const Schedule *from = near->from;
     NEAR(unroll, from->unroll / 2, 2 * from->unroll, 4 * from->unroll);
@@ -97,8 +108,9 @@ static void near_others(Near *near) {
     }
     if (from->tile_rows) {
         NEAR(tile_rows, from->tile_rows / 2, 2 * from->tile_rows);
-        NEAR(tile_cols, from->tile_cols / 2, 2 * from->tile_cols);
-        NEAR(turned_vector, from->turned_vector / 2, 2 * from->turned_vector);
+        NEAR(tile_cols, from->tile_cols / 2, from->tile_cols / 3 * 2, from->tile_cols / 2 * 3,
+             2 * from->tile_cols);
+        near_turned(near);
     }
 }
 
