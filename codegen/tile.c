@@ -28,8 +28,9 @@ Tile tile_shared(Builder *b, const char *name, DType elem, int rows, int cols, i
     return tile;
 }
 
-Tile tile_padded(Builder *b, const char *name, DType elem, int rows, int cols, int stages) {
-    Tile tile = {.elem = elem, .rows = rows, .cols = cols, .span = cols + tile_chunk(elem), .stages = stages};
+Tile tile_padded(Builder *b, const char *name, DType elem, int rows, int cols, int padding, int stages) {
+    int span = cols + padding * 8 / dtype_bits(elem);
+    Tile tile = {.elem = elem, .rows = rows, .cols = cols, .span = span, .stages = stages};
     tile.swizzle = SWIZZLE_NONE;
     tile.pitch = (int64_t)rows * tile.span;
     tile.buffer = k_shared(b, name, elem, tile.pitch * stages, 16);

@@ -23,9 +23,9 @@ int tile_span_bytes(int row_bytes);
 /* In shared memory, with the widest swizzle whose span divides a row. cols * bits must be a multiple of 16
  * bytes. */
 Tile tile_shared(Builder *b, const char *name, DType elem, int rows, int cols, int stages);
-/* For threads alone, which read rows: not swizzled but padded by 16 bytes a row, so that one address serves
- * all rows, and columns of neighbouring rows lie in different banks. */
-Tile tile_padded(Builder *b, const char *name, DType elem, int rows, int cols, int stages);
+/* For threads alone, which read rows: not swizzled but padded by so many bytes a row, a multiple of 16, so
+ * that one address serves all rows, and columns of neighbouring rows lie in different banks. */
+Tile tile_padded(Builder *b, const char *name, DType elem, int rows, int cols, int padding, int stages);
 /* Over memory that is there: stages `pitch` elements apart, which is a multiple of the swizzle's period. */
 Tile tile_over(const KBuffer *buffer, DType elem, int rows, int cols, int stages, int64_t pitch);
 int64_t tile_elements(const Tile *tile); /* of one stage */

@@ -187,7 +187,7 @@ MatmulConvert matmul_convert(Builder *b, const MatmulPlan *plan, const Schedule 
         return convert;
     }
     convert.loader = matmul_loader(b, plan, operand, name, tile_mn, schedule->tile_k, schedule->stages,
-                                   CONVERT_THREADS, false);
+                                   CONVERT_THREADS, MATMUL_WGMMA);
     MatmulOperand *source = ARENA_NEW(b->arena, MatmulOperand);
     matmul_convert_source(plan, operand, source);
     convert.ratio = convert_ratio(plan, schedule, source);

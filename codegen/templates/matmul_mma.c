@@ -1,29 +1,18 @@
 /* Matrix products by mma.sync (sm_80 and later): cp.async into a ring of stages (matmul_ring.c), ldmatrix,
- * mma; f64 (where the target has it at speed) without ldmatrix, whose elements are of 16 bits.
+ * mma; without ldmatrix (matmul_mma_elements.c) in f64, where the target has it at speed, and what lies along
+ * M or N in tf32.
  *
  * A block computes one tile of the result. Every operand that is no plain memory is computed on the way
  * (matmul_prologue.c), so this path takes any prologue, any layout and any ragged shape. Warps divide the
  * tile in warps_m x warps_n parts; a warp's part is made of fragments of 16 x 8 (layout.h). */
+#include "codegen/templates/matmul_mma.h"
 #include "codegen/templates/matmul_paths.h"
 #include "codegen/templates/matmul_result.h"
-#include "codegen/templates/matmul_ring.h"
 
 enum { MMA_M = 16, MMA_N = 8, MMA_K_BYTES = 32, MMA_COLS = 8 /* fragments of B in registers at a time */ };
 enum { MMA_F64_K = 8 };
 
-typedef struct Mma {
-    Builder *b;
-    const MatmulPlan *plan;
-    const Schedule *schedule;
-    MatmulRing ring;
-    int rows, cols;                                            /* fragments of a warp along m and n */
-    const KExpr *warp_row, *warp_col;                          /* of the warp's part, within the tile */
-    const KVar *accumulator[MATMUL_CORES], *a_words, *b_words; /* words, or elements of f64 */
-    const KExpr *lane_row, *lane_k; /* of f64: a lane's row of a fragment, and its first element along K */
-} Mma;
-
-/* Elements of an instruction's K. */
-static int mma_k(const MatmulPlan *plan) {
+int mma_k(const MatmulPlan *plan) {
     return plan->kind == MATMUL_F64 ? MMA_F64_K : MMA_K_BYTES * 8 / dtype_bits(plan->a.elem);
 }
 
@@ -82,57 +71,6 @@ static void mma_load_words(const Mma *m, const MatmulLoader *loader, bool is_a, 
         tile_load_matrices(b, &loader->tile, stage, k, mn, !is_a, true, words, at);
 }
 
-/* ---- f64, by loads of single elements: wider ones would bring neighbours along K, which are no neighbours
- * among the registers of A.
- *
- * Any order of K will do, if both operands have the same. Which elements lanes t = lane % 4 have, the banks
- * decide: 16 lanes read at a time, 4 of K in each of 4 rows that are neighbours along M or N, and chunk c of
- * 16 bytes of row r of the tile stands at c ^ r % 8 (layout.h).
- *   Rows along M or N: from r = 4 j to 4 j + 3 a chunk takes all four places of its half of the row. Of lanes
- *     with even elements, and of those with odd ones, there is one in each half.
- *   Rows of K: the 4 neighbours are two chunks, 2 j and 2 j + 1, which r takes to those of another j for
- *     another r / 2 % 4. That differs from lane to lane.
- *
- *     t                         0   1   2   3
- *     k of step 0, register 0   0  10   5  15      a tile of one step, with rows of 64 bytes along K, whose
- *               of register 1   1  11   4  14      chunks stand at c ^ r / 2 % 4:     0  4  3  7
- *     k of step 1, register 0   2   8   7  13                                         1  5  2  6
- *               of register 1   3   9   6  12
- */
-enum { MMA_F64_BLOCK = 2 * MMA_F64_K };
-
-static void mma_f64_begin(Mma *m) {
-    Builder *b = m->b;
-    bool is_short = m->schedule->tile_k == MMA_F64_K;
-    const KExpr *lane = k_special(b, SPECIAL_LANE), *two = k_i32(b, 2), *t = k_mod(b, lane, k_i32(b, 4));
-    const KExpr *k = k_add(b, k_mul(b, k_mod(b, t, two), k_i32(b, is_short ? 4 : 10)),
-                           k_mul(b, k_div(b, t, two), k_i32(b, is_short ? 3 : 5)));
-    m->lane_row = k_let_expr(b, "lane_row", k_div(b, lane, k_i32(b, 4)));
-    m->lane_k = k_let_expr(b, "lane_k", k);
-}
-
-/* Fragments of 16 rows (A) or 16 columns (B) from mn on, a multiple of 16, in step `first`, an even one, +
- * `kk`. So many rows on the swizzle is the same, so many columns are a block of the tile, and two steps are
- * either: a lane's own places in the tile serve all fragments. */
-static void mma_f64_load(const Mma *m, const MatmulLoader *loader, bool is_a, const KExpr *stage,
-                         const KExpr *mn, const KExpr *first, const KExpr *kk, const KVar *elements, int at) {
-    Builder *b = m->b;
-    bool is_k = loader->tile_major == MAJOR_K;
-    Tile tile = loader->tile;
-    tile.cols = tile.span;
-    int mn_pitch = is_k ? tile.span : tile.rows, block_pitch = tile.span * (is_k ? tile.rows : MMA_F64_BLOCK);
-    const KExpr *two = k_i32(b, 2), *block = k_add(b, k_div(b, first, two), k_div(b, kk, two));
-    const KExpr *from = k_add(b, k_mul(b, mn, k_i32(b, mn_pitch)), k_mul(b, block, k_i32(b, block_pitch)));
-    for (int half = 0; half < 2; half++)
-        for (int e = 0; e < 2; e++) {
-            const KExpr *own = k_add(b, m->lane_row, k_i32(b, 8 * half));
-            const KExpr *k = k_xor(b, m->lane_k, k_add(b, k_mul(b, k_mod(b, kk, two), two), k_i32(b, e)));
-            const KExpr *index = tile_index(b, &tile, stage, is_k ? own : k, is_k ? k : own);
-            k_load(b, elements, k_i32(b, at + (is_a ? half + 2 * e : 2 * half + e)), tile.buffer,
-                   k_add(b, index, from), 1, NULL, CACHE_DEFAULT);
-        }
-}
-
 /* ---- products */
 
 static void mma_issue(const Mma *m, int core, int i, int j, int b_word) {
@@ -155,8 +93,8 @@ static void mma_issue(const Mma *m, int core, int i, int j, int b_word) {
 static void mma_load(const Mma *m, const MatmulLoader *loader, bool is_a, const KExpr *stage, const KExpr *mn,
                      const KExpr *first, const KExpr *kk, const KVar *words, int at) {
     Builder *b = m->b;
-    if (m->plan->kind == MATMUL_F64) {
-        mma_f64_load(m, loader, is_a, stage, mn, first, kk, words, at);
+    if (mma_takes_elements(m->plan, loader)) {
+        mma_elements_load(m, loader, is_a, stage, mn, first, kk, words, at);
         return;
     }
     const KExpr *k = k_mul(b, k_add(b, first, kk), k_i32(b, mma_k(m->plan)));
@@ -199,6 +137,14 @@ static void mma_multiply(void *path, const KExpr *stage) {
         k_end(b);
 }
 
+/* Whether fragments of any operand are loaded by elements. */
+static bool mma_by_elements(const Mma *m) {
+    bool takes = mma_takes_elements(m->plan, &m->ring.a);
+    for (int i = 0; i < m->plan->n_cores; i++)
+        takes |= mma_takes_elements(m->plan, &m->ring.b[i]);
+    return takes;
+}
+
 void matmul_build_mma(Builder *b, const MatmulPlan *plan) {
     const Schedule *schedule = &plan->region->schedule;
     Kernel *kernel = b->kernel;
@@ -210,7 +156,7 @@ void matmul_build_mma(Builder *b, const MatmulPlan *plan) {
     kernel->threads = 32 * schedule->warps_m * schedule->warps_n;
     kernel->min_blocks = matmul_blocks_per_sm(plan, schedule);
     kernel->grid[0] = tiles.count;
-    m.ring = matmul_ring(b, plan, schedule, kernel->threads, false);
+    m.ring = matmul_ring(b, plan, schedule, kernel->threads);
     Lower *lower = lower_new(b, plan->region);
 
     const KExpr *warp = k_special(b, SPECIAL_WARP), *lane = k_special(b, SPECIAL_LANE);
@@ -223,8 +169,8 @@ void matmul_build_mma(Builder *b, const MatmulPlan *plan) {
         m.accumulator[core] =
             k_array(b, plan->core[core]->name ? plan->core[core]->name : "acc", plan->accumulator,
                     4 * m.rows * m.cols, k_convert(b, k_i32(b, 0), plan->accumulator));
-    if (plan->kind == MATMUL_F64)
-        mma_f64_begin(&m);
+    if (mma_by_elements(&m))
+        mma_elements_begin(&m);
     KType word = plan->kind == MATMUL_F64 ? K_F64 : K_U32;
     m.a_words = k_array(b, "a", word, 4 * m.rows, NULL);
     m.b_words = k_array(b, "b", word, 2 * (m.cols < MMA_COLS ? m.cols : MMA_COLS), NULL);

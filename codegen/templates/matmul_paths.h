@@ -44,8 +44,9 @@ int64_t matmul_smem_gemv(const MatmulPlan *plan, const Schedule *schedule);
 /* Registers in which a thread holds a stage's part of a computed operand; 0 where it is copied. */
 int matmul_loader_registers(const MatmulPlan *plan, const MatmulOperand *operand, const Schedule *schedule,
                             int tile_mn, int threads);
-/* Bytes of one stage; `is_mn_tile`: as threads alone read it, M or N contiguous whatever memory has. */
-int64_t matmul_loader_bytes(const MatmulOperand *operand, int tile_mn, int tile_k, bool is_mn_tile);
+/* Bytes of one stage, as the path reads it. */
+int64_t matmul_loader_bytes(const MatmulPlan *plan, const MatmulOperand *operand, MatmulPath path,
+                            int tile_mn, int tile_k);
 
 /* ---- wgmma */
 

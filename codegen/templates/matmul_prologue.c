@@ -9,11 +9,6 @@
 #include "codegen/templates/matmul_paths.h"
 #include "codegen/templates/matmul_ring.h"
 
-int64_t matmul_loader_bytes(const MatmulOperand *operand, int tile_mn, int tile_k, bool is_mn_tile) {
-    enum { PAD = 16 }; /* of a row of tile_padded() */
-    return (int64_t)tile_k * (tile_mn * dtype_bits(operand->elem) / 8 + (is_mn_tile ? PAD : 0));
-}
-
 Region *matmul_operand_space(Arena *arena, const Region *region, const Value *value) {
     Region *space = ARENA_NEW(arena, Region);
     *space = *region;
@@ -28,27 +23,44 @@ Region *matmul_operand_space(Arena *arena, const Region *region, const Value *va
 }
 
 /* The axis that tiles keep contiguous: what the path needs, else the one along which the operand comes. */
-static OperandMajor loader_major(const MatmulPlan *plan, const MatmulOperand *operand, bool is_mn_tile) {
+static OperandMajor loader_major(const MatmulPlan *plan, const MatmulOperand *operand, MatmulPath path) {
     int axis = operand->copy_width ? (operand->major == MAJOR_K ? operand->k_axis : operand->mn_axis)
                                    : operand->run_axis;
-    /* ldmatrix transposes 16-bit elements alone; fragments of f64 are loaded by elements */
-    bool reads_both = plan->kind == MATMUL_16BIT || plan->kind == MATMUL_F64;
-    return is_mn_tile || (reads_both && axis == operand->mn_axis) ? MAJOR_MN : MAJOR_K;
+    /* ldmatrix transposes 16-bit elements alone, and wgmma reads no others across; mma.sync's fragments of 32
+     * and 64 bits are loaded by elements (matmul_mma_elements.c) */
+    bool reads_both = plan->kind == MATMUL_16BIT || plan->kind == MATMUL_F64 ||
+                      (plan->kind == MATMUL_TF32 && path == MATMUL_MMA_SYNC);
+    return path == MATMUL_SIMT || (reads_both && axis == operand->mn_axis) ? MAJOR_MN : MAJOR_K;
 }
 
-static bool loader_is_copy(const MatmulPlan *plan, const MatmulOperand *operand, bool is_mn_tile) {
-    return operand->copy_width && operand->major == loader_major(plan, operand, is_mn_tile);
+/* Bytes behind each row of a tile that threads read by elements; 0: it is swizzled. */
+static int loader_padding(const MatmulPlan *plan, const MatmulOperand *operand, MatmulPath path) {
+    enum {
+        VECTORS = 16,
+        WORDS = 32 /* lanes of a load are 8 columns of 4 rows, which lie 8 banks apart so */
+    };
+    bool has_words = plan->kind == MATMUL_TF32 && loader_major(plan, operand, path) == MAJOR_MN;
+    return path == MATMUL_SIMT ? VECTORS : has_words ? WORDS : 0;
+}
+
+int64_t matmul_loader_bytes(const MatmulPlan *plan, const MatmulOperand *operand, MatmulPath path,
+                            int tile_mn, int tile_k) {
+    int row = tile_mn * dtype_bits(operand->elem) / 8 + loader_padding(plan, operand, path);
+    return (int64_t)tile_k * row;
+}
+
+static bool loader_is_copy(const MatmulPlan *plan, const MatmulOperand *operand, MatmulPath path) {
+    return operand->copy_width && operand->major == loader_major(plan, operand, path);
 }
 
 int matmul_loader_registers(const MatmulPlan *plan, const MatmulOperand *operand, const Schedule *schedule,
                             int tile_mn, int threads) {
-    bool is_mn_tile = schedule->path == MATMUL_SIMT;
-    if (loader_is_copy(plan, operand, is_mn_tile))
+    if (loader_is_copy(plan, operand, schedule->path))
         return 0;
     int width = operand->copy_width ? operand->copy_width : operand->run_width;
     int accesses = (tile_mn * schedule->tile_k / width + threads - 1) / threads;
     int words = dtype_bits(operand->elem) == 64 ? 2 : 1;
-    if (is_mn_tile) /* few: what they are computed from is computed again */
+    if (schedule->path == MATMUL_SIMT) /* few: what they are computed from is computed again */
         return accesses * width * words;
     /* elements; for each access an address, 64 bits and a guard where sizes come at launch; coordinates */
     int address = dim_is_const(plan->k) && dim_is_const(operand->mn) ? 1 : 3;
@@ -75,11 +87,12 @@ static int loader_power_of_two(int width, int limit) {
 }
 
 MatmulLoader matmul_loader(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, const char *name,
-                           int tile_mn, int tile_k, int stages, int threads, bool is_mn_tile) {
+                           int tile_mn, int tile_k, int stages, int threads, MatmulPath path) {
     MatmulLoader loader = {
         .plan = plan, .operand = operand, .tile_mn = tile_mn, .tile_k = tile_k, .threads = threads};
-    loader.tile_major = loader_major(plan, operand, is_mn_tile);
-    loader.is_copy = loader_is_copy(plan, operand, is_mn_tile);
+    int padding = loader_padding(plan, operand, path);
+    loader.tile_major = loader_major(plan, operand, path);
+    loader.is_copy = loader_is_copy(plan, operand, path);
     loader.run_axis = operand->run_axis;
     loader.vector = operand->run_width;
     if (operand->copy_width) {
@@ -87,7 +100,7 @@ MatmulLoader matmul_loader(Builder *b, const MatmulPlan *plan, const MatmulOpera
         loader.vector = operand->copy_width;
     }
     loader.vector = loader_power_of_two(loader.vector, loader.run_axis == operand->k_axis ? tile_k : tile_mn);
-    loader.tile = is_mn_tile ? tile_padded(b, name, operand->elem, tile_k, tile_mn, stages)
+    loader.tile = padding ? tile_padded(b, name, operand->elem, tile_k, tile_mn, padding, stages)
                   : loader.tile_major == MAJOR_K
                       ? tile_shared(b, name, operand->elem, tile_mn, tile_k, stages)
                       : tile_shared(b, name, operand->elem, tile_k, tile_mn, stages);

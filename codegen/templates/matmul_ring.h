@@ -33,10 +33,10 @@ typedef struct MatmulLoader {
     const KExpr *source_k; /* of that tile, at which the operand's begins */
     const KVar *from;      /* the elements of a piece of it */
 } MatmulLoader;
-/* `is_mn_tile`: tiles keep M (or N) contiguous; else whichever axis memory has, where the matrix instruction
- * can read both. */
+/* For multiply-adds tiles keep M (or N) contiguous; else whichever axis memory has, where the path can read
+ * both. */
 MatmulLoader matmul_loader(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, const char *name,
-                           int tile_mn, int tile_k, int stages, int threads, bool is_mn_tile);
+                           int tile_mn, int tile_k, int stages, int threads, MatmulPath path);
 /* Issues the loads of the tile at (mn0, k0) for a stage; where `valid` is false, zeros. Copies write to
  * shared memory by themselves (the caller commits and waits); the registers of a computed operand go there
  * with matmul_load_finish(), in the same block. */
@@ -55,8 +55,7 @@ typedef struct MatmulMultiply {
     void (*stage)(void *path, const KExpr *stage);
     void *path;
 } MatmulMultiply;
-MatmulRing matmul_ring(Builder *b, const MatmulPlan *plan, const Schedule *schedule, int threads,
-                       bool is_mn_tile);
+MatmulRing matmul_ring(Builder *b, const MatmulPlan *plan, const Schedule *schedule, int threads);
 void matmul_ring_product(Builder *b, MatmulRing *ring, const MatmulTile *tile,
                          const MatmulMultiply *multiply);
 

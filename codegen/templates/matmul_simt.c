@@ -135,7 +135,7 @@ void matmul_build_simt(Builder *b, const MatmulPlan *plan) {
     kernel->threads = SIMT_THREADS;
     kernel->min_blocks = matmul_blocks_per_sm(plan, schedule);
     kernel->grid[0] = tiles.count;
-    s.ring = matmul_ring(b, plan, schedule, SIMT_THREADS, true);
+    s.ring = matmul_ring(b, plan, schedule, SIMT_THREADS);
     Lower *lower = lower_new(b, plan->region);
     const KExpr *tid = k_special(b, SPECIAL_TID);
     s.y = k_let_expr(b, "thread_y", k_div(b, tid, k_i32(b, s.side_n)));

@@ -228,10 +228,9 @@ bool matmul_leaves_l2(const MatmulPlan *plan, const MatmulOperand *operand) {
 }
 
 int64_t matmul_smem_tiles(const MatmulPlan *plan, const Schedule *schedule) {
-    bool is_mn_tile = schedule->path == MATMUL_SIMT;
-    int64_t stage = matmul_loader_bytes(&plan->a, schedule->tile_m, schedule->tile_k, is_mn_tile);
+    int64_t stage = matmul_loader_bytes(plan, &plan->a, schedule->path, schedule->tile_m, schedule->tile_k);
     for (int i = 0; i < plan->n_cores; i++)
-        stage += matmul_loader_bytes(&plan->b[i], schedule->tile_n, schedule->tile_k, is_mn_tile);
+        stage += matmul_loader_bytes(plan, &plan->b[i], schedule->path, schedule->tile_n, schedule->tile_k);
     return stage * schedule->stages;
 }
 
