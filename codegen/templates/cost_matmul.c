@@ -57,6 +57,11 @@ static const double cost_f64_shared = 0.1, cost_f64_full = 0.97, cost_f64_warps 
                     cost_f64_l2 = 5900;
 static const double cost_f64_memory = 0.2, cost_f64_streamed = 1.45;
 
+/* The same in tf32, where wgmma is: clocks of an SM's matrix units that mma.sync takes for one of wgmma's,
+ * the share of the full rate at which it, or shared memory where that takes longer, is kept busy; and the
+ * share of memory's time, or of the work's if that is less, that many rounds of blocks hide. Not fitted. */
+static const double cost_words_sync = 1.6, cost_words_full = 0.85, cost_words_hidden = 0.7;
+
 /* Bytes a second of the memory that the estimates were fitted with. Where that sets the pace, what other SMs
  * read again counts. It is L2 that they wait for: with a slower memory's rate (H100) products of 256 to 320
  * rows would count it, and took 2 us of 13 more by schedules that read less again. */
@@ -109,19 +114,26 @@ double cost_rate(const MatmulPlan *plan) {
     return tensor;
 }
 
-/* Of f64 by mma.sync: for m n products of a step a warp reads m + n elements of shared memory, which has
- * little time to spare. */
-static double cost_f64_efficiency(const Schedule *s) {
-    enum { SHARED_BYTES = 128, PRODUCTS = 128 /* an SM's in a clock */, BYTES = 8 };
+/* By mma.sync: clocks of shared memory, to one of products, of elements of so many bytes. For m n products of
+ * a step a warp reads m + n elements of it. */
+static double cost_mma_shared(const Schedule *s, int bytes, int products) {
+    enum { SHARED_BYTES = 128 };
     double m = s->tile_m / (double)s->warps_m, n = s->tile_n / (double)s->warps_n;
     double read = (m + n) / (m * n), written = (s->tile_m + s->tile_n) / (double)(s->tile_m * s->tile_n);
-    double shared = (read + written) * BYTES * PRODUCTS / SHARED_BYTES; /* clocks, to one of products */
-    return fmin(1, cost_f64_full / (1 + cost_f64_shared * shared));
+    return (read + written) * bytes * products / SHARED_BYTES;
+}
+
+/* Whether a product is tf32's by mma.sync, of a target whose rate is wgmma's. */
+static bool cost_is_words(const MatmulPlan *plan, const Schedule *s) {
+    return s->path == MATMUL_MMA_SYNC && plan->kind == MATMUL_TF32 && plan->target->has_wgmma;
 }
 
 static double cost_efficiency(const MatmulPlan *plan, const Schedule *s) {
-    if (matmul_is_mma_f64(plan, s))
-        return cost_f64_efficiency(s);
+    enum { PRODUCTS_F64 = 128, PRODUCTS_WORDS = 1024 /* an SM's in a clock */ };
+    if (matmul_is_mma_f64(plan, s)) /* shared memory has little time to spare */
+        return fmin(1, cost_f64_full / (1 + cost_f64_shared * cost_mma_shared(s, 8, PRODUCTS_F64)));
+    if (cost_is_words(plan, s))
+        return cost_words_full / fmax(cost_words_sync, cost_mma_shared(s, 4, PRODUCTS_WORDS));
     if (s->path == MATMUL_MMA_SYNC) {
         double m = s->tile_m / (double)s->warps_m, n = s->tile_n / (double)s->warps_n;
         double reuse = m * n / (m + n) / cost_mma_reuse; /* 64 x 32 elements of a warp are enough */
@@ -295,6 +307,8 @@ static double cost_tiles_seconds(const Cost *c, const Schedule *s) {
     double memory = bytes / plan->target->memory_bytes_per_second;
     if (matmul_is_mma_f64(plan, s))
         memory = fmax(cost_f64_memory * memory, cost_f64_streamed * (memory - work));
+    if (cost_is_words(plan, s))
+        memory -= cost_words_hidden * (1 - 1 / w.rounds) * fmin(work, memory);
     return cost_launch + cost_starting(w.all, s->threads) + work + cost_same(c, plan, &w) + memory;
 }
 

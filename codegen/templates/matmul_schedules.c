@@ -411,16 +411,31 @@ static bool schedules_computes(const MatmulPlan *plan, const Schedule *s) {
     return computes;
 }
 
+/* Copies of a thread for a stage, each of which has an address in registers. */
+static int schedules_copies(const MatmulPlan *plan, const Schedule *s) {
+    int pieces = 0;
+    for (int i = 0; i <= plan->n_cores; i++) {
+        const MatmulOperand *operand = i ? &plan->b[i - 1] : &plan->a;
+        int width = operand->copy_width ? operand->copy_width : operand->run_width;
+        pieces += (i ? s->tile_n : s->tile_m) * s->tile_k / width;
+    }
+    return pieces / s->threads;
+}
+
+/* The last shapes are for tf32, of which shared memory sets the pace: fewer warps, whose parts are larger. */
 static void schedules_mma(const Cost *c, SchedulesAccept *accepts, Candidates *found) {
-    static const int shapes[][4] = {/* tile_m, tile_n, warps_m, warps_n */
-                                    {128, 256, 2, 4}, {128, 128, 2, 4}, {128, 128, 2, 2}, {128, 128, 4, 2},
-                                    {128, 64, 2, 2},  {64, 128, 2, 2},  {64, 128, 2, 4},  {64, 64, 2, 2},
-                                    {64, 64, 4, 2},   {64, 32, 2, 2},   {64, 32, 4, 2},   {32, 128, 1, 4},
-                                    {32, 64, 1, 2},   {32, 64, 2, 2},   {32, 32, 2, 2},   {16, 128, 1, 4},
-                                    {16, 64, 1, 2},   {16, 32, 1, 2},   {64, 256, 4, 1},  {64, 128, 4, 1},
-                                    {128, 128, 8, 1}, {128, 256, 8, 1}, {64, 64, 4, 1},   {64, 32, 4, 1},
-                                    {64, 16, 4, 1},   {32, 256, 2, 1},  {16, 16, 1, 1}};
-    enum { STAGES = 4, STAGES_F64 = 6 };
+    static const int shapes[][4] = {
+        /* tile_m, tile_n, warps_m, warps_n */
+        {128, 256, 2, 4}, {128, 128, 2, 4}, {128, 128, 2, 2}, {128, 128, 4, 2}, {128, 64, 2, 2},
+        {64, 128, 2, 2},  {64, 128, 2, 4},  {64, 64, 2, 2},   {64, 64, 4, 2},   {64, 32, 2, 2},
+        {64, 32, 4, 2},   {32, 128, 1, 4},  {32, 64, 1, 2},   {32, 64, 2, 2},   {32, 32, 2, 2},
+        {16, 128, 1, 4},  {16, 64, 1, 2},   {16, 32, 1, 2},   {64, 256, 4, 1},  {64, 128, 4, 1},
+        {128, 128, 8, 1}, {128, 256, 8, 1}, {64, 64, 4, 1},   {64, 32, 4, 1},   {64, 16, 4, 1},
+        {32, 256, 2, 1},  {16, 16, 1, 1},   {128, 64, 2, 1},  {64, 112, 2, 1},  {64, 96, 2, 1},
+        {64, 64, 1, 2},   {64, 64, 2, 1},   {64, 32, 2, 1},   {32, 64, 1, 1},   {32, 32, 1, 1}};
+    enum { STAGES = 4, STAGES_F64 = 6, SHAPES_TF32 = 8, MOST_COPIES = 22 };
+    int all = (int)(sizeof shapes / sizeof *shapes), few_warps = all - SHAPES_TF32;
+    int n_shapes = c->plan->kind == MATMUL_TF32 ? all : few_warps;
     bool is_f64 = c->plan->kind == MATMUL_F64;
     int bits = dtype_bits(c->plan->a.elem), before = found->n;
     /* a warp that has long rows to itself reads more than it multiplies: for their statistics alone; long
@@ -429,7 +444,7 @@ static void schedules_mma(const Cost *c, SchedulesAccept *accepts, Candidates *f
     /* stages of one instruction's K where computed operands leave no registers for more, or K is short */
     int one = is_f64 ? 64 : 32; /* bytes */
     for (int least = c->k * bits <= 8 * one ? one : 2 * one; least >= one && found->n == before; least /= 2)
-        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int i = 0; i < n_shapes; i++)
             for (int k_bytes = least; k_bytes <= 2 * least; k_bytes *= 2) {
                 Schedule s = {.path = MATMUL_MMA_SYNC,
                               .threads = 32 * shapes[i][2] * shapes[i][3],
@@ -439,7 +454,8 @@ static void schedules_mma(const Cost *c, SchedulesAccept *accepts, Candidates *f
                               .warps_m = shapes[i][2],
                               .warps_n = shapes[i][3]};
                 bool is_large = s.tile_m * s.tile_n >= 64 * 64;
-                if ((s.warps_n == 1 && s.tile_n >= 128 && !has_rows) ||
+                if ((i >= few_warps && schedules_copies(c->plan, &s) > MOST_COPIES) ||
+                    (s.warps_n == 1 && s.tile_n >= 128 && !has_rows) ||
                     (bits == 8 && k_bytes == 128 && is_large))
                     continue;
                 /* a ring deeper than K only fills stages with zeros; what is computed on its way comes one
