@@ -6,9 +6,9 @@
  *     y = p[:, 0:1001] @ w         a view
  *
  * So is one of 8 or 32 bits that lies along M or N, which matrix instructions take along K, unless they can
- * have it from registers (realign_words.c); one whose innermost axis in memory is neither K nor M nor N but a
- * batch, as channels behind two axes of positions; and one that lies in more parts than TMA follows, as an
- * image's pieces: their copies have them in the order of the product.
+ * have it from registers, or those that can are no slower (realign_words.c); one whose innermost axis in
+ * memory is neither K nor M nor N but a batch, as channels behind two axes of positions; and one that lies in
+ * more parts than TMA follows, as an image's pieces: their copies have them in the order of the product.
  *
  * The product's arithmetic stays the same. Long rows are made whole lines of 128 bytes: a tile's row that
  * lies in two of them takes L2 twice the requests, and a product that L2 feeds ran at two thirds of its rate.
@@ -28,11 +28,10 @@
 #include "passes/fuse.h"
 
 static const double realign_slow = 40e12, realign_fast = 500e12; /* operations a second */
-/* Operations a second with 8 bits and in tf32, and where a product turns an operand by itself: mma.sync, by
- * the estimate, for fp8, for integers, and tf32's three times as long. */
-static const double realign_fast_bytes = 1200e12, realign_fast_words = 330e12;
-static const double realign_turning_fp8 = 125e12, realign_turning_int8 = 350e12,
-                    realign_turning_words = 110e12;
+/* Operations a second with 8 bits, and where a product turns an operand by itself: mma.sync, by the estimate,
+ * for fp8 and for integers. */
+static const double realign_fast_bytes = 1200e12;
+static const double realign_turning_fp8 = 125e12, realign_turning_int8 = 350e12;
 /* and at least, where rows and columns are few: seconds for each of K (48 x 4096 x 4096 of e4m3 took 40 us)
  */
 static const double realign_turning_step = 6e-9;
@@ -279,24 +278,25 @@ bool value_is_realigned(const Value *value) {
     return realign_is_joined(copy) || (copy->op == OP_pad && value_same_dims(value, copy->in[0]));
 }
 
-/* Seconds that an operation takes longer where the product turns an operand of this type. */
-static double realign_turned_loss(DType type) {
-    if (dtype_bits(type) != 8)
-        return 1 / realign_turning_words - 1 / realign_fast_words;
-    return 1 / (dtype_is_float(type) ? realign_turning_fp8 : realign_turning_int8) - 1 / realign_fast_bytes;
+/* Seconds that a product loses which turns an operand of 8 bits by itself. */
+static double realign_bytes_loss(const Value *product, DType type) {
+    const Value *a = product->in[0];
+    double turning = dtype_is_float(type) ? realign_turning_fp8 : realign_turning_int8;
+    return fmax(realign_operations(product) * (1 / turning - 1 / realign_fast_bytes),
+                (double)a->dims[a->rank - 1]->value * realign_turning_step);
 }
 
 /* Seconds that the product loses where an operand of it, other than `taken`, cannot be copied 16 bytes at a
  * time. */
-static double realign_gain(const Value *product, const Dim *k, int taken) {
+static double realign_gain(const Rewrite *rewrite, const Value *product, const Dim *k, int taken) {
     const Dim *m = product->dims[product->rank - 2], *n = product->dims[product->rank - 1];
     if (!dim_is_const(k) || !dim_is_const(m) || !dim_is_const(n))
         return 0;
     double operations = realign_operations(product);
     for (int i = 0; i < 2; i++)
         if (i != taken && realign_is_turned(product->in[i], i))
-            return fmax(operations * realign_turned_loss(product->in[i]->dtype),
-                        (double)k->value * realign_turning_step);
+            return dtype_bits(product->in[i]->dtype) == 8 ? realign_bytes_loss(product, product->in[i]->dtype)
+                                                          : realign_words_loss(rewrite, product);
     bool is_few = m->value <= REALIGN_FEW || n->value <= REALIGN_FEW;
     double steps = is_few ? 0 : (double)k->value;
     return fmax(operations / realign_slow, steps * realign_slow_step) -
@@ -306,7 +306,7 @@ static double realign_gain(const Value *product, const Dim *k, int taken) {
 /* The same by whichever way its kernel reads `n` such operands. */
 static double realign_loss(const Rewrite *rewrite, const Value *product, int taken, int n) {
     const Value *a = product->in[0];
-    double loss = realign_gain(product, a->dims[a->rank - 1], taken);
+    double loss = realign_gain(rewrite, product, a->dims[a->rank - 1], taken);
     double brought = realign_brought(rewrite, product, n);
     return brought < 0 ? loss : fmin(loss, brought);
 }

@@ -37,6 +37,8 @@ Value *realign_turned(Rewrite *rewrite, Value *operand, bool is_second);
 /* realign_words.c: which operand of a product its kernel takes as it lies, though it lies along M or N; -1:
  * none. The other one is copied, if it does too. */
 int realign_taken(const Rewrite *rewrite, const Value *product);
+/* Seconds that a product loses where operands of 32 bits besides that one stay as they lie. */
+double realign_words_loss(const Rewrite *rewrite, const Value *product);
 /* By id, whether a value is reduced, as it is or after what is computed of it element by element: the pass's
  * state. */
 bool *realign_find_reduced(Pass *pass, const Graph *graph);

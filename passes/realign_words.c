@@ -7,9 +7,28 @@
  *     y = x.T @ w      x: tf32[K, M]               the smaller one is copied
  *
  * The transposed product has the result's columns in its rows, and kernels reduce rows of a result that lie
- * as they are: the second operand of a product that is reduced is copied. */
+ * as they are: the second operand of a product that is reduced is copied.
+ *
+ * Nor is anything copied where mma.sync takes less, whose fragments are loaded by elements from tiles in
+ * either order (codegen/templates/matmul_mma_elements.c). It multiplies at half of wgmma's rate, which does
+ * not matter where memory sets the pace, as of many small products. Targets without wgmma have nothing
+ * faster. */
+#include <math.h>
+
 #include "passes/fuse.h"
 #include "passes/realign.h"
+
+/* Operations a second, and seconds for each of K where tiles are few; and how much of the time of memory, or
+ * of the products if they take less, adds to the other: by mma.sync with elements as they lie, by wgmma. By
+ * the estimate. */
+typedef struct WordsPath {
+    double operations, step, beside;
+} WordsPath;
+static const WordsPath words_lying = {165e12, 5e-9, 0.5}, words_fast = {330e12, 2e-9, 0.3};
+static const double words_memory = 4e12; /* bytes a second */
+/* The first of these where mma.sync brings rows that begin anywhere four bytes at a time, or has whole rows
+ * of a result that is reduced. */
+static const double words_slow = 110e12, words_slow_step = 6e-9;
 
 enum {
     WORDS_LINE = 128 /* bits that rows in memory are multiples of */,
@@ -27,15 +46,18 @@ bool *realign_find_reduced(Pass *pass, const Graph *graph) {
     return reduced;
 }
 
+static bool words_are_reduced(const Rewrite *rewrite, const Value *product) {
+    const bool *reduced = rewrite->pass->state;
+    return product->id >= rewrite->n_before || reduced[product->id];
+}
+
 /* Whether the product's kernel can take an operand that is turned as it lies. */
 static bool words_are_taken(const Rewrite *rewrite, const Value *product, int which) {
     Value *operand = product->in[which], *base = realign_base(operand);
-    const bool *reduced = rewrite->pass->state;
-    bool is_reduced = product->id >= rewrite->n_before || reduced[product->id];
     return rewrite->pass->options->limits->turns_words && operand->dtype == DTYPE_TF32 &&
            realign_is_turned(operand, which) && operand->rank <= WORDS_RANK &&
            base->dims[base->rank - 1]->value * dtype_bits(DTYPE_TF32) % WORDS_LINE == 0 &&
-           !(which == 1 && is_reduced);
+           !(which == 1 && words_are_reduced(rewrite, product));
 }
 
 int realign_taken(const Rewrite *rewrite, const Value *product) {
@@ -43,4 +65,26 @@ int realign_taken(const Rewrite *rewrite, const Value *product) {
     if (first && second)
         return realign_count(product->in[0]) >= realign_count(product->in[1]) ? 0 : 1;
     return first ? 0 : second ? 1 : -1;
+}
+
+static double words_seconds(const WordsPath *path, const Value *product) {
+    const Value *a = product->in[0], *b = product->in[1];
+    double k = (double)a->dims[a->rank - 1]->value;
+    double elements = realign_count(product) + realign_count(a) + realign_count(b);
+    double memory = elements * dtype_bits(DTYPE_TF32) / 8 / words_memory;
+    double work = fmax(realign_operations(product) / path->operations, k * path->step);
+    return fmax(work, memory) + path->beside * fmin(work, memory);
+}
+
+double realign_words_loss(const Rewrite *rewrite, const Value *product) {
+    bool are_aligned = true;
+    for (int i = 0; i < 2; i++)
+        are_aligned = are_aligned && !realign_missing(realign_base(product->in[i]));
+    if (are_aligned && !rewrite->pass->options->limits->turns_words)
+        return 0;
+    if (are_aligned && !words_are_reduced(rewrite, product))
+        return words_seconds(&words_lying, product) - words_seconds(&words_fast, product);
+    const Value *a = product->in[0];
+    return fmax(realign_operations(product) * (1 / words_slow - 1 / words_fast.operations),
+                (double)a->dims[a->rank - 1]->value * words_slow_step);
 }
