@@ -85,8 +85,7 @@ static Value *groups_by_elements(Rewrite *rewrite, const WindowRows *rows, const
         return NULL;
     windows = build_cast(rewrite, windows, product->dtype, product);
     weights = build_cast(rewrite, weights, product->dtype, product);
-    Value *terms =
-        windows && weights ? build_scalar(rewrite, OP_mul, windows, weights, NULL, product) : NULL;
+    Value *terms = windows && weights ? build_scalar(rewrite, OP_mul, windows, weights, NULL, product) : NULL;
     Value *sum = terms ? build_reduce(rewrite, OP_sum, terms, n + 1, axes, false, product) : NULL;
     return sum ? groups_batched(rewrite, rows, sum, product) : NULL;
 }
@@ -114,8 +113,7 @@ static Value *groups_joined_rows(Rewrite *rewrite, const WindowRows *rows, int64
     const Dim *parts[] = {rows->places, groups, channels, rows->taps};
     const Dim *whole[] = {groups, rows->places, dim_mul(table, rows->taps, channels)};
     Value *apart = build_reshape(rewrite, rows->windows, 4, parts, rows->windows);
-    Value *turned =
-        apart ? build_transpose(rewrite, apart, window_rows_order(1), rows->windows) : NULL;
+    Value *turned = apart ? build_transpose(rewrite, apart, window_rows_order(1), rows->windows) : NULL;
     return turned ? build_reshape(rewrite, turned, 3, whole, rows->windows) : NULL;
 }
 
@@ -131,7 +129,8 @@ static Value *groups_own(Rewrite *rewrite, const WindowRows *rows, int64_t toget
           *j = build_index(rewrite, RANK, apart, CHANNELS_OF, product);
     Value *zero = build_constant(rewrite, (Number){.f = 0}, product->dtype, product);
     Value *is_own = i && j ? build_scalar(rewrite, OP_eq, i, j, NULL, product) : NULL;
-    Value *own = is_own && parts && zero ? build_scalar(rewrite, OP_select, is_own, parts, zero, product) : NULL;
+    Value *own =
+        is_own && parts && zero ? build_scalar(rewrite, OP_select, is_own, parts, zero, product) : NULL;
     Value *sum = own ? build_reduce(rewrite, OP_sum, own, 1, (int[]){CHANNELS_OF}, false, product) : NULL;
     return sum ? build_reshape(rewrite, sum, 3, (const Dim *const *)product->dims, product) : NULL;
 }

@@ -89,16 +89,32 @@ static void mma_issue(const Mma *m, int core, int i, int j, int b_word) {
     }
 }
 
+/* What memory has of tf32 is rounded to it here, as TMA does on its way to wgmma: there may be f32's further
+ * bits, which the instruction cuts off, for 2.6 times the error. So half of the last one that counts is added
+ * before; not to NaN, which might become a number. */
+static void mma_round_words(const Mma *m, const MatmulLoader *loader, const KVar *words, int at) {
+    enum { WORDS = 4, HALF = 1 << 12 };
+    Builder *b = m->b;
+    if (m->plan->kind != MATMUL_TF32 || !(loader->is_copy || loader->is_moved))
+        return;
+    for (int i = at; i < at + WORDS; i++) {
+        const KExpr *word = k_elem_at(b, words, i), *x = k_bitcast(b, word, K_F32);
+        k_set_elem(b, words, k_i32(b, i),
+                   k_select(b, k_eq(b, x, x), k_add(b, word, k_int(b, K_U32, HALF)), word));
+    }
+}
+
 /* Fragments of 16 rows of A, or of 16 columns of B, from mn on, in step `first` + `kk`. */
 static void mma_load(const Mma *m, const MatmulLoader *loader, bool is_a, const KExpr *stage, const KExpr *mn,
                      const KExpr *first, const KExpr *kk, const KVar *words, int at) {
     Builder *b = m->b;
     if (mma_takes_elements(m->plan, loader)) {
         mma_elements_load(m, loader, is_a, stage, mn, first, kk, words, at);
-        return;
+    } else {
+        const KExpr *k = k_mul(b, k_add(b, first, kk), k_i32(b, mma_k(m->plan)));
+        mma_load_words(m, loader, is_a, stage, mn, k, words, at);
     }
-    const KExpr *k = k_mul(b, k_add(b, first, kk), k_i32(b, mma_k(m->plan)));
-    mma_load_words(m, loader, is_a, stage, mn, k, words, at);
+    mma_round_words(m, loader, words, at);
 }
 
 /* Steps of a stage that are unrolled, so that the loads of all may move up to the first: two, where

@@ -29,8 +29,8 @@ static void test_together(void **state) {
                   "matmul columns");
 }
 
-/* Channels that are no power of two or too many, features that are many, windows along three axes, groups that
- * make no whole lines, few places, and what the source says how to multiply. */
+/* Channels that are no power of two or too many, features that are many, windows along three axes, groups
+ * that make no whole lines, few places, and what the source says how to multiply. */
 static void test_left_alone(void **state) {
     (void)state;
     static const char *const texts[] = {
