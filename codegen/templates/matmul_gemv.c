@@ -303,12 +303,8 @@ static void gemv_product(Gemv *g) {
     Builder *b = g->b;
     DimTable *dims = g->plan->graph->dims;
     const Dim *all = dim_ceil_div(dims, g->plan->k, dim_const(dims, g->schedule->tile_k));
-    const KExpr *first = k_i32(b, 0), *end = k_dim(b, all, K_I32);
-    if (g->split > 1) {
-        const KExpr *rank = k_convert(b, k_special(b, SPECIAL_CTA_RANK), K_I32), *split = k_i32(b, g->split);
-        first = k_let_expr(b, "first_step", k_div(b, k_mul(b, rank, end), split));
-        end = k_let_expr(b, "last_step", k_div(b, k_mul(b, k_add(b, rank, k_i32(b, 1)), end), split));
-    }
+    const KExpr *first, *end;
+    matmul_partials_steps(b, all, g->split, &first, &end);
     const KExpr *step = k_for_begin(b, "k_step", first, end, 1, UNROLL_NONE);
     gemv_step(g, k_let_expr(b, "k", k_mul(b, step, k_i32(b, g->schedule->tile_k))));
     k_end(b);

@@ -8,6 +8,8 @@
  *                                                                 ld.shared::cluster */
 #include "codegen/templates/matmul_partials.h"
 
+#include "ir/base/checked.h"
+
 static DType partials_type(const MatmulPlan *plan) {
     switch (plan->accumulator) {
     case K_F64: return DTYPE_F64;
@@ -80,49 +82,107 @@ static void partials_add(Builder *b, const MatmulPlan *plan, const MatmulPartial
     }
 }
 
-/* What a thread of `threads` finishes, in runs of `width` columns. */
-static MatmulFragment partials_fragment(const MatmulPartials *p, int width, int threads) {
-    int lines = p->cols / width, pieces = p->rows * lines / p->cluster;
-    int turns = pieces > threads ? pieces / threads : 1;
-    MatmulFragment f = {.blocks = turns, .block_rows = threads / lines, .halves = 1, .groups = 1};
-    if (p->is_swapped) { /* the next turn is further along the same row */
-        f.groups = turns;
-        f.group_cols = threads / p->rows * width;
-        f.blocks = 1;
-    } else if (threads < lines) { /* several turns within a row */
-        f.groups = turns < lines / threads ? turns : lines / threads;
-        f.group_cols = threads * width;
-        f.blocks = turns / f.groups;
-        f.block_rows = 1;
+/* Elements of 16 bytes of sums; one by one where rows are no multiple of them. */
+static int partials_width(const MatmulPlan *plan, int cols) {
+    int width = 128 / dtype_bits(partials_type(plan));
+    return cols % width == 0 ? width : 1;
+}
+
+/* The largest power of two that divides n, but at most `most`. */
+static int partials_power(int n, int most) {
+    int power = 1;
+    while (n % (2 * power) == 0 && 2 * power <= most)
+        power *= 2;
+    return power;
+}
+
+/* What each block of a cluster finishes of a tile: the rows are shared first, then the columns, in lines of
+ * `width`; and how many of its threads stand along either. */
+typedef struct PartialsShare {
+    int width, blocks_n; /* blocks of the cluster that have the same rows */
+    int rows, lines;     /* of a block */
+    int threads_m, threads_n;
+} PartialsShare;
+
+static PartialsShare partials_share(const MatmulPlan *plan, const MatmulPartials *p, int threads) {
+    PartialsShare s = {.width = partials_width(plan, p->cols)};
+    int blocks_m = partials_power(p->rows, p->cluster);
+    s.blocks_n = p->cluster / blocks_m;
+    s.rows = p->rows / blocks_m;
+    s.lines = p->cols / s.width / s.blocks_n;
+    s.threads_n = partials_power(s.lines, threads);
+    s.threads_m = partials_power(s.rows, threads / s.threads_n);
+    return s;
+}
+
+bool matmul_partials_divide(const MatmulPlan *plan, int rows, int cols, int cluster) {
+    int lines = cols / partials_width(plan, cols);
+    return lines % (cluster / partials_power(rows, cluster)) == 0;
+}
+
+void matmul_partials_steps(Builder *b, const Dim *all, int cluster, const KExpr **first, const KExpr **end) {
+    *first = k_i32(b, 0);
+    *end = k_dim(b, all, K_I32);
+    if (cluster == 1)
+        return;
+    const KExpr *rank = k_convert(b, k_special(b, SPECIAL_CTA_RANK), K_I32), *steps = *end;
+    const KExpr *blocks = k_i32(b, cluster), *next = k_add(b, rank, k_i32(b, 1));
+    *first = k_let_expr(b, "first_step", k_div(b, k_mul(b, rank, steps), blocks));
+    *end = k_let_expr(b, "last_step", k_div(b, k_mul(b, next, steps), blocks));
+}
+
+/* Rows in pieces of `width` columns, of which a thread of `threads` has each so-manieth: the next one is
+ * further along the same row of the transposed product. */
+static MatmulFragment partials_swapped(Builder *b, const MatmulPartials *p, const PartialsShare *s,
+                                       const KExpr *thread, int threads) {
+    int pieces = p->rows * p->cols / s->width / p->cluster;
+    MatmulFragment f = {.blocks = 1,
+                        .groups = pieces > threads ? pieces / threads : 1,
+                        .group_cols = threads / p->rows * s->width};
+    const KExpr *piece = thread;
+    if (p->cluster > 1)
+        piece = k_add(b, k_mul(b, k_special(b, SPECIAL_CTA_RANK), k_i32(b, pieces)), thread);
+    f.row = k_mod(b, piece, k_i32(b, p->rows));
+    f.col = k_mul(b, k_div(b, piece, k_i32(b, p->rows)), k_i32(b, s->width));
+    return f;
+}
+
+/* What a thread finishes; the fragment's row and col count from the tile's corner. */
+static MatmulFragment partials_straight(Builder *b, const MatmulPartials *p, const PartialsShare *s,
+                                        const KExpr *thread) {
+    MatmulFragment f = {.blocks = s->rows / s->threads_m,
+                        .block_rows = s->threads_m,
+                        .groups = s->lines / s->threads_n,
+                        .group_cols = s->threads_n * s->width};
+    f.row = k_div(b, thread, k_i32(b, s->threads_n));
+    f.col = k_mul(b, k_mod(b, thread, k_i32(b, s->threads_n)), k_i32(b, s->width));
+    if (p->cluster > 1) {
+        const KExpr *rank = k_convert(b, k_special(b, SPECIAL_CTA_RANK), K_I32), *n = k_i32(b, s->blocks_n);
+        f.row = k_add(b, f.row, k_mul(b, k_div(b, rank, n), k_i32(b, s->rows)));
+        f.col = k_add(b, f.col, k_mul(b, k_mod(b, rank, n), k_i32(b, s->lines * s->width)));
     }
-    f.width = width;
-    f.tile_rows = p->rows;
-    f.tile_cols = p->cols;
-    f.is_swapped = p->is_swapped;
     return f;
 }
 
 void matmul_partials_finish(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulPartials *p,
                             const KExpr *thread, int threads, const KExpr *row, const KExpr *col,
                             const KExpr *const *batch) {
-    int width = 128 / dtype_bits(partials_type(plan));
-    width = p->cols % width == 0 ? width : 1;
-    int lines = p->cols / width, pieces = p->rows * lines / p->cluster;
-    MatmulFragment f = partials_fragment(p, width, threads);
-    const KExpr *piece = thread;
-    if (p->cluster > 1) /* each block finishes its share of the tile */
-        piece = k_add(b, k_mul(b, k_special(b, SPECIAL_CTA_RANK), k_i32(b, pieces)), thread);
-    const KExpr *line_row = k_div(b, piece, k_i32(b, lines)), *line = k_mod(b, piece, k_i32(b, lines));
-    if (p->is_swapped) {
-        line_row = k_mod(b, piece, k_i32(b, p->rows));
-        line = k_div(b, piece, k_i32(b, p->rows));
-    }
-    const KExpr *tile_row = k_let_expr(b, "sum_row", line_row);
-    const KExpr *tile_col = k_let_expr(b, "sum_col", k_mul(b, line, k_i32(b, width)));
+    PartialsShare share = partials_share(plan, p, threads);
+    int width = share.width, active = share.threads_m * share.threads_n;
+    if (p->is_swapped)
+        active = p->rows * p->cols / width / p->cluster;
+    MatmulFragment f = p->is_swapped ? partials_swapped(b, p, &share, thread, threads)
+                                     : partials_straight(b, p, &share, thread);
+    const KExpr *tile_row = k_let_expr(b, "sum_row", f.row), *tile_col = k_let_expr(b, "sum_col", f.col);
+    f.halves = 1;
+    f.width = width;
+    f.tile_rows = p->rows;
+    f.tile_cols = p->cols;
+    f.is_swapped = p->is_swapped;
     f.row = k_let_expr(b, "row", k_add(b, row, tile_row));
     f.col = k_let_expr(b, "col", k_add(b, col, tile_col));
-    if (pieces < threads)
-        k_if_begin(b, k_lt(b, thread, k_i32(b, pieces)));
+    if (active < threads)
+        k_if_begin(b, k_lt(b, thread, k_i32(b, active)));
     for (int core = 0; core < plan->n_cores; core++)
         f.accumulator[core] =
             k_array(b, plan->core[core]->name ? plan->core[core]->name : "acc", plan->accumulator,
@@ -141,6 +201,6 @@ void matmul_partials_finish(Builder *b, const MatmulPlan *plan, Lower *lower, co
         epilogue_loop_end(b, f.blocks);
     }
     matmul_epilogue(b, plan, lower, &f, batch, NULL, NULL, NULL);
-    if (pieces < threads)
+    if (active < threads)
         k_end(b);
 }

@@ -6,7 +6,7 @@
 
 /* matmul_partials.c: sums that several warps of a block, or the blocks of a cluster, hold parts of, as rows
  * along M and columns along N of the tile, or where is_swapped the other way: `parts` of each block, one
- * after another. Rows, columns and threads are powers of two. */
+ * after another. Where is_swapped, rows, columns and threads are powers of two. */
 enum { PARTIALS_PAD = 4 /* elements between rows, against bank conflicts */ };
 typedef struct MatmulPartials {
     const KBuffer *buffer[MATMUL_CORES];
@@ -15,6 +15,10 @@ typedef struct MatmulPartials {
     int cluster;     /* blocks whose parts meet; 1: none */
     bool is_swapped; /* rows lie along N, columns along M: few rows, fewer than threads */
 } MatmulPartials;
+/* Whether each block of such a cluster has a part of the tile to finish, in vectors of 16 bytes. */
+bool matmul_partials_divide(const MatmulPlan *plan, int rows, int cols, int cluster);
+/* The steps of K, of `all`, that a block of the cluster takes: from *first to *end. */
+void matmul_partials_steps(Builder *b, const Dim *all, int cluster, const KExpr **first, const KExpr **end);
 MatmulPartials matmul_partials(Builder *b, const MatmulPlan *plan, int rows, int cols, int parts,
                                int cluster);
 int64_t matmul_partials_bytes(const MatmulPlan *plan, int rows, int cols, int parts);
