@@ -46,6 +46,20 @@ static void near_wgmma(Near *near) {
     }
 }
 
+/* Other tiles want other warps: these, where the template takes them. */
+static void near_simt(Near *near) {
+    const Schedule *from = near->from;
+    NEAR(split_k, from->split_k / 2, 2 * from->split_k);
+    NEAR(tile_m, from->tile_m - 32, from->tile_m - 16, from->tile_m + 16, from->tile_m + 32);
+    static const int shares[][2] = {{2, 1}, {1, 2}}; /* twice as many along one side, half along the other */
+    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
+        Schedule s = *from;
+        s.warps_m = from->warps_m * shares[i][0] / shares[i][1];
+        s.warps_n = from->warps_n * shares[i][1] / shares[i][0];
+        near_add(near, s);
+    }
+}
+
 static void near_matmul(Near *near) {
     const Schedule *from = near->from;
     NEAR(stages, from->stages - 1, from->stages + 1, from->stages + 2);
@@ -62,6 +76,8 @@ static void near_matmul(Near *near) {
     }
     if (from->path == MATMUL_WGMMA)
         near_wgmma(near);
+    if (from->path == MATMUL_SIMT)
+        near_simt(near);
 }
 
 /* Threads of a block, with what they are made of. */

@@ -1,5 +1,5 @@
 /* An estimate of the time that a matrix product takes with a schedule, from its shapes and the target; here
- * that of tiles by mma.sync and FMA, and of a thread for each element.
+ * that of tiles by mma.sync, and of a thread for each element.
  *
  *     time = launch + blocks' starts + work + bytes / memory rate     what blocks store, others do not hide
  *     work = rounds * (steps of K * step + epilogue + what is left of waiting beside other blocks' work)
@@ -97,7 +97,7 @@ static const double cost_loop_base = 43.2, cost_loop_slots = 10.4, cost_loop_lat
  * of few rows or columns. */
 static const double cost_block = 0.4e-9, cost_warp = 0.0752e-9;
 
-static double cost_fma_rate(const MatmulPlan *plan) {
+double cost_fma_rate(const MatmulPlan *plan) {
     return dtype_bits(plan->a.elem) == 64 ? plan->target->fma_flops / 2 : plan->target->fma_flops;
 }
 
@@ -134,16 +134,12 @@ static double cost_efficiency(const MatmulPlan *plan, const Schedule *s) {
         return fmin(1, cost_f64_full / (1 + cost_f64_shared * cost_mma_shared(s, 8, PRODUCTS_F64)));
     if (cost_is_words(plan, s))
         return cost_words_full / fmax(cost_words_sync, cost_mma_shared(s, 4, PRODUCTS_WORDS));
-    if (s->path == MATMUL_MMA_SYNC) {
-        double m = s->tile_m / (double)s->warps_m, n = s->tile_n / (double)s->warps_n;
-        double reuse = m * n / (m + n) / cost_mma_reuse; /* 64 x 32 elements of a warp are enough */
-        double hopper = plan->target->has_wgmma ? cost_mma_on_hopper : 0.85;
-        if (plan->kind == MATMUL_FP8)
-            hopper *= cost_mma_fp8;
-        return hopper * (reuse < 1 ? reuse : 1);
-    }
-    double reuse = (double)s->tile_m * s->tile_n / (128.0 * 128);
-    return 0.8 * sqrt(reuse < 1 ? reuse : 1);
+    double m = s->tile_m / (double)s->warps_m, n = s->tile_n / (double)s->warps_n;
+    double reuse = m * n / (m + n) / cost_mma_reuse; /* 64 x 32 elements of a warp are enough */
+    double hopper = plan->target->has_wgmma ? cost_mma_on_hopper : 0.85;
+    if (plan->kind == MATMUL_FP8)
+        hopper *= cost_mma_fp8;
+    return hopper * (reuse < 1 ? reuse : 1);
 }
 
 int cost_operations(const MatmulPlan *plan, const MatmulOperand *operand) {
@@ -172,7 +168,7 @@ static double cost_accesses(const MatmulPlan *plan, const Schedule *s, const Cos
 }
 
 /* Time in which the threads of an SM's blocks compute a stage. */
-static double cost_computed(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
+double cost_computed(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
     double accesses = cost_accesses(plan, s, w, (double)c->k / w->steps),
            lanes = fmin(128, s->threads * w->crowd * cost_computed_lanes);
     return accesses * w->crowd * cost_computed_slots / lanes / cost_clock;
@@ -253,10 +249,9 @@ static double cost_units(const MatmulPlan *plan, double warps) {
 /* A step of K: in which the SM is busy, and in which it waits besides, unless it has other blocks. */
 static double cost_step(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w,
                         double *waits) {
-    double units = s->path == MATMUL_MMA_SYNC ? cost_units(plan, s->threads / 32 * w->crowd) : 1;
+    double units = cost_units(plan, s->threads / 32 * w->crowd);
     double flops = 2.0 * s->tile_m * s->tile_n * s->tile_k * plan->n_cores;
-    double rate = s->path == MATMUL_SIMT ? cost_fma_rate(plan) : cost_rate(plan);
-    rate *= cost_efficiency(plan, s) * units / plan->target->sm_count;
+    double rate = cost_rate(plan) * cost_efficiency(plan, s) * units / plan->target->sm_count;
     double computed = cost_computed(c, plan, s, w), product = fmax(flops * w->crowd / rate, computed);
     double bits = s->tile_m * cost_row(c->rows_a) * matmul_stage_bits(plan, s, true) +
                   s->tile_n * plan->n_cores * cost_row(c->rows_b) * matmul_stage_bits(plan, s, false);
@@ -271,7 +266,7 @@ static double cost_step(const Cost *c, const MatmulPlan *plan, const Schedule *s
     return busy;
 }
 
-static double cost_epilogue(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
+double cost_tile_epilogue(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
     double slots = cost_epilogue_slots + c->slots + cost_ragged_slots * c->ragged;
     double waiting = cost_waiting_warps / (s->threads / 32 * w->crowd);
     double passes = cost_statistics((double)(plan->statistics.n + plan->columns.n));
@@ -295,7 +290,7 @@ static double cost_same(const Cost *c, const MatmulPlan *plan, const CostShare *
 static double cost_tiles_seconds(const Cost *c, const Schedule *s) {
     const MatmulPlan *plan = c->plan;
     CostShare w = cost_share(c, plan, s);
-    double waits, busy = cost_step(c, plan, s, &w, &waits) * w.steps + cost_epilogue(c, plan, s, &w);
+    double waits, busy = cost_step(c, plan, s, &w, &waits) * w.steps + cost_tile_epilogue(c, plan, s, &w);
     waits = waits * w.steps + cost_start * cost_latency;
     double others = busy * (1 - 1 / w.crowd);
     double left = waits > 0 ? waits * waits / (waits + cost_hidden * others) : 0;
@@ -512,6 +507,7 @@ double cost_product(const Cost *product, const Schedule *s) {
     switch (s->path) {
     case MATMUL_LOOP: return cost_loop_seconds(c);
     case MATMUL_GEMV: return cost_gemv_seconds(c, s);
+    case MATMUL_SIMT: return cost_simt_seconds(c, s);
     case MATMUL_WGMMA: return cost_wgmma_seconds(c, s);
     default: return cost_tiles_seconds(c, s);
     }

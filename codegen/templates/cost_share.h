@@ -1,6 +1,7 @@
 /* Shared by the files that estimate the time of matrix products; nobody else includes it.
  *
- *     cost_matmul.c   the product as the estimates see it; tiles by mma.sync and FMA; a thread an element
+ *     cost_matmul.c   the product as the estimates see it; tiles by mma.sync; a thread an element
+ *     cost_simt.c     tiles by multiply-adds
  *     cost_wgmma.c    tiles by wgmma
  *     cost_gemv.c     few rows, without tiles
  *
@@ -38,6 +39,11 @@ CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedule *s);
 double cost_starting(double blocks, int threads);
 /* Rate of the matrix unit, of the whole machine, for the kind of product. */
 double cost_rate(const MatmulPlan *plan);
+/* The same of multiply-adds. */
+double cost_fma_rate(const MatmulPlan *plan);
+/* Time in which the threads of an SM's blocks compute a stage, and that of a tile's epilogue. */
+double cost_computed(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w);
+double cost_tile_epilogue(const Cost *c, const MatmulPlan *plan, const Schedule *s, const CostShare *w);
 /* Operations for each element of an operand that is computed. */
 int cost_operations(const MatmulPlan *plan, const MatmulOperand *operand);
 /* How often an epilogue with `n` row and column statistics goes over the elements of its tile. */
@@ -48,6 +54,7 @@ double cost_of_rows(CostRows rows, double aligned, double sectors, double anywhe
 double cost_bytes_again(const Cost *c, const CostShare *w);
 
 double cost_wgmma_seconds(const Cost *c, const Schedule *s);
+double cost_simt_seconds(const Cost *c, const Schedule *s);
 double cost_gemv_seconds(const Cost *c, const Schedule *s);
 
 #endif

@@ -105,6 +105,8 @@ MatmulLoader matmul_loader(Builder *b, const MatmulPlan *plan, const MatmulOpera
                       ? tile_shared(b, name, operand->elem, tile_mn, tile_k, stages)
                       : tile_shared(b, name, operand->elem, tile_k, tile_mn, stages);
     loader.is_moved = loader_is_moved(&loader);
+    loader.is_turned = path == MATMUL_SIMT && !loader.is_copy && loader.run_axis == operand->k_axis &&
+                       loader.vector == 4 && dtype_bits(operand->elem) == 32;
     if (!loader.is_copy)
         loader.lower = lower_new(b, matmul_operand_space(b->arena, plan->region, operand->value));
     loader.index = loader.is_copy ? K_I64 : lower_index_type(loader.lower);
@@ -295,6 +297,23 @@ void matmul_load_start(Builder *b, MatmulLoader *loader, const KExpr *stage, con
         k_end(b);
 }
 
+/* Of a tile of 32-bit elements with 16 bytes of padding a row, and runs of four along K: lanes of
+ * neighbouring runs write rows 4 apart, half of which begin at the same bank.
+ *
+ *     k of a run       0    4    8   12   16   20   24   28
+ *     its first bank   0   16    0   16    0   16    0   16
+ *     turned           0   16    8   24    4   20   12   28     and four neighbours along M or N: all banks
+ * once
+ */
+const KExpr *matmul_loader_turned(Builder *b, const MatmulLoader *loader, const KExpr *k, const KExpr *mn) {
+    if (!loader->is_turned)
+        return mn;
+    const KExpr *two = k_i32(b, 2);
+    const KExpr *eight = k_mul(b, k_mod(b, k_div(b, k, k_i32(b, 8)), two), k_i32(b, 8));
+    const KExpr *four = k_mul(b, k_mod(b, k_div(b, k, k_i32(b, 16)), two), k_i32(b, 4));
+    return k_xor(b, mn, k_add(b, eight, four));
+}
+
 /* Registers to the tile: a vector where the tile keeps the run's axis contiguous, else one element after
  * another. */
 static void loader_put(Builder *b, const MatmulLoader *loader, const LoaderPiece *piece, const KVar *values) {
@@ -305,6 +324,8 @@ static void loader_put(Builder *b, const MatmulLoader *loader, const LoaderPiece
                 loader->vector, piece->inside, CACHE_DEFAULT);
         return;
     }
+    if (loader->tile_major == MAJOR_MN) /* all of the run alike */
+        col = matmul_loader_turned(b, loader, row, col);
     const KExpr *e = k_for_begin(b, "e", k_i32(b, 0), k_i32(b, loader->vector), 1, UNROLL_FULL);
     k_store(b, loader->tile.buffer, tile_index(b, &loader->tile, loader->stage, k_add(b, row, e), col),
             values, e, 1, piece->inside, CACHE_DEFAULT);

@@ -9,9 +9,11 @@
  * copies of nothing are quicker than to ask. */
 #include "codegen/templates/matmul_ring.h"
 
+#include "codegen/templates/matmul_partials.h"
+
 MatmulRing matmul_ring(Builder *b, const MatmulPlan *plan, const Schedule *schedule, int threads) {
     static const char *const names[] = {"b_tile_0", "b_tile_1"};
-    MatmulRing ring = {.plan = plan, .schedule = schedule};
+    MatmulRing ring = {.plan = plan, .schedule = schedule, .split = 1};
     ring.a = matmul_loader(b, plan, &plan->a, "a_tile", schedule->tile_m, schedule->tile_k, schedule->stages,
                            threads, schedule->path);
     for (int i = 0; i < plan->n_cores; i++)
@@ -47,8 +49,8 @@ static void ring_load(Builder *b, MatmulRing *ring, const MatmulTile *tile, cons
 
 /* A group of copies is counted for each step, whether there is one or not: they are waited for by number. */
 static void ring_step(Builder *b, MatmulRing *ring, const MatmulTile *tile, const KExpr *step,
-                      const KExpr *steps, const MatmulMultiply *multiply, const KExpr *used) {
-    const KExpr *valid = k_lt(b, step, steps);
+                      const KExpr *end, const MatmulMultiply *multiply, const KExpr *used) {
+    const KExpr *valid = k_lt(b, step, end);
     if (!ring_is_computed(ring)) {
         ring_load(b, ring, tile, step, valid, multiply, used);
         return;
@@ -67,15 +69,16 @@ void matmul_ring_product(Builder *b, MatmulRing *ring, const MatmulTile *tile,
     DimTable *dims = ring->plan->graph->dims;
     int stages = ring->schedule->stages, ahead = stages - 1;
     const Dim *n_steps = dim_ceil_div(dims, ring->plan->k, dim_const(dims, ring->schedule->tile_k));
-    const KExpr *steps = k_dim(b, n_steps, K_I32);
-    const KExpr *first = k_for_begin(b, "first", k_i32(b, 0), k_i32(b, ahead), 1, UNROLL_NONE);
-    ring_step(b, ring, tile, first, steps, multiply, NULL);
+    const KExpr *begin, *end;
+    matmul_partials_steps(b, n_steps, ring->split, &begin, &end);
+    const KExpr *first = k_for_begin(b, "first", begin, k_add(b, begin, k_i32(b, ahead)), 1, UNROLL_NONE);
+    ring_step(b, ring, tile, first, end, multiply, NULL);
     k_end(b);
-    const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
+    const KExpr *step = k_for_begin(b, "k_step", begin, end, 1, UNROLL_NONE);
     k_atom(b, ATOM_cp_async_wait, (int[]){ahead - 1}, NULL, 0);
     k_barrier(b);
     const KExpr *next = k_let_expr(b, "next", k_add(b, step, k_i32(b, ahead)));
-    ring_step(b, ring, tile, next, steps, multiply, k_let_expr(b, "stage", k_mod(b, step, k_i32(b, stages))));
+    ring_step(b, ring, tile, next, end, multiply, k_let_expr(b, "stage", k_mod(b, step, k_i32(b, stages))));
     k_end(b);
     k_atom(b, ATOM_cp_async_wait, (int[]){0}, NULL, 0); /* copies of zeros may still be under way */
 }

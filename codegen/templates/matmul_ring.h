@@ -13,8 +13,9 @@ typedef struct MatmulLoader {
     Tile tile;
     OperandMajor tile_major; /* MAJOR_K: rows along M (or N), columns along K */
     int tile_mn, tile_k;
-    bool is_copy;  /* cp.async, memory as it is; else by way of registers */
-    bool is_moved; /* memory as it is as well, in pieces too small for cp.async: bits, in `words` */
+    bool is_copy;   /* cp.async, memory as it is; else by way of registers */
+    bool is_turned; /* columns of the tile stand as matmul_loader_turned() has them, else as they come */
+    bool is_moved;  /* memory as it is as well, in pieces too small for cp.async: bits, in `words` */
     const KVar *words;
     KType index;  /* of elements of memory */
     int run_axis; /* of the operand: along which a thread moves `vector` elements at a time */
@@ -43,12 +44,17 @@ MatmulLoader matmul_loader(Builder *b, const MatmulPlan *plan, const MatmulOpera
 void matmul_load_start(Builder *b, MatmulLoader *loader, const KExpr *stage, const KExpr *mn0,
                        const KExpr *k0, const KExpr *const *batch, const KExpr *valid);
 void matmul_load_finish(Builder *b, MatmulLoader *loader);
+/* Where row k of the tile has its column `mn`: the same in rows 8 j to 8 j + 7, vectors of 16 bytes stay
+ * whole, and four of them, from a multiple of four on, among themselves. Of a sum of multiples of a power of
+ * two, and less than that, each may be turned by itself. */
+const KExpr *matmul_loader_turned(Builder *b, const MatmulLoader *loader, const KExpr *k, const KExpr *mn);
 
 /* matmul_ring.c: the loop over K that brings both operands so. */
 typedef struct MatmulRing {
     const MatmulPlan *plan;
     const Schedule *schedule;
     MatmulLoader a, b[MATMUL_CORES];
+    int split; /* blocks of a cluster, of which each takes a part of the steps; 1: one takes all */
 } MatmulRing;
 /* What a path does with the operands of a stage. */
 typedef struct MatmulMultiply {

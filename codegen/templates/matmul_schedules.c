@@ -1,6 +1,7 @@
 /* The schedules of a matrix product, the quickest by estimate first: every candidate that its path accepts
  * gets an estimate of its time (cost_matmul.c). No tuning run is needed for that; a tuner may try the rest of
  * the list. */
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -10,6 +11,7 @@
 #include "codegen/templates/matmul_convert.h"
 #include "codegen/templates/matmul_operand.h"
 #include "codegen/templates/matmul_paths.h"
+#include "codegen/templates/matmul_simt.h"
 #include "codegen/templates/matmul_staging.h"
 #include "ir/base/checked.h"
 
@@ -468,32 +470,59 @@ static void schedules_mma(const Cost *c, SchedulesAccept *accepts, Candidates *f
             }
 }
 
+/* Warps of a block along M and N for a tile, so that threads load the least for what they multiply, and if
+ * that leaves a choice store the longest runs; false: so many do not divide it. */
+static bool schedules_simt_warps(const Cost *c, int warps, Schedule *s) {
+    SimtShape shape;
+    Schedule tried = *s;
+    int least = INT_MAX;
+    for (tried.warps_m = warps; tried.warps_m >= 1; tried.warps_m /= 2) {
+        tried.warps_n = warps / tried.warps_m;
+        if (simt_shape(c->plan, &tried, &shape) && shape.rows + shape.cols < least &&
+            (tried.warps_n == 1 || !c->plan->statistics.n)) {
+            least = shape.rows + shape.cols;
+            *s = tried;
+        }
+    }
+    return least < INT_MAX;
+}
+
+/* A tile whole, and shared by the blocks of a cluster as long as not all SMs have some. */
+static void schedules_simt_tile(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s) {
+    enum { STAGES = 3, SPLIT_MOST = 8, BLOCKS_MOST = 3 /* of an SM */ };
+    int most = schedules_computes(c->plan, &s) ? 2 : STAGES; /* it comes one step ahead however deep it is */
+    double rounds = schedules_rounds(c, &s);
+    for (s.split_k = 1; s.split_k <= SPLIT_MOST; s.split_k *= 2)
+        if (s.split_k == 1 || rounds * s.split_k <= BLOCKS_MOST)
+            schedules_add_deepest(c, accepts, found, s, most, 1);
+}
+
 static void schedules_simt(const Cost *c, SchedulesAccept *accepts, Candidates *found) {
-    enum { FEW = 48 }; /* rows or columns that tiles of 64 leave mostly empty */
-    static const int sides[] = {128, 64, 32}, narrow[][2] = {{256, 16}, {256, 32}, {128, 32}};
-    for (int i = 0; i < 3; i++)
-        for (int j = 0; j < 3; j++)
-            for (int tile_k = 16; tile_k <= 32; tile_k *= 2) {
-                Schedule s = {.path = MATMUL_SIMT,
-                              .threads = 256,
-                              .tile_m = sides[i],
-                              .tile_n = sides[j],
-                              .tile_k = tile_k};
-                /* longer steps, where registers are left for what is on its way to shared memory */
-                bool is_large = s.tile_m * s.tile_n == 128 * 128 || dtype_bits(c->plan->a.elem) == 64;
-                if (tile_k == 16 || !is_large)
-                    schedules_add_deepest(c, accepts, found, s, 3, 1);
-            }
-    for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++)
-        for (int side = 0; side < 2; side++)
-            for (int tile_k = 16; tile_k <= 32 && (side ? c->m : c->n) <= FEW; tile_k *= 2)
-                schedules_add_deepest(c, accepts, found,
-                                      (Schedule){.path = MATMUL_SIMT,
-                                                 .threads = 256,
-                                                 .tile_m = narrow[i][side],
-                                                 .tile_n = narrow[i][1 - side],
-                                                 .tile_k = tile_k},
-                                      3, 1);
+    static const int sides[] = {16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256};
+    enum {
+        SIDES = sizeof sides / sizeof *sides,
+        LEAST = 4,
+        MOST = 8 /* warps */,
+        SMALL = 512,
+        LARGE = 128 * 256
+    };
+    for (int i = 0; i < SIDES && (i == 0 || sides[i - 1] < c->m); i++)
+        for (int j = 0; j < SIDES && (j == 0 || sides[j - 1] < c->n); j++)
+            for (int warps = LEAST; warps <= MOST; warps *= 2)
+                for (int tile_k = 16; tile_k <= 32; tile_k *= 2) {
+                    Schedule s = {.path = MATMUL_SIMT,
+                                  .threads = 32 * warps,
+                                  .tile_m = sides[i],
+                                  .tile_n = sides[j],
+                                  .tile_k = tile_k};
+                    int area = s.tile_m * s.tile_n;
+                    /* longer steps, where registers are left for what is on its way to shared memory */
+                    bool is_large =
+                        (warps == MOST && area > 32 * s.threads) || dtype_bits(c->plan->a.elem) == 64;
+                    if (area >= SMALL && area <= LARGE && !(tile_k > 16 && is_large) &&
+                        schedules_simt_warps(c, warps, &s))
+                        schedules_simt_tile(c, accepts, found, s);
+                }
 }
 
 /* The few rows of a gemv, or with `swap` its few columns. */

@@ -1,8 +1,10 @@
 /* Which tile of the result a block works on. */
 #include "codegen/templates/matmul_convert.h"
 #include "codegen/templates/matmul_operand.h"
+#include "codegen/templates/matmul_partials.h"
 #include "codegen/templates/matmul_paths.h"
 #include "codegen/templates/matmul_scale.h"
+#include "codegen/templates/matmul_simt.h"
 
 int matmul_gang(const MatmulPlan *plan, const Schedule *schedule) {
     if (!plan->statistics.n || plan->block_cols || !dim_is_const(plan->n) || schedule->tile_n < 1)
@@ -231,13 +233,16 @@ int64_t matmul_smem_tiles(const MatmulPlan *plan, const Schedule *schedule) {
     int64_t stage = matmul_loader_bytes(plan, &plan->a, schedule->path, schedule->tile_m, schedule->tile_k);
     for (int i = 0; i < plan->n_cores; i++)
         stage += matmul_loader_bytes(plan, &plan->b[i], schedule->path, schedule->tile_n, schedule->tile_k);
-    return stage * schedule->stages;
+    bool has_parts = schedule->path == MATMUL_SIMT && simt_split(schedule) > 1;
+    int64_t parts = has_parts ? matmul_partials_bytes(plan, schedule->tile_m, schedule->tile_n, 1) : 0;
+    return stage * schedule->stages + parts;
 }
 
 static int tiles_threads(const MatmulPlan *plan, const Schedule *schedule) {
     switch (schedule->path) {
     case MATMUL_WGMMA: return 128 * (1 + matmul_converters(plan, schedule) + schedule->warps_m);
     case MATMUL_MMA_SYNC:
+    case MATMUL_SIMT:
     case MATMUL_GEMV: return 32 * schedule->warps_m * schedule->warps_n;
     default: return 256;
     }
@@ -246,7 +251,7 @@ static int tiles_threads(const MatmulPlan *plan, const Schedule *schedule) {
 /* An estimate of a thread's registers: accumulators, fragments, operands on their way, addresses and the
  * epilogue. */
 int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
-    enum { ADDRESSES = 44, STATISTICS = 24, PARTIAL = 32, COLUMNS = 16, SYMBOLIC = 52, SIMT_ADDRESSES = 12 };
+    enum { ADDRESSES = 44, STATISTICS = 24, PARTIAL = 32, COLUMNS = 16, SYMBOLIC = 52, SIMT_ADDRESSES = 20 };
     enum { LONG_STEP = 32, LONG = 16 /* loads of f64 that move up */ };
     if (schedule->path == MATMUL_GEMV)
         return matmul_gemv_registers(plan, schedule);
@@ -283,8 +288,9 @@ int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
     if (is_f64 && !is_fixed) /* three of each copy of two elements: its address, 64 bits, and a guard */
         registers +=
             3 * (schedule->tile_m + schedule->tile_n * plan->n_cores) * schedule->tile_k / 2 / threads;
-    if (schedule->path == MATMUL_SIMT)
-        registers += (schedule->tile_m + schedule->tile_n) / 16 * words + SIMT_ADDRESSES - ADDRESSES;
+    SimtShape simt;
+    if (schedule->path == MATMUL_SIMT && simt_shape(plan, schedule, &simt))
+        registers += (simt.rows + simt.cols) * simt.width * words + SIMT_ADDRESSES - ADDRESSES;
     if (schedule->path != MATMUL_WGMMA) {
         registers += matmul_loader_registers(plan, &plan->a, schedule, schedule->tile_m, threads);
         for (int i = 0; i < plan->n_cores; i++)

@@ -12,9 +12,15 @@ static Schedule mma_schedule(int tile_m, int tile_n, int tile_k, int warps_m, in
                       .group_m = 2};
 }
 
-static Schedule simt_schedule(int tile_m, int tile_n, int tile_k) {
-    return (Schedule){
-        .path = MATMUL_SIMT, .tile_m = tile_m, .tile_n = tile_n, .tile_k = tile_k, .stages = 2, .group_m = 1};
+static Schedule simt_schedule(int tile_m, int tile_n, int tile_k, int warps_m, int warps_n) {
+    return (Schedule){.path = MATMUL_SIMT,
+                      .tile_m = tile_m,
+                      .tile_n = tile_n,
+                      .tile_k = tile_k,
+                      .warps_m = warps_m,
+                      .warps_n = warps_n,
+                      .stages = 2,
+                      .group_m = 1};
 }
 
 typedef struct Plain {
@@ -89,7 +95,7 @@ static void test_f64(void **state) {
         p.n = 33;
         p.k = 45;
         check_plain("sm_90a", p, mma_schedule(32, 64, 8, 1, 2));
-        check_plain("sm_90a", p, simt_schedule(64, 64, 16));
+        check_plain("sm_90a", p, simt_schedule(64, 64, 16, 4, 2));
     }
     check_plain("sm_90a", (Plain){DTYPE_F32, DTYPE_F64, DTYPE_F32, 40, 36, 44, true, false},
                 mma_schedule(32, 32, 16, 2, 1));
@@ -191,7 +197,7 @@ static void test_positions(void **state) {
     (void)state;
     check_positions(mma_schedule(32, 32, 32, 2, 1), DTYPE_BF16, 27);
     check_positions(mma_schedule(32, 32, 32, 2, 1), DTYPE_BF16, 32);
-    check_positions(simt_schedule(64, 64, 16), DTYPE_F32, 61);
+    check_positions(simt_schedule(64, 64, 16, 4, 1), DTYPE_F32, 61);
 }
 
 static void test_two_products(void **state) {
@@ -213,16 +219,60 @@ static void test_multiply_adds(void **state) {
     for (int layout = 0; layout < 4; layout++) {
         bool a_t = layout & 1, b_t = layout & 2;
         check_plain("sm_80", (Plain){DTYPE_F32, DTYPE_F32, DTYPE_F32, 72, 68, 40, a_t, b_t},
-                    simt_schedule(64, 64, 16));
+                    simt_schedule(64, 64, 16, 2, 2));
         check_plain("sm_80", (Plain){DTYPE_F32, DTYPE_F32, DTYPE_F32, 7, 131, 9, a_t, b_t},
-                    simt_schedule(64, 128, 8));
+                    simt_schedule(64, 128, 8, 4, 2));
         check_plain("sm_80", (Plain){DTYPE_F64, DTYPE_F64, DTYPE_F64, 34, 38, 20, a_t, b_t},
-                    simt_schedule(32, 32, 16));
+                    simt_schedule(32, 32, 16, 4, 2));
         check_plain("sm_80", (Plain){DTYPE_I32, DTYPE_I32, DTYPE_I32, 34, 38, 20, a_t, b_t},
-                    simt_schedule(64, 64, 16));
+                    simt_schedule(64, 64, 16, 2, 4));
         check_plain("sm_80", (Plain){DTYPE_I64, DTYPE_I64, DTYPE_I64, 34, 38, 20, a_t, b_t},
-                    simt_schedule(32, 64, 16));
+                    simt_schedule(32, 64, 16, 2, 2));
     }
+}
+
+/* K in parts, among the blocks of a cluster: the parts of one element are added in one order. */
+static void test_multiply_adds_split(void **state) {
+    (void)state;
+    for (int layout = 0; layout < 4; layout++) {
+        bool a_t = layout & 1, b_t = layout & 2;
+        Schedule schedule = simt_schedule(64, 64, 16, 2, 2);
+        schedule.split_k = 2 << layout % 3;
+        check_plain("sm_90a", (Plain){DTYPE_F32, DTYPE_F32, DTYPE_F32, 72, 68, 140, a_t, b_t}, schedule);
+        check_plain("sm_90a", (Plain){DTYPE_I32, DTYPE_I32, DTYPE_I32, 5, 131, 129, a_t, b_t}, schedule);
+    }
+}
+
+static void refuse_multiply_adds(DType type, const char *target, Schedule schedule, const char *expected) {
+    Case c;
+    case_open(&c, target);
+    Value *x = INPUT(&c, "x", type, 64, 64), *w = INPUT(&c, "w", type, 64, 64);
+    case_output(&c, "y", case_matmul(&c, x, w));
+    case_region(&c);
+    const char *why = NULL;
+    assert_false(template_of(c.region.kind)->accepts(c.graph, &c.region, &schedule, c.target, &why));
+    assert_non_null(strstr(why, expected));
+    case_close(&c);
+}
+
+static void test_multiply_adds_refused(void **state) {
+    (void)state;
+    refuse_multiply_adds(DTYPE_F32, "sm_90a", simt_schedule(64, 64, 16, 0, 0), "1 to 16 warps");
+    refuse_multiply_adds(DTYPE_F32, "sm_90a", simt_schedule(64, 64, 16, 8, 4), "1 to 16 warps");
+    refuse_multiply_adds(DTYPE_F32, "sm_90a", simt_schedule(40, 64, 16, 2, 2), "4 x 8 or 8 x 4 vectors");
+    refuse_multiply_adds(DTYPE_F32, "sm_90a", simt_schedule(64, 64, 24, 2, 2), "tile_k is 8, 16 or 32");
+    refuse_multiply_adds(DTYPE_F32, "sm_90a", simt_schedule(256, 256, 16, 2, 2), "do not fit its registers");
+    Schedule schedule = simt_schedule(64, 64, 16, 2, 2);
+    schedule.split_k = 3;
+    refuse_multiply_adds(DTYPE_F32, "sm_90a", schedule, "a cluster of 2, 4 or 8 blocks");
+    schedule.split_k = 4;
+    refuse_multiply_adds(DTYPE_F32, "sm_80", schedule, "a cluster of 2, 4 or 8 blocks");
+    refuse_multiply_adds(DTYPE_F64, "sm_90a", schedule, "sums of 32 bits");
+    schedule.split_k = 8;
+    refuse_multiply_adds(DTYPE_F32, "sm_90a", schedule, "at least one step of K");
+    schedule.split_k = 0;
+    schedule.stages = 9;
+    refuse_multiply_adds(DTYPE_F32, "sm_90a", schedule, "2 to 8 stages");
 }
 
 static void test_multiply_adds_softmax(void **state) {
@@ -234,7 +284,7 @@ static void test_multiply_adds_softmax(void **state) {
     Value *e = case_op(&c, OP_exp, case_op(&c, OP_sub, s, case_row(&c, OP_reduce_max, s), NULL, NULL), NULL,
                        NULL, NULL);
     case_output(&c, "y", case_op(&c, OP_div, e, case_row(&c, OP_sum, e), NULL, NULL));
-    Schedule schedule = simt_schedule(64, 64, 16);
+    Schedule schedule = simt_schedule(64, 64, 16, 4, 1);
     case_check(&c, &schedule, 1e-5);
     case_close(&c);
 }
@@ -253,6 +303,8 @@ int main(void) {
         cmocka_unit_test(test_positions),
         cmocka_unit_test(test_two_products),
         cmocka_unit_test(test_multiply_adds),
+        cmocka_unit_test(test_multiply_adds_split),
+        cmocka_unit_test(test_multiply_adds_refused),
         cmocka_unit_test(test_multiply_adds_softmax),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
