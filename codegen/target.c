@@ -80,6 +80,7 @@ bool target_deals_registers(const Target *target, int warpgroups, int consumers,
 FuseLimits target_fuse_limits(const Target *target) {
     FuseLimits limits = {
         .has_tensor_cores = target->has_mma_bf16,
+        .shares_k = target->has_cluster,
         .adds_products = target->has_wgmma && target->has_tma,
         .hosts_rows = target->has_wgmma && target->has_tma,
         .hosts_products = target->has_wgmma && target->has_tma,

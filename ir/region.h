@@ -142,6 +142,7 @@ typedef struct FuseLimits {
     bool adds_products;      /* products that are added up take one another's accumulators, in one kernel */
     bool computes_fragments; /* products take a first operand of 16 bits from registers, where they compute it
                               */
+    bool shares_k;           /* the blocks of a cluster share the K of a tile of multiply-adds */
     bool turns_words;    /* products take one operand of 32 bits from registers, where it lies along M or N */
     bool reads_chosen;   /* products read matrices and rows that indices choose where these lie */
     bool brings_rows;    /* products bring operands of 16 bits whose rows begin anywhere in memory */

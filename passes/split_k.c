@@ -4,10 +4,11 @@
  * ->  p = transpose(reshape(x, dims=[256, 8, 8192]), perm=[1, 0, 2]) @ reshape(w, dims=[8, 8192, 256])
  *     y = sum(p, over=0)
  *
- * On tensor cores the blocks of a cluster share a tile's K as well (Schedule.split_k), but no more than
- * eight, each of whose results is exchanged on chip; this is for what is left to do then. Multiply-adds have
- * no such exchange, and take longer: there a K of some hundreds is long. The parts are views of memory. They
- * are added in a fixed order, in the product's own type. Extents must be known, and divide. */
+ * The blocks of a cluster share a tile's K as well (Schedule.split_k), but no more than eight, each of whose
+ * results is exchanged on chip; this is for what is left to do then. Multiply-adds take longer: there a K of
+ * some hundreds is long, and clusters of four and eight leave a tenth of the multiprocessors without work.
+ * The parts are views of memory. They are added in a fixed order, in the product's own type. Extents must be
+ * known, and divide. */
 #include <math.h>
 
 #include "ir/base/checked.h"
@@ -55,32 +56,40 @@ static int64_t split_k_batch(const Value *product) {
     return batch;
 }
 
-/* Tiles of multiply-adds, and the seconds of one of K that a block alone on a multiprocessor takes (H200). */
+/* Tiles of multiply-adds, and the seconds of one of K that a block alone on a multiprocessor takes, by the
+ * estimate of their schedules (H200). */
 static const struct {
     int rows, columns;
     double step;
-} split_fma_tiles[] = {{64, 64, 40e-9}, {64, 128, 60e-9}, {128, 128, 100e-9}};
+} split_fma_tiles[] = {{64, 64, 29e-9}, {64, 128, 50e-9}, {128, 128, 98e-9}};
+/* Seconds for the blocks of a cluster to meet, and the share of the multiprocessors that clusters of four and
+ * more have. */
+static const double split_fma_meeting = 2e-6, split_fma_clustered = 0.9;
 /* Of a second kernel: seconds, bytes a second of the parts that are written and read, and the share of the
  * time without it that is worth its while. */
 static const double split_fma_kernel = 4e-6, split_fma_bytes = 3e12, split_fma_worth = 0.9;
 static const double split_streamed = 14e12; /* operations a second of kernels for few rows or columns */
 
-/* Seconds in the best of these tiles. */
+/* Seconds in the best of these tiles, each whole or shared by a cluster. */
 static double split_fma_seconds(const FuseLimits *limits, const Value *product, int64_t k, int64_t parts) {
     double m = (double)product->dims[product->rank - 2]->value,
            n = (double)product->dims[product->rank - 1]->value, batch = (double)split_k_batch(product);
+    int most = limits->shares_k && dtype_bits(product->dtype) == 32 ? SPLIT_K_CLUSTER : 1;
     double least = INFINITY;
-    for (size_t i = 0; i < sizeof split_fma_tiles / sizeof *split_fma_tiles; i++) {
-        double tiles = batch * ceil(m / split_fma_tiles[i].rows) * ceil(n / split_fma_tiles[i].columns);
-        double rounds = ceil(tiles * (double)parts / (double)limits->sm_count);
-        least = fmin(least, rounds * (double)(k / parts) * split_fma_tiles[i].step);
-    }
+    for (size_t i = 0; i < sizeof split_fma_tiles / sizeof *split_fma_tiles; i++)
+        for (int cluster = 1; cluster <= most; cluster *= 2) {
+            double tiles = batch * ceil(m / split_fma_tiles[i].rows) * ceil(n / split_fma_tiles[i].columns);
+            double slots = (double)limits->sm_count * (cluster > 2 ? split_fma_clustered : 1);
+            double rounds = ceil(tiles * (double)parts * cluster / slots);
+            double steps = (double)k / (double)parts / cluster;
+            double meeting = cluster > 1 ? split_fma_meeting : 0;
+            least = fmin(least, rounds * steps * split_fma_tiles[i].step + meeting);
+        }
     double bytes = 2.0 * dtype_bits(product->dtype) / 8 * (double)parts * batch * m * n;
     return parts > 1 ? least + split_fma_kernel + bytes / split_fma_bytes : least;
 }
 
-/* How many parts where a thread has some sums to itself: as many as are quickest. 512 x 512 along 4096 took
- * 84 us in two parts of tiles of 64 x 64. */
+/* How many parts where a thread has some sums to itself: as many as are quickest. */
 static int64_t split_fma_parts(const FuseLimits *limits, const Value *product, const Dim *k) {
     const Dim *m = product->dims[product->rank - 2], *n = product->dims[product->rank - 1];
     int64_t most = (int64_t)limits->sm_count * SPLIT_FMA_WIDE;
@@ -93,8 +102,9 @@ static int64_t split_fma_parts(const FuseLimits *limits, const Value *product, c
         return 1; /* both lie along K, as streams are read fastest */
     double operations =
         2.0 * (double)split_k_batch(product) * (double)m->value * (double)n->value * (double)k->value;
-    double whole =
-        is_streamed ? operations / split_streamed : split_fma_seconds(limits, product, k->value, 1);
+    double whole = split_fma_seconds(limits, product, k->value, 1);
+    if (is_streamed)
+        whole = fmin(whole, operations / split_streamed);
     double least = split_fma_worth * whole;
     for (int64_t parts = 2; parts <= SPLIT_FMA_MOST && k->value / parts >= SPLIT_FMA_PART; parts++) {
         double seconds = split_fma_seconds(limits, product, k->value, parts);
