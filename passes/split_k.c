@@ -56,12 +56,12 @@ static int64_t split_k_batch(const Value *product) {
     return batch;
 }
 
-/* Tiles of multiply-adds, and the seconds of one of K that a block alone on a multiprocessor takes, by the
- * estimate of their schedules (H200). */
+/* Tiles of multiply-adds, and the seconds of one of K that a block alone on a multiprocessor takes (H200): of
+ * 32 bits by the estimate of their schedules, of 64 on tensor cores. */
 static const struct {
     int rows, columns;
-    double step;
-} split_fma_tiles[] = {{64, 64, 29e-9}, {64, 128, 50e-9}, {128, 128, 98e-9}};
+    double step, step_64;
+} split_fma_tiles[] = {{64, 64, 29e-9, 40e-9}, {64, 128, 50e-9, 60e-9}, {128, 128, 98e-9, 100e-9}};
 /* Seconds for the blocks of a cluster to meet, and the share of the multiprocessors that clusters of four and
  * more have. */
 static const double split_fma_meeting = 2e-6, split_fma_clustered = 0.9;
@@ -74,7 +74,8 @@ static const double split_streamed = 14e12; /* operations a second of kernels fo
 static double split_fma_seconds(const FuseLimits *limits, const Value *product, int64_t k, int64_t parts) {
     double m = (double)product->dims[product->rank - 2]->value,
            n = (double)product->dims[product->rank - 1]->value, batch = (double)split_k_batch(product);
-    int most = limits->shares_k && dtype_bits(product->dtype) == 32 ? SPLIT_K_CLUSTER : 1;
+    bool is_wide = dtype_bits(product->dtype) == 64;
+    int most = limits->shares_k && !is_wide ? SPLIT_K_CLUSTER : 1;
     double least = INFINITY;
     for (size_t i = 0; i < sizeof split_fma_tiles / sizeof *split_fma_tiles; i++)
         for (int cluster = 1; cluster <= most; cluster *= 2) {
@@ -83,7 +84,8 @@ static double split_fma_seconds(const FuseLimits *limits, const Value *product, 
             double rounds = ceil(tiles * (double)parts * cluster / slots);
             double steps = (double)k / (double)parts / cluster;
             double meeting = cluster > 1 ? split_fma_meeting : 0;
-            least = fmin(least, rounds * steps * split_fma_tiles[i].step + meeting);
+            double step = is_wide ? split_fma_tiles[i].step_64 : split_fma_tiles[i].step;
+            least = fmin(least, rounds * steps * step + meeting);
         }
     double bytes = 2.0 * dtype_bits(product->dtype) / 8 * (double)parts * batch * m * n;
     return parts > 1 ? least + split_fma_kernel + bytes / split_fma_bytes : least;

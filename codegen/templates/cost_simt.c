@@ -12,9 +12,7 @@
 
 static const double cost_launch = 4.6e-6; /* seconds of a kernel */
 static const double cost_fill = 1e-6;     /* and of a block's first step, from memory */
-/* Clocks of an LDS of 16 bytes a lane: where pairs of lanes ask for the same, and where they do not. */
-static const double cost_paired = 2, cost_alone = 4;
-static const double cost_others = 0.06; /* instructions for one multiply-add, besides those that load */
+static const double cost_others = 0.06;   /* instructions for one multiply-add, besides those that load */
 static const double cost_few =
     0.2; /* more clocks for each of four warps, by the square of their share of all */
 static const double cost_both = 6;      /* the power in which instructions and shared memory add up */
@@ -38,8 +36,7 @@ static double simt_step(const Cost *c, const Schedule *s, const SimtShape *shape
     double few = 4 / (warps * blocks);
     double issue = products * 2 / (cost_fma_rate(plan) / plan->target->sm_count) * cost_clock;
     issue *= (1 + loads + cost_others) * (1 + cost_few * few * few);
-    double vector = shape->is_paired ? cost_paired : cost_alone;
-    double shared = warps * s->tile_k * (shape->rows * cost_paired + shape->cols * cores * vector);
+    double shared = warps * s->tile_k * simt_loads(shape, plan->n_cores);
     shared += (s->tile_m + s->tile_n * cores) * s->tile_k * bytes / 128;
     double computed = cost_computed(c, plan, s, w) * cost_clock;
     return fmax(computed, pow(pow(issue, cost_both) + pow(shared, cost_both), 1 / cost_both));

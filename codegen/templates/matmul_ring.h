@@ -44,9 +44,9 @@ MatmulLoader matmul_loader(Builder *b, const MatmulPlan *plan, const MatmulOpera
 void matmul_load_start(Builder *b, MatmulLoader *loader, const KExpr *stage, const KExpr *mn0,
                        const KExpr *k0, const KExpr *const *batch, const KExpr *valid);
 void matmul_load_finish(Builder *b, MatmulLoader *loader);
-/* Where row k of the tile has its column `mn`: the same in rows 8 j to 8 j + 7, vectors of 16 bytes stay
- * whole, and four of them, from a multiple of four on, among themselves. Of a sum of multiples of a power of
- * two, and less than that, each may be turned by itself. */
+/* Where row k of the tile has its column `mn`: the same in rows 8 j to 8 j + 7; vectors of 16 bytes stay
+ * whole, within the MATMUL_TURNED columns that they are of. By row 16 i + j as by 16 i and then by j. */
+enum { MATMUL_TURNED = 16 };
 const KExpr *matmul_loader_turned(Builder *b, const MatmulLoader *loader, const KExpr *k, const KExpr *mn);
 
 /* matmul_ring.c: the loop over K that brings both operands so. */

@@ -478,9 +478,9 @@ static bool schedules_simt_warps(const Cost *c, int warps, Schedule *s) {
     int least = INT_MAX;
     for (tried.warps_m = warps; tried.warps_m >= 1; tried.warps_m /= 2) {
         tried.warps_n = warps / tried.warps_m;
-        if (simt_shape(c->plan, &tried, &shape) && shape.rows + shape.cols < least &&
+        if (simt_shape(c->plan, &tried, &shape) && simt_loads(&shape, c->plan->n_cores) < least &&
             (tried.warps_n == 1 || !c->plan->statistics.n)) {
-            least = shape.rows + shape.cols;
+            least = simt_loads(&shape, c->plan->n_cores);
             *s = tried;
         }
     }

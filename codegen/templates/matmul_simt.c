@@ -22,8 +22,10 @@
  *
  * In rows of lanes b took four clocks, and 8 x 4 elements of a thread waited for shared memory, not for the
  * multiply-adds (H200: 200 x 3072 x 768 by tiles of 64 x 128 54 us). Only where rows have statistics are the
- * lanes of a row neighbours. */
+ * lanes of a row neighbours, 4 to 32 of them. */
 #include "codegen/templates/matmul_simt.h"
+
+#include <limits.h>
 
 #include "codegen/templates/matmul_partials.h"
 #include "codegen/templates/matmul_paths.h"
@@ -43,23 +45,37 @@ typedef struct Simt {
     const KVar *accumulator[MATMUL_CORES];
 } Simt;
 
+int simt_loads(const SimtShape *shape, int cores) {
+    enum { SHARED = 2, APART = 4 };
+    return SHARED * shape->rows + (shape->is_paired ? SHARED : APART) * shape->cols * cores;
+}
+
+/* Of the ways to place lanes, that which loads the least; of those alike, that which stores the longest runs,
+ * or where rows have statistics, takes the fewest lanes for each. */
 bool simt_shape(const MatmulPlan *plan, const Schedule *schedule, SimtShape *shape) {
-    *shape = (SimtShape){.width = 128 / dtype_bits(plan->a.elem), .is_paired = plan->statistics.n == 0};
+    int width = 128 / dtype_bits(plan->a.elem), least = INT_MAX;
+    bool is_paired = plan->statistics.n == 0;
     if (schedule->warps_m < 1 || schedule->warps_n < 1 || schedule->warps_m * schedule->warps_n > SIMT_WARPS)
         return false;
-    for (int lanes_n = SIMT_LANES_N; lanes_n >= SIMT_LANES_FEW; lanes_n /= 2) {
-        int rows = SIMT_LANES / lanes_n * schedule->warps_m * shape->width;
-        int cols = lanes_n * schedule->warps_n * shape->width;
+    for (int lanes_n = SIMT_LANES_FEW; lanes_n <= (is_paired ? SIMT_LANES_N : SIMT_LANES); lanes_n *= 2) {
+        int rows = SIMT_LANES / lanes_n * schedule->warps_m * width;
+        int cols = lanes_n * schedule->warps_n * width;
         if (schedule->tile_m < rows || schedule->tile_m % rows || schedule->tile_n < cols ||
             schedule->tile_n % cols)
             continue;
-        shape->lanes_m = SIMT_LANES / lanes_n;
-        shape->lanes_n = lanes_n;
-        shape->rows = schedule->tile_m / rows;
-        shape->cols = schedule->tile_n / cols;
-        return true;
+        SimtShape tried = {.width = width,
+                           .lanes_m = SIMT_LANES / lanes_n,
+                           .lanes_n = lanes_n,
+                           .rows = schedule->tile_m / rows,
+                           .cols = schedule->tile_n / cols,
+                           .is_paired = is_paired};
+        int loads = simt_loads(&tried, plan->n_cores);
+        if (loads < least || (is_paired && loads == least)) {
+            least = loads;
+            *shape = tried;
+        }
     }
-    return false;
+    return least < INT_MAX;
 }
 
 int simt_split(const Schedule *schedule) {
@@ -120,22 +136,32 @@ bool matmul_accepts_simt(const MatmulPlan *plan, const Schedule *schedule, const
     return true;
 }
 
-/* A thread's vectors of rows `first` + `kk` of a tile, one of them in each of `vectors` groups. */
+/* Column of the tile from which on a thread has vector `i` in rows `first` + `kk`, as the tile keeps it. What
+ * is turned by `first` is the same for all of a loop over kk; the lane's place alone is turned where it
+ * decides it, so that one address serves all vectors. */
+static const KExpr *simt_column(const Simt *s, const MatmulLoader *loader, const KExpr *first,
+                                const KExpr *kk, bool is_a, int i) {
+    Builder *b = s->b;
+    int w = s->shape.width, span = (is_a ? s->shape.lanes_m : s->shape.lanes_n) * w;
+    const KExpr *own = k_mul(b, is_a ? s->y : s->x, k_i32(b, w));
+    const KExpr *rest = k_add(b, is_a ? s->warp_row : s->warp_col, k_i32(b, i * span));
+    bool is_own = span % MATMUL_TURNED == 0;
+    const KExpr *col = is_own ? own : k_add(b, rest, own);
+    col = matmul_loader_turned(b, loader, kk, matmul_loader_turned(b, loader, first, col));
+    return is_own ? k_add(b, rest, col) : col;
+}
+
+/* A thread's vectors of rows `first` + `kk` of a tile, one of them in each of its groups. */
 static const KVar *simt_load(const Simt *s, const MatmulLoader *loader, const char *name, const KExpr *stage,
                              const KExpr *first, const KExpr *kk, bool is_a) {
     Builder *b = s->b;
-    int w = s->shape.width, lanes = is_a ? s->shape.lanes_m : s->shape.lanes_n;
-    int vectors = is_a ? s->shape.rows : s->shape.cols;
+    int w = s->shape.width, vectors = is_a ? s->shape.rows : s->shape.cols;
     const KVar *values = k_array(b, name, ktype_of(loader->tile.elem), vectors * w, NULL);
-    /* what is turned by `first` is the same for all of a loop over kk */
-    const KExpr *lane = k_mul(b, is_a ? s->y : s->x, k_i32(b, w));
-    lane = matmul_loader_turned(b, loader, kk, matmul_loader_turned(b, loader, first, lane));
-    const KExpr *own = k_add(b, is_a ? s->warp_row : s->warp_col, lane);
     for (int i = 0; i < vectors; i++)
-        k_load(
-            b, values, k_i32(b, i * w), loader->tile.buffer,
-            tile_index(b, &loader->tile, stage, k_add(b, first, kk), k_add(b, own, k_i32(b, i * lanes * w))),
-            w, NULL, CACHE_DEFAULT);
+        k_load(b, values, k_i32(b, i * w), loader->tile.buffer,
+               tile_index(b, &loader->tile, stage, k_add(b, first, kk),
+                          simt_column(s, loader, first, kk, is_a, i)),
+               w, NULL, CACHE_DEFAULT);
     return values;
 }
 

@@ -13,6 +13,8 @@ typedef struct SimtShape {
 } SimtShape;
 /* False where the schedule does not divide it. */
 bool simt_shape(const MatmulPlan *plan, const Schedule *schedule, SimtShape *shape);
+/* Clocks in which shared memory gives a warp its vectors for one of K. */
+int simt_loads(const SimtShape *shape, int cores);
 /* Blocks that share the K of a tile. */
 int simt_split(const Schedule *schedule);
 
