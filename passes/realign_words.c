@@ -19,20 +19,23 @@
 #include "passes/realign.h"
 
 /* Operations a second, and seconds for each of K where tiles are few; and how much of the time of memory, or
- * of the products if they take less, adds to the other: by mma.sync with elements as they lie, by wgmma. By
- * the estimate. */
+ * of the products if they take less, adds to the other, also where K is short: by mma.sync with elements as
+ * they lie, by wgmma. (H200, in one kernel and with a copy: 192 of 160 x 320 along 160 52 us and 43, 1024 x
+ * 4096 along 64 15.1 and 11.4; 192 of 384 x 384 along 256 110 and 114, 512 of 512 x 128 along 197 115 and
+ * 167.) */
 typedef struct WordsPath {
-    double operations, step, beside;
+    double operations, step, beside, beside_short;
 } WordsPath;
-static const WordsPath words_lying = {165e12, 5e-9, 0.5}, words_fast = {330e12, 2e-9, 0.3};
+static const WordsPath words_lying = {165e12, 5e-9, 0.5, 1}, words_fast = {330e12, 2e-9, 0.3, 0.3};
 static const double words_memory = 4e12; /* bytes a second */
 /* The first of these where mma.sync brings rows that begin anywhere four bytes at a time, or has whole rows
  * of a result that is reduced. */
 static const double words_slow = 110e12, words_slow_step = 6e-9;
 
 enum {
-    WORDS_LINE = 128 /* bits that rows in memory are multiples of */,
-    WORDS_RANK = 4 /* dims that TMA has */
+    WORDS_LINE = 128,  /* bits that rows in memory are multiples of */
+    WORDS_SHORT = 160, /* of K: a ring that holds most of it has little to go on with */
+    WORDS_RANK = 4     /* dims that TMA has */
 };
 
 bool *realign_find_reduced(Pass *pass, const Graph *graph) {
@@ -73,7 +76,8 @@ static double words_seconds(const WordsPath *path, const Value *product) {
     double elements = realign_count(product) + realign_count(a) + realign_count(b);
     double memory = elements * dtype_bits(DTYPE_TF32) / 8 / words_memory;
     double work = fmax(realign_operations(product) / path->operations, k * path->step);
-    return fmax(work, memory) + path->beside * fmin(work, memory);
+    double beside = k <= WORDS_SHORT ? path->beside_short : path->beside;
+    return fmax(work, memory) + beside * fmin(work, memory);
 }
 
 double realign_words_loss(const Rewrite *rewrite, const Value *product) {

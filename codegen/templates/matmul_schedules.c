@@ -433,9 +433,8 @@ static void schedules_mma(const Cost *c, SchedulesAccept *accepts, Candidates *f
         {64, 32, 4, 2},   {32, 128, 1, 4},  {32, 64, 1, 2},   {32, 64, 2, 2},   {32, 32, 2, 2},
         {16, 128, 1, 4},  {16, 64, 1, 2},   {16, 32, 1, 2},   {64, 256, 4, 1},  {64, 128, 4, 1},
         {128, 128, 8, 1}, {128, 256, 8, 1}, {64, 64, 4, 1},   {64, 32, 4, 1},   {64, 16, 4, 1},
-        {32, 256, 2, 1},  {16, 16, 1, 1},   {128, 64, 2, 1},  {64, 112, 2, 1},  {64, 96, 2, 1},
-        {64, 64, 1, 2},   {64, 64, 2, 1},   {64, 32, 2, 1},   {32, 64, 1, 1},   {32, 32, 1, 1}};
-    enum { STAGES = 4, STAGES_F64 = 6, SHAPES_TF32 = 8, MOST_COPIES = 22 };
+        {32, 256, 2, 1},  {16, 16, 1, 1},   {96, 112, 3, 1},  {64, 64, 1, 2},   {64, 32, 2, 1}};
+    enum { STAGES = 4, STAGES_F64 = 6, SHAPES_TF32 = 3 /* the last */, MOST_COPIES = 22 };
     int all = (int)(sizeof shapes / sizeof *shapes), few_warps = all - SHAPES_TF32;
     int n_shapes = c->plan->kind == MATMUL_TF32 ? all : few_warps;
     bool is_f64 = c->plan->kind == MATMUL_F64;

@@ -97,12 +97,10 @@ static int transpose_vector(const Graph *graph, const Region *region, int axis) 
     return vector;
 }
 
-/* Whether there are too few tiles of so many elements to keep all SMs busy. */
+/* Whether there are fewer than so many tiles of so many elements an SM. */
 static bool transpose_is_small(const Graph *graph, const Region *region, const Target *target,
-                               const DimBindings *hint, int tile) {
-    enum { BLOCKS_PER_SM = 4 };
-    return cost_space(graph, region, 0, region->rank, hint) / tile <
-           (int64_t)target->sm_count * BLOCKS_PER_SM;
+                               const DimBindings *hint, int tile, int per_sm) {
+    return cost_space(graph, region, 0, region->rank, hint) / tile < (int64_t)target->sm_count * per_sm;
 }
 
 /* Bits of the widest element that has as many as the space. */
@@ -129,31 +127,38 @@ static bool transpose_reads_straight(const Graph *graph, const Region *region) {
     return false;
 }
 
-/* Columns of a tile, a multiple of `step` of at most `most`, of which the fewest lie beyond the extent, and
- * of these the fewest tiles. */
+/* Columns of a tile, a multiple of `step` of at most `most`, in as few equal parts as they go. */
 static int transpose_columns(int64_t extent, int step, int most) {
-    int64_t whole = round_up(extent, step), least = whole < most / 2 ? whole : most / 2;
-    most = whole < most ? (int)whole : most / step * step;
-    int best = most;
-    for (int columns = most; columns >= least; columns -= step)
-        if (round_up(extent, columns) < round_up(extent, best))
-            best = columns;
-    return best;
+    int64_t parts = ceil_div(extent, most / step * step);
+    return (int)round_up(ceil_div(extent, parts < 1 ? 1 : parts), step);
+}
+
+/* The most columns of a tile of rows of odd length: whole rows where they are short, unless tiles are few;
+ * of 32 bits by vectors both ways fewer, for more blocks an SM. (H200, rows of 257 elements of 16 bits: 2.1
+ * million in all 11.3 us whole, 8.6 by 144, 8.4 by 96; 5.6 million 13.1, 15.2, 14.7; 51 million 64, 71, 89.
+ * 5001 x 3004 of 32 bits 49.5 by 144, 42.0 by 80.) */
+static int transpose_skewed_most(int64_t extent, int bits, int turned, bool is_small) {
+    enum { WHOLE_BITS = 272 * 16, COLUMNS = 144, COLUMNS_WIDE = 80, COLUMNS_FEW = 96, WIDE = 32 };
+    if (is_small)
+        return COLUMNS_FEW;
+    if (extent * bits <= WHOLE_BITS)
+        return WHOLE_BITS / bits;
+    return bits >= WIDE && turned > 1 ? COLUMNS_WIDE : COLUMNS;
 }
 
 /* Rows of odd length: a line of memory along the axis, and columns that divide the rows into equal parts. */
 static Schedule transpose_skewed_schedule(const Graph *graph, const Region *region, const Target *target,
                                           const DimBindings *hint, int width, int turned) {
-    enum { LINE_BITS = 1024, COLUMNS_MOST = 144, COLUMNS_FEW = 96, THREADS = 128 };
-    int rows = LINE_BITS / transpose_bits(graph, region), across = rows / turned;
+    enum { LINE_BITS = 1024, COLUMNS = 144, THREADS = 128, TILES_PER_SM = 4 };
+    int bits = transpose_bits(graph, region), rows = LINE_BITS / bits, across = rows / turned;
+    int64_t extent = region->dims[region->rank - 1]->value;
     int edges = rows * TRANSPOSE_EDGES * width, threads = edges < THREADS ? edges : THREADS;
     /* Such columns as give all threads equally much of both. */
     int step = threads / across > width ? threads / across : width;
     while (rows * (step / width) % threads != 0)
         step *= 2;
-    bool is_small = transpose_is_small(graph, region, target, hint, rows * COLUMNS_MOST);
-    int columns =
-        transpose_columns(region->dims[region->rank - 1]->value, step, is_small ? COLUMNS_FEW : COLUMNS_MOST);
+    bool is_small = transpose_is_small(graph, region, target, hint, rows * COLUMNS, TILES_PER_SM);
+    int columns = transpose_columns(extent, step, transpose_skewed_most(extent, bits, turned, is_small));
     return (Schedule){.threads = threads,
                       .vector = width,
                       .turned_vector = turned,
@@ -165,9 +170,10 @@ static Schedule transpose_skewed_schedule(const Graph *graph, const Region *regi
 /* Vectors both ways, or single elements both ways. */
 static Schedule transpose_square(const Graph *graph, const Region *region, const Target *target,
                                  const DimBindings *hint, int axis, int vector) {
-    enum { LARGE = 128 * 64 };
-    /* Of few elements each thread has fewer (H200, gelu of 64 x 7 x 5120: 8.3 us by 8 x 8, 7.5 by 4 x 4). */
-    if (vector == 8 && transpose_is_small(graph, region, target, hint, LARGE))
+    enum { LARGE = 128 * 64, TILES_PER_SM = 8 };
+    /* Of few elements each thread has fewer (H200, gelu of 64 x 7 x 5120: 8.3 us by 8 x 8, 7.5 by 4 x 4; 224
+     * x 128 x 256 14.0 and 12.6). */
+    if (vector == 8 && transpose_is_small(graph, region, target, hint, LARGE, TILES_PER_SM))
         vector = 4;
     /* Tiles that divide the extents need no conditions. Elements one by one: many of a row at once, and
      * several of a thread (5001 x 3003 of 32 bits: 48.0 us by 32 x 32, 38.6 so). */
@@ -175,6 +181,9 @@ static Schedule transpose_square(const Graph *graph, const Region *region, const
     if (axis >= 0 && vector == 8 && dim_divisor(graph->dims, region->dims[axis]) % rows != 0)
         rows /= 2;
     if (vector == 8 && dim_divisor(graph->dims, region->dims[region->rank - 1]) % columns != 0)
+        columns /= 2;
+    /* Nor columns beyond the end (32 x 128256 of 16 bits: 11.6 us by 64 columns, 9.2 by 32). */
+    while (columns / 2 >= 4 * vector && dim_upper(graph->dims, region->dims[region->rank - 1]) <= columns / 2)
         columns /= 2;
     int blocks = (rows / vector) * (columns / vector);
     int threads = vector == 1 ? TRANSPOSE_THREADS / 2 : TRANSPOSE_THREADS;
@@ -199,7 +208,7 @@ static Schedule transpose_oblong(int vector, int turned) {
 
 int transpose_schedules(const Graph *graph, const Region *region, const Target *target,
                         const DimBindings *hint, Schedule *out, int room) {
-    enum { VECTOR_ENOUGH = 4, SKEWED_BITS_ONE = 64 };
+    enum { VECTOR_ENOUGH = 4, SKEWED_ONE = 4 };
     int axis = transpose_axis(graph, region), n = 0;
     int vector = transpose_vector(graph, region, region->rank - 1),
         turned = transpose_vector(graph, region, axis), least = vector < turned ? vector : turned;
@@ -208,8 +217,8 @@ int transpose_schedules(const Graph *graph, const Region *region, const Target *
     if (axis >= 0 && vector < VECTOR_ENOUGH && !transpose_reads_straight(graph, region)) {
         int width = transpose_skewed_width(graph, region, &t);
         /* Rows that single elements are stored to lie a vector apart in the banks. */
-        while (turned == 1 && width * transpose_bits(graph, region) > SKEWED_BITS_ONE)
-            width /= 2;
+        if (turned == 1 && width > SKEWED_ONE)
+            width = SKEWED_ONE;
         if (width > vector)
             out[n++] = transpose_skewed_schedule(graph, region, target, hint, width, turned);
     }
