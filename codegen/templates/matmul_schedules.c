@@ -505,8 +505,10 @@ static void schedules_simt(const Cost *c, SchedulesAccept *accepts, Candidates *
         SMALL = 512,
         LARGE = 128 * 256
     };
-    for (int i = 0; i < SIDES && (i == 0 || sides[i - 1] < c->m); i++)
-        for (int j = 0; j < SIDES && (j == 0 || sides[j - 1] < c->n); j++)
+    /* four warps divide no tile of less than 32 x 64: sides to that are there however few the rows are */
+    double m = fmax(c->m, 32), n = fmax(c->n, 64);
+    for (int i = 0; i < SIDES && (i == 0 || sides[i - 1] < m); i++)
+        for (int j = 0; j < SIDES && (j == 0 || sides[j - 1] < n); j++)
             for (int warps = LEAST; warps <= MOST; warps *= 2)
                 for (int tile_k = 16; tile_k <= 32; tile_k *= 2) {
                     Schedule s = {.path = MATMUL_SIMT,
