@@ -266,6 +266,19 @@ static double cost_runs(const MatmulPlan *plan, const MatmulOperand *operand, co
     return bytes % 64 == 0 ? cost_half_lines : cost_quarter_lines;
 }
 
+/* The same for windows of which a step has half or a quarter of a line of channels. H200, us, by steps of 16,
+ * 32 and 64 channels, some of which are filled up with zeros: 80 channels back to 384 of 64 x 38 x 38 110 by
+ * 16, 92 by 32; 96 to 64, in 3 axes with stride 2, 84 by 32, 100 by 64; 480 to 512 114 by 32, 105 by 64. */
+static const double cost_window_half = 1.2, cost_window_quarter = 2.6;
+
+static double cost_window_rows(const MatmulPlan *plan, const MatmulOperand *operand, const Schedule *s) {
+    enum { LINE = 128 };
+    int bytes = matmul_row_elements(plan, s, operand) * dtype_bits(operand->elem) / 8;
+    if (!operand->windows || operand->major != MAJOR_K || bytes >= LINE)
+        return 1;
+    return bytes >= LINE / 2 ? cost_window_half : cost_window_quarter;
+}
+
 /* L2's time for a row of 128 bytes of an operand. */
 static double cost_row(CostRows rows) {
     return cost_of_rows(rows, 1, cost_two_lines, cost_five_sectors);
@@ -334,6 +347,7 @@ static CostSide cost_side(const MatmulPlan *plan, const Schedule *s, const CostS
     int tiles = side.is_b ? plan->n_cores : 1; /* two products: two tiles of their second operand */
     side.bits = matmul_stage_bits(plan, s, is_rows) * tiles / (double)(is_rows ? w->cluster_n : w->cluster_m);
     side.bits *= matmul_row_elements(plan, s, side.operand) / (double)s->tile_k;
+    side.bits *= cost_window_rows(plan, side.operand, s);
     side.bits *= is_rows ? 1 : cost_runs(plan, side.operand, s);
     return side;
 }
@@ -401,7 +415,8 @@ static double cost_drifting(const MatmulPlan *plan, const CostLines *lines, cons
     double share = are_few ? cost_chosen_few : is_apart ? cost_chosen_apart : cost_chosen_beside;
     double rounds = shares ? shares->rounds + shares->share : w->rounds;
     double bytes = (lines->within + lines->beyond) * s->tile_k / 8 * w->abreast * w->steps * rounds;
-    double rate = (cost_l2_apart + cost_l2_column * s->tile_n * plan->n_cores) * (is_chosen ? share : 1);
+    double cols = fmin(s->tile_n, w->cols) * plan->n_cores; /* none beyond the end */
+    double rate = (cost_l2_apart + cost_l2_column * cols) * (is_chosen ? share : 1);
     return fmax(0, bytes / rate / cost_clock - (is_chosen ? 0 : cost_l2_together));
 }
 
@@ -480,10 +495,21 @@ static double cost_seam(const Cost *c, double result) {
     return cost_of_rows(c->rows_out, 0, cost_edge_line + lost, cost_edge_sector + lost);
 }
 
+/* Whether a window's channels take less than a line, the rest of which is the next window's: a step of all
+ * windows of a tile has whole lines, and more steps ahead have no others. H200, us, by tiles of 128 and of
+ * 256 windows: 7 x 7 taps of 8 groups of 16 channels 504 and 455, which would be alike. */
+static bool cost_windows_touch(const MatmulOperand *operand) {
+    enum { LINE = 128 };
+    return operand->windows && dim_is_const(operand->windows->channels) &&
+           operand->windows->channels->value * dtype_bits(operand->elem) < 8 * LINE;
+}
+
 /* Bytes that memory could bring in the time that it takes longer, where it has to open its rows again and
  * again: those of the larger operand, of which a ring asks for a few steps. */
 static double cost_reopened(const Cost *c, const Schedule *s) {
     const MatmulOperand *larger = c->m > c->n ? &c->plan->a : &c->plan->b[0];
+    if (cost_windows_touch(larger))
+        return 0;
     double run = fmax(1, (double)c->k), ahead = fmin(run, (double)s->stages * s->tile_k);
     double bits = dtype_bits(larger->elem);
     if (larger->major != MAJOR_K) {
