@@ -5,57 +5,24 @@ import random
 import torch
 import torch.nn.functional as F
 
-from cases import (BF, E4, F32, at_least_f32, fp8, gelu, i4, i8, positive, quantized_blocks, rand, rotate_halves, scalar, scaled_i4, scaled_mm,
+from cases import (E4, at_least_f32, fp8, gelu, i4, i8, positive, quantized_blocks, rand, rotate_halves, scalar, scaled_i4, scaled_mm,
                    scaled_rows)
+from grown import ACTIVATIONS, TYPES, Grown, Term
 
 COLUMNS = [256, 384, 512, 640, 768, 896, 1024, 1152, 1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6144, 8192]
 ROWS = [16, 48, 64, 128, 200, 256, 512, 577, 1000, 1024, 2048, 3136, 4096, 8192, 12608, 16384]
 FEW_ROWS = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128]
 MANY_COLUMNS = [1024, 2048, 3584, 4096, 5120, 8192, 11008, 14336]
-TYPES = {"bf16": BF, "f16": torch.float16, "f32": F32}
 LEAST_FLOPS, MOST_FLOPS, MOST_ELEMENTS = 1e8, 6e11, 6e7
 TOLERANCE = {"f32": 2e-2, "f16": 6e-3, "e4m3": 8e-2}
 
-ACTIVATIONS = {
-    "none": ("({})", lambda x: x),
-    "relu": ("relu({})", F.relu),
-    "gelu_t": ("gelu({}, approx=tanh)", gelu),
-    "gelu": ("gelu({})", F.gelu),
-    "silu": ("silu({})", F.silu),
-    "sigmoid": ("sigmoid({})", torch.sigmoid),
-    "tanh": ("tanh({})", torch.tanh),
-    "mish": ("mish({})", F.mish),
-}
 
-
-class Term:
-    """An expression twice: as a graph's text, and as what PyTorch computes from the tensors of these names."""
-
-    def __init__(self, text, value):
-        self.text, self.value = text, value
-
-    def __add__(self, other):
-        return Term(f"({self.text} + {other.text})", lambda v: self.value(v) + other.value(v))
-
-    def __mul__(self, other):
-        return Term(f"({self.text} * {other.text})", lambda v: self.value(v) * other.value(v))
-
-    def __matmul__(self, other):
-        return Term(f"({self.text} @ {other.text})", lambda v: self.value(v) @ other.value(v))
-
-    def through(self, text, function):
-        return Term(text.format(self.text), lambda v: function(self.value(v)))
-
-    def turned(self):
-        return Term(f"{self.text}.T", lambda v: self.value(v).transpose(-1, -2))
-
-
-class Case:
+class Case(Grown):
     """A graph as it grows: a product of m x k by k x n, and what is around it."""
 
     def __init__(self, r, number, family):
-        self.random = r
-        self.family, self.number, self.suffix = family, number, ""
+        super().__init__(r, number, family)
+        self.suffix = ""
         while True:
             self.m, self.n, self.k = r.choice(ROWS), r.choice(COLUMNS), r.choice(COLUMNS)
             self.flops = 2.0 * self.m * self.n * self.k
@@ -64,23 +31,12 @@ class Case:
         self.type = r.choice(["bf16", "bf16", "bf16", "f16"])
         self.layout = r.choice(["nt", "nt", "nn", "tn"])
         self.bytes = 2.0 * (self.m * self.k + self.n * self.k + self.m * self.n)
-        self.inputs, self.statements, self.outputs = [], [], []
 
     # ---- what families are written with
-
-    def chance(self, p):
-        return self.random.random() < p
-
-    def activated(self, term):
-        return term.through(*ACTIVATIONS[self.random.choice(list(ACTIVATIONS))])
 
     def input(self, name, *shape, type=None, scale=0.5, make=None):
         type = type or self.type
         self.inputs.append((name, type, shape, make or (lambda: rand(*shape, dtype=TYPES[type], scale=scale))))
-        return Term(name, lambda v: v[name])
-
-    def let(self, name, term):
-        self.statements.append((name, term))
         return Term(name, lambda v: v[name])
 
     def output(self, name, type, *shape):
@@ -112,23 +68,6 @@ class Case:
 
     def name(self):
         return f"{self.family}_{self.number}_{self.m}x{self.n}x{self.k}{self.suffix}"
-
-    def text(self):
-        def declared(name, type, shape, *_):
-            return f"{name}: {type}[{', '.join(map(str, shape))}]"
-        return (f"graph {self.name()} ({', '.join(declared(*i) for i in self.inputs)}) -> "
-                f"({', '.join(declared(*o) for o in self.outputs)})\n{{\n"
-                + "".join(f"    {name} = {term.text}\n" for name, term in self.statements) + "}\n")
-
-    def make(self):
-        return [make() for *_, make in self.inputs]
-
-    def peer(self, *tensors):
-        v = dict(zip((name for name, *_ in self.inputs), tensors))
-        for name, term in self.statements:
-            names = name.split(", ")
-            v.update(zip(names, term.value(v) if len(names) > 1 else [term.value(v)]))
-        return tuple(v[name] for name, *_ in self.outputs)
 
 
 # ---- families: each draws the rest of its case

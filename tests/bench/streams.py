@@ -6,10 +6,9 @@ import random
 import torch
 import torch.nn.functional as F
 
-from cases import BF, E4, F32, at_least_f32, positive, rand
-from fused import ACTIVATIONS, Term
+from cases import E4, F32, at_least_f32, positive, rand
+from grown import TYPES, Grown, Term
 
-TYPES = {"bf16": BF, "f16": torch.float16, "f32": F32}
 WIDTH = {"bf16": 2, "f16": 2, "f32": 4, "e4m3": 1, "i8": 1, "i64": 8, "bool": 1}
 SIZES = [2, 3, 4, 6, 7, 8, 12, 14, 16, 24, 28, 32, 49, 50, 56, 64, 77, 96, 100, 112, 128, 160, 192, 196, 197, 224, 255, 256, 257, 320, 384, 480,
          500, 512, 577, 640, 768, 1000, 1024, 1152, 1280, 1536, 2048, 3000, 3584, 4096, 5120, 8192, 11008, 16384, 20000, 32000, 50257, 65536,
@@ -18,20 +17,16 @@ LEAST, MOST = 1e6, 6e7  # elements of the largest tensor
 TOLERANCE = {"f32": 1e-3, "f16": 6e-3, "e4m3": 8e-2}
 
 
-class Case:
+class Case(Grown):
     """A graph as it grows, from a first tensor of `shape`."""
 
     def __init__(self, r, number, family):
-        self.random, self.number, self.family = r, number, family
+        super().__init__(r, number, family)
         while True:
             self.shape = [r.choice(SIZES) for _ in range(r.choice([1, 2, 2, 2, 3, 3, 4]))]
             if LEAST < math.prod(self.shape) < MOST:
                 break
         self.type = r.choice(["bf16", "bf16", "bf16", "f16", "f32"])
-        self.inputs, self.statements, self.outputs = [], [], []
-
-    def chance(self, p):
-        return self.random.random() < p
 
     def input(self, name, shape, type=None, make=None):
         type = type or self.type
@@ -41,16 +36,9 @@ class Case:
     def x(self):
         return self.input("x", self.shape)
 
-    def let(self, name, term):
-        self.statements.append((name, term))
-        return Term(name, lambda v: v[name])
-
     def output(self, term, shape, type=None, name="y"):
         self.outputs.append((name, type or self.type, shape))
         return self.let(name, term)
-
-    def activated(self, term):
-        return term.through(*ACTIVATIONS[self.random.choice(list(ACTIVATIONS))])
 
     def some(self, last=False):
         """Some of the axes, the last among them or as it comes, but not all where there are several."""
@@ -67,23 +55,6 @@ class Case:
 
     def name(self):
         return f"{self.family}_{self.number}_{'x'.join(map(str, self.shape))}_{self.type}"
-
-    def text(self):
-        def declared(name, type, shape, *_):
-            return f"{name}: {type}[{', '.join(map(str, shape))}]"
-        return (f"graph {self.name()} ({', '.join(declared(*i) for i in self.inputs)}) -> "
-                f"({', '.join(declared(*o) for o in self.outputs)})\n{{\n"
-                + "".join(f"    {name} = {term.text}\n" for name, term in self.statements) + "}\n")
-
-    def make(self):
-        return [make() for *_, make in self.inputs]
-
-    def peer(self, *tensors):
-        v = dict(zip((name for name, *_ in self.inputs), tensors))
-        for name, term in self.statements:
-            names = name.split(", ")
-            v.update(zip(names, term.value(v) if len(names) > 1 else [term.value(v)]))
-        return tuple(v[name] for name, *_ in self.outputs)
 
     def bytes(self):
         return float(sum(WIDTH[type] * math.prod(shape) for _, type, shape, *_ in self.inputs + self.outputs))
