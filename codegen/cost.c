@@ -97,9 +97,7 @@ double cost_moving_seconds(const Graph *graph, const Region *region, const Targe
 }
 
 int cost_streams(const Graph *graph, const Region *region) {
-    const Dim *space = dim_const(graph->dims, 1);
-    for (int i = 0; i < region->rank; i++)
-        space = dim_mul(graph->dims, space, region->dims[i]);
+    const Dim *space = region_extent(graph, region, 0, region->rank);
     int streams = 0;
     for (size_t i = 0; i < region->inputs.n; i++)
         streams += value_count(graph, region->inputs.at[i]) == space;

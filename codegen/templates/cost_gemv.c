@@ -65,7 +65,7 @@ enum { GEMV_WHOLE_LINE = 512 /* bytes that a warp loads at once, at most */ };
 double cost_gemv_seconds(const Cost *c, const Schedule *s) {
     const MatmulPlan *plan = c->plan;
     const Target *target = plan->target;
-    int split = s->split_k > 1 ? s->split_k : 1;
+    int split = matmul_split(s);
     int64_t rows = s->swap_ab ? c->n : c->m, cols = s->swap_ab ? c->m : c->n;
     double tiles = ceil((double)rows / s->tile_m) * ceil((double)cols / s->tile_n) * (double)c->batch;
     double blocks = tiles * split,

@@ -199,7 +199,7 @@ CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
     const Target *target = plan->target;
     CostShare w = {.cluster_m = s->cluster_m > 1 ? s->cluster_m : 1,
                    .cluster_n = s->cluster_n > 1 ? s->cluster_n : 1,
-                   .split = s->split_k > 1 ? s->split_k : 1,
+                   .split = matmul_split(s),
                    .gang = matmul_gang(plan, s),
                    .rows = (double)(s->swap_ab ? c->n : c->m),
                    .cols = (double)(s->swap_ab ? c->m : c->n)};

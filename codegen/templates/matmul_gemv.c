@@ -345,7 +345,7 @@ void matmul_build_gemv(Builder *b, const MatmulPlan *plan) {
     Kernel *kernel = b->kernel;
     Gemv g = {.b = b, .plan = plan, .schedule = schedule};
     gemv_shape(plan, schedule, &g.shape);
-    g.split = schedule->split_k > 1 ? schedule->split_k : 1;
+    g.split = matmul_split(schedule);
     MatmulTiles tiles = matmul_tiles(plan, schedule);
     kernel->threads = GEMV_LANES * schedule->warps_m * schedule->warps_n;
     kernel->min_blocks = matmul_blocks_per_sm(plan, schedule);

@@ -246,7 +246,7 @@ bool matmul_accepts_gemv(const MatmulPlan *plan, const Schedule *schedule, const
     *why = "the parts of the sums do not fit shared memory";
     if (matmul_smem_gemv(plan, schedule) > plan->target->smem_per_block - 1024)
         return false;
-    int split = schedule->split_k > 1 ? schedule->split_k : 1;
+    int split = matmul_split(schedule);
     *why = "split_k takes a cluster of 2, 4 or 8 blocks, each with 4 columns or more and a step of K";
     if (split > 1 &&
         (!plan->target->has_cluster || split > 8 || !is_power_of_two(split) || dtype_bits(type) != 32 ||

@@ -31,6 +31,8 @@ int matmul_schedules(const MatmulPlan *plan, const DimBindings *hint, const Sche
 
 /* ---- what a block takes */
 
+/* Blocks of a cluster that share the K of a tile. */
+int matmul_split(const Schedule *schedule);
 /* Registers of a thread, estimated; more than 255 spill. */
 int matmul_registers(const MatmulPlan *plan, const Schedule *schedule);
 /* Blocks for which an SM has shared memory, registers and threads, by estimate. */

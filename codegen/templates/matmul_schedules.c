@@ -498,13 +498,7 @@ static void schedules_simt_tile(const Cost *c, SchedulesAccept *accepts, Candida
 
 static void schedules_simt(const Cost *c, SchedulesAccept *accepts, Candidates *found) {
     static const int sides[] = {16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256};
-    enum {
-        SIDES = sizeof sides / sizeof *sides,
-        LEAST = 4,
-        MOST = 8 /* warps */,
-        SMALL = 512,
-        LARGE = 128 * 256
-    };
+    enum { SIDES = sizeof sides / sizeof *sides, LEAST = 4, MOST = 8 /* warps */, LARGE = 128 * 256 };
     /* four warps divide no tile of less than 32 x 64: sides to that are there however few the rows are */
     double m = fmax(c->m, 32), n = fmax(c->n, 64);
     for (int i = 0; i < SIDES && (i == 0 || sides[i - 1] < m); i++)
@@ -520,8 +514,7 @@ static void schedules_simt(const Cost *c, SchedulesAccept *accepts, Candidates *
                     /* longer steps, where registers are left for what is on its way to shared memory */
                     bool is_large =
                         (warps == MOST && area > 32 * s.threads) || dtype_bits(c->plan->a.elem) == 64;
-                    if (area >= SMALL && area <= LARGE && !(tile_k > 16 && is_large) &&
-                        schedules_simt_warps(c, warps, &s))
+                    if (area <= LARGE && !(tile_k > 16 && is_large) && schedules_simt_warps(c, warps, &s))
                         schedules_simt_tile(c, accepts, found, s);
                 }
 }

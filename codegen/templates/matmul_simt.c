@@ -78,13 +78,9 @@ bool simt_shape(const MatmulPlan *plan, const Schedule *schedule, SimtShape *sha
     return least < INT_MAX;
 }
 
-int simt_split(const Schedule *schedule) {
-    return schedule->split_k > 1 ? schedule->split_k : 1;
-}
-
 static bool simt_accepts_split(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
     enum { MOST = 8 };
-    int split = simt_split(schedule);
+    int split = matmul_split(schedule);
     *why = NULL;
     if (split == 1)
         return true;
@@ -263,7 +259,7 @@ void matmul_build_simt(Builder *b, const MatmulPlan *plan) {
     DimTable *dims = plan->graph->dims;
     Simt s = {.b = b, .plan = plan, .schedule = schedule};
     MatmulTiles tiles = matmul_tiles(plan, schedule);
-    int split = simt_split(schedule);
+    int split = matmul_split(schedule);
     simt_shape(plan, schedule, &s.shape);
     kernel->threads = SIMT_LANES * schedule->warps_m * schedule->warps_n;
     kernel->min_blocks = matmul_blocks_per_sm(plan, schedule);

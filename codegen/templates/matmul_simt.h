@@ -15,7 +15,5 @@ typedef struct SimtShape {
 bool simt_shape(const MatmulPlan *plan, const Schedule *schedule, SimtShape *shape);
 /* Clocks in which shared memory gives a warp its vectors for one of K. */
 int simt_loads(const SimtShape *shape, int cores);
-/* Blocks that share the K of a tile. */
-int simt_split(const Schedule *schedule);
 
 #endif

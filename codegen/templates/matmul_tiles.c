@@ -6,6 +6,10 @@
 #include "codegen/templates/matmul_scale.h"
 #include "codegen/templates/matmul_simt.h"
 
+int matmul_split(const Schedule *schedule) {
+    return schedule->split_k > 1 ? schedule->split_k : 1;
+}
+
 int matmul_gang(const MatmulPlan *plan, const Schedule *schedule) {
     if (!plan->statistics.n || plan->block_cols || !dim_is_const(plan->n) || schedule->tile_n < 1)
         return 1;
@@ -233,7 +237,7 @@ int64_t matmul_smem_tiles(const MatmulPlan *plan, const Schedule *schedule) {
     int64_t stage = matmul_loader_bytes(plan, &plan->a, schedule->path, schedule->tile_m, schedule->tile_k);
     for (int i = 0; i < plan->n_cores; i++)
         stage += matmul_loader_bytes(plan, &plan->b[i], schedule->path, schedule->tile_n, schedule->tile_k);
-    bool has_parts = schedule->path == MATMUL_SIMT && simt_split(schedule) > 1;
+    bool has_parts = schedule->path == MATMUL_SIMT && matmul_split(schedule) > 1;
     int64_t parts = has_parts ? matmul_partials_bytes(plan, schedule->tile_m, schedule->tile_n, 1) : 0;
     return stage * schedule->stages + parts;
 }

@@ -57,7 +57,7 @@ static void wgmma_find_vectors(const MatmulPlan *plan, const Schedule *schedule,
     int blocks = matmul_blocks_per_sm(plan, schedule);
     int64_t room = blocks == 1 ? plan->target->smem_per_block : plan->target->smem_per_sm / blocks - 1024;
     *vectors = (MatmulVectors){0};
-    if (!schedule->swap_ab && wgmma_split(schedule) == 1)
+    if (!schedule->swap_ab && matmul_split(schedule) == 1)
         matmul_find_vectors(plan, schedule->tile_n / matmul_members(plan, schedule).n, 2 * schedule->warps_m,
                             room - matmul_smem_wgmma(plan, schedule), vectors);
 }
@@ -339,7 +339,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
                .partial_cols = matmul_partial_cols(plan, schedule)};
     w.tiles = matmul_tiles(plan, schedule);
     w.cluster = w.tiles.cluster_m * w.tiles.cluster_n;
-    w.split = wgmma_split(schedule);
+    w.split = matmul_split(schedule);
     w.steps = matmul_k_steps(plan, schedule);
     kernel->threads = WARPGROUP * (1 + matmul_converters(plan, schedule) + w.consumers);
     kernel->min_blocks = matmul_blocks_per_sm(plan, schedule);

@@ -144,7 +144,6 @@ int wgmma_k_bytes(const MatmulPlan *plan, const Schedule *schedule); /* of a til
 int wgmma_rows(const Schedule *schedule);        /* of the tile that one consumer warpgroup computes */
 int wgmma_blocks(const Schedule *schedule);      /* of 64 rows each that those are */
 int wgmma_releases(const Schedule *schedule);    /* warps that must release a stage before it is free */
-int wgmma_split(const Schedule *schedule);       /* blocks that share a tile's K */
 int wgmma_result_rows(const Schedule *schedule); /* the tile as the result has it */
 int wgmma_result_cols(const Schedule *schedule);
 

@@ -22,10 +22,6 @@ int wgmma_releases(const Schedule *schedule) {
     return 4 * (schedule->ping_pong ? 1 : schedule->warps_m);
 }
 
-int wgmma_split(const Schedule *schedule) {
-    return schedule->split_k > 1 ? schedule->split_k : 1;
-}
-
 /* The tile as the result has it. */
 int wgmma_result_rows(const Schedule *schedule) {
     return schedule->swap_ab ? schedule->tile_n : schedule->tile_m;
@@ -65,9 +61,9 @@ int64_t matmul_smem_wgmma(const MatmulPlan *plan, const Schedule *schedule) {
                      n_cols * matmul_held(plan, schedule, false) * col_bits) /
                     8;
     int64_t factors = wgmma_fragments_bytes(plan, schedule) * schedule->stages; /* in front of the tiles */
-    int64_t parts = wgmma_split(schedule) == 1 ? 0
-                                               : matmul_partials_bytes(plan, wgmma_result_rows(schedule),
-                                                                       wgmma_result_cols(schedule), 1);
+    int64_t parts = matmul_split(schedule) == 1 ? 0
+                                                : matmul_partials_bytes(plan, wgmma_result_rows(schedule),
+                                                                        wgmma_result_cols(schedule), 1);
     return round_up(factors, swizzle_period(SWIZZLE_128)) + stage * schedule->stages + parts +
            matmul_staging_bytes(plan, schedule) + matmul_scales_bytes(plan, schedule) +
            matmul_convert_bytes(plan, schedule) + wgmma_rows_bytes(plan, schedule) + BARRIER_BYTES;
@@ -126,7 +122,7 @@ bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedule, con
 }
 
 static bool wgmma_accepts_split(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
-    int split = wgmma_split(schedule);
+    int split = matmul_split(schedule);
     if (split == 1)
         return true;
     *why = "split_k takes a cluster of 2, 4 or 8 blocks of its own, whose tile has powers of two";
@@ -231,12 +227,12 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
     if (schedule->fragments && !matmul_has_fragments(plan, schedule, matmul_side(plan, schedule, true)))
         return false;
     *why = "rows of the first operand are reduced in whole, where its fragments are";
-    if (plan->operand_rows.n && (!schedule->fragments || schedule->swap_ab || wgmma_split(schedule) > 1))
+    if (plan->operand_rows.n && (!schedule->fragments || schedule->swap_ab || matmul_split(schedule) > 1))
         return false;
     if (matmul_partial_cols(plan, schedule)) {
         *why = "two-level sums are for floats and all of K, and need warpgroups that multiply side by side";
         if (plan->accumulator != K_F32 || matmul_turned_registers(plan, schedule) || schedule->ping_pong ||
-            wgmma_split(schedule) > 1)
+            matmul_split(schedule) > 1)
             return false;
         *why = "a step of K lies within one block of factors, and an instruction's columns share one factor";
         if (!matmul_scales_fit(plan, schedule))
@@ -278,7 +274,7 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
         return false;
     if (plan->guest && !wgmma_accepts_products(plan, schedule, why))
         return false;
-    if (!matmul_holds_blocks(plan, schedule->swap_ab || wgmma_split(schedule) > 1 ? 1 : schedule->tile_n,
+    if (!matmul_holds_blocks(plan, schedule->swap_ab || matmul_split(schedule) > 1 ? 1 : schedule->tile_n,
                              why))
         return false;
     *why = "setmaxnreg takes multiples of 8 from 24 to 256, together no more than the block has at launch";

@@ -18,6 +18,7 @@
  * A warp adds to the counter late, within the products of its next tile: by then its stores have ended, and
  * nobody waits for them. */
 #include "codegen/template.h"
+#include "codegen/templates/matmul_paths.h"
 #include "codegen/templates/rows.h"
 #include "codegen/templates/wgmma.h"
 
@@ -77,7 +78,7 @@ bool wgmma_accepts_guest(const MatmulPlan *plan, const Schedule *schedule, const
         return false;
     *why = "rows that another kernel's warps take are those of tiles that lie along N, whole and in turn: no "
            "swap_ab, split_k, cluster or row statistics";
-    if (schedule->swap_ab || wgmma_split(schedule) > 1 || plan->statistics.n || schedule->cluster_m > 1 ||
+    if (schedule->swap_ab || matmul_split(schedule) > 1 || plan->statistics.n || schedule->cluster_m > 1 ||
         schedule->cluster_n > 1 || !schedule->persistent)
         return false;
     if (!wgmma_has_idle_warps(plan, schedule, why))

@@ -26,7 +26,7 @@ bool wgmma_accepts_products(const MatmulPlan *plan, const Schedule *schedule, co
     if (n > MATMUL_PRODUCTS_MAX)
         return false;
     *why = "products in one launch have a tile each, whole and in turn: no swap_ab, split_k or stream_k";
-    if (schedule->swap_ab || schedule->stream_k || wgmma_split(schedule) > 1 || !schedule->persistent ||
+    if (schedule->swap_ab || schedule->stream_k || matmul_split(schedule) > 1 || !schedule->persistent ||
         matmul_gang(plan, schedule) > 1)
         return false;
     *why = "products in one launch are plain ones, of operands that TMA brings";

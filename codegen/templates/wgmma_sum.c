@@ -47,7 +47,7 @@ bool wgmma_accepts_terms(const MatmulPlan *plan, const Schedule *schedule, const
         if (!sum_accepts_term(plan, term, schedule, why))
             return false;
         *why = "blocks that share K hold parts of each product, of which only multiples add up";
-        if (wgmma_split(schedule) > 1 && !term->is_multiple)
+        if (matmul_split(schedule) > 1 && !term->is_multiple)
             return false;
     }
     return true;
