@@ -33,10 +33,10 @@ int swizzle_chunk(KSwizzle swizzle, int row, int chunk) {
     return chunk ^ ((row >> shift) & mask);
 }
 
-uint64_t wgmma_descriptor(KSwizzle swizzle, OperandMajor major, int64_t block_bytes) {
+uint64_t wgmma_descriptor(KSwizzle swizzle, OperandMajor major, int apart, int64_t block_bytes) {
     static const uint64_t layout[] = {
         [SWIZZLE_NONE] = 0, [SWIZZLE_32] = 3, [SWIZZLE_64] = 2, [SWIZZLE_128] = 1};
-    uint64_t stride = (uint64_t)(8 * swizzle_span(swizzle)) >> 4;
+    uint64_t stride = (uint64_t)(apart * swizzle_span(swizzle)) >> 4;
     uint64_t leading = major == MAJOR_MN ? (uint64_t)block_bytes >> 4 : 1;
     return (leading & 0x3fff) << 16 | (stride & 0x3fff) << 32 | layout[swizzle] << 62;
 }

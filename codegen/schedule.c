@@ -37,6 +37,7 @@ static const HintField schedule_fields[] = {
     {"group_n", 1, {FIELD(group_n)}, false},
     {"persistent", 1, {FIELD(persistent)}, true},
     {"swap_ab", 1, {FIELD(swap_ab)}, true},
+    {"patches", 1, {FIELD(patches)}, true},
     {"tma_store", 1, {FIELD(tma_store)}, true},
     {"ping_pong", 1, {FIELD(ping_pong)}, true},
     {"promote", 1, {FIELD(promote)}, true},

@@ -19,6 +19,7 @@ Tile tile_over(const KBuffer *buffer, DType elem, int rows, int cols, int stages
         .swizzle = swizzle_for_span(span_bytes),
         .stages = stages,
         .pitch = pitch,
+        .apart = WGMMA_GROUP,
     };
 }
 
@@ -30,7 +31,8 @@ Tile tile_shared(Builder *b, const char *name, DType elem, int rows, int cols, i
 
 Tile tile_padded(Builder *b, const char *name, DType elem, int rows, int cols, int padding, int stages) {
     int span = cols + padding * 8 / dtype_bits(elem);
-    Tile tile = {.elem = elem, .rows = rows, .cols = cols, .span = span, .stages = stages};
+    Tile tile = {
+        .elem = elem, .rows = rows, .cols = cols, .span = span, .stages = stages, .apart = WGMMA_GROUP};
     tile.swizzle = SWIZZLE_NONE;
     tile.pitch = (int64_t)rows * tile.span;
     tile.buffer = k_shared(b, name, elem, tile.pitch * stages, 16);
@@ -84,8 +86,12 @@ const KExpr *tile_descriptor(Builder *b, const Tile *tile, OperandMajor major) {
     const KExpr *address = k_smem_addr(b, tile->buffer, k_i32(b, 0));
     address = k_bit_and(b, address, k_int(b, K_U32, 0x3ffff));
     const KExpr *low = k_convert(b, k_shr(b, address, 4), K_U64);
-    uint64_t constant = wgmma_descriptor(tile->swizzle, major, block_bytes);
+    uint64_t constant = wgmma_descriptor(tile->swizzle, major, tile->apart, block_bytes);
     return k_bit_or(b, low, k_int(b, K_U64, (int64_t)constant));
+}
+
+int64_t tile_stage_units(const Tile *tile) {
+    return tile->pitch * dtype_bits(tile->elem) / 128;
 }
 
 int64_t tile_descriptor_offset(const Tile *tile, int row, int col) {

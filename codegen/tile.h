@@ -16,6 +16,7 @@ typedef struct Tile {
     KSwizzle swizzle;
     int stages;
     int64_t pitch; /* elements from one stage to the next */
+    int apart;     /* rows from 8 that wgmma reads as one to the next: 8, unless such groups overlap */
 } Tile;
 
 /* Bytes of the widest span that divides a row of so many, which are a multiple of 16. */
@@ -41,6 +42,8 @@ const KExpr *tile_block_address(Builder *b, const Tile *tile, const KExpr *stage
 
 /* wgmma descriptor of stage 0 at its first row and column, as u64. */
 const KExpr *tile_descriptor(Builder *b, const Tile *tile, OperandMajor major);
+/* From one stage to the next, in units of 16 bytes. */
+int64_t tile_stage_units(const Tile *tile);
 /* What to add to it, in units of 16 bytes, for row and column offsets known here: multiples of 8 rows, and of
  * 32 bytes (K-major) or one span (MN-major) of columns. */
 int64_t tile_descriptor_offset(const Tile *tile, int row, int col);

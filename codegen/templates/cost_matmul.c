@@ -195,6 +195,18 @@ double cost_starting(double blocks, int threads) {
     return blocks * (cost_block + cost_warp * threads / 32);
 }
 
+/* Tiles that are patches of the images' places. */
+static double cost_patches(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
+    MatmulPatch patch = matmul_patch_of(plan, s);
+    double places = 1, patches = 1;
+    for (int i = 0; i < patch.axes; i++) {
+        double along = (double)plan->a.windows->axis[i].places->value;
+        places *= along;
+        patches *= ceil(along / patch.places[i]);
+    }
+    return (double)c->m / places * patches;
+}
+
 CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
     const Target *target = plan->target;
     CostShare w = {.cluster_m = s->cluster_m > 1 ? s->cluster_m : 1,
@@ -204,6 +216,8 @@ CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
                    .rows = (double)(s->swap_ab ? c->n : c->m),
                    .cols = (double)(s->swap_ab ? c->m : c->n)};
     w.tiles_m = ceil(w.rows / (s->tile_m * w.cluster_m)) * w.cluster_m;
+    if (s->patches)
+        w.tiles_m = cost_patches(c, plan, s);
     w.tiles_n = ceil(w.cols / (s->tile_n * w.cluster_n)) * w.cluster_n;
     double tiles = w.tiles_m * w.tiles_n * (double)c->batch * w.split; /* or parts of them */
     int occupancy =

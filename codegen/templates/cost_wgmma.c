@@ -92,6 +92,8 @@ static const double cost_inputs_wait = 0.8;
 /* Seconds in which a warpgroup meets over a box of a transposed product's result: of 18 products with either
  * tile, the transposed took 0.3 us longer in the middle. */
 static const double cost_box_meeting = 0.05e-6;
+/* Bytes a clock of an SM for weights that stay, as all SMs ask for the same. Not fitted. */
+static const double cost_resident_per_clock = 50;
 /* The share of an epilogue and a store that what lies beyond the result's end does not cost. */
 static const double cost_empty = 0.5;
 
@@ -163,6 +165,7 @@ static const double cost_turned_clocks = 1, cost_turned_overlap = 0.3;
 typedef struct CostTile {
     double matrix, load, epilogue, store;
     double feed; /* of one step, of which `load` has all */
+    double taps; /* steps of a stage */
 } CostTile;
 
 /* Times that go on side by side. */
@@ -305,6 +308,25 @@ static double cost_chosen_rows(const MatmulPlan *plan, const Schedule *s) {
     return cost_chosen_row * rows / cost_clock;
 }
 
+/* Steps of K that one box serves. */
+static double cost_taps(const MatmulPlan *plan, const Schedule *s) {
+    return s->patches ? matmul_patch_of(plan, s).taps : 1;
+}
+
+/* Of the rows that a tile has at each tap, those that its box brings; of weights that stay, none come. */
+static double cost_box(const MatmulPlan *plan, const Schedule *s, bool is_rows) {
+    if (!s->patches)
+        return 1;
+    MatmulPatch patch = matmul_patch_of(plan, s);
+    return is_rows ? matmul_patch_elements(&patch) / (double)(s->tile_m * patch.taps) : 0;
+}
+
+/* Seconds until weights that stay have come, once for all tiles. */
+static double cost_resident(const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
+    double bytes = (double)s->tile_n * s->tile_k * matmul_stage_bits(plan, s, false) / 8 * w->steps;
+    return s->patches ? cost_load + bytes * w->crowd / cost_resident_per_clock / cost_clock : 0;
+}
+
 /* A step of K: multiplying. */
 static double cost_matrix(const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
     double flops = 2.0 * s->tile_m * s->tile_n * s->tile_k * plan->n_cores;
@@ -319,7 +341,7 @@ static double cost_matrix(const MatmulPlan *plan, const Schedule *s, const CostS
         promote *= cost_promote_columns;
     double sums =
         matmul_partial_cols(plan, s) ? promote * s->tile_m * s->tile_n / 128 * w->crowd / cost_clock : 0;
-    double barriers = s->warps_m == 1 ? cost_step_alone : cost_step;
+    double barriers = (s->warps_m == 1 ? cost_step_alone : cost_step) / cost_taps(plan, s);
     double step = (product + barriers) * (s->ping_pong ? cost_turns : 1);
     int blocks = w->cluster_m * w->cluster_n;
     if (blocks > 1)
@@ -332,7 +354,7 @@ typedef struct CostSide {
     const MatmulOperand *operand;
     double tile, tiles, extent; /* how many of a tile, how many tiles, how many of the result */
     double bits;                /* of an element along K in a row of the tile, from L2 */
-    bool is_b, overlaps;
+    bool is_b, overlaps, is_patch;
 } CostSide;
 
 static CostSide cost_side(const MatmulPlan *plan, const Schedule *s, const CostShare *w, bool is_rows) {
@@ -341,13 +363,14 @@ static CostSide cost_side(const MatmulPlan *plan, const Schedule *s, const CostS
                      .tiles = is_rows ? w->tiles_m : w->tiles_n,
                      .extent = is_rows ? w->rows : w->cols,
                      .is_b = is_rows == s->swap_ab,
+                     .is_patch = s->patches,
                      .overlaps = matmul_overlaps(plan, s, is_rows)};
     if (matmul_is_brought(plan, side.operand)) /* it has come by then */
         return side;
     int tiles = side.is_b ? plan->n_cores : 1; /* two products: two tiles of their second operand */
     side.bits = matmul_stage_bits(plan, s, is_rows) * tiles / (double)(is_rows ? w->cluster_n : w->cluster_m);
     side.bits *= matmul_row_elements(plan, s, side.operand) / (double)s->tile_k;
-    side.bits *= cost_window_rows(plan, side.operand, s);
+    side.bits *= cost_window_rows(plan, side.operand, s) * cost_box(plan, s, is_rows);
     side.bits *= is_rows ? 1 : cost_runs(plan, side.operand, s);
     return side;
 }
@@ -359,7 +382,7 @@ static bool cost_is_clipped(const CostSide *side) {
 
 /* L2's time, in rows, for what an average tile has beyond an operand's end. */
 static double cost_beyond(const CostSide *side) {
-    if (cost_is_clipped(side))
+    if (cost_is_clipped(side) || side->is_patch)
         return 0;
     return (side->tiles * side->tile - side->extent) / side->tiles *
            (side->operand->major == MAJOR_K ? cost_outside : cost_outside_across) *
@@ -395,10 +418,12 @@ static CostLines cost_lines(const Cost *c, const MatmulPlan *plan, const Schedul
 }
 
 /* A step of K: its operands on their way. */
-static double cost_feed(const CostLines *lines, const Schedule *s, const CostShare *w) {
+static double cost_feed(const MatmulPlan *plan, const CostLines *lines, const Schedule *s,
+                        const CostShare *w) {
     double clocks = fmax(lines->within * w->crowd / cost_l2_per_clock,
                          (lines->within + lines->beyond) * w->abreast / cost_l2_all);
-    return fmax(clocks * s->tile_k / 8 / cost_clock, cost_load / (s->stages > 1 ? s->stages - 1 : 1));
+    double latency = cost_load / (s->stages > 1 ? s->stages - 1 : 1) / cost_taps(plan, s);
+    return fmax(clocks * s->tile_k / 8 / cost_clock, latency);
 }
 
 /* All steps of all rounds, as blocks drift apart. Not so in the order along n of what only reads its rows:
@@ -508,7 +533,7 @@ static bool cost_windows_touch(const MatmulOperand *operand) {
  * again: those of the larger operand, of which a ring asks for a few steps. */
 static double cost_reopened(const Cost *c, const Schedule *s) {
     const MatmulOperand *larger = c->m > c->n ? &c->plan->a : &c->plan->b[0];
-    if (cost_windows_touch(larger))
+    if (s->patches || cost_windows_touch(larger))
         return 0;
     double run = fmax(1, (double)c->k), ahead = fmin(run, (double)s->stages * s->tile_k);
     double bits = dtype_bits(larger->elem);
@@ -539,7 +564,7 @@ static double cost_tile_among_others(const Schedule *s, const CostTile *t, doubl
         *last = t->epilogue;
         return cost_beside(ways, cost_beside(t->matrix, turn, cost_tile_power), cost_tile_power);
     }
-    double ahead = fmin(t->epilogue, s->stages * t->feed);
+    double ahead = fmin(t->epilogue, s->stages * t->feed * t->taps);
     double ways = cost_beside(t->load + t->epilogue - ahead, t->store, cost_tile_power);
     *last = t->store;
     return cost_beside(ways, t->matrix + t->epilogue, cost_tile_power);
@@ -580,14 +605,16 @@ double cost_wgmma_seconds(const Cost *c, const Schedule *s) {
     CostShare w = cost_share(c, plan, s);
     CostLines lines = cost_lines(c, plan, s, &w);
     CostTile tile = {.matrix = cost_matrix(plan, s, &w) * w.steps + c->n_changed * cost_change,
-                     .feed = cost_feed(&lines, s, &w),
+                     .feed = cost_feed(plan, &lines, s, &w),
                      .epilogue = cost_epilogue_seconds(c, plan, s, &w),
-                     .store = cost_store_seconds(c, s, &w)};
+                     .store = cost_store_seconds(c, s, &w),
+                     .taps = cost_taps(plan, s)};
     tile.load = tile.feed * w.steps;
     tile.epilogue += cost_gang_seconds(c, plan, s, &w, &tile) * (s->ping_pong ? cost_gang_turns : 1);
     MatmulShares found;
     const MatmulShares *shares = matmul_stream(plan, s, &found) ? &found : NULL;
-    double work = cost_work(plan, s, &w, &tile, shares) + cost_brought_short(c, plan, &w),
+    double work = cost_work(plan, s, &w, &tile, shares) + cost_brought_short(c, plan, &w) +
+                  cost_resident(plan, s, &w),
            memory = cost_memory(c, s, &w);
     work = cost_beside(work, cost_drifting(plan, &lines, s, &w, shares), cost_apart_power);
     return cost_launch + (w.cluster_m * w.cluster_n > 1 ? cost_cluster_launch : 0) -

@@ -80,8 +80,7 @@ static void blocks_store_row(Epilogue *e, const Value *statistic) {
             array = e->rows.at[i].array;
     const KExpr *inside = k_and(b, k_eq(b, lane, k_i32(b, 0)), k_lt(b, f->col, k_dim(b, e->plan->n, K_I32)));
     const KExpr *block = epilogue_loop(b, "block", f->blocks), *half = epilogue_loop(b, "h", f->halves);
-    const KExpr *row = k_add(b, f->row, k_mul(b, block, k_i32(b, f->block_rows)));
-    row = k_add(b, row, k_mul(b, half, k_i32(b, f->half_rows)));
+    const KExpr *row = matmul_fragment_row(b, f, block, half);
     const KExpr *x = k_elem(b, array, epilogue_row_at(e, block, half));
     k_if_begin(b, k_and(b, inside, k_lt(b, row, k_dim(b, e->plan->m, K_I32))));
     blocks_store(e, statistic, row, part, (Partial){x, reduce_has_number(statistic) ? x : NULL});

@@ -84,8 +84,8 @@ void matmul_boxes_end(Builder *b, const MatmulStaging *staging) {
 }
 
 /* A box of lines: of 64 columns of 32 bits there are two, side by side. */
-static void box_send_tma(Epilogue *e, const MatmulStaging *staging, int output, const KExpr *box_row,
-                         const KExpr *box_col, const KExpr *stage) {
+static void box_send_tma(Epilogue *e, const MatmulStaging *staging, int output, const KExpr *block,
+                         const KExpr *box_row, const KExpr *box_col, const KExpr *stage) {
     Builder *b = e->b;
     const Tile *tile = &staging->tile[output];
     const KExpr *row = staging->is_swapped ? box_col : box_row,
@@ -94,8 +94,16 @@ static void box_send_tma(Epilogue *e, const MatmulStaging *staging, int output, 
         const KExpr *from = tile_block_address(b, tile, stage, 0, first / tile->span);
         KOperand operands[2 + STORED_DIMS] = {k_operand(k_tensor_map_addr(b, staging->map[output])),
                                               k_operand(from)};
-        int n = matmul_stored_coords(b, e->plan, &staging->stored[output], e->batch, row,
+        int n;
+        if (staging->place) {
+            const KExpr *groups = k_mul(b, block, k_i32(b, WGMMA_M / PATCH_GROUP));
+            MatmulPlace place = matmul_patch_behind(b, staging->place, groups);
+            operands[2] = k_operand(k_add(b, col, k_i32(b, first)));
+            n = 1 + matmul_patch_coords(&place, operands + 3);
+        } else {
+            n = matmul_stored_coords(b, e->plan, &staging->stored[output], e->batch, row,
                                      k_add(b, col, k_i32(b, first)), operands + 2);
+        }
         k_atom(b, (AtomId)(ATOM_tma_store_2d + n - 2), NULL, operands, 2 + n); /* ORDER TMA_STORE */
     }
     k_atom(b, ATOM_bulk_commit, NULL, NULL, 0);
@@ -173,7 +181,7 @@ void matmul_boxes_send(Epilogue *e, const MatmulStaging *staging, const KExpr *b
     if (staging->n_tma) {
         k_if_begin(b, boxes_lead(b, staging));
         for (int o = 0; o < staging->n_tma; o++)
-            box_send_tma(e, staging, o, row, col, boxes[o]);
+            box_send_tma(e, staging, o, block, row, col, boxes[o]);
         k_end(b);
     }
     lower_set_columns(e->lower, NULL); /* lanes store other columns than they have computed */

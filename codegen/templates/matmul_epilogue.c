@@ -42,6 +42,25 @@ void epilogue_loop_end(Builder *b, int count) {
         k_end(b);
 }
 
+const KExpr *matmul_fragment_row(Builder *b, const MatmulFragment *fragment, const KExpr *block,
+                                 const KExpr *half) {
+    const KExpr *row = k_add(b, fragment->row, k_mul(b, block, k_i32(b, fragment->block_rows)));
+    return k_add(b, row, k_mul(b, half, k_i32(b, fragment->half_rows)));
+}
+
+const KExpr *matmul_fragment_has_row(Builder *b, const MatmulPlan *plan, const MatmulFragment *fragment,
+                                     const KExpr *block, const KExpr *half) {
+    const Dim *rows = fragment->is_swapped ? plan->n : plan->m;
+    if (fragment->place) {
+        const KExpr *groups = k_add(b, k_mul(b, block, k_i32(b, WGMMA_M / PATCH_GROUP)), half);
+        MatmulPlace place = matmul_patch_behind(b, fragment->place, groups);
+        return matmul_patch_inside(b, plan, &place);
+    }
+    return dim_divisor(plan->graph->dims, rows) % fragment->tile_rows == 0
+               ? NULL
+               : k_lt(b, matmul_fragment_row(b, fragment, block, half), k_dim(b, rows, K_I32));
+}
+
 int epilogue_batch_groups(const Epilogue *e) {
     /* where accumulators and statistics fill the registers, loads go out in smaller numbers */
     bool is_full = e->plan->statistics.n && e->fragment->accumulator[0]->count >= 128;
@@ -86,9 +105,8 @@ static void epilogue_place(Epilogue *e, EpilogueSlot *slot) {
     const MatmulPlan *plan = e->plan;
     const MatmulFragment *f = e->fragment;
     DimTable *dims = plan->graph->dims;
-    const Dim *rows = f->is_swapped ? plan->n : plan->m, *cols = f->is_swapped ? plan->m : plan->n;
-    const KExpr *row = k_add(b, f->row, k_mul(b, slot->block, k_i32(b, f->block_rows)));
-    row = k_add(b, row, k_mul(b, slot->half, k_i32(b, f->half_rows)));
+    const Dim *cols = f->is_swapped ? plan->m : plan->n;
+    const KExpr *row = matmul_fragment_row(b, f, slot->block, slot->half);
     const KExpr *across =
         k_add(b, k_mul(b, slot->group, k_i32(b, f->group_cols)), k_mul(b, slot->piece, k_i32(b, e->run)));
     const KExpr *col = k_add(b, f->col, across);
@@ -98,8 +116,7 @@ static void epilogue_place(Epilogue *e, EpilogueSlot *slot) {
         slot->run.coords[i] = e->batch[i];
     slot->run.coords[rank - 2] = f->is_swapped ? col : row;
     slot->run.coords[rank - 1] = f->is_swapped ? row : col;
-    if (dim_divisor(dims, rows) % f->tile_rows != 0)
-        slot->run.guard = k_lt(b, row, k_dim(b, rows, K_I32));
+    slot->run.guard = matmul_fragment_has_row(b, plan, f, slot->block, slot->half);
     slot->inside = NULL;
     if (e->columns_left)
         slot->inside = k_lt(b, across, e->columns_left);

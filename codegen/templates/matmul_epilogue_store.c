@@ -27,7 +27,7 @@ static const KExpr *epilogue_in_box(Epilogue *e, const EpilogueStore *store, con
                                     int staged, int element) {
     Builder *b = e->b;
     const KExpr *lane = k_special(b, SPECIAL_LANE);
-    const KExpr *row = k_mul(b, slot->half, k_i32(b, e->fragment->half_rows));
+    const KExpr *row = k_mul(b, slot->half, k_i32(b, STAGING_ROWS / 2));
     const KExpr *col = k_mul(b, slot->local, k_i32(b, e->fragment->group_cols));
     row = k_add(b, row, k_div(b, lane, k_i32(b, 4)));
     col = k_add(b, k_add(b, store->box_col, col), k_mul(b, k_mod(b, lane, k_i32(b, 4)), k_i32(b, 2)));

@@ -30,6 +30,7 @@ typedef struct MatmulInputs {
     const Value *memory[INPUTS_MOST]; /* the region's input */
     const Value *value[INPUTS_MOST];  /* the same, or its reshape to the product's dims */
     bool is_held;           /* read by the pass before the first statistic; else where outputs are stored */
+    MatmulPatch patch;      /* of the tiles; axes 0: they are none */
     int chunks, chunk_cols; /* a chunk of one input is a stage */
     Tile tile[INPUTS_MOST];
     int map[INPUTS_MOST];

@@ -44,8 +44,7 @@ void matmul_partials_put(Builder *b, const MatmulPlan *plan, const MatmulPartial
     const KExpr *block = epilogue_loop(b, "block", f->blocks);
     const KExpr *group = epilogue_loop(b, "g", f->groups), *half = epilogue_loop(b, "h", f->halves);
     const KExpr *piece = f->is_swapped ? epilogue_loop(b, "p", f->width) : k_i32(b, 0);
-    const KExpr *row = k_add(b, f->row, k_mul(b, block, k_i32(b, f->block_rows)));
-    row = k_add(b, row, k_mul(b, half, k_i32(b, f->half_rows)));
+    const KExpr *row = matmul_fragment_row(b, f, block, half);
     const KExpr *col = k_add(b, k_add(b, f->col, k_mul(b, group, k_i32(b, f->group_cols))), piece);
     const KExpr *at = k_add(b, k_mul(b, block, k_i32(b, f->groups)), group);
     at = k_add(b, k_mul(b, at, k_i32(b, f->halves)), half);

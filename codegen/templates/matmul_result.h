@@ -5,6 +5,7 @@
 #include "codegen/lower.h"
 #include "codegen/templates/matmul_gang.h"
 #include "codegen/templates/matmul_inputs.h"
+#include "codegen/templates/matmul_patch.h"
 #include "codegen/templates/matmul_staging.h"
 
 /* What a thread has of the product after the loop over K: element
@@ -25,9 +26,17 @@ typedef struct MatmulFragment {
     int row_lanes; /* neighbouring lanes that share each row, together all of the tile's columns */
     bool is_swapped;                      /* rows lie along N, columns along M */
     const struct MatmulRow *operand_rows; /* the plan's, known in all lanes of a row; NULL: loops in place */
-    bool is_whole;          /* the tile's first column is the result's, and group g has columns 8 g and on */
+    const MatmulPlace
+        *place;    /* of the thread's first row, where rows are a patch's; NULL: they follow each other */
+    bool is_whole; /* the tile's first column is the result's, and group g has columns 8 g and on */
     const MatmulGang *gang; /* blocks that hold the rest of the rows; NULL: the tile holds whole rows */
 } MatmulFragment;
+
+/* The row of a half of a block, and whether it is one of the result's; NULL: all of the tile's are. */
+const KExpr *matmul_fragment_row(Builder *b, const MatmulFragment *fragment, const KExpr *block,
+                                 const KExpr *half);
+const KExpr *matmul_fragment_has_row(Builder *b, const MatmulPlan *plan, const MatmulFragment *fragment,
+                                     const KExpr *block, const KExpr *half);
 
 /* Nothing that reads the registers may move in front of this place, nor be known to be what was computed
  * before it. */

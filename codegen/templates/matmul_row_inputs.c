@@ -64,15 +64,12 @@ static void row_inputs_load(Epilogue *e, const Value *value) {
     Builder *b = e->b;
     const MatmulPlan *plan = e->plan;
     const MatmulFragment *f = e->fragment;
-    const Dim *rows = f->is_swapped ? plan->n : plan->m;
     int shift = plan->core[0]->rank - value->rank, axis = value->rank - (f->is_swapped ? 1 : 2);
     const KVar *array = k_array(b, text_format(b->arena, "%s_row", lower_value_name(e->lower, value)),
                                 ktype_of(value->dtype), f->blocks * f->halves, NULL);
     const KExpr *block = epilogue_loop(b, "block", f->blocks), *half = epilogue_loop(b, "h", f->halves);
-    const KExpr *row = k_add(b, f->row, k_mul(b, block, k_i32(b, f->block_rows)));
-    row = k_add(b, row, k_mul(b, half, k_i32(b, f->half_rows)));
-    const KExpr *inside =
-        dim_divisor(plan->graph->dims, rows) % f->tile_rows == 0 ? NULL : k_lt(b, row, k_dim(b, rows, K_I32));
+    const KExpr *row = matmul_fragment_row(b, f, block, half);
+    const KExpr *inside = matmul_fragment_has_row(b, plan, f, block, half);
     const KExpr *coords[RANK_MAX];
     for (int i = 0; i < value->rank; i++)
         coords[i] = i == axis ? row : dim_is(value->dims[i], 1) ? k_i32(b, 0) : e->batch[i + shift];

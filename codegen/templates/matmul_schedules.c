@@ -15,7 +15,7 @@
 #include "codegen/templates/matmul_staging.h"
 #include "ir/base/checked.h"
 
-enum { SCHEDULES_MOST = 2048, WGMMA_STAGES = 12 };
+enum { SCHEDULES_MOST = 2048, WGMMA_STAGES = 12, PATCH_STAGES = 6 };
 
 typedef struct Candidates {
     Schedule at[SCHEDULES_MOST];
@@ -328,6 +328,30 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
         schedules_add_deepest(c, accepts, found, s, schedules_stages(c, &s), 2);
 }
 
+/* Tiles whose rows are a patch of a convolution's places, where all features fit one. */
+static void schedules_patches(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s) {
+    static const struct {
+        int tile_m, warps_m, blocks;
+        bool ping_pong;
+    } tiles[] = {{128, 2, 1, false}, {128, 2, 1, true}, {256, 2, 1, false}, {192, 3, 1, false},
+                 {64, 1, 2, false},  {64, 1, 3, false}, {128, 2, 2, false}};
+    const MatmulPlan *plan = c->plan;
+    if (!dim_is_const(plan->n) || plan->n->value > WGMMA_N_MAX)
+        return;
+    s.tile_n = (int)round_up(plan->n->value, 16);
+    s.patches = true;
+    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+        s.tile_m = tiles[i].tile_m;
+        s.warps_m = tiles[i].warps_m;
+        s.threads = 128 * (1 + s.warps_m);
+        s.ping_pong = tiles[i].ping_pong;
+        bool deals = s.warps_m > 1 && tiles[i].blocks == 1;
+        s.producer_registers = !deals ? 0 : s.ping_pong ? 24 : s.warps_m == 3 ? 32 : 40;
+        s.consumer_registers = !deals ? 0 : s.ping_pong ? 240 : s.warps_m == 3 ? 160 : 232;
+        schedules_add_deepest(c, accepts, found, s, PATCH_STAGES, tiles[i].blocks);
+    }
+}
+
 /* The longest step of K, up to a line of 128 bytes, that divides the parts in which memory has an operand's
  * K, and the blocks of its factors. */
 static int schedules_step(const MatmulPlan *plan, int line) {
@@ -375,6 +399,12 @@ static void schedules_wgmma(const Cost *c, SchedulesAccept *accepts, Candidates 
     bool promote = plan->kind == MATMUL_FP8 && !plan->region->fast_sums && c->k > line;
     bool is_small = c->m <= SMALL_ROWS, is_turned = schedules_is_turned(plan);
     int swaps = is_small || is_turned || schedules_swaps(c, plan) ? 2 : 1;
+    for (int tile_k = step; tile_k >= line / 4 && (tile_k == step || schedules_halves(c, plan, tile_k));
+         tile_k /= 2)
+        schedules_patches(
+            c, accepts, found,
+            (Schedule){
+                .path = MATMUL_WGMMA, .tile_k = tile_k, .warps_n = 1, .persistent = true, .tma_store = true});
     for (int swap = is_turned; swap < swaps; swap++)
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
             for (int tile_n = 16; tile_n <= 256; tile_n += 16) {

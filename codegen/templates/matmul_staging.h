@@ -3,7 +3,7 @@
 #ifndef SINTER_CODEGEN_TEMPLATES_MATMUL_STAGING_H
 #define SINTER_CODEGEN_TEMPLATES_MATMUL_STAGING_H
 
-#include "codegen/templates/matmul.h"
+#include "codegen/templates/matmul_patch.h"
 
 /* Shared memory through which outputs leave: each warp its own ring of boxes of 16 rows. The rows of a tile
  * of a transposed product lie along N: there a warpgroup has boxes of 64 columns, whole lines of memory. */
@@ -49,6 +49,7 @@ typedef struct MatmulStaging {
     int groups;                 /* consumer warpgroups */
     int in_turn;                /* boxes of a warp: one is read while it fills another, if it has two */
     int cols;                   /* of the product's tile in a box */
+    const MatmulPlace *place;   /* of the first row of its first box, where rows are a patch's; else NULL */
     const KExpr *owner;         /* number of the consumer warp, or of the warpgroup */
     const KExpr *row, *col;     /* of its first box in the product's tile */
     const KExpr *lane_row, *lane_col; /* of the 8x8 matrix row that a lane addresses, within a box */

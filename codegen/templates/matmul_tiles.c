@@ -167,7 +167,8 @@ bool matmul_overlaps(const MatmulPlan *plan, const Schedule *schedule, bool is_r
     int tile = is_rows ? schedule->tile_m : schedule->tile_n;
     if (schedule->path != MATMUL_WGMMA || dim_lower(dims, extent) <= tile ||
         dim_divisor(dims, extent) % tile == 0 || schedule->stream_k || schedule->fragments ||
-        matmul_converters(plan, schedule) || operand->mn_part || !matmul_is_tma(plan->graph, operand, &why))
+        schedule->patches || matmul_converters(plan, schedule) || operand->mn_part ||
+        !matmul_is_tma(plan->graph, operand, &why))
         return false;
     if (operand->major == MAJOR_K ? !(is_m && is_rows) : !tiles_end_at_pieces(plan, extent, operand))
         return false;
@@ -185,6 +186,7 @@ MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule) {
         .tile_m = schedule->tile_m,
         .tile_n = schedule->tile_n / members.n,
         .members = members,
+        .patch = matmul_patch_of(plan, schedule),
         .cluster_m = schedule->cluster_m > 1 ? schedule->cluster_m : 1,
         .cluster_n = schedule->cluster_n > 1 ? schedule->cluster_n : 1,
         .group_m = schedule->group_m > 1 ? schedule->group_m : 1,
@@ -197,7 +199,8 @@ MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule) {
     const Dim *rows = schedule->swap_ab ? plan->n : plan->m, *cols = schedule->swap_ab ? plan->m : plan->n;
     tiles.rows_end = matmul_overlaps(plan, schedule, true) ? rows : NULL;
     tiles.cols_end = matmul_overlaps(plan, schedule, false) ? cols : NULL;
-    tiles.tiles_m = dim_ceil_div(dims, rows, dim_const(dims, tiles.span_m));
+    tiles.tiles_m = tiles.patch.axes ? matmul_patch_count(plan, &tiles.patch)
+                                     : dim_ceil_div(dims, rows, dim_const(dims, tiles.span_m));
     tiles.tiles_n = dim_ceil_div(dims, cols, dim_const(dims, (int64_t)tiles.span_n * tiles.gang));
     tiles.batch = dim_const(dims, 1);
     tiles.across = tiles.tiles_n;
@@ -430,7 +433,9 @@ MatmulTile matmul_tile_at(Builder *b, const MatmulPlan *plan, const MatmulTiles 
         n = k_add(b, k_mul(b, n, k_i32(b, tiles->cluster_n)), k_div(b, rank, k_i32(b, tiles->cluster_m)));
     if (tiles->gang > 1)
         n = k_mod(b, k_special(b, SPECIAL_CTA_X), k_i32(b, tiles->gang));
-    tile.row = k_let_expr(b, "tile_row", tiles_first(b, m, tiles->tile_m, tiles->rows_end));
+    tile.row = k_let_expr(b, "tile_row",
+                          tiles->patch.axes ? matmul_patch_row(b, plan, &tiles->patch, m)
+                                            : tiles_first(b, m, tiles->tile_m, tiles->rows_end));
     tile.col = k_let_expr(b, "tile_col", tiles_first(b, n, tiles->tile_n, tiles->cols_end));
     return tile;
 }

@@ -58,6 +58,8 @@ const KExpr *matmul_tma_bytes(Builder *b, const MatmulTma *tma, const KExpr *mn0
 
 /* Boxes one below the other of what one block of a cluster loads; tma_box_rows: rows of each. */
 static int tma_boxes(const MatmulTma *tma) {
+    if (tma->patch)
+        return 1;
     if (tma_page(tma))
         return tma->tile.rows / (int)dim_gcd(tma->tile.rows, tma_page(tma)->value);
     return tma->tile.rows / tma->share > TMA_BOX_MAX ? 2 : 1;
@@ -350,6 +352,8 @@ static bool tma_takes(const MatmulPlan *plan, const Schedule *schedule, const Va
     MatmulStored stored;
     if (!matmul_stored(plan, output, &stored))
         return false;
+    if (schedule->patches) /* whose rows the map has in parts of its own */
+        return stored.n == 2 && stored.at[1].is_last;
     int rows = tma_staging_cols(plan, schedule, &output, 1), bits = dtype_bits(output->dtype);
     return !schedule->swap_ab ||
            ((bits == 16 || bits == 32) &&
@@ -367,7 +371,7 @@ static int tma_staged(const MatmulPlan *plan, const Schedule *schedule, const Va
         if (tma_takes(plan, schedule, output)) {
             if (n < STAGING_OUTPUTS)
                 staged[n++] = output;
-        } else if (!schedule->swap_ab && n_rows < STAGING_OUTPUTS &&
+        } else if (!schedule->swap_ab && !schedule->patches && n_rows < STAGING_OUTPUTS &&
                    matmul_stored_width(plan, output, STAGING_COLS_LEAST)) {
             by_rows[n_rows++] = output;
         }
@@ -484,8 +488,18 @@ static Tile tma_staging_tile(Builder *b, const MatmulStaging *staging, const Sch
     return tile_shared(b, output ? "staging_1" : "staging", type, rows, cols, boxes);
 }
 
-static int tma_staging_map(Builder *b, const Value *output, const MatmulStored *stored, const Tile *tile) {
-    return matmul_stored_map(b, output, stored, tile->rows, tile->span, tile->swizzle);
+static int tma_staging_map(Builder *b, const MatmulPlan *plan, const MatmulPatch *patch, const Value *output,
+                           const MatmulStored *stored, const Tile *tile) {
+    if (!patch->axes)
+        return matmul_stored_map(b, output, stored, tile->rows, tile->span, tile->swizzle);
+    KTensorMap map = {.buffer = k_global(b, output, true),
+                      .elem = output->dtype,
+                      .dims = {stored->at[0].dim},
+                      .strides = {stored->at[0].stride},
+                      .box = {tile->span},
+                      .swizzle = tile->swizzle};
+    matmul_patch_dims(plan, patch, stored->at[1].stride, tile->rows, &map);
+    return k_tensor_map(b, text_format(b->arena, "%s_map", output->name ? output->name : "out"), map);
 }
 
 bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule, const MatmulStaging *over,
@@ -504,16 +518,18 @@ bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule
         int home = staging->n_parts ? 0 : tma_home(plan, staging->output, staging->n_tma, i);
         staging->tile[i] = home < i ? staging->tile[home] : tma_staging_tile(b, staging, schedule, i, over);
     }
+    MatmulPatch patch = matmul_patch_of(plan, schedule);
     for (int i = 0; i < staging->n_parts; i++)
-        staging->parts[i].map =
-            tma_staging_map(b, staging->parts[i].output, &staging->parts[i].stored, &staging->tile[0]);
+        staging->parts[i].map = tma_staging_map(b, plan, &patch, staging->parts[i].output,
+                                                &staging->parts[i].stored, &staging->tile[0]);
     if (staging->n_parts)
         return true;
     for (int i = staging->n_tma; i < staging->n_outputs; i++)
         staging->row_width[i] = matmul_stored_width(plan, staging->output[i], staging->cols);
     for (int i = 0; i < staging->n_tma; i++) {
         matmul_stored(plan, staging->output[i], &staging->stored[i]);
-        staging->map[i] = tma_staging_map(b, staging->output[i], &staging->stored[i], &staging->tile[i]);
+        staging->map[i] =
+            tma_staging_map(b, plan, &patch, staging->output[i], &staging->stored[i], &staging->tile[i]);
     }
     return true;
 }

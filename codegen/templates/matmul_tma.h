@@ -18,10 +18,11 @@ typedef struct MatmulTma {
     int share; /* blocks of a cluster, each of which loads its part of the tile into all; 1: none */
     int share_step, cluster; /* from the rank of one of these blocks to that of the next; all blocks */
     const KExpr *chosen;     /* the present tile's matrix, where indices choose it (matmul_chosen_matrix) */
-    const KExpr **pages;   /* of which boxes one below the other are; NULL: of none (matmul_tma_find_pages) */
-    const Dim *unit;       /* parts of K, of which each step is of one: TMA has a dim for it; NULL: none */
-    const Dim *unit_end;   /* the extent of that dim */
-    int64_t filled;        /* elements that steps count for each of them */
+    const KExpr **pages; /* of which boxes one below the other are; NULL: of none (matmul_tma_find_pages) */
+    const Dim *unit;     /* parts of K, of which each step is of one: TMA has a dim for it; NULL: none */
+    const Dim *unit_end; /* the extent of that dim */
+    int64_t filled;      /* elements that steps count for each of them */
+    const MatmulPatch *patch; /* of windows, whose taps one box has all; NULL: a box has one tap */
     const KExpr **windows; /* what all steps of a tile share of where boxes of windows are; NULL: of none */
     bool is_once;          /* nobody loads these elements again: L2 gives them up first */
     /* What the tile has along M or N beyond the operand need not be zeros: it is left as it was. Rows beyond

@@ -165,6 +165,25 @@ typedef struct WgmmaStore {
     const PipelineState *state;
 } WgmmaStore;
 
+/* The thread's rows, and the warp's boxes, as places of the tile's patch. */
+static void wgmma_place_rows(Wgmma *w, const MatmulTile *tile, const WgmmaStore *store,
+                             MatmulFragment *fragment, MatmulStaging *staging) {
+    Builder *b = w->b;
+    const MatmulPatch *patch = &w->tiles.patch;
+    const KExpr *group = k_div(b, store->warp_row, k_i32(b, PATCH_GROUP));
+    const KExpr *lane = k_div(b, k_special(b, SPECIAL_LANE), k_i32(b, 4));
+    MatmulPlace *first = ARENA_NEW(b->arena, MatmulPlace), *own = ARENA_NEW(b->arena, MatmulPlace);
+    *first = matmul_patch_place(b, w->plan, patch, tile->row, group, k_i32(b, 0));
+    *own = *first;
+    own->at[0] = k_add(b, first->at[0], lane);
+    fragment->row = k_add(b, k_add(b, tile->row, k_mul(b, group, k_i32(b, patch->rows_apart))), lane);
+    fragment->half_rows = (int)patch->rows_apart;
+    fragment->block_rows = (int)patch->rows_apart * (WGMMA_M / PATCH_GROUP);
+    fragment->place = own;
+    if (staging)
+        staging->place = first;
+}
+
 static void wgmma_store_tile(Wgmma *w, const MatmulTile *tile, const WgmmaStore *store) {
     Builder *b = w->b;
     MatmulStaging *staging = store->staging;
@@ -173,10 +192,12 @@ static void wgmma_store_tile(Wgmma *w, const MatmulTile *tile, const WgmmaStore 
     const KExpr *member = epilogue_loop(b, "member", w->tiles.members.n);
     MatmulBatch batch = matmul_member_batch(b, w->plan, &w->tiles.members, tile->batch, member);
     MatmulFragment fragment = wgmma_fragment(w, tile, store->lane_row, wgmma_own_col(w, store->lane_col));
-    if (w->tiles.members.n > 1)
-        fragment.first_group = k_mul(b, member, k_i32(b, fragment.groups));
     if (w->gang.blocks > 1)
         fragment.gang = &w->gang;
+    if (w->tiles.members.n > 1)
+        fragment.first_group = k_mul(b, member, k_i32(b, fragment.groups));
+    if (w->tiles.patch.axes)
+        wgmma_place_rows(w, tile, store, &fragment, staging);
     if (staging) {
         staging->owner = staging->is_swapped ? store->group : store->warp;
         staging->row = k_add(b, tile->row, matmul_boxes_row(b, staging, store->warp_row));
@@ -262,6 +283,7 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
         w->gang.round = k_variable(b, "round", K_I32, k_i32(b, 0));
     }
     wgmma_guest_start(w, staging);
+    wgmma_wait_resident(w);
     MatmulTile tile = {0};
     const KExpr *number = NULL;
     if (w->vectors.n) {
@@ -316,6 +338,8 @@ static void wgmma_init(Wgmma *w) {
     signals_init(w->b, &w->signals);
     pipeline_init(b, &w->pipeline, arrivals, releases);
     wgmma_rows_init(w);
+    if (w->resident.stages)
+        pipeline_init(b, &w->resident, 1, 1);
     if (wgmma_has_raw(w))
         pipeline_init(b, &w->converts[0].raw, 1, 4);
     k_end(b);
@@ -340,7 +364,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     w.tiles = matmul_tiles(plan, schedule);
     w.cluster = w.tiles.cluster_m * w.tiles.cluster_n;
     w.split = matmul_split(schedule);
-    w.steps = matmul_k_steps(plan, schedule);
+    w.steps = schedule->patches ? matmul_patch_steps(plan, schedule) : matmul_k_steps(plan, schedule);
     kernel->threads = WARPGROUP * (1 + matmul_converters(plan, schedule) + w.consumers);
     kernel->min_blocks = matmul_blocks_per_sm(plan, schedule);
     kernel->cluster[0] = w.cluster * w.split;
@@ -363,7 +387,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
                           schedule->swap_ab);
     /* a cooperative launch does not begin before the kernel before has ended */
     bool may_start_early = kernel->waits && w.cluster == 1 && !w.converters && !w.stream.blocks &&
-                           !plan->region->guest && !matmul_chooses_rows(plan);
+                           !schedule->patches && !plan->region->guest && !matmul_chooses_rows(plan);
     for (int i = 0; i < w.n_operands; i++) {
         if (w.operands[i].convert || w.operands[i].rows)
             continue;
@@ -405,6 +429,8 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     for (int i = 0; i < w.n_operands; i++)
         w.scales[i] = matmul_scales(b, plan, schedule, w.operands[i].operand, w.operands[i].is_rows);
     w.pipeline = pipeline_new(b, "stage", schedule->stages);
+    if (schedule->patches)
+        w.resident = pipeline_new(b, "resident", 1);
     wgmma_rows_declare(&w);
     Lower *lower = lower_new(b, plan->region);
 
@@ -450,7 +476,9 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         "%d consumer warpgroups%s%s%s%s%s%s%s%s%s%s%s",
         schedule->tile_m, schedule->tile_n, schedule->tile_k, schedule->stages, w.tiles.cluster_m,
         w.tiles.cluster_n, w.consumers, schedule->ping_pong ? " in turn" : "",
-        w.tiles.members.n > 1 ? text_format(b->arena, ", %d matrices a tile", w.tiles.members.n) : "",
+        w.tiles.members.n > 1 ? text_format(b->arena, ", %d matrices a tile", w.tiles.members.n)
+        : w.tiles.patch.axes  ? ", rows a patch of the image"
+                              : "",
         w.gang.blocks > 1 ? text_format(b->arena, ", rows over gangs of %d blocks", w.gang.blocks) : "",
         schedule->fragments || matmul_is_turned(plan, matmul_side(plan, schedule, true))
             ? ", an operand in registers"

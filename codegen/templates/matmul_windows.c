@@ -1,8 +1,10 @@
 /* Windows as an operand: TMA copies one tap of many windows at a time, so that a tile's box has the channels
- * of one tap along the operand's neighbours, and places along its other axis. */
+ * of one tap along the operand's neighbours, and places along its other axis; or, where these are a patch,
+ * all that their windows span. */
 #include "codegen/templates/matmul_windows.h"
 
 int matmul_windows_map(Builder *b, DimTable *dims, const MatmulTma *tma, int channels, int places) {
+    const MatmulPatch *patch = tma->patch;
     const MatmulOperand *operand = tma->operand;
     const Windows *windows = operand->windows;
     enum { ANY = 128 /* a stride, where there is one image */ };
@@ -14,11 +16,12 @@ int matmul_windows_map(Builder *b, DimTable *dims, const MatmulTma *tma, int cha
                       .strides = {windows->strides[windows->channels_axis]},
                       .box = {channels, places, 1, 1, 1},
                       .swizzle = tma->tile.swizzle,
-                      .places = corners};
+                      .places = patch ? NULL : corners};
     for (int i = 0; i < windows->n; i++) {
         const WindowsAxis *axis = &windows->axis[i];
         map.dims[i + 1] = windows->base->dims[axis->base_axis];
         map.strides[i + 1] = windows->strides[axis->base_axis];
+        map.box[i + 1] = patch ? patch->box[i] : map.box[i + 1];
         corners->low[i] = (int)axis->low;
         corners->high[i] = (int)axis->high;
         corners->step[i] = (int)axis->step;
@@ -94,6 +97,7 @@ void matmul_windows_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
                          const KExpr *full, const KExpr *own_at, const KExpr *const *batch,
                          const KExpr *const *shared) {
     static const AtomId atoms[] = {ATOM_tma_load_windows_1, ATOM_tma_load_windows_2, ATOM_tma_load_windows_3};
+    static const AtomId boxes[] = {ATOM_tma_load_3d, ATOM_tma_load_4d, ATOM_tma_load_5d};
     const MatmulOperand *operand = tma->operand;
     bool is_k = operand->major == MAJOR_K; /* then a tile's steps share the places */
     const KExpr *own[WINDOWS_COORDS];
@@ -106,7 +110,7 @@ void matmul_windows_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
     for (int i = 0; i < axes; i++)
         operands[n++] = k_operand(of[i + 1]);
     operands[n++] = k_operand(of[0]);
-    for (int i = 0; i < axes; i++)
+    for (int i = 0; i < axes && !tma->patch; i++)
         operands[n++] = k_operand(in[i + 1]);
-    k_atom(b, atoms[axes - 1], NULL, operands, n);
+    k_atom(b, (tma->patch ? boxes : atoms)[axes - 1], NULL, operands, n);
 }

@@ -8,6 +8,7 @@
  *     wgmma_fragments.c an operand that is computed in the registers that the products take it from
  *     wgmma_rows.c      an operand whose rows indices choose
  *     wgmma_turned.c    an operand of 32 bits along M or N, which goes there as it is
+ *     wgmma_patch.c     convolutions whose tiles are patches of the image, all taps out of one box
  *     wgmma_sum.c       products that are added up, one behind the other
  *     wgmma_stream.c    tiles that do not fill a round, whose steps of K several blocks share
  *     signals.[ch]      words by which blocks wait for each other: cleared, before the first is used
@@ -45,6 +46,7 @@ typedef struct WgmmaOperand {
     int tile_mn;
     MatmulMaps maps;
     const KExpr *descriptor;
+    bool is_resident;    /* all of it lies in shared memory, for all tiles (wgmma_patch.c) */
     bool is_early;       /* no kernel before writes what TMA brings of it */
     const KExpr *chosen; /* a producer's: the present tile's matrix, where indices choose it */
     const KExpr **pages; /* a producer's: those of the present stage, where indices choose pages */
@@ -113,6 +115,7 @@ typedef struct Wgmma {
     int n_products;                             /* 0: there is the plan's own alone */
     const Dim *count;                           /* tiles of all of them */
     Pipeline pipeline;
+    Pipeline resident;     /* its one stage: an operand that is; no stages: there is none */
     const KBuffer *landed; /* mbarriers: a stage's copies of chosen rows are complete; NULL: there are none */
     int consumers, blocks; /* warpgroups; m64 blocks of each */
     int cluster;
@@ -279,6 +282,19 @@ void wgmma_turned_begin(Wgmma *w, const KExpr *warp_row);
 /* The products of a stage, in two groups of which the second is on its way then; those of the stage before
  * have ended. */
 void wgmma_turned_stage(Wgmma *w, const KExpr *stage, const KExpr *keep);
+
+/* wgmma_patch.c: where a tile's rows are a patch (matmul_patch.h) */
+/* Bytes of what stays in shared memory. */
+int64_t wgmma_resident_bytes(const MatmulPlan *plan, const Schedule *schedule);
+bool wgmma_accepts_patches(const MatmulPlan *plan, const Schedule *schedule, const char **why);
+/* Tiles of the windows, and of the other operand, which stays. */
+void wgmma_patch_operand(Wgmma *w, WgmmaOperand *o, const char *name);
+/* The producer's: brings what stays. */
+void wgmma_load_resident(Wgmma *w);
+/* A consumer's, ahead of its tiles: that has come. */
+void wgmma_wait_resident(Wgmma *w);
+/* The products of a stage: all taps of the box, number `step` of the tile's. */
+void wgmma_multiply_taps(Wgmma *w, const KExpr *stage, const KExpr *step, bool is_cleared);
 
 /* wgmma_product.c */
 /* K steps of 32 bytes that a stage has. Of a short product beside a long one, those that are not all zeros.

@@ -45,6 +45,10 @@ void wgmma_add_operand(Wgmma *w, const MatmulOperand *operand, const char *name,
         o->tile = convert->loader.tile;
         return;
     }
+    if (schedule->patches) {
+        wgmma_patch_operand(w, o, name);
+        return;
+    }
     o->tile = wgmma_tile(w, o, name, NULL);
     if (matmul_has_chosen_rows(operand))
         wgmma_rows_new(w, o);
@@ -69,12 +73,14 @@ MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o) {
                        .cluster = w->cluster,
                        .chosen = o->chosen,
                        .pages = o->pages,
+                       .patch = w->tiles.patch.axes && o->is_rows ? &w->tiles.patch : NULL,
                        .windows = o->windows,
                        .unit = filled ? w->plan->k_unit : NULL,
                        .unit_end = filled ? matmul_unit_end(w->plan, w->schedule, o->operand) : NULL,
                        .filled = filled,
                        .is_once = wgmma_is_read_once(w, o),
                        .is_clipped = !o->fragments && !w->plan->columns.n &&
+                                     !(w->tiles.patch.axes && o->is_rows) &&
                                      !(o->is_rows ? w->tiles.rows_end : w->tiles.cols_end)};
 }
 
@@ -264,7 +270,7 @@ static void wgmma_load_step(Wgmma *w, const PipelineState *state, const MatmulTi
     Builder *b = w->b;
     for (int i = 0; i < w->n_operands; i++) {
         const WgmmaOperand *o = &w->operands[i];
-        if (o->convert || o->rows || !(o->is_early ? early : late))
+        if (o->convert || o->rows || o->is_resident || !(o->is_early ? early : late))
             continue;
         MatmulTma tma = wgmma_tma(w, o);
         matmul_tma_load(b, w->plan, &tma, k_var(b, state->stage),
@@ -280,7 +286,7 @@ static const KExpr *wgmma_bytes(Wgmma *w, const MatmulTile *tile) {
     for (int i = 0; i < w->n_operands; i++) {
         const WgmmaOperand *o = &w->operands[i];
         MatmulTma tma = wgmma_tma(w, o);
-        if (!o->convert && !o->rows)
+        if (!o->convert && !o->rows && !o->is_resident)
             bytes = k_add(b, bytes, matmul_tma_bytes(b, &tma, o->is_rows ? tile->row : tile->col));
     }
     return bytes;
@@ -372,6 +378,7 @@ void wgmma_produce(Wgmma *w) {
     }
     const KVar *begun = w->starts_early ? wgmma_start_early(w, products) : NULL;
     PipelineState state = pipeline_start(b, &w->pipeline), raw = {0};
+    wgmma_load_resident(w);
     if (wgmma_has_raw(w))
         raw = pipeline_start(b, &w->converts[0].raw);
     if (w->n_products) {

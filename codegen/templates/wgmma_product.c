@@ -42,6 +42,8 @@ const KExpr *wgmma_operand_descriptor(const Wgmma *w, const WgmmaOperand *o, con
 /* Offset, in a descriptor's units, of the part of a tile at `mn` and K-step `i`. */
 int64_t wgmma_part(const WgmmaOperand *o, int mn, int i) {
     int k = i * WGMMA_K_BYTES * 8 / dtype_bits(o->operand->elem);
+    if (o->tile.apart != WGMMA_GROUP)
+        mn = mn / WGMMA_GROUP * o->tile.apart;
     return o->operand->major == MAJOR_K ? tile_descriptor_offset(&o->tile, mn, k)
                                         : tile_descriptor_offset(&o->tile, k, mn);
 }
@@ -53,7 +55,7 @@ void wgmma_stage_at(Wgmma *w, const KExpr *stage, const KExpr **at) {
         if (o->fragments || o->turned)
             continue;
         const KExpr *offset =
-            k_mul(b, k_convert(b, stage, K_U64), k_int(b, K_U64, tile_bytes(&o->tile) / 16));
+            k_mul(b, k_convert(b, stage, K_U64), k_int(b, K_U64, tile_stage_units(&o->tile)));
         at[i] = k_let_expr(b, text_format(b->arena, "%s_at", o->tile.buffer->name),
                            k_add(b, o->descriptor, offset));
     }
@@ -324,7 +326,8 @@ void wgmma_product_steps(Wgmma *w, const KExpr *steps, const PipelineState *stat
                            is_cleared ? k_int(b, K_U32, 1) : k_convert(b, step, K_U32));
     } else {
         k_atom(b, ATOM_wgmma_fence, NULL, NULL, 0);
-        wgmma_multiply(w, k_var(b, state->stage), step, is_cleared);
+        (w->schedule->patches ? wgmma_multiply_taps : wgmma_multiply)(w, k_var(b, state->stage), step,
+                                                                      is_cleared);
         k_atom(b, ATOM_wgmma_commit, NULL, NULL, 0);
         k_atom(b, ATOM_wgmma_wait, (int[]){1}, NULL, 0);
     }

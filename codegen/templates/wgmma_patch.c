@@ -1,0 +1,100 @@
+/* The wgmma path of tiles whose rows are a patch of a convolution's places (matmul_patch.c): a stage has the
+ * box of some channels, whose taps are multiplied one after the other; the weights come once for the launch.
+ *
+ *     weights, once | w tap 0 | w tap 1 | ...                                       as steps of K lie
+ *     ring          | box of channels 0-63 | box of channels 64-127 | box of the next tile | ...
+ *     a stage       box at tap 0 x w tap 0, box at tap 1 x w tap 1, ... */
+#include "codegen/templates/matmul_operand.h"
+#include "codegen/templates/matmul_paths.h"
+#include "codegen/templates/wgmma.h"
+
+int64_t wgmma_resident_bytes(const MatmulPlan *plan, const Schedule *schedule) {
+    int64_t step =
+        (int64_t)matmul_held(plan, schedule, false) * schedule->tile_k * dtype_bits(plan->b[0].elem) / 8;
+    return step * dim_upper(plan->graph->dims, matmul_k_steps(plan, schedule));
+}
+
+bool wgmma_accepts_patches(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
+    MatmulPatch patch;
+    if (!matmul_patch(plan, schedule, &patch, why))
+        return false;
+    *why = "patches share neither K nor operands with other blocks";
+    if (matmul_split(schedule) > 1 || schedule->stream_k || schedule->cluster_m > 1 ||
+        schedule->cluster_n > 1 || schedule->fragments || matmul_converters(plan, schedule))
+        return false;
+    *why = "a patch's weights come by TMA, and one tile has all of their features";
+    return dim_is_const(plan->k) && plan->k->value > 0 && dim_is_const(plan->n) &&
+           plan->n->value <= schedule->tile_n && !plan->b[0].chosen && !plan->b[0].windows;
+}
+
+void wgmma_patch_operand(Wgmma *w, WgmmaOperand *o, const char *name) {
+    Builder *b = w->b;
+    const Schedule *schedule = w->schedule;
+    const MatmulPatch *patch = &w->tiles.patch;
+    if (o->is_rows) {
+        int elements = matmul_patch_elements(patch);
+        int64_t pitch = matmul_patch_pitch(w->plan, schedule);
+        const KBuffer *buffer =
+            k_shared(b, name, o->operand->elem, pitch * schedule->stages, swizzle_period(SWIZZLE_128));
+        o->tile = tile_over(buffer, o->operand->elem, elements, schedule->tile_k, schedule->stages, pitch);
+        o->tile.apart = patch->apart;
+        return;
+    }
+    Schedule all = *schedule; /* a stage for each step of K */
+    all.stages = (int)matmul_k_steps(w->plan, schedule)->value;
+    Wgmma whole = *w;
+    whole.schedule = &all;
+    o->tile = wgmma_tile(&whole, o, name, NULL);
+    o->is_resident = true;
+}
+
+void wgmma_load_resident(Wgmma *w) {
+    Builder *b = w->b;
+    for (int i = 0; i < w->n_operands; i++) {
+        const WgmmaOperand *o = &w->operands[i];
+        if (!o->is_resident)
+            continue;
+        MatmulTma tma = wgmma_tma(w, o);
+        PipelineState state = pipeline_start(b, &w->resident);
+        const KExpr *col = k_i32(b, 0), *batch[RANK_MAX] = {NULL};
+        pipeline_expect(b, &w->resident, &state,
+                        k_mul(b, matmul_tma_bytes(b, &tma, col), k_int(b, K_U32, o->tile.stages)));
+        const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), k_i32(b, o->tile.stages), 1, UNROLL_NONE);
+        matmul_tma_load(b, w->plan, &tma, step, pipeline_full_address(b, &w->resident, &state), col,
+                        k_mul(b, step, k_i32(b, w->schedule->tile_k)), batch);
+        k_end(b);
+    }
+}
+
+void wgmma_wait_resident(Wgmma *w) {
+    if (!w->resident.stages)
+        return;
+    PipelineState state = pipeline_start(w->b, &w->resident);
+    pipeline_wait_full(w->b, &w->resident, &state);
+}
+
+void wgmma_multiply_taps(Wgmma *w, const KExpr *stage, const KExpr *step, bool is_cleared) {
+    Builder *b = w->b;
+    const WgmmaOperand *rows = &w->operands[0], *cols = &w->operands[1];
+    const MatmulPatch *patch = &w->tiles.patch;
+    int64_t units = tile_stage_units(&cols->tile), boxes = cols->tile.stages / patch->taps;
+    const KExpr *box = k_mul(b, k_convert(b, stage, K_U64), k_int(b, K_U64, tile_stage_units(&rows->tile)));
+    box = k_let_expr(b, "box_at", k_add(b, rows->descriptor, box));
+    const KExpr *weights = k_mul(b, k_convert(b, step, K_U64), k_int(b, K_U64, units));
+    weights = k_let_expr(b, "weights_at", k_add(b, cols->descriptor, weights));
+    int instructions = wgmma_instructions(w);
+    for (int tap = 0; tap < patch->taps; tap++) {
+        int64_t first = tile_descriptor_offset(&rows->tile, matmul_patch_tap(w->plan, patch, tap), 0);
+        for (int i = 0; i < instructions; i++) {
+            const KExpr *keep = tap || i || is_cleared ? k_int(b, K_U32, 1) : k_convert(b, step, K_U32);
+            const KExpr *bb =
+                k_add(b, weights, k_int(b, K_U64, tap * boxes * units + wgmma_part(cols, 0, i)));
+            for (int block = 0; block < w->blocks; block++) {
+                const KExpr *a = k_add(b, box, k_int(b, K_U64, first + wgmma_part(rows, block * WGMMA_M, i)));
+                int at = block * w->schedule->tile_n / 2;
+                wgmma_issue(w, 0, k_regs(w->accumulator[0], at, w->schedule->tile_n / 2), k_operand(a), bb,
+                            keep);
+            }
+        }
+    }
+}
