@@ -35,6 +35,8 @@ const Dim *matmul_patch_steps(const MatmulPlan *plan, const Schedule *schedule);
 int matmul_patch_elements(const MatmulPatch *patch);
 /* The element of a box at which the window of the first place has tap number `tap`. */
 int matmul_patch_tap(const MatmulPlan *plan, const MatmulPatch *patch, int tap);
+/* wgmma_patch.c: whether the weights stay in shared memory for the launch, all of them. */
+bool matmul_patch_stays(const MatmulPlan *plan, const Schedule *schedule);
 /* Elements of shared memory from one stage's box to the next, at multiples of the swizzle's period. */
 int64_t matmul_patch_pitch(const MatmulPlan *plan, const Schedule *schedule);
 

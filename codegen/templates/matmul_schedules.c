@@ -328,17 +328,13 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
         schedules_add_deepest(c, accepts, found, s, schedules_stages(c, &s), 2);
 }
 
-/* Tiles whose rows are a patch of a convolution's places, where all features fit one. */
+/* Tiles whose rows are a patch of a convolution's places. */
 static void schedules_patches(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s) {
     static const struct {
         int tile_m, warps_m, blocks;
         bool ping_pong;
     } tiles[] = {{128, 2, 1, false}, {128, 2, 1, true}, {256, 2, 1, false}, {192, 3, 1, false},
-                 {64, 1, 2, false},  {64, 1, 3, false}, {128, 2, 2, false}};
-    const MatmulPlan *plan = c->plan;
-    if (!dim_is_const(plan->n) || plan->n->value > WGMMA_N_MAX)
-        return;
-    s.tile_n = (int)round_up(plan->n->value, 16);
+                 {64, 1, 1, false},  {64, 1, 2, false}, {64, 1, 3, false},  {128, 2, 2, false}};
     s.patches = true;
     for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
         s.tile_m = tiles[i].tile_m;
@@ -350,6 +346,19 @@ static void schedules_patches(const Cost *c, SchedulesAccept *accepts, Candidate
         s.consumer_registers = !deals ? 0 : s.ping_pong ? 240 : s.warps_m == 3 ? 160 : 232;
         schedules_add_deepest(c, accepts, found, s, PATCH_STAGES, tiles[i].blocks);
     }
+}
+
+/* By all features, or some of them. */
+static void schedules_patches_columns(const Cost *c, SchedulesAccept *accepts, Candidates *found,
+                                      int tile_k) {
+    enum { COLUMNS = 32 };
+    Schedule s = {
+        .path = MATMUL_WGMMA, .tile_k = tile_k, .warps_n = 1, .persistent = true, .tma_store = true};
+    int64_t all = round_up(c->n, 16);
+    for (s.tile_n = COLUMNS; s.tile_n < all && s.tile_n <= WGMMA_N_MAX; s.tile_n += COLUMNS)
+        schedules_patches(c, accepts, found, s);
+    s.tile_n = all < WGMMA_N_MAX ? (int)all : WGMMA_N_MAX;
+    schedules_patches(c, accepts, found, s);
 }
 
 /* The longest step of K, up to a line of 128 bytes, that divides the parts in which memory has an operand's
@@ -399,12 +408,8 @@ static void schedules_wgmma(const Cost *c, SchedulesAccept *accepts, Candidates 
     bool promote = plan->kind == MATMUL_FP8 && !plan->region->fast_sums && c->k > line;
     bool is_small = c->m <= SMALL_ROWS, is_turned = schedules_is_turned(plan);
     int swaps = is_small || is_turned || schedules_swaps(c, plan) ? 2 : 1;
-    for (int tile_k = step; tile_k >= line / 4 && (tile_k == step || schedules_halves(c, plan, tile_k));
-         tile_k /= 2)
-        schedules_patches(
-            c, accepts, found,
-            (Schedule){
-                .path = MATMUL_WGMMA, .tile_k = tile_k, .warps_n = 1, .persistent = true, .tma_store = true});
+    for (int tile_k = step; plan->a.windows && tile_k >= line / 4; tile_k /= 2)
+        schedules_patches_columns(c, accepts, found, tile_k);
     for (int swap = is_turned; swap < swaps; swap++)
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
             for (int tile_n = 16; tile_n <= 256; tile_n += 16) {

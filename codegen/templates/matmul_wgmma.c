@@ -429,7 +429,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     for (int i = 0; i < w.n_operands; i++)
         w.scales[i] = matmul_scales(b, plan, schedule, w.operands[i].operand, w.operands[i].is_rows);
     w.pipeline = pipeline_new(b, "stage", schedule->stages);
-    if (schedule->patches)
+    if (schedule->patches && matmul_patch_stays(plan, schedule))
         w.resident = pipeline_new(b, "resident", 1);
     wgmma_rows_declare(&w);
     Lower *lower = lower_new(b, plan->region);

@@ -47,6 +47,7 @@ typedef struct WgmmaOperand {
     MatmulMaps maps;
     const KExpr *descriptor;
     bool is_resident;    /* all of it lies in shared memory, for all tiles (wgmma_patch.c) */
+    int taps;            /* steps of K that a stage has of it; 0: one */
     bool is_early;       /* no kernel before writes what TMA brings of it */
     const KExpr *chosen; /* a producer's: the present tile's matrix, where indices choose it */
     const KExpr **pages; /* a producer's: those of the present stage, where indices choose pages */
@@ -284,11 +285,14 @@ void wgmma_turned_begin(Wgmma *w, const KExpr *warp_row);
 void wgmma_turned_stage(Wgmma *w, const KExpr *stage, const KExpr *keep);
 
 /* wgmma_patch.c: where a tile's rows are a patch (matmul_patch.h) */
-/* Bytes of what stays in shared memory. */
-int64_t wgmma_resident_bytes(const MatmulPlan *plan, const Schedule *schedule);
+/* Bytes of its boxes and weights. */
+int64_t wgmma_patch_bytes(const MatmulPlan *plan, const Schedule *schedule);
 bool wgmma_accepts_patches(const MatmulPlan *plan, const Schedule *schedule, const char **why);
 /* Tiles of the windows, and of the other operand, which stays. */
 void wgmma_patch_operand(Wgmma *w, WgmmaOperand *o, const char *name);
+/* The producer's: the weights of a box, where they do not stay. */
+void wgmma_load_taps(Wgmma *w, const MatmulTma *tma, const PipelineState *state, const KExpr *mn0,
+                     const KExpr *k0, const KExpr *const *batch);
 /* The producer's: brings what stays. */
 void wgmma_load_resident(Wgmma *w);
 /* A consumer's, ahead of its tiles: that has come. */

@@ -60,14 +60,12 @@ int64_t matmul_smem_wgmma(const MatmulPlan *plan, const Schedule *schedule) {
     int64_t stage = (n_rows * matmul_held(plan, schedule, true) * row_bits +
                      n_cols * matmul_held(plan, schedule, false) * col_bits) /
                     8;
-    if (schedule->patches)
-        stage = matmul_patch_pitch(plan, schedule) * dtype_bits(plan->a.elem) / 8;
-    int64_t resident = schedule->patches ? wgmma_resident_bytes(plan, schedule) : 0;
+    int64_t tiles = schedule->patches ? wgmma_patch_bytes(plan, schedule) : stage * schedule->stages;
     int64_t factors = wgmma_fragments_bytes(plan, schedule) * schedule->stages; /* in front of the tiles */
     int64_t parts = matmul_split(schedule) == 1 ? 0
                                                 : matmul_partials_bytes(plan, wgmma_result_rows(schedule),
                                                                         wgmma_result_cols(schedule), 1);
-    return round_up(factors, swizzle_period(SWIZZLE_128)) + stage * schedule->stages + resident + parts +
+    return round_up(factors, swizzle_period(SWIZZLE_128)) + tiles + parts +
            matmul_staging_bytes(plan, schedule) + matmul_scales_bytes(plan, schedule) +
            matmul_convert_bytes(plan, schedule) + wgmma_rows_bytes(plan, schedule) + BARRIER_BYTES;
 }

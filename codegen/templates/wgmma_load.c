@@ -273,9 +273,12 @@ static void wgmma_load_step(Wgmma *w, const PipelineState *state, const MatmulTi
         if (o->convert || o->rows || o->is_resident || !(o->is_early ? early : late))
             continue;
         MatmulTma tma = wgmma_tma(w, o);
-        matmul_tma_load(b, w->plan, &tma, k_var(b, state->stage),
-                        pipeline_full_address(b, &w->pipeline, state), o->is_rows ? tile->row : tile->col, k0,
-                        tile->batch);
+        const KExpr *mn0 = o->is_rows ? tile->row : tile->col;
+        if (o->taps)
+            wgmma_load_taps(w, &tma, state, mn0, k0, tile->batch);
+        else
+            matmul_tma_load(b, w->plan, &tma, k_var(b, state->stage),
+                            pipeline_full_address(b, &w->pipeline, state), mn0, k0, tile->batch);
         wgmma_fragments_load(w, o, state, k0);
     }
 }
@@ -287,7 +290,9 @@ static const KExpr *wgmma_bytes(Wgmma *w, const MatmulTile *tile) {
         const WgmmaOperand *o = &w->operands[i];
         MatmulTma tma = wgmma_tma(w, o);
         if (!o->convert && !o->rows && !o->is_resident)
-            bytes = k_add(b, bytes, matmul_tma_bytes(b, &tma, o->is_rows ? tile->row : tile->col));
+            bytes = k_add(b, bytes,
+                          k_mul(b, matmul_tma_bytes(b, &tma, o->is_rows ? tile->row : tile->col),
+                                k_int(b, K_U32, o->taps ? o->taps : 1)));
     }
     return bytes;
 }

@@ -1,5 +1,6 @@
 /* The wgmma path of tiles whose rows are a patch of a convolution's places (matmul_patch.c): a stage has the
- * box of some channels, whose taps are multiplied one after the other; the weights come once for the launch.
+ * box of some channels, whose taps are multiplied one after the other; the weights come once for the launch,
+ * or those of all taps with each box, where they are too many.
  *
  *     weights, once | w tap 0 | w tap 1 | ...                                       as steps of K lie
  *     ring          | box of channels 0-63 | box of channels 64-127 | box of the next tile | ...
@@ -8,10 +9,25 @@
 #include "codegen/templates/matmul_paths.h"
 #include "codegen/templates/wgmma.h"
 
-int64_t wgmma_resident_bytes(const MatmulPlan *plan, const Schedule *schedule) {
-    int64_t step =
-        (int64_t)matmul_held(plan, schedule, false) * schedule->tile_k * dtype_bits(plan->b[0].elem) / 8;
-    return step * dim_upper(plan->graph->dims, matmul_k_steps(plan, schedule));
+/* Weights of a step of K. */
+static int64_t patch_step_bytes(const MatmulPlan *plan, const Schedule *schedule) {
+    return (int64_t)matmul_held(plan, schedule, false) * schedule->tile_k * dtype_bits(plan->b[0].elem) / 8;
+}
+
+bool matmul_patch_stays(const MatmulPlan *plan, const Schedule *schedule) {
+    enum { STAY_BYTES = 160 << 10 /* beside which there is room for two boxes */ };
+    int64_t steps = dim_upper(plan->graph->dims, matmul_k_steps(plan, schedule));
+    return dim_is_const(plan->n) && plan->n->value <= schedule->tile_n &&
+           steps <= STAY_BYTES / patch_step_bytes(plan, schedule);
+}
+
+int64_t wgmma_patch_bytes(const MatmulPlan *plan, const Schedule *schedule) {
+    MatmulPatch patch = matmul_patch_of(plan, schedule);
+    int64_t box = matmul_patch_pitch(plan, schedule) * dtype_bits(plan->a.elem) / 8,
+            step = patch_step_bytes(plan, schedule);
+    if (matmul_patch_stays(plan, schedule))
+        return box * schedule->stages + step * matmul_k_steps(plan, schedule)->value;
+    return (box + step * patch.taps) * schedule->stages;
 }
 
 bool wgmma_accepts_patches(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
@@ -22,9 +38,8 @@ bool wgmma_accepts_patches(const MatmulPlan *plan, const Schedule *schedule, con
     if (matmul_split(schedule) > 1 || schedule->stream_k || schedule->cluster_m > 1 ||
         schedule->cluster_n > 1 || schedule->fragments || matmul_converters(plan, schedule))
         return false;
-    *why = "a patch's weights come by TMA, and one tile has all of their features";
-    return dim_is_const(plan->k) && plan->k->value > 0 && dim_is_const(plan->n) &&
-           plan->n->value <= schedule->tile_n && !plan->b[0].chosen && !plan->b[0].windows;
+    *why = "a patch's weights come by TMA, with a K that is known";
+    return dim_is_const(plan->k) && plan->k->value > 0 && !plan->b[0].chosen && !plan->b[0].windows;
 }
 
 void wgmma_patch_operand(Wgmma *w, WgmmaOperand *o, const char *name) {
@@ -40,12 +55,26 @@ void wgmma_patch_operand(Wgmma *w, WgmmaOperand *o, const char *name) {
         o->tile.apart = patch->apart;
         return;
     }
-    Schedule all = *schedule; /* a stage for each step of K */
-    all.stages = (int)matmul_k_steps(w->plan, schedule)->value;
+    o->is_resident = matmul_patch_stays(w->plan, schedule);
+    o->taps = patch->taps;
+    Schedule all = *schedule; /* a stage for each step of K, all of them or those of a box */
+    all.stages =
+        o->is_resident ? (int)matmul_k_steps(w->plan, schedule)->value : schedule->stages * patch->taps;
     Wgmma whole = *w;
     whole.schedule = &all;
     o->tile = wgmma_tile(&whole, o, name, NULL);
-    o->is_resident = true;
+}
+
+void wgmma_load_taps(Wgmma *w, const MatmulTma *tma, const PipelineState *state, const KExpr *mn0,
+                     const KExpr *k0, const KExpr *const *batch) {
+    Builder *b = w->b;
+    int taps = w->tiles.patch.taps;
+    int64_t each = matmul_patch_steps(w->plan, w->schedule)->value * w->schedule->tile_k;
+    const KExpr *tap = k_for_begin(b, "tap", k_i32(b, 0), k_i32(b, taps), 1, UNROLL_NONE);
+    const KExpr *stage = k_add(b, k_mul(b, k_var(b, state->stage), k_i32(b, taps)), tap);
+    matmul_tma_load(b, w->plan, tma, stage, pipeline_full_address(b, &w->pipeline, state), mn0,
+                    k_add(b, k0, k_mul(b, tap, k_i32(b, each))), batch);
+    k_end(b);
 }
 
 void wgmma_load_resident(Wgmma *w) {
@@ -66,29 +95,45 @@ void wgmma_load_resident(Wgmma *w) {
     }
 }
 
+/* LLVM adds a descriptor's constant bits in the loop, to what counts boxes, and ptxas 13.0 then loses the
+ * upper half of them (the weights of a second box were read as if not swizzled): behind this they are one
+ * number. */
+static void patch_settle_descriptor(Wgmma *w, WgmmaOperand *o) {
+    const KVar *settled = k_variable(w->b, "resident_descriptor", K_U64, o->descriptor);
+    KOperand operand = k_reg(settled);
+    k_atom(w->b, ATOM_settle_i64, (int[]){1}, &operand, 1);
+    o->descriptor = k_var(w->b, settled);
+}
+
 void wgmma_wait_resident(Wgmma *w) {
     if (!w->resident.stages)
         return;
     PipelineState state = pipeline_start(w->b, &w->resident);
     pipeline_wait_full(w->b, &w->resident, &state);
+    for (int i = 0; i < w->n_operands; i++)
+        if (w->operands[i].is_resident)
+            patch_settle_descriptor(w, &w->operands[i]);
 }
 
 void wgmma_multiply_taps(Wgmma *w, const KExpr *stage, const KExpr *step, bool is_cleared) {
     Builder *b = w->b;
     const WgmmaOperand *rows = &w->operands[0], *cols = &w->operands[1];
     const MatmulPatch *patch = &w->tiles.patch;
-    int64_t units = tile_stage_units(&cols->tile), boxes = cols->tile.stages / patch->taps;
+    int64_t units = tile_stage_units(&cols->tile);
+    /* from a tap's weights to the next tap's, and from a box's to the next box's */
+    int64_t each = cols->is_resident ? cols->tile.stages / patch->taps * units : units,
+            boxes = cols->is_resident ? units : patch->taps * units;
     const KExpr *box = k_mul(b, k_convert(b, stage, K_U64), k_int(b, K_U64, tile_stage_units(&rows->tile)));
     box = k_let_expr(b, "box_at", k_add(b, rows->descriptor, box));
-    const KExpr *weights = k_mul(b, k_convert(b, step, K_U64), k_int(b, K_U64, units));
+    const KExpr *weights =
+        k_mul(b, k_convert(b, cols->is_resident ? step : stage, K_U64), k_int(b, K_U64, boxes));
     weights = k_let_expr(b, "weights_at", k_add(b, cols->descriptor, weights));
     int instructions = wgmma_instructions(w);
     for (int tap = 0; tap < patch->taps; tap++) {
         int64_t first = tile_descriptor_offset(&rows->tile, matmul_patch_tap(w->plan, patch, tap), 0);
         for (int i = 0; i < instructions; i++) {
             const KExpr *keep = tap || i || is_cleared ? k_int(b, K_U32, 1) : k_convert(b, step, K_U32);
-            const KExpr *bb =
-                k_add(b, weights, k_int(b, K_U64, tap * boxes * units + wgmma_part(cols, 0, i)));
+            const KExpr *bb = k_add(b, weights, k_int(b, K_U64, tap * each + wgmma_part(cols, 0, i)));
             for (int block = 0; block < w->blocks; block++) {
                 const KExpr *a = k_add(b, box, k_int(b, K_U64, first + wgmma_part(rows, block * WGMMA_M, i)));
                 int at = block * w->schedule->tile_n / 2;
