@@ -94,11 +94,13 @@ static const double cost_inputs_wait = 0.8;
 static const double cost_box_meeting = 0.05e-6;
 /* Bytes a clock of an SM for weights that stay, as all SMs ask for the same. Not fitted. */
 static const double cost_resident_per_clock = 50;
-/* How much longer tiles that are patches take than the parts that they are made of, and where their ring has
- * two boxes, of 128 rows or of others: what is loaded waits for what is multiplied. Fitted to 700 schedules
- * of 120 convolutions (H200), from 16 to 2048 channels, 16 to 160 features, with weights that stay and that
- * do not. */
-static const double cost_patch = 0.92, cost_two_boxes = 1.5, cost_two_boxes_apart = 1.26;
+/* How much longer tiles that are patches take than the parts that they are made of, whose weights stay, or
+ * come with each box; where their ring has two boxes, of 128 rows or of others, since what is loaded waits
+ * for what is multiplied; where it has three; and where one warpgroup multiplies, besides, if weights come.
+ * Fitted to 1000 schedules of 130 convolutions (H200), from 16 to 2048 channels and 16 to 2048 features. */
+static const double cost_patch = 0.92, cost_patch_weights = 0.97;
+static const double cost_two_boxes = 1.5, cost_two_boxes_apart = 1.26, cost_three_boxes = 1.14;
+static const double cost_patch_alone = 1.12;
 /* The share of an epilogue and a store that what lies beyond the result's end does not cost. */
 static const double cost_empty = 0.5;
 
@@ -282,7 +284,8 @@ static const double cost_window_half = 1.2, cost_window_quarter = 2.6;
 static double cost_window_rows(const MatmulPlan *plan, const MatmulOperand *operand, const Schedule *s) {
     enum { LINE = 128 };
     int bytes = matmul_row_elements(plan, s, operand) * dtype_bits(operand->elem) / 8;
-    if (!operand->windows || operand->major != MAJOR_K || bytes >= LINE)
+    bool has_short_rows = operand->windows || s->patches; /* a tap's weights are in such rows, too */
+    if (!has_short_rows || operand->major != MAJOR_K || bytes >= LINE)
         return 1;
     return bytes >= LINE / 2 ? cost_window_half : cost_window_quarter;
 }
@@ -609,11 +612,15 @@ static double cost_work(const MatmulPlan *plan, const Schedule *s, const CostSha
     return w->rounds * (cost_tile_alone(t, 1) + meeting);
 }
 
-static double cost_in_patches(const Schedule *s, const CostShare *w) {
+static double cost_in_patches(const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
     if (!s->patches)
         return 1;
     bool is_apart = s->tile_m != 128 || w->crowd > 1;
-    return cost_patch * (s->stages > 2 ? 1 : is_apart ? cost_two_boxes_apart : cost_two_boxes);
+    double two = is_apart ? cost_two_boxes_apart : cost_two_boxes;
+    if (matmul_patch_stays(plan, s))
+        return cost_patch * (s->stages > 2 ? 1 : two);
+    double ring = s->stages > 3 ? 1 : s->stages == 3 ? cost_three_boxes : two;
+    return cost_patch_weights * ring * (s->warps_m == 1 ? cost_patch_alone : 1);
 }
 
 double cost_wgmma_seconds(const Cost *c, const Schedule *s) {
@@ -629,7 +636,7 @@ double cost_wgmma_seconds(const Cost *c, const Schedule *s) {
     tile.epilogue += cost_gang_seconds(c, plan, s, &w, &tile) * (s->ping_pong ? cost_gang_turns : 1);
     MatmulShares found;
     const MatmulShares *shares = matmul_stream(plan, s, &found) ? &found : NULL;
-    double work = cost_in_patches(s, &w) * cost_work(plan, s, &w, &tile, shares) +
+    double work = cost_in_patches(plan, s, &w) * cost_work(plan, s, &w, &tile, shares) +
                   cost_brought_short(c, plan, &w) + cost_resident(plan, s, &w),
            memory = cost_memory(c, s, &w);
     work = cost_beside(work, cost_drifting(plan, &lines, s, &w, shares), cost_apart_power);

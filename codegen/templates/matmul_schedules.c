@@ -328,6 +328,15 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
         schedules_add_deepest(c, accepts, found, s, schedules_stages(c, &s), 2);
 }
 
+/* Whether each box brings weights of so few channels that their rows, or boxes, take TMA longer than their
+ * products take, and there are more: 3 x 3, 256 to 320 channels, 16 at a time 372 us, tap by tap 205. */
+static bool schedules_brings_few(const MatmulPlan *plan, const Schedule *s) {
+    enum { HALF_LINE = 64 };
+    return s->tile_k * dtype_bits(plan->b[0].elem) / 8 < HALF_LINE &&
+           dim_upper(plan->graph->dims, plan->a.windows->channels) > s->tile_k &&
+           !matmul_patch_stays(plan, s);
+}
+
 /* Tiles whose rows are a patch of a convolution's places. */
 static void schedules_patches(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s) {
     static const struct {
@@ -336,6 +345,8 @@ static void schedules_patches(const Cost *c, SchedulesAccept *accepts, Candidate
     } tiles[] = {{128, 2, 1, false}, {128, 2, 1, true}, {256, 2, 1, false}, {192, 3, 1, false},
                  {64, 1, 1, false},  {64, 1, 2, false}, {64, 1, 3, false},  {128, 2, 2, false}};
     s.patches = true;
+    if (schedules_brings_few(c->plan, &s))
+        return;
     for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
         s.tile_m = tiles[i].tile_m;
         s.warps_m = tiles[i].warps_m;
