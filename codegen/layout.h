@@ -59,7 +59,7 @@ typedef enum OperandMajor { MAJOR_K, MAJOR_MN } OperandMajor;
  *     0-13 address | 16-29 leading byte offset | 32-45 stride byte offset | 49-51 base offset, 0 | 62-63
  * swizzle: 1 is 128, 2 is 64, 3 is 32 bytes stride: from one group of 8 rows to the next. leading: MN-major,
  * from one block to the next (block_bytes); not read K-major. `apart`: rows from the first of such a group to
- * that of the next, WGMMA_GROUP where they follow each other. A K-major operand may begin at any row: bits
+ * that of the next, WGMMA_GROUP where they follow each other. An operand may begin at any row: bits
  * of addresses are xored, not of rows' numbers, whatever the base offset would say. */
 enum { WGMMA_GROUP = 8 };
 uint64_t wgmma_descriptor(KSwizzle swizzle, OperandMajor major, int apart, int64_t block_bytes);

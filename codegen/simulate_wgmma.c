@@ -189,26 +189,14 @@ static bool wgmma_take_registers(Sim *sim, SimWarp *warp, const SimOperand *oper
     return true;
 }
 
-static bool wgmma_descriptor_is_valid(Sim *sim, const SimWarp *warp, uint64_t descriptor, bool is_mn_major,
-                                      const char *name) {
-    static const int64_t periods[] = {16, 1024, 512, 256};
+static bool wgmma_descriptor_is_valid(Sim *sim, const SimWarp *warp, uint64_t descriptor, const char *name) {
     uint64_t known = 0x3fffull | 0x3fffull << 16 | 0x3fffull << 32 | 3ull << 62;
     if (descriptor & ~known) {
         sim_fail(sim, warp, -1, "the descriptor of %s, %#llx, has unknown bits or a base offset", name,
                  (unsigned long long)descriptor);
         return false;
     }
-    /* Of a K-major operand any row may be the first, and a start within a row is a step along K. MN-major it
-     * begins with the pattern. */
-    int64_t start = (int64_t)(descriptor & 0x3fff) << 4, swizzle = (int64_t)(descriptor >> 62);
-    static const int64_t rows[] = {16, 128, 64, 32};
-    if (is_mn_major && start % periods[swizzle] >= rows[swizzle]) {
-        sim_fail(sim, warp, -1,
-                 "the descriptor of %s starts at %lld, inside the swizzle's pattern of %lld bytes", name,
-                 (long long)start, (long long)periods[swizzle]);
-        return false;
-    }
-    return true;
+    return true; /* any row of the pattern may be the first: the swizzle goes by addresses (layout.h) */
 }
 
 static void wgmma_accumulate(const WgmmaShape *shape, Lanes *c, const double *a, const double *b,
@@ -271,10 +259,9 @@ void sim_wgmma(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
     product.desc_b = (uint64_t)sim_operand_uniform(sim, warp, &stmt->operands[2], mask);
     bool keeps = sim_operand_uniform(sim, warp, &stmt->operands[3], mask) != 0;
     if (sim->failed || !wgmma_take_registers(sim, warp, &stmt->operands[0], "accumulator", keeps) ||
-        (shape.a_in_registers
-             ? !wgmma_take_registers(sim, warp, &stmt->operands[1], "register of A", true)
-             : !wgmma_descriptor_is_valid(sim, warp, product.desc_a, shape.a_mn_major, "A")) ||
-        !wgmma_descriptor_is_valid(sim, warp, product.desc_b, shape.b_mn_major, "B"))
+        (shape.a_in_registers ? !wgmma_take_registers(sim, warp, &stmt->operands[1], "register of A", true)
+                              : !wgmma_descriptor_is_valid(sim, warp, product.desc_a, "A")) ||
+        !wgmma_descriptor_is_valid(sim, warp, product.desc_b, "B"))
         return;
     wgmma_note(warp, (uint64_t)(uintptr_t)stmt);
     wgmma_note(warp, product.desc_a);

@@ -20,6 +20,7 @@ Tile tile_over(const KBuffer *buffer, DType elem, int rows, int cols, int stages
         .stages = stages,
         .pitch = pitch,
         .apart = WGMMA_GROUP,
+        .lead = rows,
     };
 }
 
@@ -31,8 +32,13 @@ Tile tile_shared(Builder *b, const char *name, DType elem, int rows, int cols, i
 
 Tile tile_padded(Builder *b, const char *name, DType elem, int rows, int cols, int padding, int stages) {
     int span = cols + padding * 8 / dtype_bits(elem);
-    Tile tile = {
-        .elem = elem, .rows = rows, .cols = cols, .span = span, .stages = stages, .apart = WGMMA_GROUP};
+    Tile tile = {.elem = elem,
+                 .rows = rows,
+                 .cols = cols,
+                 .span = span,
+                 .stages = stages,
+                 .apart = WGMMA_GROUP,
+                 .lead = rows};
     tile.swizzle = SWIZZLE_NONE;
     tile.pitch = (int64_t)rows * tile.span;
     tile.buffer = k_shared(b, name, elem, tile.pitch * stages, 16);
@@ -81,7 +87,7 @@ const KExpr *tile_block_address(Builder *b, const Tile *tile, const KExpr *stage
 }
 
 const KExpr *tile_descriptor(Builder *b, const Tile *tile, OperandMajor major) {
-    int64_t block_bytes = (int64_t)tile->rows * swizzle_span(tile->swizzle);
+    int64_t block_bytes = (int64_t)tile->lead * swizzle_span(tile->swizzle);
     /* 18 bits: in a cluster the address has the block's number above them (PTX ISA 9.7.15.5.1.2.2) */
     const KExpr *address = k_smem_addr(b, tile->buffer, k_i32(b, 0));
     address = k_bit_and(b, address, k_int(b, K_U32, 0x3ffff));

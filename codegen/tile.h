@@ -17,6 +17,7 @@ typedef struct Tile {
     int stages;
     int64_t pitch; /* elements from one stage to the next */
     int apart;     /* rows from 8 that wgmma reads as one to the next: 8, unless such groups overlap */
+    int lead;      /* rows from a span that it reads MN-major to the next: all, unless they overlap */
 } Tile;
 
 /* Bytes of the widest span that divides a row of so many, which are a multiple of 16. */

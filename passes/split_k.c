@@ -37,14 +37,18 @@ static bool split_k_is_windows(const Rewrite *rewrite, Value *operand) {
                       &windows);
 }
 
-/* An operand that parts are views of: an input, maybe with rows joined or transposed, or its windows. */
-static bool split_k_is_memory(const Rewrite *rewrite, Value *operand) {
-    const Value *base = operand;
+/* Whether an operand is an input, maybe with rows joined or transposed. */
+static bool split_k_is_plain(const Value *base) {
     while (base->op == OP_transpose)
         base = base->in[0];
     if (base->op == OP_reshape)
         base = base->in[0];
-    return (base->op == OP_input && !base->strides) || split_k_is_windows(rewrite, operand);
+    return base->op == OP_input && !base->strides;
+}
+
+/* An operand that parts are views of: such an input, or its windows. */
+static bool split_k_is_memory(const Rewrite *rewrite, Value *operand) {
+    return split_k_is_plain(operand) || split_k_is_windows(rewrite, operand);
 }
 
 /* Matrices of a product's batch; 0: not known, or more than are counted. */
@@ -118,8 +122,37 @@ static int64_t split_fma_parts(const FuseLimits *limits, const Value *product, c
     return best;
 }
 
+/* How many parts of a gradient of weights whose windows lie beside each other, 0 where it is none: tiles may
+ * have all taps of a line (matmul_patch.c), so that there are fewer of them, and parts are of whole images.
+ */
+static int64_t split_k_weights(const Rewrite *rewrite, const FuseLimits *limits, const Value *product) {
+    enum { FEATURES = 128, CHANNELS = 64, LEAST = 1 << 13, RESULT_MOST = 320 << 10 /* elements */ };
+    Value *operand = product->in[1];
+    Windows windows;
+    if (product->rank != 2 || !windows_of(rewrite->graph, operand, 1, 0, view_is_input, NULL, &windows) ||
+        windows.images_axis < 0 || !dim_is_const(windows.base->dims[windows.images_axis]) ||
+        !dim_is_const(windows.channels) || dtype_bits(windows.base->dtype) != 16)
+        return 0;
+    int64_t taps = 1, images = windows.base->dims[windows.images_axis]->value;
+    for (int i = 0; i < windows.n; i++) {
+        if (windows.axis[i].step != 1)
+            return 0;
+        taps *= windows.axis[i].taps;
+    }
+    int64_t m = product->dims[0]->value, n = product->dims[1]->value, k = operand->dims[0]->value, result;
+    int64_t tiles =
+        ceil_div(m, FEATURES) * ceil_div(windows.channels->value, CHANNELS) * taps / windows.axis[0].taps;
+    if (taps == 1 || k < LEAST || !checked_mul(m, n, &result) || result > RESULT_MOST ||
+        tiles >= limits->sm_count)
+        return 0;
+    int64_t parts = 1;
+    while (parts * tiles < limits->sm_count && images % (2 * parts) == 0)
+        parts *= 2;
+    return parts;
+}
+
 /* How many parts; 1: as it is. */
-static int64_t split_k_parts(const FuseLimits *limits, const Value *product) {
+static int64_t split_k_parts(const Rewrite *rewrite, const FuseLimits *limits, const Value *product) {
     const Dim *m = product->dims[product->rank - 2], *n = product->dims[product->rank - 1];
     const Dim *k = product->in[0]->dims[product->in[0]->rank - 1];
     if (!dim_is_const(m) || !dim_is_const(n) || !dim_is_const(k) || m->value < 1 || n->value < 1 ||
@@ -129,6 +162,9 @@ static int64_t split_k_parts(const FuseLimits *limits, const Value *product) {
         return split_fma_parts(limits, product, k);
     if (product->rank > 2)
         return 1;
+    int64_t of_weights = split_k_weights(rewrite, limits, product);
+    if (of_weights)
+        return of_weights;
     int64_t tiles_m = ceil_div(m->value, SPLIT_K_TILE), tiles_n = ceil_div(n->value, SPLIT_K_TILE);
     if (k->value < SPLIT_K_LEAST || tiles_m > limits->sm_count || tiles_n > limits->sm_count ||
         tiles_m * tiles_n * SPLIT_K_CLUSTER > limits->sm_count * 3 / 4)
@@ -166,14 +202,15 @@ static Value *split_k_rule(Rewrite *rewrite, Value *value) {
         value->in[0]->rank < 2 || value->in[1]->rank < 2 || !split_k_is_memory(rewrite, value->in[0]) ||
         !split_k_is_memory(rewrite, value->in[1]))
         return value;
-    int64_t parts = split_k_parts(limits, value), k = value->in[0]->dims[value->in[0]->rank - 1]->value;
+    int64_t parts = split_k_parts(rewrite, limits, value),
+            k = value->in[0]->dims[value->in[0]->rank - 1]->value;
     if (parts < 2)
         return value;
     int axis = value->rank - 2;
     Value *in[] = {split_k_operand(rewrite, value->in[0], 1, parts, value),
                    split_k_operand(rewrite, value->in[1], 2, parts, value)};
     for (int i = 0; i < 2; i++)
-        if (split_k_is_windows(rewrite, value->in[i]) && !(in[i] && split_k_is_windows(rewrite, in[i])))
+        if (!split_k_is_plain(value->in[i]) && !(in[i] && split_k_is_windows(rewrite, in[i])))
             return value;
     Value *product = build_like(rewrite, value, in);
     Value *sum = build_reduce(rewrite, OP_sum, product, 1, &axis, true, value);

@@ -195,16 +195,15 @@ double cost_starting(double blocks, int threads) {
     return blocks * (cost_block + cost_warp * threads / 32);
 }
 
-/* Tiles that are patches of the images' places. */
-static double cost_patches(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
-    MatmulPatch patch = matmul_patch_of(plan, s);
+/* Patches of the places of all images, so many of which are rows or K. */
+static double cost_patches(const MatmulPatch *patch, double extent) {
     double places = 1, patches = 1;
-    for (int i = 0; i < patch.axes; i++) {
-        double along = (double)plan->a.windows->axis[i].places->value;
+    for (int i = 0; i < patch->axes; i++) {
+        double along = (double)patch->windows->axis[i].places->value;
         places *= along;
-        patches *= ceil(along / patch.places[i]);
+        patches *= ceil(along / patch->places[i]);
     }
-    return (double)c->m / places * patches;
+    return extent / places * patches;
 }
 
 CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
@@ -216,8 +215,10 @@ CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
                    .rows = (double)(s->swap_ab ? c->n : c->m),
                    .cols = (double)(s->swap_ab ? c->m : c->n)};
     w.tiles_m = ceil(w.rows / (s->tile_m * w.cluster_m)) * w.cluster_m;
-    if (s->patches)
-        w.tiles_m = cost_patches(c, plan, s);
+    MatmulPatch patch = matmul_patch_of(plan, s);
+    if (patch.axes)
+        w.tiles_m =
+            patch.is_along_k ? (double)matmul_patch_tiles(&patch) : cost_patches(&patch, (double)c->m);
     w.tiles_n = ceil(w.cols / (s->tile_n * w.cluster_n)) * w.cluster_n;
     double tiles = w.tiles_m * w.tiles_n * (double)c->batch * w.split; /* or parts of them */
     int occupancy =
@@ -228,7 +229,7 @@ CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
     w.rounds = fmax(1, ceil(tiles / slots));         /* also of nothing */
     if (s->path == MATMUL_MMA_SYNC && tiles > slots) /* blocks start when others end */
         w.rounds = tiles / slots + cost_mma_round * (w.rounds - tiles / slots);
-    w.steps = fmax(1, cost_steps(c, s, w.split));
+    w.steps = fmax(1, patch.is_along_k ? cost_patches(&patch, (double)c->k) : cost_steps(c, s, w.split));
     w.crowd = tiles < all ? fmax(1, ceil(tiles / target->sm_count)) : occupancy;
     w.all = fmin(s->stream_k ? target->sm_count : tiles, all);
     w.abreast = s->stream_k ? w.all : fmin(w.all, tiles / fmax(1, ceil(tiles / slots)));

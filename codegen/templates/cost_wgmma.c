@@ -323,17 +323,23 @@ static double cost_chosen_rows(const MatmulPlan *plan, const Schedule *s) {
 
 /* Steps of K that one box serves. */
 static double cost_taps(const MatmulPlan *plan, const Schedule *s) {
-    return s->patches ? matmul_patch_of(plan, s).taps : 1;
+    return s->patches && !s->swap_ab ? matmul_patch_of(plan, s).taps : 1;
 }
 
 /* Of the rows that a tile has at each tap, those that its box brings; of weights that stay, none come. */
 static double cost_box(const MatmulPlan *plan, const Schedule *s, bool is_rows) {
+    enum { LINE = 128 };
     if (!s->patches)
         return 1;
     MatmulPatch patch = matmul_patch_of(plan, s);
     if (!is_rows)
         return matmul_patch_stays(plan, s) ? 0 : 1;
-    return matmul_patch_elements(&patch) / (double)(s->tile_m * patch.taps);
+    double elements = matmul_patch_elements(&patch);
+    if (!patch.is_along_k)
+        return elements / (s->tile_m * patch.taps);
+    int bytes = patch.channels * dtype_bits(plan->b[0].elem) / 8;
+    double rows = bytes >= LINE ? 1 : bytes >= LINE / 2 ? cost_window_half : cost_window_quarter;
+    return rows * elements * patch.channels / ((double)s->tile_m * s->tile_k);
 }
 
 /* Seconds until weights that stay have come, once for all tiles. */
@@ -618,7 +624,7 @@ static double cost_work(const MatmulPlan *plan, const Schedule *s, const CostSha
 }
 
 static double cost_in_patches(const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
-    if (!s->patches)
+    if (!s->patches || s->swap_ab)
         return 1;
     bool is_apart = s->tile_m != 128 || w->crowd > 1;
     double two = is_apart ? cost_two_boxes_apart : cost_two_boxes;

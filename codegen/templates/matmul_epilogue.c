@@ -44,7 +44,9 @@ void epilogue_loop_end(Builder *b, int count) {
 
 const KExpr *matmul_fragment_row(Builder *b, const MatmulFragment *fragment, const KExpr *block,
                                  const KExpr *half) {
-    const KExpr *row = k_add(b, fragment->row, k_mul(b, block, k_i32(b, fragment->block_rows)));
+    const KExpr *to = fragment->taps ? matmul_patch_rows_to(b, fragment->taps->patch, block)
+                                     : k_mul(b, block, k_i32(b, fragment->block_rows));
+    const KExpr *row = k_add(b, fragment->row, to);
     return k_add(b, row, k_mul(b, half, k_i32(b, fragment->half_rows)));
 }
 
@@ -54,8 +56,10 @@ const KExpr *matmul_fragment_has_row(Builder *b, const MatmulPlan *plan, const M
     if (fragment->place) {
         const KExpr *groups = k_add(b, k_mul(b, block, k_i32(b, WGMMA_M / PATCH_GROUP)), half);
         MatmulPlace place = matmul_patch_behind(b, fragment->place, groups);
-        return matmul_patch_inside(b, plan, &place);
+        return matmul_patch_inside(b, &place);
     }
+    if (fragment->taps)
+        return matmul_patch_has_row(b, fragment->taps, block, half);
     return dim_divisor(plan->graph->dims, rows) % fragment->tile_rows == 0
                ? NULL
                : k_lt(b, matmul_fragment_row(b, fragment, block, half), k_dim(b, rows, K_I32));

@@ -183,7 +183,7 @@ static KTensorMap inputs_map(Builder *b, const MatmulPlan *plan, const MatmulPat
         map.box[axis] = axis == 0 ? tile->span : axis == 1 ? tile->rows : 1;
     }
     if (patch->axes)
-        matmul_patch_dims(plan, patch, map.strides[1], tile->rows, &map);
+        matmul_patch_dims(plan->graph->dims, patch, map.strides[1], tile->rows, &map);
     return map;
 }
 
@@ -211,7 +211,7 @@ void matmul_inputs_load(Builder *b, const MatmulPlan *plan, const MatmulInputs *
         return;
     MatmulPlace place = {0};
     if (inputs->patch.axes)
-        place = matmul_patch_place(b, plan, &inputs->patch, at->row, k_i32(b, 0), k_i32(b, 0));
+        place = matmul_patch_place(b, &inputs->patch, at->row, k_i32(b, 0), k_i32(b, 0));
     const KExpr *chunk = epilogue_loop(b, "chunk", inputs->chunks);
     const KExpr *first = k_add(b, at->col, k_mul(b, chunk, k_i32(b, inputs->chunk_cols)));
     for (int i = 0; i < inputs->n; i++) {

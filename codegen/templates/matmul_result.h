@@ -27,7 +27,9 @@ typedef struct MatmulFragment {
     bool is_swapped;                      /* rows lie along N, columns along M */
     const struct MatmulRow *operand_rows; /* the plan's, known in all lanes of a row; NULL: loops in place */
     const MatmulPlace
-        *place;    /* of the thread's first row, where rows are a patch's; NULL: they follow each other */
+        *place; /* of the thread's first row, where rows are a patch's; NULL: they follow each other */
+    const MatmulTapRows
+        *taps;     /* where rows are taps and channels; NULL: they follow each other, or are a patch's */
     bool is_whole; /* the tile's first column is the result's, and group g has columns 8 g and on */
     const MatmulGang *gang; /* blocks that hold the rest of the rows; NULL: the tile holds whole rows */
 } MatmulFragment;

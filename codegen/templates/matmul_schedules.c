@@ -372,6 +372,37 @@ static void schedules_patches_columns(const Cost *c, SchedulesAccept *accepts, C
     schedules_patches(c, accepts, found, s);
 }
 
+/* Gradients of weights by patches: tiles of whole lines of taps, among one to three warpgroups. */
+static void schedules_weights(const Cost *c, SchedulesAccept *accepts, Candidates *found) {
+    enum { PLACES = 64, BLOCKS = 8, COLUMNS = 32 };
+    static const int registers[][2] = {{0, 0}, {40, 232}, {32, 160}};
+    int across = matmul_patch_across(c->plan);
+    bool is_line = across && c->plan->b[0].windows->n == 1;
+    Schedule s = {.path = MATMUL_WGMMA,
+                  .tile_k = PLACES,
+                  .warps_n = 1,
+                  .persistent = true,
+                  .swap_ab = true,
+                  .patches = true};
+    int64_t all = round_up(c->m, 16);
+    for (s.warps_m = 1; across && s.warps_m <= 3; s.warps_m++)
+        for (int own = 1; own <= (is_line ? 1 : BLOCKS); own++) {
+            int blocks = is_line ? (across + s.warps_m - 1) / s.warps_m : own * across;
+            if (blocks > BLOCKS)
+                break;
+            s.threads = 128 * (1 + s.warps_m);
+            s.tile_m = WGMMA_M * blocks * s.warps_m;
+            s.producer_registers = registers[s.warps_m - 1][0];
+            s.consumer_registers = registers[s.warps_m - 1][1];
+            for (s.tile_n = COLUMNS; s.tile_n < all && s.tile_n < WGMMA_N_MAX; s.tile_n += COLUMNS)
+                schedules_add_deepest(c, accepts, found, s, WGMMA_STAGES, 1);
+            s.tile_n = all < WGMMA_N_MAX ? (int)all : WGMMA_N_MAX;
+            schedules_add_deepest(c, accepts, found, s, WGMMA_STAGES, 1);
+            if (s.warps_m == 1)
+                schedules_add_deepest(c, accepts, found, s, WGMMA_STAGES, 2);
+        }
+}
+
 /* The longest step of K, up to a line of 128 bytes, that divides the parts in which memory has an operand's
  * K, and the blocks of its factors. */
 static int schedules_step(const MatmulPlan *plan, int line) {
@@ -421,6 +452,7 @@ static void schedules_wgmma(const Cost *c, SchedulesAccept *accepts, Candidates 
     int swaps = is_small || is_turned || schedules_swaps(c, plan) ? 2 : 1;
     for (int tile_k = step; plan->a.windows && tile_k >= line / 4; tile_k /= 2)
         schedules_patches_columns(c, accepts, found, tile_k);
+    schedules_weights(c, accepts, found);
     for (int swap = is_turned; swap < swaps; swap++)
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
             for (int tile_n = 16; tile_n <= 256; tile_n += 16) {

@@ -199,8 +199,9 @@ MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule) {
     const Dim *rows = schedule->swap_ab ? plan->n : plan->m, *cols = schedule->swap_ab ? plan->m : plan->n;
     tiles.rows_end = matmul_overlaps(plan, schedule, true) ? rows : NULL;
     tiles.cols_end = matmul_overlaps(plan, schedule, false) ? cols : NULL;
-    tiles.tiles_m = tiles.patch.axes ? matmul_patch_count(plan, &tiles.patch)
-                                     : dim_ceil_div(dims, rows, dim_const(dims, tiles.span_m));
+    tiles.tiles_m = !tiles.patch.axes        ? dim_ceil_div(dims, rows, dim_const(dims, tiles.span_m))
+                    : tiles.patch.is_along_k ? dim_const(dims, matmul_patch_tiles(&tiles.patch))
+                                             : matmul_patch_count(dims, &tiles.patch);
     tiles.tiles_n = dim_ceil_div(dims, cols, dim_const(dims, (int64_t)tiles.span_n * tiles.gang));
     tiles.batch = dim_const(dims, 1);
     tiles.across = tiles.tiles_n;
@@ -434,8 +435,9 @@ MatmulTile matmul_tile_at(Builder *b, const MatmulPlan *plan, const MatmulTiles 
     if (tiles->gang > 1)
         n = k_mod(b, k_special(b, SPECIAL_CTA_X), k_i32(b, tiles->gang));
     tile.row = k_let_expr(b, "tile_row",
-                          tiles->patch.axes ? matmul_patch_row(b, plan, &tiles->patch, m)
-                                            : tiles_first(b, m, tiles->tile_m, tiles->rows_end));
+                          !tiles->patch.axes        ? tiles_first(b, m, tiles->tile_m, tiles->rows_end)
+                          : tiles->patch.is_along_k ? matmul_patch_first(b, &tiles->patch, m)
+                                                    : matmul_patch_row(b, &tiles->patch, m));
     tile.col = k_let_expr(b, "tile_col", tiles_first(b, n, tiles->tile_n, tiles->cols_end));
     return tile;
 }

@@ -126,11 +126,31 @@ static const Dim *tma_pitch(DimTable *dims, const MatmulOperand *operand, int ou
     return dim_is(stride, 0) ? dim_const(dims, ANY) : stride;
 }
 
+/* Of rows that are places, in patches. */
+static int tma_patch_map(Builder *b, DimTable *dims, const MatmulTma *tma) {
+    const MatmulOperand *operand = tma->operand;
+    const Value *value = operand->value;
+    KTensorMap map = {.buffer = k_global(b, operand->view.base, false),
+                      .elem = operand->elem,
+                      .dims = {value->dims[operand->mn_axis]},
+                      .strides = {operand->view.strides[operand->mn_axis]},
+                      .offset = operand->view.offset,
+                      .box = {tma_span(tma)},
+                      .swizzle = tma->tile.swizzle};
+    matmul_patch_dims(dims, tma->patch, tma_pitch(dims, operand, operand->k_axis), tma->tile.rows, &map);
+    for (int i = operand->n_batch; i-- > 0;)
+        tma_add_dim(&map, value->dims[operand->batch[i]], operand->view.strides[operand->batch[i]]);
+    const char *name = operand->view.base->name ? operand->view.base->name : tma->tile.buffer->name;
+    return k_tensor_map(b, text_format(b->arena, "%s_map", name), map);
+}
+
 static int tma_map(Builder *b, DimTable *dims, const MatmulTma *tma, int box_rows) {
     const MatmulOperand *operand = tma->operand;
     const Value *value = operand->value;
     if (operand->windows)
         return matmul_windows_map(b, dims, tma, tma_span(tma), box_rows);
+    if (tma->patch)
+        return tma_patch_map(b, dims, tma);
     bool is_k = operand->major == MAJOR_K;
     int inner = is_k ? operand->k_axis : operand->mn_axis;
     int outer = is_k ? operand->mn_axis : operand->k_axis;
@@ -211,6 +231,21 @@ static const KExpr *tma_row(Builder *b, const MatmulTma *tma, const KExpr *first
                                             : k_mod(b, k_add(b, first, row), k_dim(b, page, K_I32));
 }
 
+/* A box of columns from `col` on of the places of the patch whose first row is `row`. */
+static void tma_load_places(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, int map,
+                            const KExpr *to, const KExpr *full, const KExpr *col, const KExpr *row,
+                            const KExpr *const *batch) {
+    static const AtomId atoms[] = {ATOM_tma_load_3d, ATOM_tma_load_4d, ATOM_tma_load_5d};
+    const MatmulOperand *operand = tma->operand;
+    MatmulPlace place = matmul_patch_place(b, tma->patch, row, k_i32(b, 0), k_i32(b, 0));
+    KOperand operands[8] = {k_operand(to), k_operand(k_tensor_map_addr(b, map)), k_operand(full),
+                            k_operand(col)};
+    int n = 4 + matmul_patch_coords(&place, operands + 4);
+    for (int i = operand->n_batch; i-- > 0;)
+        operands[n++] = k_operand(matmul_batch_coord(b, plan, operand, operand->batch[i], batch));
+    k_atom(b, atoms[n - 6], NULL, operands, n);
+}
+
 /* One load: box `box` of this block's, first those one below the other, then the next span of columns. */
 static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const KExpr *stage,
                          const KExpr *full, const KExpr *mn0, const KExpr *k0, const KExpr *const *batch,
@@ -244,6 +279,10 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
         bool shares_places = operand->major == MAJOR_K;
         matmul_windows_load(b, plan, tma, map, to, full, shares_places ? inner : outer, batch,
                             tma->windows + (ptrdiff_t)(shares_places ? below : block) * WINDOWS_COORDS);
+        return;
+    }
+    if (tma->patch) {
+        tma_load_places(b, plan, tma, map, to, full, inner, outer, batch);
         return;
     }
     bool is_k = operand->major == MAJOR_K;
@@ -327,7 +366,9 @@ void matmul_tma_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, c
 enum { STAGING_COLS_LEAST = 16 /* columns of the narrowest box */ };
 
 static bool tma_has_staging(const Schedule *schedule) {
-    return schedule->tma_store && schedule->tile_n % STAGING_COLS_LEAST == 0 && schedule->split_k <= 1;
+    bool is_of_weights = schedule->patches && schedule->swap_ab; /* whose rows are apart in memory */
+    return schedule->tma_store && !is_of_weights && schedule->tile_n % STAGING_COLS_LEAST == 0 &&
+           schedule->split_k <= 1;
 }
 
 /* Whether an output has all columns, or is no window of them. */
@@ -498,7 +539,7 @@ static int tma_staging_map(Builder *b, const MatmulPlan *plan, const MatmulPatch
                       .strides = {stored->at[0].stride},
                       .box = {tile->span},
                       .swizzle = tile->swizzle};
-    matmul_patch_dims(plan, patch, stored->at[1].stride, tile->rows, &map);
+    matmul_patch_dims(plan->graph->dims, patch, stored->at[1].stride, tile->rows, &map);
     return k_tensor_map(b, text_format(b->arena, "%s_map", output->name ? output->name : "out"), map);
 }
 

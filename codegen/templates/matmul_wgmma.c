@@ -173,7 +173,7 @@ static void wgmma_place_rows(Wgmma *w, const MatmulTile *tile, const WgmmaStore 
     const KExpr *group = k_div(b, store->warp_row, k_i32(b, PATCH_GROUP));
     const KExpr *lane = k_div(b, k_special(b, SPECIAL_LANE), k_i32(b, 4));
     MatmulPlace *first = ARENA_NEW(b->arena, MatmulPlace), *own = ARENA_NEW(b->arena, MatmulPlace);
-    *first = matmul_patch_place(b, w->plan, patch, tile->row, group, k_i32(b, 0));
+    *first = matmul_patch_place(b, patch, tile->row, group, k_i32(b, 0));
     *own = *first;
     own->at[0] = k_add(b, first->at[0], lane);
     fragment->row = k_add(b, k_add(b, tile->row, k_mul(b, group, k_i32(b, patch->rows_apart))), lane);
@@ -182,6 +182,32 @@ static void wgmma_place_rows(Wgmma *w, const MatmulTile *tile, const WgmmaStore 
     fragment->place = own;
     if (staging)
         staging->place = first;
+}
+
+/* The thread's rows as taps and channels. */
+static void wgmma_tap_rows(Wgmma *w, const MatmulTile *tile, const WgmmaStore *store,
+                           MatmulFragment *fragment) {
+    enum { WARP_ROWS = 16 };
+    Builder *b = w->b;
+    const MatmulPatch *patch = &w->tiles.patch;
+    const WindowsAxis *axis = patch->windows->axis;
+    const KExpr *channels = k_i32(b, patch->windows->channels->value), *each = k_i32(b, patch->channels);
+    const KExpr *first = k_mul(b, store->group, k_i32(b, w->blocks)), *across = k_i32(b, patch->across);
+    const KExpr *lane = k_div(b, k_special(b, SPECIAL_LANE), k_i32(b, 4));
+    const KExpr *in_block = k_mul(b, k_mod(b, store->warp, k_i32(b, 4)), k_i32(b, WARP_ROWS));
+    const KExpr *beside = k_div(b, in_block, each), *channel = k_add(b, k_mod(b, in_block, each), lane);
+    MatmulTapRows *rows = ARENA_NEW(b->arena, MatmulTapRows);
+    rows->patch = patch;
+    rows->tap = k_add(b, k_mul(b, k_mod(b, first, across), k_i32(b, patch->beside)), beside);
+    rows->line = k_div(b, first, across);
+    if (patch->axes > 1) {
+        const KExpr *line = k_div(b, k_div(b, tile->row, channels), k_i32(b, axis[0].taps));
+        rows->line = k_add(b, rows->line, k_mod(b, line, k_i32(b, axis[1].taps)));
+    }
+    rows->channel = k_add(b, k_mod(b, tile->row, channels), channel);
+    const KExpr *row = k_add(b, tile->row, matmul_patch_rows_to(b, patch, first));
+    fragment->row = k_add(b, row, k_add(b, k_mul(b, beside, channels), channel));
+    fragment->taps = rows;
 }
 
 static void wgmma_store_tile(Wgmma *w, const MatmulTile *tile, const WgmmaStore *store) {
@@ -196,7 +222,9 @@ static void wgmma_store_tile(Wgmma *w, const MatmulTile *tile, const WgmmaStore 
         fragment.gang = &w->gang;
     if (w->tiles.members.n > 1)
         fragment.first_group = k_mul(b, member, k_i32(b, fragment.groups));
-    if (w->tiles.patch.axes)
+    if (w->tiles.patch.is_along_k)
+        wgmma_tap_rows(w, tile, store, &fragment);
+    else if (w->tiles.patch.axes)
         wgmma_place_rows(w, tile, store, &fragment, staging);
     if (staging) {
         staging->owner = staging->is_swapped ? store->group : store->warp;
@@ -476,9 +504,10 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         "%d consumer warpgroups%s%s%s%s%s%s%s%s%s%s%s",
         schedule->tile_m, schedule->tile_n, schedule->tile_k, schedule->stages, w.tiles.cluster_m,
         w.tiles.cluster_n, w.consumers, schedule->ping_pong ? " in turn" : "",
-        w.tiles.members.n > 1 ? text_format(b->arena, ", %d matrices a tile", w.tiles.members.n)
-        : w.tiles.patch.axes  ? ", rows a patch of the image"
-                              : "",
+        w.tiles.members.n > 1      ? text_format(b->arena, ", %d matrices a tile", w.tiles.members.n)
+        : w.tiles.patch.is_along_k ? ", steps are patches of the image"
+        : w.tiles.patch.axes       ? ", rows a patch of the image"
+                                   : "",
         w.gang.blocks > 1 ? text_format(b->arena, ", rows over gangs of %d blocks", w.gang.blocks) : "",
         schedule->fragments || matmul_is_turned(plan, matmul_side(plan, schedule, true))
             ? ", an operand in registers"

@@ -107,8 +107,11 @@ void matmul_windows_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
     KOperand operands[3 + 2 + 2 * WINDOWS_AXES_MAX] = {k_operand(to), k_operand(k_tensor_map_addr(b, map)),
                                                        k_operand(full)};
     operands[n++] = k_operand(in[0]);
-    for (int i = 0; i < axes; i++)
-        operands[n++] = k_operand(of[i + 1]);
+    for (int i = 0; i < axes; i++) {
+        bool begins_later = tma->patch && tma->patch->is_along_k; /* with the tile's first tap */
+        operands[n++] =
+            k_operand(begins_later ? k_add(b, of[i + 1], k_convert(b, in[i + 1], K_I32)) : of[i + 1]);
+    }
     operands[n++] = k_operand(of[0]);
     for (int i = 0; i < axes && !tma->patch; i++)
         operands[n++] = k_operand(in[i + 1]);

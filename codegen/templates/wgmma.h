@@ -299,6 +299,10 @@ void wgmma_load_resident(Wgmma *w);
 void wgmma_wait_resident(Wgmma *w);
 /* The products of a stage: all taps of the box, number `step` of the tile's. */
 void wgmma_multiply_taps(Wgmma *w, const KExpr *stage, const KExpr *step, bool is_cleared);
+/* The same where the places are K: for each block of the rows its taps and channels. */
+void wgmma_multiply_places(Wgmma *w, const KExpr *stage, const KExpr *step, bool is_cleared);
+/* What the descriptor of a warpgroup's rows begins behind that of the first one's. */
+const KExpr *wgmma_patch_group(Wgmma *w, const KExpr *group);
 
 /* wgmma_product.c */
 /* K steps of 32 bytes that a stage has. Of a short product beside a long one, those that are not all zeros.
@@ -311,7 +315,7 @@ void wgmma_stage_at(Wgmma *w, const KExpr *stage, const KExpr **at);
 /* Offset, in a descriptor's units, of the part of a tile at `mn` and K-step `i`. */
 int64_t wgmma_part(const WgmmaOperand *o, int mn, int i);
 /* The descriptor of the operand's first stage, for this warpgroup. */
-const KExpr *wgmma_operand_descriptor(const Wgmma *w, const WgmmaOperand *o, const KExpr *group);
+const KExpr *wgmma_operand_descriptor(Wgmma *w, const WgmmaOperand *o, const KExpr *group);
 /* The steps of one product; `goes_on`: those of another are still on their way. */
 void wgmma_product_steps(Wgmma *w, const KExpr *steps, const PipelineState *state, const KVar *previous,
                          bool is_cleared, bool goes_on);

@@ -83,6 +83,8 @@ static bool wgmma_accepts_windows(const MatmulPlan *plan, const Schedule *schedu
                                   const MatmulOperand *operand, bool is_rows) {
     DimTable *dims = plan->graph->dims;
     int64_t channels = dim_divisor(dims, operand->windows->channels);
+    if (schedule->patches && operand->major == MAJOR_MN)
+        return true; /* by blocks of channels of their own */
     if (operand->major == MAJOR_K)
         return plan->k_unit || channels % schedule->tile_k == 0;
     int bits = dtype_bits(operand->elem), held = matmul_held(plan, schedule, is_rows);
@@ -207,10 +209,11 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
         if (plan->b[i].major != plan->b[0].major || plan->b[i].elem != plan->b[0].elem)
             return false;
     }
+    bool is_of_weights = schedule->patches && schedule->swap_ab; /* whose rows are blocks of taps */
     *why = "tile_m is 64 or 128 rows for each of 1 to 3 consumer warpgroups";
     if (schedule->warps_m < 1 || schedule->warps_m > 3 || schedule->tile_m < WGMMA_M ||
         schedule->tile_m % ((schedule->ping_pong ? 1 : schedule->warps_m) * WGMMA_M) != 0 ||
-        wgmma_blocks(schedule) > 2 || schedule->tile_m > TMA_BOX_MAX)
+        (!is_of_weights && (wgmma_blocks(schedule) > 2 || schedule->tile_m > TMA_BOX_MAX)))
         return false;
     *why = "ping_pong takes two consumer warpgroups";
     if (schedule->ping_pong && schedule->warps_m != 2)

@@ -64,24 +64,24 @@ static bool wgmma_is_read_once(const Wgmma *w, const WgmmaOperand *o) {
 
 MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o) {
     int64_t filled = matmul_filled_unit(w->plan, w->schedule);
-    return (MatmulTma){.operand = o->fragments ? wgmma_fragments_source(o->fragments) : o->operand,
-                       .tile = o->tile,
-                       .members = o->is_rows ? (MatmulMembers){1, -1, -1, false} : w->tiles.members,
-                       .maps = o->maps,
-                       .share = o->is_rows ? w->tiles.cluster_n : w->tiles.cluster_m,
-                       .share_step = o->is_rows ? w->tiles.cluster_m : 1,
-                       .cluster = w->cluster,
-                       .chosen = o->chosen,
-                       .pages = o->pages,
-                       .patch = w->tiles.patch.axes && o->is_rows ? &w->tiles.patch : NULL,
-                       .windows = o->windows,
-                       .unit = filled ? w->plan->k_unit : NULL,
-                       .unit_end = filled ? matmul_unit_end(w->plan, w->schedule, o->operand) : NULL,
-                       .filled = filled,
-                       .is_once = wgmma_is_read_once(w, o),
-                       .is_clipped = !o->fragments && !w->plan->columns.n &&
-                                     !(w->tiles.patch.axes && o->is_rows) &&
-                                     !(o->is_rows ? w->tiles.rows_end : w->tiles.cols_end)};
+    return (MatmulTma){
+        .operand = o->fragments ? wgmma_fragments_source(o->fragments) : o->operand,
+        .tile = o->tile,
+        .members = o->is_rows ? (MatmulMembers){1, -1, -1, false} : w->tiles.members,
+        .maps = o->maps,
+        .share = o->is_rows ? w->tiles.cluster_n : w->tiles.cluster_m,
+        .share_step = o->is_rows ? w->tiles.cluster_m : 1,
+        .cluster = w->cluster,
+        .chosen = o->chosen,
+        .pages = o->pages,
+        .patch = w->tiles.patch.is_along_k || (w->tiles.patch.axes && o->is_rows) ? &w->tiles.patch : NULL,
+        .windows = o->windows,
+        .unit = filled ? w->plan->k_unit : NULL,
+        .unit_end = filled ? matmul_unit_end(w->plan, w->schedule, o->operand) : NULL,
+        .filled = filled,
+        .is_once = wgmma_is_read_once(w, o),
+        .is_clipped = !o->fragments && !w->plan->columns.n && !(w->tiles.patch.axes && o->is_rows) &&
+                      !(o->is_rows ? w->tiles.rows_end : w->tiles.cols_end)};
 }
 
 bool wgmma_is_early(Builder *b, const MatmulOperand *operand) {
@@ -176,6 +176,8 @@ const KExpr *wgmma_k0(Wgmma *w, const KExpr *first, const KExpr *step) {
     Builder *b = w->b;
     if (w->split > 1)
         step = k_mul(b, step, k_i32(b, w->split));
+    if (w->tiles.patch.is_along_k) /* the first place of a patch */
+        return matmul_patch_row(b, &w->tiles.patch, k_add(b, first, step));
     return k_mul(b, k_add(b, first, step), k_i32(b, w->schedule->tile_k));
 }
 

@@ -9,12 +9,16 @@
 #include "codegen/templates/matmul_paths.h"
 #include "codegen/templates/wgmma.h"
 
+enum { PATCH_PLACES = 64 /* of a step along K: 8 x 8, or in one line */ };
+
 /* Weights of a step of K. */
 static int64_t patch_step_bytes(const MatmulPlan *plan, const Schedule *schedule) {
     return (int64_t)matmul_held(plan, schedule, false) * schedule->tile_k * dtype_bits(plan->b[0].elem) / 8;
 }
 
 bool matmul_patch_stays(const MatmulPlan *plan, const Schedule *schedule) {
+    if (schedule->swap_ab)
+        return false;
     enum { STAY_BYTES = 160 << 10 /* beside which there is room for two boxes */ };
     int64_t steps = dim_upper(plan->graph->dims, matmul_k_steps(plan, schedule));
     return dim_is_const(plan->n) && plan->n->value <= schedule->tile_n &&
@@ -25,6 +29,8 @@ int64_t wgmma_patch_bytes(const MatmulPlan *plan, const Schedule *schedule) {
     MatmulPatch patch = matmul_patch_of(plan, schedule);
     int64_t box = matmul_patch_pitch(plan, schedule) * dtype_bits(plan->a.elem) / 8,
             step = patch_step_bytes(plan, schedule);
+    if (patch.is_along_k)
+        return (box + step) * schedule->stages;
     if (matmul_patch_stays(plan, schedule))
         return box * schedule->stages + step * matmul_k_steps(plan, schedule)->value;
     return (box + step * patch.taps) * schedule->stages;
@@ -39,7 +45,12 @@ bool wgmma_accepts_patches(const MatmulPlan *plan, const Schedule *schedule, con
         schedule->cluster_n > 1 || schedule->fragments || matmul_converters(plan, schedule))
         return false;
     *why = "a patch's weights come by TMA, with a K that is known";
-    return dim_is_const(plan->k) && plan->k->value > 0 && !plan->b[0].chosen && !plan->b[0].windows;
+    if (!dim_is_const(plan->k) || plan->k->value < 1)
+        return false;
+    if (!patch.is_along_k)
+        return !plan->b[0].chosen && !plan->b[0].windows;
+    *why = "patches of a step have 64 places, and warpgroups that multiply side by side";
+    return schedule->tile_k == PATCH_PLACES && !schedule->ping_pong;
 }
 
 void wgmma_patch_operand(Wgmma *w, WgmmaOperand *o, const char *name) {
@@ -47,12 +58,19 @@ void wgmma_patch_operand(Wgmma *w, WgmmaOperand *o, const char *name) {
     const Schedule *schedule = w->schedule;
     const MatmulPatch *patch = &w->tiles.patch;
     if (o->is_rows) {
-        int elements = matmul_patch_elements(patch);
+        int elements = matmul_patch_elements(patch),
+            channels = patch->is_along_k ? patch->channels : schedule->tile_k;
         int64_t pitch = matmul_patch_pitch(w->plan, schedule);
         const KBuffer *buffer =
             k_shared(b, name, o->operand->elem, pitch * schedule->stages, swizzle_period(SWIZZLE_128));
-        o->tile = tile_over(buffer, o->operand->elem, elements, schedule->tile_k, schedule->stages, pitch);
+        o->tile = tile_over(buffer, o->operand->elem, elements, channels, schedule->stages, pitch);
         o->tile.apart = patch->apart;
+        if (patch->is_along_k) /* from a tap to the next beside it */
+            o->tile.lead = (int)patch->windows->axis[0].tap_step;
+        return;
+    }
+    if (patch->is_along_k) {
+        o->tile = wgmma_tile(w, o, name, NULL);
         return;
     }
     o->is_resident = matmul_patch_stays(w->plan, schedule);
@@ -130,7 +148,7 @@ void wgmma_multiply_taps(Wgmma *w, const KExpr *stage, const KExpr *step, bool i
     weights = k_let_expr(b, "weights_at", k_add(b, cols->descriptor, weights));
     int instructions = wgmma_instructions(w);
     for (int tap = 0; tap < patch->taps; tap++) {
-        int64_t first = tile_descriptor_offset(&rows->tile, matmul_patch_tap(w->plan, patch, tap), 0);
+        int64_t first = tile_descriptor_offset(&rows->tile, matmul_patch_tap(patch, tap), 0);
         for (int i = 0; i < instructions; i++) {
             const KExpr *keep = tap || i || is_cleared ? k_int(b, K_U32, 1) : k_convert(b, step, K_U32);
             const KExpr *bb = k_add(b, weights, k_int(b, K_U64, tap * each + wgmma_part(cols, 0, i)));
@@ -140,6 +158,33 @@ void wgmma_multiply_taps(Wgmma *w, const KExpr *stage, const KExpr *step, bool i
                 wgmma_issue(w, 0, k_regs(w->accumulator[0], at, w->schedule->tile_n / 2), k_operand(a), bb,
                             keep);
             }
+        }
+    }
+}
+
+const KExpr *wgmma_patch_group(Wgmma *w, const KExpr *group) {
+    const WgmmaOperand *rows = &w->operands[1];
+    int first = matmul_patch_warpgroup(&w->tiles.patch, w->blocks);
+    int64_t own = tile_descriptor_offset(&rows->tile, first, 0);
+    return k_mul(w->b, k_convert(w->b, group, K_U64), k_int(w->b, K_U64, own));
+}
+
+void wgmma_multiply_places(Wgmma *w, const KExpr *stage, const KExpr *step, bool is_cleared) {
+    Builder *b = w->b;
+    const WgmmaOperand *rows = &w->operands[1], *cols = &w->operands[0];
+    const MatmulPatch *patch = &w->tiles.patch;
+    enum { GROUPS = 2 /* of places, that an instruction multiplies */ };
+    const KExpr *at[1 + MATMUL_CORES];
+    wgmma_stage_at(w, stage, at);
+    for (int i = 0; i < PATCH_PLACES / (GROUPS * PATCH_GROUP); i++) {
+        const KExpr *keep = i || is_cleared ? k_int(b, K_U32, 1) : k_convert(b, step, K_U32);
+        const KExpr *bb = k_add(b, at[0], k_int(b, K_U64, wgmma_part(cols, 0, i)));
+        for (int block = 0; block < w->blocks; block++) {
+            int first = matmul_patch_block(patch, block) + i * GROUPS * patch->apart;
+            const KExpr *a = k_add(b, at[1], k_int(b, K_U64, tile_descriptor_offset(&rows->tile, first, 0)));
+            int sums = block * w->schedule->tile_n / 2;
+            wgmma_issue(w, 0, k_regs(w->accumulator[0], sums, w->schedule->tile_n / 2), k_operand(a), bb,
+                        keep);
         }
     }
 }

@@ -28,12 +28,13 @@ void wgmma_issue(Wgmma *w, int core, KOperand sums, KOperand a, const KExpr *bb,
     }
 }
 
-const KExpr *wgmma_operand_descriptor(const Wgmma *w, const WgmmaOperand *o, const KExpr *group) {
+const KExpr *wgmma_operand_descriptor(Wgmma *w, const WgmmaOperand *o, const KExpr *group) {
     Builder *b = w->b;
     const KExpr *descriptor = tile_descriptor(b, &o->tile, o->operand->major);
     if (o->is_rows && !w->schedule->ping_pong) { /* each warpgroup its own rows */
         const KExpr *own =
             k_mul(b, k_convert(b, group, K_U64), k_int(b, K_U64, wgmma_part(o, wgmma_rows(w->schedule), 0)));
+        own = w->tiles.patch.is_along_k ? wgmma_patch_group(w, group) : own;
         descriptor = k_add(b, descriptor, own);
     }
     return k_let_expr(b, text_format(b->arena, "%s_descriptor", o->tile.buffer->name), descriptor);
@@ -42,7 +43,7 @@ const KExpr *wgmma_operand_descriptor(const Wgmma *w, const WgmmaOperand *o, con
 /* Offset, in a descriptor's units, of the part of a tile at `mn` and K-step `i`. */
 int64_t wgmma_part(const WgmmaOperand *o, int mn, int i) {
     int k = i * WGMMA_K_BYTES * 8 / dtype_bits(o->operand->elem);
-    if (o->tile.apart != WGMMA_GROUP)
+    if (o->tile.apart != WGMMA_GROUP && o->operand->major == MAJOR_K)
         mn = mn / WGMMA_GROUP * o->tile.apart;
     return o->operand->major == MAJOR_K ? tile_descriptor_offset(&o->tile, mn, k)
                                         : tile_descriptor_offset(&o->tile, k, mn);
@@ -326,8 +327,9 @@ void wgmma_product_steps(Wgmma *w, const KExpr *steps, const PipelineState *stat
                            is_cleared ? k_int(b, K_U32, 1) : k_convert(b, step, K_U32));
     } else {
         k_atom(b, ATOM_wgmma_fence, NULL, NULL, 0);
-        (w->schedule->patches ? wgmma_multiply_taps : wgmma_multiply)(w, k_var(b, state->stage), step,
-                                                                      is_cleared);
+        (w->tiles.patch.is_along_k ? wgmma_multiply_places
+         : w->schedule->patches    ? wgmma_multiply_taps
+                                   : wgmma_multiply)(w, k_var(b, state->stage), step, is_cleared);
         k_atom(b, ATOM_wgmma_commit, NULL, NULL, 0);
         k_atom(b, ATOM_wgmma_wait, (int[]){1}, NULL, 0);
     }
