@@ -48,8 +48,8 @@ typedef struct Schedule {
     bool persistent;
     bool swap_ab; /* computes the transposed product, so that a small M lies along wgmma's n, or a small N
                      along gemv's rows */
-    bool patches; /* wgmma: a tile's rows are a patch of a convolution's places, which one box has all taps of
-                   */
+    bool patches;   /* wgmma: a tile's rows are a patch of a convolution's places, which one box has all taps
+                       of; with swap_ab, a gradient of weights: the places of a step of K are */
     bool tma_store; /* outputs leave through shared memory: by TMA where it can write them, else by rows */
     bool ping_pong; /* wgmma: consumer warpgroups take whole tiles in turn, so that one multiplies while the
                        other stores */

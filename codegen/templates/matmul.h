@@ -12,6 +12,7 @@
  *
  *     matmul.c           what the region is (MatmulPlan), its paths and schedules, the Template row
  *     matmul_operand.c   where operands lie in memory, and how TMA reads them
+ *     matmul_patch.c     tiles, or steps of K, that are patches of a convolution's places
  *     matmul_steps.c     steps of K where that is in parts
  *     matmul_sum.c       products that are added up: each a plan of its own
  *     matmul_wgmma.c     TMA, mbarrier ring, wgmma, warp roles (sm_90a)
@@ -37,7 +38,7 @@
  *     matmul_rows_gang.c  both of a softmax or a layer norm in one exchange
  *     matmul_blocks.c    statistics of a tile's part of rows and columns, which another kernel puts together
  *     matmul_tiles.c     the order in which tiles of the result are visited
- *     matmul_schedules.c the schedules to choose from, by cost_matmul.c's estimates
+ *     matmul_schedules.c, matmul_schedules_patches.c  the schedules to choose from, by cost_matmul.c's estimates
  */
 #ifndef SINTER_CODEGEN_TEMPLATES_MATMUL_H
 #define SINTER_CODEGEN_TEMPLATES_MATMUL_H

@@ -7,20 +7,13 @@
 
 #include "codegen/codegen.h"
 #include "codegen/schedule.h"
-#include "codegen/templates/cost_matmul.h"
 #include "codegen/templates/matmul_convert.h"
 #include "codegen/templates/matmul_operand.h"
 #include "codegen/templates/matmul_paths.h"
+#include "codegen/templates/matmul_schedules.h"
 #include "codegen/templates/matmul_simt.h"
 #include "codegen/templates/matmul_staging.h"
 #include "ir/base/checked.h"
-
-enum { SCHEDULES_MOST = 2048, WGMMA_STAGES = 12, PATCH_STAGES = 6 };
-
-typedef struct Candidates {
-    Schedule at[SCHEDULES_MOST];
-    int n;
-} Candidates;
 
 /* The power of two nearest to `x`. */
 static int schedules_power(double x) {
@@ -91,8 +84,6 @@ static void schedules_set_order(const Cost *c, Schedule *s) {
     s->group_n = schedules_power(sqrt((double)TOGETHER * s->tile_m / s->tile_n));
 }
 
-typedef bool SchedulesAccept(const MatmulPlan *plan, const Schedule *schedule, const char **why);
-
 static void schedules_add(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s) {
     const char *why;
     schedules_set_order(c, &s);
@@ -117,9 +108,8 @@ static bool schedules_crowds_tables(const MatmulPlan *plan, const Schedule *s) {
            matmul_smem_wgmma(plan, s) > plan->target->smem_per_sm - TABLES_L1;
 }
 
-/* The most stages, from `most` down to 2, with which `blocks` blocks share an SM. */
-static void schedules_add_deepest(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s,
-                                  int most, int blocks) {
+void schedules_add_deepest(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s, int most,
+                           int blocks) {
     const char *why;
     const MatmulPlan *plan = cost_plan(c, &s);
     for (s.stages = most; s.stages >= 2; s.stages--)
@@ -328,81 +318,6 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
         schedules_add_deepest(c, accepts, found, s, schedules_stages(c, &s), 2);
 }
 
-/* Whether each box brings weights of so few channels that their rows, or boxes, take TMA longer than their
- * products take, and there are more: 3 x 3, 256 to 320 channels, 16 at a time 372 us, tap by tap 205. */
-static bool schedules_brings_few(const MatmulPlan *plan, const Schedule *s) {
-    enum { HALF_LINE = 64 };
-    return s->tile_k * dtype_bits(plan->b[0].elem) / 8 < HALF_LINE &&
-           dim_upper(plan->graph->dims, plan->a.windows->channels) > s->tile_k &&
-           !matmul_patch_stays(plan, s);
-}
-
-/* Tiles whose rows are a patch of a convolution's places. */
-static void schedules_patches(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s) {
-    static const struct {
-        int tile_m, warps_m, blocks;
-        bool ping_pong;
-    } tiles[] = {{128, 2, 1, false}, {128, 2, 1, true}, {256, 2, 1, false}, {192, 3, 1, false},
-                 {64, 1, 1, false},  {64, 1, 2, false}, {64, 1, 3, false},  {128, 2, 2, false}};
-    s.patches = true;
-    if (schedules_brings_few(c->plan, &s))
-        return;
-    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
-        s.tile_m = tiles[i].tile_m;
-        s.warps_m = tiles[i].warps_m;
-        s.threads = 128 * (1 + s.warps_m);
-        s.ping_pong = tiles[i].ping_pong;
-        bool deals = s.warps_m > 1 && tiles[i].blocks == 1;
-        s.producer_registers = !deals ? 0 : s.ping_pong ? 24 : s.warps_m == 3 ? 32 : 40;
-        s.consumer_registers = !deals ? 0 : s.ping_pong ? 240 : s.warps_m == 3 ? 160 : 232;
-        schedules_add_deepest(c, accepts, found, s, PATCH_STAGES, tiles[i].blocks);
-    }
-}
-
-/* By all features, or some of them. */
-static void schedules_patches_columns(const Cost *c, SchedulesAccept *accepts, Candidates *found,
-                                      int tile_k) {
-    enum { COLUMNS = 32 };
-    Schedule s = {
-        .path = MATMUL_WGMMA, .tile_k = tile_k, .warps_n = 1, .persistent = true, .tma_store = true};
-    int64_t all = round_up(c->n, 16);
-    for (s.tile_n = COLUMNS; s.tile_n < all && s.tile_n <= WGMMA_N_MAX; s.tile_n += COLUMNS)
-        schedules_patches(c, accepts, found, s);
-    s.tile_n = all < WGMMA_N_MAX ? (int)all : WGMMA_N_MAX;
-    schedules_patches(c, accepts, found, s);
-}
-
-/* Gradients of weights by patches: tiles of whole lines of taps, among one to three warpgroups. */
-static void schedules_weights(const Cost *c, SchedulesAccept *accepts, Candidates *found) {
-    enum { PLACES = 64, BLOCKS = 8, COLUMNS = 32 };
-    static const int registers[][2] = {{0, 0}, {40, 232}, {32, 160}};
-    int across = matmul_patch_across(c->plan);
-    bool is_line = across && c->plan->b[0].windows->n == 1;
-    Schedule s = {.path = MATMUL_WGMMA,
-                  .tile_k = PLACES,
-                  .warps_n = 1,
-                  .persistent = true,
-                  .swap_ab = true,
-                  .patches = true};
-    int64_t all = round_up(c->m, 16);
-    for (s.warps_m = 1; across && s.warps_m <= 3; s.warps_m++)
-        for (int own = 1; own <= (is_line ? 1 : BLOCKS); own++) {
-            int blocks = is_line ? (across + s.warps_m - 1) / s.warps_m : own * across;
-            if (blocks > BLOCKS)
-                break;
-            s.threads = 128 * (1 + s.warps_m);
-            s.tile_m = WGMMA_M * blocks * s.warps_m;
-            s.producer_registers = registers[s.warps_m - 1][0];
-            s.consumer_registers = registers[s.warps_m - 1][1];
-            for (s.tile_n = COLUMNS; s.tile_n < all && s.tile_n < WGMMA_N_MAX; s.tile_n += COLUMNS)
-                schedules_add_deepest(c, accepts, found, s, WGMMA_STAGES, 1);
-            s.tile_n = all < WGMMA_N_MAX ? (int)all : WGMMA_N_MAX;
-            schedules_add_deepest(c, accepts, found, s, WGMMA_STAGES, 1);
-            if (s.warps_m == 1)
-                schedules_add_deepest(c, accepts, found, s, WGMMA_STAGES, 2);
-        }
-}
-
 /* The longest step of K, up to a line of 128 bytes, that divides the parts in which memory has an operand's
  * K, and the blocks of its factors. */
 static int schedules_step(const MatmulPlan *plan, int line) {
@@ -450,9 +365,7 @@ static void schedules_wgmma(const Cost *c, SchedulesAccept *accepts, Candidates 
     bool promote = plan->kind == MATMUL_FP8 && !plan->region->fast_sums && c->k > line;
     bool is_small = c->m <= SMALL_ROWS, is_turned = schedules_is_turned(plan);
     int swaps = is_small || is_turned || schedules_swaps(c, plan) ? 2 : 1;
-    for (int tile_k = step; plan->a.windows && tile_k >= line / 4; tile_k /= 2)
-        schedules_patches_columns(c, accepts, found, tile_k);
-    schedules_weights(c, accepts, found);
+    schedules_patches(c, accepts, found, step);
     for (int swap = is_turned; swap < swaps; swap++)
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
             for (int tile_n = 16; tile_n <= 256; tile_n += 16) {
