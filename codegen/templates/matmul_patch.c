@@ -101,6 +101,10 @@ static bool patch_find_lines(const Schedule *schedule, MatmulPatch *patch) {
 
 bool matmul_patch(const MatmulPlan *plan, const Schedule *schedule, MatmulPatch *patch, const char **why) {
     bool is_along_k = schedule->swap_ab;
+    *why = "patches are of wgmma's tiles, of 64 rows or more and 8 elements of K or more";
+    if (schedule->path != MATMUL_WGMMA || schedule->warps_m < 1 || schedule->tile_m < WGMMA_M ||
+        schedule->tile_m % WGMMA_M != 0 || schedule->tile_k < PATCH_GROUP)
+        return false;
     *why = "patches are of windows one beside the other, of 2 to 64 taps";
     if (is_along_k ? !patch_is_of_weights(plan)
                    : !patch_has_windows(&plan->a, MAJOR_K) || plan->batch_rank > 0)

@@ -10,10 +10,12 @@
 enum { PATCH_STAGES = 6 };
 
 /* Whether each box brings weights of so few channels that their rows, or boxes, take TMA longer than their
- * products take, and there are more: 3 x 3, 256 to 320 channels, 16 at a time 372 us, tap by tap 205. */
+ * products take, and there are more of both: 3 x 3, 256 to 320 channels, 16 at a time and by 160 features 372
+ * us, tap by tap 205; but 3 x 3 x 3, 256 to 40, of which all features have one tile, 258 and 594. */
 static bool schedules_brings_few(const MatmulPlan *plan, const Schedule *s) {
     enum { HALF_LINE = 64 };
     return s->tile_k * dtype_bits(plan->b[0].elem) / 8 < HALF_LINE &&
+           dim_upper(plan->graph->dims, plan->n) > s->tile_n &&
            dim_upper(plan->graph->dims, plan->a.windows->channels) > s->tile_k &&
            !matmul_patch_stays(plan, s);
 }
@@ -55,8 +57,10 @@ static void schedules_columns(const Cost *c, SchedulesAccept *accepts, Candidate
 /* Whether at least half of the multiprocessors have a tile. */
 static bool schedules_fill_half(const Cost *c, const Schedule *s) {
     MatmulPatch patch = matmul_patch_of(c->plan, s);
+    if (!patch.axes)
+        return false;
     double tiles = (double)matmul_patch_tiles(&patch) * ceil((double)c->m / s->tile_n) * (double)c->batch;
-    return patch.axes && 2 * tiles >= c->plan->target->sm_count;
+    return 2 * tiles >= c->plan->target->sm_count;
 }
 
 static void schedules_weights_tile(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s) {
