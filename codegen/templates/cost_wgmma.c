@@ -419,7 +419,7 @@ static double cost_beyond(const CostSide *side) {
  */
 static double cost_cut(const CostSide *side, const Schedule *s, const CostShare *w) {
     double span = fmin(side->tile, 1024.0 / dtype_bits(side->operand->elem));
-    if (side->operand->major == MAJOR_K || fmod(side->extent, span) == 0 || side->overlaps)
+    if (side->operand->major == MAJOR_K || fmod(side->extent, span) == 0 || side->overlaps || side->is_patch)
         return 0;
     return cost_run_cut * span / (w->rounds > 1 || s->stream_k ? side->tiles : 1);
 }
