@@ -195,17 +195,6 @@ double cost_starting(double blocks, int threads) {
     return blocks * (cost_block + cost_warp * threads / 32);
 }
 
-/* Patches of the places of all images, so many of which are rows or K. */
-static double cost_patches(const MatmulPatch *patch, double extent) {
-    double places = 1, patches = 1;
-    for (int i = 0; i < patch->axes; i++) {
-        double along = (double)patch->windows->axis[i].places->value;
-        places *= along;
-        patches *= ceil(along / patch->places[i]);
-    }
-    return extent / places * patches;
-}
-
 CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
     const Target *target = plan->target;
     CostShare w = {.cluster_m = s->cluster_m > 1 ? s->cluster_m : 1,

@@ -3,6 +3,7 @@
  *     cost_matmul.c   the product as the estimates see it; tiles by mma.sync; a thread an element
  *     cost_simt.c     tiles by multiply-adds
  *     cost_wgmma.c    tiles by wgmma
+ *     cost_patches.c  tiles, or steps of K, that are patches of the image: what differs
  *     cost_gemv.c     few rows, without tiles
  *
  * The constants are fitted, by an evolution strategy, to what the exhaustive tuner measured on an H200 for
@@ -19,6 +20,7 @@
 #define SINTER_CODEGEN_COST_SHARE_H
 
 #include "codegen/templates/cost_matmul.h"
+#include "codegen/templates/matmul_patch.h"
 
 /* Clocks a second. */
 static const double cost_clock = 1.7e9;
@@ -52,6 +54,21 @@ double cost_statistics(double n);
 double cost_of_rows(CostRows rows, double aligned, double sectors, double anywhere);
 /* Bytes of the larger operand that are read again: it is brought to SMs once for each tile across it. */
 double cost_bytes_again(const Cost *c, const CostShare *w);
+
+/* L2's time for a row of so many bytes of a tile, of which a line has others, in that of as many bytes of
+ * whole lines. */
+double cost_short_rows(int bytes);
+
+/* Patches of the places of all images, so many of which are rows or K. */
+double cost_patches(const MatmulPatch *patch, double extent);
+/* Steps of K that one box serves. */
+double cost_taps(const MatmulPlan *plan, const Schedule *s);
+/* Of the rows that a tile has at each tap, those that its box brings; of weights that stay, none come. */
+double cost_box(const MatmulPlan *plan, const Schedule *s, bool is_rows);
+/* Seconds until weights that stay have come, once for all tiles. */
+double cost_resident(const MatmulPlan *plan, const Schedule *s, const CostShare *w);
+/* How much longer such tiles take than their parts. */
+double cost_in_patches(const MatmulPlan *plan, const Schedule *s, const CostShare *w);
 
 double cost_wgmma_seconds(const Cost *c, const Schedule *s);
 double cost_simt_seconds(const Cost *c, const Schedule *s);

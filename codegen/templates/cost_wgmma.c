@@ -92,17 +92,6 @@ static const double cost_inputs_wait = 0.8;
 /* Seconds in which a warpgroup meets over a box of a transposed product's result: of 18 products with either
  * tile, the transposed took 0.3 us longer in the middle. */
 static const double cost_box_meeting = 0.05e-6;
-/* Bytes a clock of an SM for weights that stay, as all SMs ask for the same. Not fitted. */
-static const double cost_resident_per_clock = 50;
-/* How much longer tiles that are patches take than the parts that they are made of, whose weights stay, or
- * come with each box; where their ring has two boxes, of 128 rows or of others, since what is loaded waits
- * for what is multiplied; where it has three; and where one warpgroup multiplies, besides, if weights come.
- * Fitted to 1000 schedules of 130 convolutions (H200), from 16 to 2048 channels and 16 to 2048 features. */
-static const double cost_patch = 0.92, cost_patch_weights = 0.97;
-static const double cost_two_boxes = 1.5, cost_two_boxes_apart = 1.26, cost_three_boxes = 1.14;
-static const double cost_patch_alone = 1.12;
-/* The same where a step's places are patches: of 40 schedules of gradients of weights. */
-static const double cost_patch_along_k = 0.86;
 /* How much longer tiles in turn take where K is two steps at most, so that neither warpgroup's products hide
  * what the other does: of 12 batches (H200, 48 of 257 x 320 x 96 to 1024 of 64 cubed) they were 8 % later
  * than others against the estimate, and what was chosen was 7 % above the best, 4 % so. */
@@ -288,13 +277,16 @@ static double cost_runs(const MatmulPlan *plan, const MatmulOperand *operand, co
  * 16, 92 by 32; 96 to 64, in 3 axes with stride 2, 84 by 32, 100 by 64; 480 to 512 114 by 32, 105 by 64. */
 static const double cost_window_half = 1.2, cost_window_quarter = 2.6;
 
-static double cost_window_rows(const MatmulPlan *plan, const MatmulOperand *operand, const Schedule *s) {
+double cost_short_rows(int bytes) {
     enum { LINE = 128 };
-    int bytes = matmul_row_elements(plan, s, operand) * dtype_bits(operand->elem) / 8;
+    return bytes >= LINE ? 1 : bytes >= LINE / 2 ? cost_window_half : cost_window_quarter;
+}
+
+static double cost_window_rows(const MatmulPlan *plan, const MatmulOperand *operand, const Schedule *s) {
     bool has_short_rows = operand->windows || s->patches; /* a tap's weights are in such rows, too */
-    if (!has_short_rows || operand->major != MAJOR_K || bytes >= LINE)
+    if (!has_short_rows || operand->major != MAJOR_K)
         return 1;
-    return bytes >= LINE / 2 ? cost_window_half : cost_window_quarter;
+    return cost_short_rows(matmul_row_elements(plan, s, operand) * dtype_bits(operand->elem) / 8);
 }
 
 /* L2's time for a row of 128 bytes of an operand. */
@@ -321,35 +313,6 @@ static double cost_chosen_rows(const MatmulPlan *plan, const Schedule *s) {
         if (matmul_has_chosen_rows(i ? &plan->b[i - 1] : &plan->a))
             rows += (i != 0) == s->swap_ab ? s->tile_m : s->tile_n;
     return cost_chosen_row * rows / cost_clock;
-}
-
-/* Steps of K that one box serves. */
-static double cost_taps(const MatmulPlan *plan, const Schedule *s) {
-    return s->patches && !s->swap_ab ? matmul_patch_of(plan, s).taps : 1;
-}
-
-/* Of the rows that a tile has at each tap, those that its box brings; of weights that stay, none come. */
-static double cost_box(const MatmulPlan *plan, const Schedule *s, bool is_rows) {
-    enum { LINE = 128 };
-    if (!s->patches)
-        return 1;
-    MatmulPatch patch = matmul_patch_of(plan, s);
-    if (!is_rows)
-        return matmul_patch_stays(plan, s) ? 0 : 1;
-    double elements = matmul_patch_elements(&patch);
-    if (!patch.is_along_k)
-        return elements / (s->tile_m * patch.taps);
-    int bytes = patch.channels * dtype_bits(plan->b[0].elem) / 8;
-    double rows = bytes >= LINE ? 1 : bytes >= LINE / 2 ? cost_window_half : cost_window_quarter;
-    return rows * elements * patch.channels / ((double)s->tile_m * s->tile_k);
-}
-
-/* Seconds until weights that stay have come, once for all tiles. */
-static double cost_resident(const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
-    double bytes = (double)s->tile_n * s->tile_k * matmul_stage_bits(plan, s, false) / 8 * w->steps;
-    return s->patches && matmul_patch_stays(plan, s)
-               ? cost_load + bytes * w->crowd / cost_resident_per_clock / cost_clock
-               : 0;
 }
 
 /* A step of K: multiplying. */
@@ -623,19 +586,6 @@ static double cost_work(const MatmulPlan *plan, const Schedule *s, const CostSha
     }
     double meeting = w->split > 1 ? cost_meeting + cost_meeting_element * s->tile_m * s->tile_n : 0;
     return w->rounds * (cost_tile_alone(t, 1) + meeting);
-}
-
-static double cost_in_patches(const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
-    if (!s->patches)
-        return 1;
-    if (s->swap_ab)
-        return cost_patch_along_k;
-    bool is_apart = s->tile_m != 128 || w->crowd > 1;
-    double two = is_apart ? cost_two_boxes_apart : cost_two_boxes;
-    if (matmul_patch_stays(plan, s))
-        return cost_patch * (s->stages > 2 ? 1 : two);
-    double ring = s->stages > 3 ? 1 : s->stages == 3 ? cost_three_boxes : two;
-    return cost_patch_weights * ring * (s->warps_m == 1 ? cost_patch_alone : 1);
 }
 
 double cost_wgmma_seconds(const Cost *c, const Schedule *s) {
