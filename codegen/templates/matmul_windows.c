@@ -96,8 +96,9 @@ void matmul_windows_part(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
 void matmul_windows_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, int map, const KExpr *to,
                          const KExpr *full, const KExpr *own_at, const KExpr *const *batch,
                          const KExpr *const *shared) {
-    static const AtomId atoms[] = {ATOM_tma_load_windows_1, ATOM_tma_load_windows_2, ATOM_tma_load_windows_3};
-    static const AtomId boxes[] = {ATOM_tma_load_3d, ATOM_tma_load_4d, ATOM_tma_load_5d};
+    static const AtomId atoms[2][WINDOWS_AXES_MAX] = {
+        {ATOM_tma_load_windows_1, ATOM_tma_load_windows_2, ATOM_tma_load_windows_3},
+        {ATOM_tma_load_3d, ATOM_tma_load_4d, ATOM_tma_load_5d}};
     const MatmulOperand *operand = tma->operand;
     bool is_k = operand->major == MAJOR_K; /* then a tile's steps share the places */
     const KExpr *own[WINDOWS_COORDS];
@@ -115,5 +116,5 @@ void matmul_windows_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
     operands[n++] = k_operand(of[0]);
     for (int i = 0; i < axes && !tma->patch; i++)
         operands[n++] = k_operand(in[i + 1]);
-    k_atom(b, (tma->patch ? boxes : atoms)[axes - 1], NULL, operands, n);
+    k_atom(b, atoms[tma->patch != NULL][axes - 1], NULL, operands, n);
 }
