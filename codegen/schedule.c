@@ -210,3 +210,15 @@ bool schedule_equals(const Schedule *a, const Schedule *b) {
 bool schedule_agrees(const Schedule *a, const Schedule *b) {
     return schedule_compare(a, b, 1);
 }
+
+void schedule_deal_registers(Schedule *schedule, bool is_full) {
+    enum { ALONE, USUAL, FULL, THREE };
+    static const int registers[][2] = {
+        [ALONE] = {0, 0}, [USUAL] = {40, 232}, [FULL] = {24, 240}, [THREE] = {32, 160}};
+    int dealt = schedule->warps_m == 3           ? THREE
+                : schedule->warps_m != 2         ? ALONE
+                : is_full || schedule->ping_pong ? FULL
+                                                 : USUAL;
+    schedule->producer_registers = registers[dealt][0];
+    schedule->consumer_registers = registers[dealt][1];
+}

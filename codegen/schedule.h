@@ -21,4 +21,8 @@ bool schedule_agrees(const Schedule *a, const Schedule *b);
 /* schedule_near.c: those one step away, for a tuner to ask the template about; how many. */
 int schedule_near(const Schedule *from, Schedule *out, int room);
 
+/* wgmma: registers for the warpgroup that loads and for those that multiply, whose two take turns or,
+ * `is_full`, hold much beside their sums: what there is. One alone keeps those at launch. */
+void schedule_deal_registers(Schedule *schedule, bool is_full);
+
 #endif

@@ -40,8 +40,7 @@ static void near_wgmma(Near *near) {
     if (from->warps_m == 2) {
         Schedule s = *from;
         s.ping_pong = !s.ping_pong;
-        s.producer_registers = s.ping_pong ? 24 : 40;
-        s.consumer_registers = s.ping_pong ? 240 : 232;
+        schedule_deal_registers(&s, false);
         near_add(near, s);
     }
 }

@@ -5,9 +5,8 @@
 #include "codegen/templates/matmul_paths.h"
 #include "codegen/templates/matmul_tiles.h"
 
-/* Bytes a clock of an SM for weights that stay, as all SMs ask for the same, and the seconds of a load. Not
- * fitted. */
-static const double cost_resident_per_clock = 50, cost_resident_load = 0.72e-6;
+/* Bytes a clock of an SM for weights that stay, as all SMs ask for the same. Not fitted. */
+static const double cost_resident_per_clock = 50;
 /* How much longer tiles that are patches take than the parts that they are made of, whose weights stay, or
  * come with each box; where their ring has two boxes, of 128 rows or of others, since what is loaded waits
  * for what is multiplied; where it has three; and where one warpgroup multiplies, besides, if weights come.
@@ -52,7 +51,7 @@ double cost_box(const MatmulPlan *plan, const Schedule *s, bool is_rows) {
 double cost_resident(const MatmulPlan *plan, const Schedule *s, const CostShare *w) {
     double bytes = (double)s->tile_n * s->tile_k * matmul_stage_bits(plan, s, false) / 8 * w->steps;
     return s->patches && matmul_patch_stays(plan, s)
-               ? cost_resident_load + bytes * w->crowd / cost_resident_per_clock / cost_clock
+               ? cost_load + bytes * w->crowd / cost_resident_per_clock / cost_clock
                : 0;
 }
 

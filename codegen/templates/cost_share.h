@@ -24,6 +24,8 @@
 
 /* Clocks a second. */
 static const double cost_clock = 1.7e9;
+/* Seconds of a load by TMA. */
+static const double cost_load = 0.72e-6;
 
 /* A schedule's work, as one SM sees it. */
 typedef struct CostShare {

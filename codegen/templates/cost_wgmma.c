@@ -35,9 +35,9 @@ static const double cost_cluster = 1.06, cost_turns = 0.975; /* a step's factors
 static const double cost_cluster_step = 35.2e-9, cost_large_cluster_step = 49e-9;
 static const double cost_turns_share = 0.556; /* of a tile's time that goes by before the next may end */
 
-/* Seconds of a load, L2's bytes a clock for an SM and for all, and as factors its time for a row of 128 bytes
+/* L2's bytes a clock for an SM and for all, and as factors its time for a row of 128 bytes
  * that lies in two lines, in whole sectors or not, and for runs of 64 and of 32 bytes. */
-static const double cost_load = 0.72e-6, cost_l2_per_clock = 170, cost_l2_all = 10400;
+static const double cost_l2_per_clock = 170, cost_l2_all = 10400;
 /* L2's bytes a clock once blocks are apart, those that a column of the tile adds, and the seconds that go by
  * less because blocks begin together: what SMs of a GPC ask for at the same time is read once, and blocks
  * drift. Tiles of 64 x 64 took 15 TB/s of it in kernels of 40 us, 12.5 in those of 150, 10.5 in longer ones.

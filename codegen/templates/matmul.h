@@ -38,7 +38,8 @@
  *     matmul_rows_gang.c  both of a softmax or a layer norm in one exchange
  *     matmul_blocks.c    statistics of a tile's part of rows and columns, which another kernel puts together
  *     matmul_tiles.c     the order in which tiles of the result are visited
- *     matmul_schedules.c, matmul_schedules_patches.c  the schedules to choose from, by cost_matmul.c's estimates
+ *     matmul_schedules.c, matmul_schedules_patches.c  the schedules to choose from, by cost_matmul.c's
+ * estimates
  */
 #ifndef SINTER_CODEGEN_TEMPLATES_MATMUL_H
 #define SINTER_CODEGEN_TEMPLATES_MATMUL_H

@@ -13,9 +13,9 @@
  *                             +----------+       that any row may be the first (H200: all widths and taps)
  *
  * Along one axis alone, groups follow each other. What lies outside of the image TMA fills with zeros, and
- * what lies beyond it of a tile is not stored. The weights stay in shared memory for the whole launch, or come
- * with each box where they are too many (wgmma_patch.c). H200, 3 x 3 of 16 x 224 x 224 x 64 to 24 features:
- * 58 us, tap by tap 138; 5 x 5 of 8 x 128 x 128 x 320 to 48: 203 and 340.
+ * what lies beyond it of a tile is not stored. The weights stay in shared memory for the whole launch, or
+ * come with each box where they are too many (wgmma_patch.c). H200, 3 x 3 of 16 x 224 x 224 x 64 to 24
+ * features: 58 us, tap by tap 138; 5 x 5 of 8 x 128 x 128 x 320 to 48: 203 and 340.
  *
  * Of the gradient of weights the places are K: a step has 64 of them, and each block of 64 rows of the tile
  * (of the transposed product) is a tap of 64 channels, or two of 32, or four of 16, at the same distance in

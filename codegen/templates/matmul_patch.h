@@ -6,6 +6,8 @@
 
 /* Rows of a tile that lie beside each other in the box: as many as wgmma reads from one piece of memory. */
 enum { PATCH_GROUP = 8 };
+/* Places of a step along K: 8 x 8, or in one line. */
+enum { PATCH_PLACES = 64 };
 /* Axes along which it may have several places. */
 enum { PATCH_AXES = 2 };
 

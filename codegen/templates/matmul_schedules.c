@@ -276,13 +276,11 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
     if (schedules_is_tight(c, plan, &s))
         return;
     bool has_idle = matmul_uses_idle_warps(plan);
-    if (s.warps_m == 3) {
-        s.producer_registers = has_idle ? GUEST_REGISTERS : 32;
-        s.consumer_registers = has_idle ? 152 : 160;
-    } else if (s.warps_m == 2) { /* two sums at a time take what there is */
-        bool is_full = matmul_partial_cols(plan, &s) || schedules_reads_tables(plan);
-        s.producer_registers = has_idle ? GUEST_REGISTERS : is_full ? 24 : 40;
-        s.consumer_registers = has_idle ? 224 : is_full ? 240 : 232;
+    /* two sums at a time take what there is */
+    schedule_deal_registers(&s, matmul_partial_cols(plan, &s) || schedules_reads_tables(plan));
+    if (has_idle && s.warps_m > 1) {
+        s.producer_registers = GUEST_REGISTERS;
+        s.consumer_registers = s.warps_m == 3 ? 152 : 224;
     }
     schedules_add_clusters(c, accepts, found, s);
     if (matmul_converters(plan, &s) || plan->operand_rows.n) {
@@ -299,10 +297,8 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
     if (schedules_has_turns(c, plan, &s)) {
         Schedule turns = s;
         turns.ping_pong = true;
-        if (!has_idle) {
-            turns.producer_registers = 24;
-            turns.consumer_registers = 240;
-        }
+        if (!has_idle)
+            schedule_deal_registers(&turns, false);
         schedules_add_clusters(c, accepts, found, turns);
     }
     if (schedules_has_gang_turns(c, plan, &s)) {
@@ -310,8 +306,11 @@ static void schedules_wgmma_tile(const Cost *c, SchedulesAccept *accepts, Candid
         turns.threads = 128 * 3;
         turns.warps_m = 2;
         turns.ping_pong = true;
-        turns.producer_registers = has_idle ? GUEST_REGISTERS : 24;
-        turns.consumer_registers = has_idle ? 224 : 240;
+        schedule_deal_registers(&turns, false);
+        if (has_idle) {
+            turns.producer_registers = GUEST_REGISTERS;
+            turns.consumer_registers = 224;
+        }
         schedules_add_deepest(c, accepts, found, turns, WGMMA_STAGES, 1);
     }
     if (s.warps_m == 1)

@@ -1,6 +1,7 @@
 /* Schedules of convolutions by patches of the image, and of the gradients of their weights. */
 #include <math.h>
 
+#include "codegen/schedule.h"
 #include "codegen/templates/matmul_operand.h"
 #include "codegen/templates/matmul_paths.h"
 #include "codegen/templates/matmul_schedules.h"
@@ -35,23 +36,30 @@ static void schedules_rows(const Cost *c, SchedulesAccept *accepts, Candidates *
         s.warps_m = tiles[i].warps_m;
         s.threads = 128 * (1 + s.warps_m);
         s.ping_pong = tiles[i].ping_pong;
-        bool deals = s.warps_m > 1 && tiles[i].blocks == 1;
-        s.producer_registers = !deals ? 0 : s.ping_pong ? 24 : s.warps_m == 3 ? 32 : 40;
-        s.consumer_registers = !deals ? 0 : s.ping_pong ? 240 : s.warps_m == 3 ? 160 : 232;
+        schedule_deal_registers(&s, false);
+        if (tiles[i].blocks > 1)
+            s.producer_registers = s.consumer_registers = 0;
         schedules_add_deepest(c, accepts, found, s, PATCH_STAGES, tiles[i].blocks);
     }
 }
 
+/* The next number of columns, of a product that has `columns`: some of them, in the end all, or as many as
+ * there may be. False behind those. */
+static bool schedules_next_columns(Schedule *s, int64_t columns) {
+    enum { STEP = 32 };
+    int64_t all = round_up(columns, 16), most = all < WGMMA_N_MAX ? all : WGMMA_N_MAX;
+    if (s->tile_n >= most)
+        return false;
+    s->tile_n = (int)(s->tile_n + STEP < most ? s->tile_n + STEP : most);
+    return true;
+}
+
 /* By all features, or some of them. */
 static void schedules_columns(const Cost *c, SchedulesAccept *accepts, Candidates *found, int tile_k) {
-    enum { COLUMNS = 32 };
     Schedule s = {
         .path = MATMUL_WGMMA, .tile_k = tile_k, .warps_n = 1, .persistent = true, .tma_store = true};
-    int64_t all = round_up(c->n, 16);
-    for (s.tile_n = COLUMNS; s.tile_n < all && s.tile_n <= WGMMA_N_MAX; s.tile_n += COLUMNS)
+    for (s.tile_n = 0; schedules_next_columns(&s, c->n);)
         schedules_rows(c, accepts, found, s);
-    s.tile_n = all < WGMMA_N_MAX ? (int)all : WGMMA_N_MAX;
-    schedules_rows(c, accepts, found, s);
 }
 
 /* Whether at least half of the multiprocessors have a tile. */
@@ -70,17 +78,15 @@ static void schedules_weights_tile(const Cost *c, SchedulesAccept *accepts, Cand
 
 /* Gradients of weights by patches: tiles of whole lines of taps, among one to three warpgroups. */
 static void schedules_weights(const Cost *c, SchedulesAccept *accepts, Candidates *found) {
-    enum { PLACES = 64, BLOCKS = 8, COLUMNS = 32 };
-    static const int registers[][2] = {{0, 0}, {40, 232}, {32, 160}};
+    enum { BLOCKS = 8 };
     int across = matmul_patch_across(c->plan);
     bool is_line = across && c->plan->b[0].windows->n == 1;
     Schedule s = {.path = MATMUL_WGMMA,
-                  .tile_k = PLACES,
+                  .tile_k = PATCH_PLACES,
                   .warps_n = 1,
                   .persistent = true,
                   .swap_ab = true,
                   .patches = true};
-    int64_t all = round_up(c->m, 16);
     for (s.warps_m = 1; across && s.warps_m <= 3; s.warps_m++)
         for (int own = 1; own <= (is_line ? 1 : BLOCKS); own++) {
             int blocks = is_line ? (across + s.warps_m - 1) / s.warps_m : own * across;
@@ -88,12 +94,9 @@ static void schedules_weights(const Cost *c, SchedulesAccept *accepts, Candidate
                 break;
             s.threads = 128 * (1 + s.warps_m);
             s.tile_m = WGMMA_M * blocks * s.warps_m;
-            s.producer_registers = registers[s.warps_m - 1][0];
-            s.consumer_registers = registers[s.warps_m - 1][1];
-            for (s.tile_n = COLUMNS; s.tile_n < all && s.tile_n < WGMMA_N_MAX; s.tile_n += COLUMNS)
+            schedule_deal_registers(&s, false);
+            for (s.tile_n = 0; schedules_next_columns(&s, c->m);)
                 schedules_weights_tile(c, accepts, found, s);
-            s.tile_n = all < WGMMA_N_MAX ? (int)all : WGMMA_N_MAX;
-            schedules_weights_tile(c, accepts, found, s);
         }
 }
 

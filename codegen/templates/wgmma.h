@@ -237,7 +237,7 @@ const KExpr *wgmma_steps(Wgmma *w, const KExpr **first);
 const KExpr *wgmma_k0(Wgmma *w, const KExpr *first, const KExpr *step);
 /* The operand's tile of a stage: declared as `name`, or, where `over` is not NULL, in the place of that one.
  */
-Tile wgmma_tile(const Wgmma *w, const WgmmaOperand *o, const char *name, const Tile *over);
+Tile wgmma_tile(const Wgmma *w, const WgmmaOperand *o, const char *name, int stages, const Tile *over);
 void wgmma_produce(Wgmma *w);
 /* Whether converters make their operand from raw tiles, which the producer brings. */
 bool wgmma_has_raw(const Wgmma *w);

@@ -7,15 +7,15 @@
 
 /* ---- operands */
 
-Tile wgmma_tile(const Wgmma *w, const WgmmaOperand *o, const char *name, const Tile *over) {
+Tile wgmma_tile(const Wgmma *w, const WgmmaOperand *o, const char *name, int stages, const Tile *over) {
     const Schedule *schedule = w->schedule;
     bool is_k = o->operand->major == MAJOR_K;
     int held = matmul_held(w->plan, schedule, o->is_rows);
     int along_k = matmul_row_elements(w->plan, schedule, o->operand);
     int rows = is_k ? held : along_k, cols = is_k ? along_k : held;
     DType elem = o->operand->elem;
-    return over ? tile_over(over->buffer, elem, rows, cols, schedule->stages, over->pitch)
-                : tile_shared(w->b, name, elem, rows, cols, schedule->stages);
+    return over ? tile_over(over->buffer, elem, rows, cols, stages, over->pitch)
+                : tile_shared(w->b, name, elem, rows, cols, stages);
 }
 
 void wgmma_add_operand(Wgmma *w, const MatmulOperand *operand, const char *name, bool is_rows) {
@@ -49,7 +49,7 @@ void wgmma_add_operand(Wgmma *w, const MatmulOperand *operand, const char *name,
         wgmma_patch_operand(w, o, name);
         return;
     }
-    o->tile = wgmma_tile(w, o, name, NULL);
+    o->tile = wgmma_tile(w, o, name, schedule->stages, NULL);
     if (matmul_has_chosen_rows(operand))
         wgmma_rows_new(w, o);
 }

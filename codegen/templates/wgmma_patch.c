@@ -9,8 +9,6 @@
 #include "codegen/templates/matmul_paths.h"
 #include "codegen/templates/wgmma.h"
 
-enum { PATCH_PLACES = 64 /* of a step along K: 8 x 8, or in one line */ };
-
 /* Bytes behind the last box. compute-sanitizer takes 16 places of 64 rows to be 2048 bytes in one piece,
  * which end behind it where taps overlap. */
 static int64_t patch_behind(const MatmulPatch *patch) {
@@ -78,17 +76,15 @@ void wgmma_patch_operand(Wgmma *w, WgmmaOperand *o, const char *name) {
         return;
     }
     if (patch->is_along_k) {
-        o->tile = wgmma_tile(w, o, name, NULL);
+        o->tile = wgmma_tile(w, o, name, schedule->stages, NULL);
         return;
     }
     o->is_resident = matmul_patch_stays(w->plan, schedule);
     o->taps = patch->taps;
-    Schedule all = *schedule; /* a stage for each step of K, all of them or those of a box */
-    all.stages =
+    /* one for each step of K, all of them or those of a box */
+    int steps =
         o->is_resident ? (int)matmul_k_steps(w->plan, schedule)->value : schedule->stages * patch->taps;
-    Wgmma whole = *w;
-    whole.schedule = &all;
-    o->tile = wgmma_tile(&whole, o, name, NULL);
+    o->tile = wgmma_tile(w, o, name, steps, NULL);
 }
 
 void wgmma_load_taps(Wgmma *w, const MatmulTma *tma, const PipelineState *state, const KExpr *mn0,

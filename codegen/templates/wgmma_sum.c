@@ -59,7 +59,7 @@ static WgmmaOperand sum_operand(Wgmma *w, const MatmulPlan *plan, const MatmulOp
     WgmmaOperand o = {.operand = operand, .is_rows = like->is_rows, .tile_mn = like->tile_mn};
     Wgmma own = *w;
     own.plan = plan;
-    o.tile = wgmma_tile(w, &o, NULL, &like->tile);
+    o.tile = wgmma_tile(w, &o, NULL, w->schedule->stages, &like->tile);
     MatmulTma tma = wgmma_tma(&own, &o);
     o.maps = matmul_tma_maps(w->b, w->plan->graph->dims, &tma);
     o.is_early = wgmma_is_early(w->b, operand);
