@@ -46,8 +46,8 @@ typedef struct Schedule {
     int group_m;   /* rasterization: tiles of m visited before n advances */
     int group_n;   /* not 0: the other way round, tiles of n visited before m advances */
     bool persistent;
-    bool swap_ab; /* computes the transposed product, so that a small M lies along wgmma's n, or a small N
-                     along gemv's rows */
+    bool swap_ab;   /* computes the transposed product, so that a small M lies along wgmma's n, or a small N
+                       along gemv's rows */
     bool patches;   /* wgmma: a tile's rows are a patch of a convolution's places, which one box has all taps
                        of; with swap_ab, a gradient of weights: the places of a step of K are */
     bool tma_store; /* outputs leave through shared memory: by TMA where it can write them, else by rows */

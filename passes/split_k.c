@@ -148,7 +148,7 @@ static int64_t split_k_weights(const Rewrite *rewrite, const FuseLimits *limits,
     int64_t parts = 1;
     while (parts * tiles < limits->sm_count && images % (2 * parts) == 0)
         parts *= 2;
-    return parts;
+    return 2 * parts * tiles >= limits->sm_count ? parts : 0; /* else they are more than images */
 }
 
 /* How many parts; 1: as it is. */

@@ -222,6 +222,7 @@ CostShare cost_share(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
     w.crowd = tiles < all ? fmax(1, ceil(tiles / target->sm_count)) : occupancy;
     w.all = fmin(s->stream_k ? target->sm_count : tiles, all);
     w.abreast = s->stream_k ? w.all : fmin(w.all, tiles / fmax(1, ceil(tiles / slots)));
+    w.steps = cost_reached_steps(plan, s, &w);
     return w;
 }
 

@@ -4,6 +4,7 @@
  *     cost_simt.c     tiles by multiply-adds
  *     cost_wgmma.c    tiles by wgmma
  *     cost_patches.c  tiles, or steps of K, that are patches of the image: what differs
+ *     cost_reach.c    tiles that differ in their steps of K
  *     cost_gemv.c     few rows, without tiles
  *
  * The constants are fitted, by an evolution strategy, to what the exhaustive tuner measured on an H200 for
@@ -71,6 +72,9 @@ double cost_box(const MatmulPlan *plan, const Schedule *s, bool is_rows);
 double cost_resident(const MatmulPlan *plan, const Schedule *s, const CostShare *w);
 /* How much longer such tiles take than their parts. */
 double cost_in_patches(const MatmulPlan *plan, const Schedule *s, const CostShare *w);
+
+/* Steps of an average tile of the block that has the most to do, where tiles differ in theirs. */
+double cost_reached_steps(const MatmulPlan *plan, const Schedule *s, const CostShare *w);
 
 double cost_wgmma_seconds(const Cost *c, const Schedule *s);
 double cost_simt_seconds(const Cost *c, const Schedule *s);

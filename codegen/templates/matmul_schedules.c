@@ -77,6 +77,11 @@ static double schedules_rounds(const Cost *c, const Schedule *s) {
 static void schedules_set_order(const Cost *c, Schedule *s) {
     enum { TOGETHER = 32 };
     s->group_m = schedules_group_m(c, s);
+    if (matmul_reach(matmul_wgmma_plan(c->plan), s).axes) { /* a round has tiles of as many steps */
+        double rounds = schedules_rounds(c, s);
+        s->group_m = (int)ceil(rounds * c->plan->target->sm_count / ceil(rounds));
+        return;
+    }
     if (s->path != MATMUL_WGMMA || s->swap_ab || !schedules_only_reads(c) ||
         c->m <= (int64_t)s->group_m * s->tile_m)
         return;

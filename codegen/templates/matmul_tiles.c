@@ -187,6 +187,7 @@ MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule) {
         .tile_n = schedule->tile_n / members.n,
         .members = members,
         .patch = matmul_patch_of(plan, schedule),
+        .reach = matmul_reach(plan, schedule),
         .cluster_m = schedule->cluster_m > 1 ? schedule->cluster_m : 1,
         .cluster_n = schedule->cluster_n > 1 ? schedule->cluster_n : 1,
         .group_m = schedule->group_m > 1 ? schedule->group_m : 1,
@@ -434,6 +435,8 @@ MatmulTile matmul_tile_at(Builder *b, const MatmulPlan *plan, const MatmulTiles 
         n = k_add(b, k_mul(b, n, k_i32(b, tiles->cluster_n)), k_div(b, rank, k_i32(b, tiles->cluster_m)));
     if (tiles->gang > 1)
         n = k_mod(b, k_special(b, SPECIAL_CTA_X), k_i32(b, tiles->gang));
+    if (tiles->reach.descends)
+        n = k_sub(b, k_sub(b, k_dim(b, tiles->tiles_n, K_I32), k_i32(b, 1)), n);
     tile.row = k_let_expr(b, "tile_row",
                           !tiles->patch.axes        ? tiles_first(b, m, tiles->tile_m, tiles->rows_end)
                           : tiles->patch.is_along_k ? matmul_patch_first(b, &tiles->patch, m)

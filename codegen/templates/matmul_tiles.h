@@ -4,6 +4,7 @@
 #define SINTER_CODEGEN_TEMPLATES_MATMUL_TILES_H
 
 #include "codegen/templates/matmul_patch.h"
+#include "codegen/templates/matmul_reach.h"
 
 /* Blocks along n that together hold the rows of a product with row statistics; 1: a tile holds whole rows, or
  * there are none. They run at the same time, one tile of each row of tiles a block, and exchange what they
@@ -45,6 +46,7 @@ typedef struct MatmulTiles {
     int tile_m, tile_n, cluster_m, cluster_n, gang, group_m, group_n;
     MatmulMembers members; /* tile_n columns of each */
     MatmulPatch patch;     /* axes 0: the rows of a tile follow each other in the result */
+    MatmulReach reach;     /* axes 0: all tiles have all of K */
     int span_m, span_n;    /* rows and columns of a cluster: extents that they divide are never passed */
     int together;          /* blocks that count as one: a cluster or a gang */
     const Dim *tiles_m, *tiles_n, *batch; /* how many; m and n in clusters and gangs, batch in members */

@@ -282,7 +282,7 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
     PipelineState state = pipeline_start(b, &w->pipeline);
     const KVar *previous = k_variable(b, "previous", K_I32, k_i32(b, 0));
     const KExpr *first = NULL, *steps = NULL, *stages = NULL; /* of a tile */
-    if (!w->stream.blocks)
+    if (!wgmma_steps_differ(w))
         steps = wgmma_steps(w, &first);
     if (ping_pong) { /* the second warpgroup begins behind the stages of the first tile */
         stages = k_add(b, steps, k_i32(b, w->inputs.n * w->inputs.chunks));
@@ -322,7 +322,7 @@ static void wgmma_consume(Wgmma *w, Lower *lower, MatmulStaging *staging) {
         number = wgmma_numbers_begin(w, group, ping_pong ? 2 : 1);
     else
         wgmma_tiles_begin(w, group, ping_pong ? 2 : 1, &tile);
-    if (w->stream.blocks)
+    if (wgmma_steps_differ(w))
         steps = wgmma_steps(w, &first);
     if (w->partial_cols)
         wgmma_scales_tile(w, warp, warp_row, &tile);
@@ -415,7 +415,8 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
                           schedule->swap_ab);
     /* a cooperative launch does not begin before the kernel before has ended */
     bool may_start_early = kernel->waits && w.cluster == 1 && !w.converters && !w.stream.blocks &&
-                           !schedule->patches && !plan->region->guest && !matmul_chooses_rows(plan);
+                           !schedule->patches && !w.tiles.reach.axes && !plan->region->guest &&
+                           !matmul_chooses_rows(plan);
     for (int i = 0; i < w.n_operands; i++) {
         if (w.operands[i].convert || w.operands[i].rows)
             continue;
@@ -507,6 +508,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
         w.tiles.members.n > 1      ? text_format(b->arena, ", %d matrices a tile", w.tiles.members.n)
         : w.tiles.patch.is_along_k ? ", steps are patches of the image"
         : w.tiles.patch.axes       ? ", rows a patch of the image"
+        : w.tiles.reach.axes       ? ", K as far as columns reach"
                                    : "",
         w.gang.blocks > 1 ? text_format(b->arena, ", rows over gangs of %d blocks", w.gang.blocks) : "",
         schedule->fragments || matmul_is_turned(plan, matmul_side(plan, schedule, true))

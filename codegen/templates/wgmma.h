@@ -129,7 +129,8 @@ typedef struct Wgmma {
     MatmulGang gang; /* blocks 1: none */
     Signals signals;
     MatmulInputs inputs;
-    const Dim *steps; /* of K */
+    const Dim *steps;      /* of K */
+    MatmulReached reached; /* of the present tile, where tiles differ in their steps (tiles.reach) */
     const KVar *accumulator[MATMUL_CORES];
     int partial_cols; /* 0: one level */
     const KVar *partial;
@@ -230,9 +231,10 @@ void wgmma_tiles_begin(Wgmma *w, const KExpr *skip, int turns, MatmulTile *tile)
 /* The same loop over tiles of any product: their numbers. */
 const KExpr *wgmma_numbers_begin(Wgmma *w, const KExpr *skip, int turns);
 void wgmma_tiles_end(Wgmma *w);
-/* Steps of K that this block takes, and the first of them. The blocks of a split take them in turn:
- * neighbours ask memory for neighbouring lines. */
+/* Steps of K that this block takes, and the first of them; of the present tile where the next tells so. The
+ * blocks of a split take them in turn: neighbours ask memory for neighbouring lines. */
 const KExpr *wgmma_steps(Wgmma *w, const KExpr **first);
+bool wgmma_steps_differ(const Wgmma *w);
 /* The element of K at which a step of the block's begins. */
 const KExpr *wgmma_k0(Wgmma *w, const KExpr *first, const KExpr *step);
 /* The operand's tile of a stage: declared as `name`, or, where `over` is not NULL, in the place of that one.

@@ -129,6 +129,11 @@ const KExpr *wgmma_numbers_begin(Wgmma *w, const KExpr *skip, int turns) {
         first = k_div(b, first, k_i32(b, w->tiles.together));
         step = k_div(b, step, k_i32(b, w->tiles.together));
     }
+    if (w->tiles.reach.axes) {
+        const KExpr *rounds = matmul_reach_rounds(b, first, step, k_dim(b, w->count, K_I32));
+        const KExpr *round = k_for_begin(b, "round", k_i32(b, 0), rounds, 1, UNROLL_NONE);
+        return matmul_reach_tile(b, first, step, round);
+    }
     if (turns > 1)
         first = k_add(b, first, k_mul(b, skip, step));
     return k_for_step_begin(b, "tile", first, k_dim(b, w->count, K_I32), k_mul(b, step, k_i32(b, turns)));
@@ -147,11 +152,17 @@ void wgmma_tiles_begin(Wgmma *w, const KExpr *skip, int turns, MatmulTile *tile)
         return;
     }
     *tile = matmul_tile_at(b, w->plan, &w->tiles, wgmma_numbers_begin(w, skip, turns));
+    if (w->tiles.reach.axes)
+        w->reached = matmul_reached(b, &w->tiles.reach, tile->col);
 }
 
 void wgmma_tiles_end(Wgmma *w) {
     if (w->split == 1)
         k_end(w->b);
+}
+
+bool wgmma_steps_differ(const Wgmma *w) {
+    return w->stream.blocks || w->tiles.reach.axes;
 }
 
 /* Steps of K that this block takes, and the first of them. */
@@ -163,6 +174,8 @@ const KExpr *wgmma_steps(Wgmma *w, const KExpr **first) {
         return w->stream.count;
     }
     *first = k_i32(b, 0);
+    if (w->tiles.reach.axes)
+        return w->reached.steps;
     if (w->split == 1)
         return all;
     const KExpr *rank = k_convert(b, k_special(b, SPECIAL_CTA_RANK), K_I32);
@@ -178,6 +191,8 @@ const KExpr *wgmma_k0(Wgmma *w, const KExpr *first, const KExpr *step) {
         step = k_mul(b, step, k_i32(b, w->split));
     if (w->tiles.patch.is_along_k) /* the first place of a patch */
         return matmul_patch_row(b, &w->tiles.patch, k_add(b, first, step));
+    if (w->tiles.reach.axes)
+        step = matmul_reached_step(b, &w->tiles.reach, &w->reached, step);
     return k_mul(b, k_add(b, first, step), k_i32(b, w->schedule->tile_k));
 }
 
@@ -379,7 +394,7 @@ void wgmma_produce(Wgmma *w) {
     Builder *b = w->b;
     WgmmaSteps products[REGION_SUM_MAX];
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));
-    for (int i = 0; i <= w->n_terms && !w->stream.blocks; i++) {
+    for (int i = 0; i <= w->n_terms && !wgmma_steps_differ(w); i++) {
         Wgmma term = wgmma_term(w, i);
         products[i].count = wgmma_steps(&term, &products[i].first);
     }
@@ -397,7 +412,7 @@ void wgmma_produce(Wgmma *w) {
     }
     MatmulTile tile;
     wgmma_tiles_begin(w, NULL, 1, &tile);
-    if (w->stream.blocks) /* of each tile others */
+    if (wgmma_steps_differ(w)) /* of each tile others */
         products[0].count = wgmma_steps(w, &products[0].first);
     wgmma_first_raw(w, &raw, &tile);
     for (int i = 0; i <= w->n_terms; i++) {
