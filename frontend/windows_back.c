@@ -42,7 +42,7 @@ static Meaning windows_flipped(Expand *expand, Value *x, int n, Span span) {
         {.dims = ARENA_ARRAY(expand->arena, const Dim *, RANK_MAX), .n_dims = x->rank},
         {.ints = ARENA_ARRAY(expand->arena, int, RANK_MAX), .n_ints = x->rank}};
     for (int i = 0; i < x->rank; i++) {
-        bool is_tap = i >= x->rank - n;
+        bool is_tap = i >= x->rank - n && !dim_is(x->dims[i], 1);
         attrs[0].dims[i] = is_tap ? dim_sub(table, x->dims[i], dim_const(table, 1)) : dim_const(table, 0);
         attrs[1].dims[i] = is_tap ? dim_const(table, -1) : x->dims[i];
         attrs[2].ints[i] = is_tap ? -1 : 1;

@@ -123,31 +123,38 @@ static bool windows_batch(const Graph *graph, const ViewPlaces *places, const Va
     return true;
 }
 
-/* The corners of the box that the windows' first elements lie in. */
+bool windows_have_lines(const Windows *windows) {
+    const WindowsAxis *first = &windows->axis[0];
+    return windows->n > 1 && windows->images_axis < 0 && first->taps == 1 && first->step == 1 &&
+           first->low == 0;
+}
+
+/* The corners of the box that the windows' first elements lie in; where they lie outside of im2col's ranges,
+ * the windows are lines. */
 static bool windows_corners(const Graph *graph, const ViewPlaces *places, Windows *windows) {
     static const int corner_bits[] = {16, 8, 5}, tap_bits[] = {16, 8, 5}; /* for 1, 2, 3 axes */
     enum { STEP_MOST = 8 };
     DimTable *dims = graph->dims;
-    int64_t corner = (int64_t)1 << (corner_bits[windows->n - 1] - 1),
-            reach = (int64_t)1 << tap_bits[windows->n - 1];
+    int row = windows->n < WINDOWS_IM2COL_MAX ? windows->n - 1 : WINDOWS_IM2COL_MAX - 1;
+    int64_t corner = (int64_t)1 << (corner_bits[row] - 1), reach = (int64_t)1 << tap_bits[row];
+    bool fits = windows->n <= WINDOWS_IM2COL_MAX;
     for (int i = 0; i < windows->n; i++) {
         WindowsAxis *axis = &windows->axis[i];
         const Dim *start = places->start[axis->base_axis],
                   *last = dim_sub(dims, axis->places, dim_const(dims, 1));
-        if (!dim_is_const(start) || axis->step > STEP_MOST)
+        if (!dim_is_const(start))
             return false;
         axis->low = start->value + (axis->tap_step < 0 ? (axis->taps - 1) * axis->tap_step : 0);
         last = dim_mul(dims, last, dim_const(dims, axis->step));
         const Dim *high = last ? dim_add(dims, last, dim_const(dims, axis->low + 1)) : NULL;
         high = high ? dim_sub(dims, high, places->base->dims[axis->base_axis]) : NULL;
         int64_t span = (axis->taps - 1) * (axis->tap_step < 0 ? -axis->tap_step : axis->tap_step);
-        if (!high || !dim_is_const(high) || span >= reach)
-            return false;
-        axis->high = high->value;
-        if (axis->low < -corner || axis->low >= corner || axis->high < -corner || axis->high >= corner)
-            return false;
+        axis->high = high && dim_is_const(high) ? high->value : corner;
+        fits = fits && axis->step <= STEP_MOST && span < reach && axis->low >= -corner &&
+               axis->low < corner && axis->high >= -corner && axis->high < corner;
     }
-    return true;
+    windows->is_by_lines = !fits;
+    return fits || windows_have_lines(windows);
 }
 
 /* Whether each axis of the base is one of these, or has one element, and lies in steps that TMA takes. */

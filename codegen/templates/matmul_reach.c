@@ -1,7 +1,7 @@
-/* The gradient of a convolution's data, of strides, is one product: its columns are the channels at each phase
- * of the stride, its K the features at each place that a phase's windows may reach, and the weights are
- * windows of themselves that lie outside of their tensor where a phase lacks a place. 3 x 3 taps with a stride
- * of 2, the border 1:
+/* The gradient of a convolution's data, of strides, is one product: its columns are the channels at each
+ * phase of the stride, its K the features at each place that a phase's windows may reach, and the weights are
+ * windows of themselves that lie outside of their tensor where a phase lacks a place. 3 x 3 taps with a
+ * stride of 2, the border 1:
  *
  *     columns     | even, even | even, odd | odd, even | odd, odd |      channels of each
  *     places of K |  1 of 4    |  2 of 4   |  2 of 4   |  4 of 4  |      features at each
@@ -19,18 +19,16 @@
 static bool reach_may_differ(const MatmulPlan *plan, const Schedule *s) {
     const char *why;
     return s->path == MATMUL_WGMMA && !s->swap_ab && !s->patches && !s->stream_k && !s->ping_pong &&
-           !s->fragments && s->split_k <= 1 && s->cluster_m <= 1 && s->cluster_n <= 1 &&
-           plan->n_cores == 1 && plan->batch_rank == 0 && !plan->before && !plan->guest && !plan->k_unit &&
-           !plan->region->guest && !plan->statistics.n && !matmul_has_scale(plan) &&
-           !matmul_partial_cols(plan, s) && !matmul_converters(plan, s) &&
-           matmul_is_brought_by_tma(plan->graph, &plan->a, &why);
+           !s->fragments && s->split_k <= 1 && s->cluster_m <= 1 && s->cluster_n <= 1 && plan->n_cores == 1 &&
+           plan->batch_rank == 0 && !plan->before && !plan->guest && !plan->region->guest &&
+           !plan->statistics.n && !matmul_has_scale(plan) && !matmul_partial_cols(plan, s) &&
+           !matmul_converters(plan, s) && matmul_is_brought_by_tma(plan->graph, &plan->a, &why);
 }
 
-/* Features at each place of K, a whole number of steps; 0 where steps are not of one place each. They lie along
+/* Steps of K at each place; 0 where steps are not of one place each. The features that they have lie along
  * the first axis of the windows, or from image to image where there is but one place. */
-static int64_t reach_features(const MatmulPlan *plan, const Schedule *s, const Windows *windows) {
-    const WindowsAxis *first = &windows->axis[0];
-    int64_t places = 1, features;
+static int64_t reach_steps_each(const MatmulPlan *plan, const Schedule *s, const Windows *windows) {
+    int64_t places = 1, features = 0;
     for (int i = 0; i < windows->n; i++) {
         const WindowsAxis *axis = &windows->axis[i];
         if (!dim_is_const(axis->places) || axis->places->value < 1 || axis->step < 1 ||
@@ -40,14 +38,14 @@ static int64_t reach_features(const MatmulPlan *plan, const Schedule *s, const W
     }
     if (!dim_is_const(windows->channels) || !dim_is_const(plan->k) || plan->k->value < 1)
         return 0;
-    if (windows->images_axis >= 0) {
+    if (windows->images_axis >= 0)
         features = places == 1 ? plan->k->value : 0;
-    } else {
-        bool are_along = first->taps == 1 && first->low == 0 && first->step == 1 && plan->k->value == places &&
-                         first->places->value <= windows->base->dims[first->base_axis]->value;
-        features = are_along ? first->places->value : 0;
-    }
-    return features % s->tile_k == 0 ? features : 0;
+    else if (windows_have_lines(windows) && plan->k->value == places)
+        features = windows->axis[0].places->value;
+    int64_t filled = matmul_filled_unit(plan, s);
+    if (filled)
+        return plan->k_unit->value == features ? filled / s->tile_k : 0;
+    return features % s->tile_k == 0 ? features / s->tile_k : 0;
 }
 
 /* The places of windows that have one of the axis's taps within the tensor. */
@@ -89,16 +87,15 @@ MatmulReach matmul_reach(const MatmulPlan *plan, const Schedule *schedule) {
     if (!matmul_has_windows(&plan->b[0]) || plan->b[0].major != MAJOR_MN || !dim_is_const(plan->n) ||
         !reach_may_differ(plan, schedule))
         return reach;
-    int64_t features = reach_features(plan, schedule, windows);
+    reach.steps_each = (int)reach_steps_each(plan, schedule, windows);
     bool lacks = false;
-    for (int i = windows->images_axis < 0; i < windows->n && features; i++) {
+    for (int i = windows->images_axis < 0; i < windows->n && reach.steps_each; i++) {
         if (windows->axis[i].places->value > PLACES_MOST)
             return (MatmulReach){0};
         lacks |= reach_axis(windows, &windows->axis[i], schedule->tile_n, &reach.axis[reach.axes++]);
     }
     if (!lacks)
         return (MatmulReach){0};
-    reach.steps_each = (int)(features / schedule->tile_k);
     int64_t last = plan->n->value - schedule->tile_n;
     reach.descends = matmul_reach_steps(&reach, last) > matmul_reach_steps(&reach, 0);
     return reach;
@@ -163,6 +160,5 @@ const KExpr *matmul_reach_rounds(Builder *b, const KExpr *block, const KExpr *bl
 const KExpr *matmul_reach_tile(Builder *b, const KExpr *block, const KExpr *blocks, const KExpr *round) {
     const KExpr *turned = k_sub(b, k_sub(b, blocks, k_i32(b, 1)), block);
     const KExpr *is_turned = k_eq(b, k_mod(b, round, k_i32(b, 2)), k_i32(b, 1));
-    return k_let_expr(b, "tile",
-                      k_add(b, k_mul(b, round, blocks), k_select(b, is_turned, turned, block)));
+    return k_let_expr(b, "tile", k_add(b, k_mul(b, round, blocks), k_select(b, is_turned, turned, block)));
 }

@@ -1,5 +1,5 @@
-/* Steps of K that a tile's columns have, where they are windows that lie outside of their tensor at the others
- * (matmul_reach.c). */
+/* Steps of K that a tile's columns have, where they are windows that lie outside of their tensor at the
+ * others (matmul_reach.c). */
 #ifndef SINTER_CODEGEN_TEMPLATES_MATMUL_REACH_H
 #define SINTER_CODEGEN_TEMPLATES_MATMUL_REACH_H
 
@@ -21,7 +21,7 @@ typedef struct MatmulReach {
     int axes; /* 0: all tiles have all of K */
     MatmulReachAxis axis[WINDOWS_AXES_MAX];
     int steps_each; /* of K, at one place */
-    bool descends;     /* the last columns have the most steps */
+    bool descends;  /* the last columns have the most steps */
 } MatmulReach;
 
 /* What columns of tiles reach under a schedule; axes 0 where all reach all of K, or where the schedule has

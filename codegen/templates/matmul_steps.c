@@ -29,6 +29,10 @@ static bool steps_end_known(const MatmulPlan *plan, const MatmulOperand *operand
                 return false;
         return operand->windows->channels == unit && dim_is(operand->windows->first_channel, 0);
     }
+    if (matmul_has_windows(operand) && windows_have_lines(operand->windows)) {
+        const WindowsAxis *line = &operand->windows->axis[0];
+        return line->places == unit && operand->windows->base->dims[line->base_axis] == unit;
+    }
     if (matmul_is_parted(operand) && operand->k_part)
         return operand->k_part == unit;
     if (dtype_bits(operand->elem) < 8 || operand->is_parted || operand->chosen || operand->windows ||

@@ -3,20 +3,30 @@
  * all that their windows span. */
 #include "codegen/templates/matmul_windows.h"
 
+bool matmul_windows_are_lines(const MatmulTma *tma) {
+    const Windows *windows = tma->operand->windows;
+    return !tma->patch && tma->operand->major == MAJOR_MN && windows_have_lines(windows) &&
+           (tma->unit ||
+            (dim_is_const(windows->axis[0].places) && windows->axis[0].places->value % tma->tile.rows == 0));
+}
+
 int matmul_windows_map(Builder *b, DimTable *dims, const MatmulTma *tma, int channels, int places) {
     const MatmulPatch *patch = tma->patch;
     const MatmulOperand *operand = tma->operand;
     const Windows *windows = operand->windows;
     enum { ANY = 128 /* a stride, where there is one image */ };
+    bool are_lines = matmul_windows_are_lines(tma);
     KPlaces *corners = ARENA_NEW(b->arena, KPlaces);
     KTensorMap map = {.buffer = k_global(b, windows->base, false),
                       .elem = operand->elem,
-                      .rank = windows->n + 2,
-                      .dims = {tma->unit ? tma->unit_end : windows->base->dims[windows->channels_axis]},
+                      .rank = windows->n + (are_lines ? 1 : 2),
+                      .dims = {tma->unit && operand->major == MAJOR_K
+                                   ? tma->unit_end
+                                   : windows->base->dims[windows->channels_axis]},
                       .strides = {windows->strides[windows->channels_axis]},
                       .box = {channels, places, 1, 1, 1},
                       .swizzle = tma->tile.swizzle,
-                      .places = patch ? NULL : corners};
+                      .places = patch || are_lines ? NULL : corners};
     for (int i = 0; i < windows->n; i++) {
         const WindowsAxis *axis = &windows->axis[i];
         map.dims[i + 1] = windows->base->dims[axis->base_axis];
@@ -27,10 +37,13 @@ int matmul_windows_map(Builder *b, DimTable *dims, const MatmulTma *tma, int cha
         corners->step[i] = (int)axis->step;
     }
     bool has_images = windows->images_axis >= 0;
+    const char *name = windows->base->name ? windows->base->name : tma->tile.buffer->name;
+    name = text_format(b->arena, "%s_map", name);
+    if (are_lines)
+        return k_tensor_map(b, name, map);
     map.dims[map.rank - 1] = has_images ? windows->base->dims[windows->images_axis] : dim_const(dims, 1);
     map.strides[map.rank - 1] = has_images ? windows->strides[windows->images_axis] : dim_const(dims, ANY);
-    const char *name = windows->base->name ? windows->base->name : tma->tile.buffer->name;
-    return k_tensor_map(b, text_format(b->arena, "%s_map", name), map);
+    return k_tensor_map(b, name, map);
 }
 
 /* What the batch adds along an axis of the base. */
@@ -60,7 +73,8 @@ static void windows_within(Builder *b, const MatmulPlan *plan, const MatmulTma *
                            const KExpr *const *batch, const KExpr **out) {
     const MatmulOperand *operand = tma->operand;
     const Windows *windows = operand->windows;
-    const KExpr *channels = tma->unit ? k_i32(b, tma->filled) : k_dim(b, windows->channels, K_I32),
+    const KExpr *channels = tma->unit && operand->major == MAJOR_K ? k_i32(b, tma->filled)
+                                                                   : k_dim(b, windows->channels, K_I32),
                 *tap = k_div(b, at, channels);
     const KExpr *channel = k_add(b, k_mod(b, at, channels), k_dim(b, windows->first_channel, K_I32));
     out[0] = windows_of_batch(b, plan, operand, windows->channels_axis, batch, channel);
@@ -69,12 +83,14 @@ static void windows_within(Builder *b, const MatmulPlan *plan, const MatmulTma *
 }
 
 /* Windows from number `at` on: the image, and the first one's place along each axis. */
-static void windows_place(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, const KExpr *at,
+static void windows_place(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const KExpr *at,
                           const KExpr *const *batch, const KExpr **out) {
+    const MatmulOperand *operand = tma->operand;
     const Windows *windows = operand->windows;
     for (int i = 0; i < windows->n; i++) {
         const WindowsAxis *axis = &windows->axis[i];
-        const KExpr *places = k_dim(b, axis->places, K_I32);
+        bool is_filled = i == 0 && tma->unit && operand->major == MAJOR_MN;
+        const KExpr *places = is_filled ? k_i32(b, tma->filled) : k_dim(b, axis->places, K_I32);
         const KExpr *first = k_mul(b, k_mod(b, at, places), k_i32(b, axis->step));
         out[i + 1] =
             axis->low < 0 ? k_sub(b, first, k_i32(b, -axis->low)) : k_add(b, first, k_i32(b, axis->low));
@@ -90,15 +106,16 @@ void matmul_windows_part(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
     if (is_within)
         windows_within(b, plan, tma, at, batch, out);
     else
-        windows_place(b, plan, tma->operand, at, batch, out);
+        windows_place(b, plan, tma, at, batch, out);
 }
 
 void matmul_windows_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, int map, const KExpr *to,
                          const KExpr *full, const KExpr *own_at, const KExpr *const *batch,
                          const KExpr *const *shared) {
-    static const AtomId atoms[2][WINDOWS_AXES_MAX] = {
-        {ATOM_tma_load_windows_1, ATOM_tma_load_windows_2, ATOM_tma_load_windows_3},
-        {ATOM_tma_load_3d, ATOM_tma_load_4d, ATOM_tma_load_5d}};
+    static const AtomId atoms[WINDOWS_IM2COL_MAX] = {ATOM_tma_load_windows_1, ATOM_tma_load_windows_2,
+                                                     ATOM_tma_load_windows_3};
+    static const AtomId boxes[] = {ATOM_tma_load_3d, ATOM_tma_load_4d, ATOM_tma_load_5d}; /* by their dims */
+    bool are_lines = matmul_windows_are_lines(tma), has_boxes = tma->patch || are_lines;
     const MatmulOperand *operand = tma->operand;
     bool is_k = operand->major == MAJOR_K; /* then a tile's steps share the places */
     const KExpr *own[WINDOWS_COORDS];
@@ -109,12 +126,14 @@ void matmul_windows_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
                                                        k_operand(full)};
     operands[n++] = k_operand(in[0]);
     for (int i = 0; i < axes; i++) {
-        bool begins_later = tma->patch && tma->patch->is_along_k; /* with the tile's first tap */
+        /* with the tile's tap, or first tap */
+        bool begins_later = (are_lines && i > 0) || (tma->patch && tma->patch->is_along_k);
         operands[n++] =
             k_operand(begins_later ? k_add(b, of[i + 1], k_convert(b, in[i + 1], K_I32)) : of[i + 1]);
     }
-    operands[n++] = k_operand(of[0]);
-    for (int i = 0; i < axes && !tma->patch; i++)
+    if (!are_lines)
+        operands[n++] = k_operand(of[0]);
+    for (int i = 0; i < axes && !has_boxes; i++)
         operands[n++] = k_operand(in[i + 1]);
-    k_atom(b, atoms[tma->patch != NULL][axes - 1], NULL, operands, n);
+    k_atom(b, has_boxes ? boxes[axes - (are_lines ? 2 : 1)] : atoms[axes - 1], NULL, operands, n);
 }

@@ -5,6 +5,8 @@
 #include "codegen/templates/matmul_operand.h"
 #include "codegen/templates/matmul_tma.h"
 
+/* Whether boxes have places of one line each (windows_have_lines), whose taps TMA need not count. */
+bool matmul_windows_are_lines(const MatmulTma *tma);
 /* The map of boxes of so many channels and places; its parameter's number. */
 int matmul_windows_map(Builder *b, DimTable *dims, const MatmulTma *tma, int channels, int places);
 enum { WINDOWS_COORDS = 1 + WINDOWS_AXES_MAX };

@@ -87,6 +87,10 @@ static bool wgmma_accepts_windows(const MatmulPlan *plan, const Schedule *schedu
         return true; /* by blocks of channels of their own */
     if (operand->major == MAJOR_K)
         return plan->k_unit || channels % schedule->tile_k == 0;
+    const Dim *line = operand->windows->axis[0].places;
+    if (operand->windows->is_by_lines && !plan->k_unit &&
+        !(dim_is_const(line) && line->value % schedule->tile_k == 0))
+        return false;
     int bits = dtype_bits(operand->elem), held = matmul_held(plan, schedule, is_rows);
     int span = tile_span_bytes(held * bits / 8) * 8 / bits,
         tile_mn = is_rows ? schedule->tile_m : schedule->tile_n;
