@@ -121,6 +121,57 @@ LaneCoord lane_offset(Lower *lower, int rank, const LaneCoord *coords, const Dim
     return sum;
 }
 
+/* Remembers that these are the parts of a number, in the present run. */
+static void index_remember(Lower *lower, LaneCoord number, int rank, const Dim *const *dims,
+                           const LaneCoord *coords) {
+    enum { MOST = 16 };
+    const Run *shape = lower->shape;
+    if (!shape)
+        return;
+    LaneWhole *whole = ARENA_NEW(lower->arena, LaneWhole);
+    *whole = (LaneWhole){.number = number,
+                         .axis = shape->axis,
+                         .width = shape->width,
+                         .split = shape->split,
+                         .start = shape->start};
+    for (int i = 0; i < rank; i++)
+        if (!dim_is(dims[i], 1)) {
+            whole->dims[whole->n] = dims[i];
+            whole->parts[whole->n++] = coords[i];
+        }
+    if (lower->wholes.n == MOST)
+        lower->wholes.n = 0;
+    if (whole->n > 1)
+        vec_push(lower->arena, &lower->wholes, whole);
+}
+
+static bool index_is_whole(const Lower *lower, const LaneWhole *whole, int rank, const LaneCoord *coords,
+                           const Dim *const *dims) {
+    const Run *shape = lower->shape;
+    bool is_same = shape && shape->axis == whole->axis && shape->width == whole->width &&
+                   shape->split == whole->split && shape->start == whole->start && whole->n <= rank;
+    for (int i = 0; is_same && i < whole->n; i++)
+        is_same = dims[i] == whole->dims[i] && lane_equal(coords[i], whole->parts[i]);
+    return is_same;
+}
+
+/* Coordinates, none of them along an axis of one element, with numbers that were taken apart in one again;
+ * how many are left. */
+static int index_unite(const Lower *lower, int rank, LaneCoord *coords, const Dim **dims) {
+    int n = 0;
+    for (int i = 0; i < rank; n++) {
+        const LaneWhole *whole = NULL;
+        for (size_t k = lower->wholes.n; k-- > 0 && !whole;)
+            if (index_is_whole(lower, lower->wholes.at[k], rank - i, coords + i, dims + i))
+                whole = lower->wholes.at[k];
+        coords[n] = whole ? whole->number : coords[i];
+        dims[n] = dims[i++];
+        for (int k = 1; whole && k < whole->n; k++)
+            dims[n] = dim_mul(lower->graph->dims, dims[n], dims[i++]);
+    }
+    return n;
+}
+
 /* Whether these are neighbouring axes of the space at the present run's coordinates; the first of them in
  * *first. */
 static bool index_is_space(const Lower *lower, int rank, const LaneCoord *coords, const Dim *const *dims,
@@ -181,19 +232,19 @@ static LaneCoord index_number(Lower *lower, int begin, int end) {
 }
 
 LaneCoord lane_linear(Lower *lower, int rank, const LaneCoord *coords, const Dim *const *dims) {
-    const Dim *strides[RANK_MAX];
-    while (rank > 0 && dim_is(dims[0], 1)) {
-        rank--;
-        coords++;
-        dims++;
-    }
-    while (rank > 0 && dim_is(dims[rank - 1], 1))
-        rank--;
-    int first;
-    if (rank > 1 && lower->shape && lower->shape->outer && index_is_space(lower, rank, coords, dims, &first))
-        return index_number(lower, first, first + rank);
-    dims_packed_strides(lower->graph->dims, rank, dims, strides);
-    return lane_offset(lower, rank, coords, strides);
+    const Dim *strides[RANK_MAX], *extents[RANK_MAX];
+    LaneCoord at[RANK_MAX];
+    int first, n = 0;
+    for (int i = 0; i < rank; i++)
+        if (!dim_is(dims[i], 1)) {
+            extents[n] = dims[i];
+            at[n++] = coords[i];
+        }
+    n = index_unite(lower, n, at, extents);
+    if (n > 1 && lower->shape && lower->shape->outer && index_is_space(lower, n, at, extents, &first))
+        return index_number(lower, first, first + n);
+    dims_packed_strides(lower->graph->dims, n, extents, strides);
+    return lane_offset(lower, n, at, strides);
 }
 
 LaneCoord lane_memory(Lower *lower, const Value *value, const LaneCoord *coords) {
@@ -207,6 +258,7 @@ LaneCoord lane_memory(Lower *lower, const Value *value, const LaneCoord *coords)
 }
 
 void lane_delinear(Lower *lower, LaneCoord linear, int rank, const Dim *const *dims, LaneCoord *coords) {
+    const LaneCoord number = linear;
     int first = 0; /* the first axis that is not 1 takes what is left, without a remainder */
     while (first < rank && dim_is(dims[first], 1))
         coords[first++] = lane_const(lower, 0);
@@ -221,6 +273,7 @@ void lane_delinear(Lower *lower, LaneCoord linear, int rank, const Dim *const *d
     }
     if (first < rank)
         coords[first] = linear;
+    index_remember(lower, number, rank, dims, coords);
 }
 
 /* The number that was taken apart into these coordinates, as far as folding sees that they are its parts:

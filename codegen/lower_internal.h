@@ -20,6 +20,15 @@ typedef struct LaneCoord {
     int align;
 } LaneCoord;
 
+/* A number that was taken apart, in a run of this kind: a run's elements may be neighbours in it where they
+ * are not along any of the parts. */
+typedef struct LaneWhole {
+    LaneCoord number, parts[RANK_MAX];
+    const Dim *dims[RANK_MAX]; /* of the parts, none of them 1 */
+    int n, axis, width, split;
+    RunStart start;
+} LaneWhole;
+
 /* A value at coordinates, under a condition (NULL: always). */
 typedef struct LowerKey {
     const Value *value;
@@ -86,6 +95,7 @@ struct Lower {
     KVar space[RANK_MAX], lane_var, outer_var, inner_var;
     const KExpr *space_expr[RANK_MAX]; /* of the present run, once named */
     VEC(LowerIndex *) indices;
+    VEC(LaneWhole *) wholes;
     ValueMap numbers; /* of values in `nodes`, plus 1 */
     VEC(LowerNode *) nodes;
     VEC(LowerEntry *) scope;

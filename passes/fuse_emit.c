@@ -63,11 +63,14 @@ static bool emit_allows(const Graph *graph, const Region *region, const char *wh
     return false;
 }
 
+/* An output that is a bundle of a row's statistics, or a reshape of one. */
 static void emit_bundle(const Fuse *fuse, Region *region, const Value *output) {
     RegionWindow window = {.value = output, .root = output, .is_bundle = true};
-    if (!fuse_node(fuse, output)->bundle)
+    while (window.root->op == OP_reshape && !fuse_node(fuse, window.root)->bundle)
+        window.root = window.root->in[0];
+    if (!fuse_node(fuse, window.root)->bundle)
         return;
-    window.width = output->dims[output->rank - 1]->value;
+    window.width = window.root->dims[window.root->rank - 1]->value;
     vec_push(fuse->graph->arena, &region->windows, window);
 }
 

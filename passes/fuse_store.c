@@ -160,6 +160,9 @@ static void store_in(Fuse *fuse, FuseNode *node, Group *host) {
 
 static void store_alone(Fuse *fuse, FuseNode *node) {
     const Value *value = node->value;
+    if (value->op == OP_reshape &&
+        value->in[0]->op == OP_transpose) /* whose axes the kernel has its tiles along */
+        value = value->in[0];
     store_in(fuse, node, group_new(fuse, TEMPLATE_POINTWISE, value->rank, value->dims, 0));
     node->barrier = true;
 }

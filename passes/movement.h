@@ -23,6 +23,9 @@ bool respace_of(const Graph *graph, const Value *movement, Respace *out);
 bool respace_inverse(const Respace *respace, Respace *out);
 /* Whether a Value that broadcasts to `from` can be expressed as one that broadcasts to `to`. */
 bool respace_can(const Respace *respace, const Value *value);
+/* Whether what a Value is computed from, element by element, is a reduction in the midst of axes that the
+ * movement makes one of columns. */
+bool respace_has_leading(const Respace *respace, const Value *value, int depth);
 /* That Value, with the movement pushed up through what is element by element towards inputs. */
 Value *respace_apply(Rewrite *rewrite, const Respace *respace, Value *value, const Value *like);
 

@@ -108,8 +108,16 @@ static Value *reduce_brought(Rewrite *rewrite, Value *value, bool rows) {
     }
     if (!is_moved)
         return value;
-    Value *moved = build_transpose(rewrite, operand, perm, value);
-    Value *reduced = build_reduce(rewrite, value->op, moved, n, axes, true, value);
+    Respace respace = {.is_transpose = true, .rank_from = operand->rank, .rank_to = operand->rank};
+    for (int i = 0; i < operand->rank; i++) {
+        respace.perm[i] = perm[i];
+        respace.from[i] = operand->dims[i];
+        respace.to[i] = operand->dims[perm[i]];
+    }
+    Value *moved = respace_has_leading(&respace, operand, 0)
+                       ? respace_apply(rewrite, &respace, operand, value)
+                       : build_transpose(rewrite, operand, perm, value);
+    Value *reduced = moved ? build_reduce(rewrite, value->op, moved, n, axes, true, value) : NULL;
     return reduced ? build_transpose(rewrite, reduced, inverse, value) : value;
 }
 

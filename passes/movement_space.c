@@ -8,6 +8,7 @@
  * What is computed from a reduction or a matmul lies in that kernel's space, so movements sink from it; what
  * is not, takes any space, so movements rise. A Value has one of the two properties for good, so the two
  * rules never chase each other. */
+#include "passes/fuse.h"
 #include "passes/movement.h"
 
 enum { RESPACE_CONE_MAX = 64, RESPACE_SHARED_MAX = 16, RESPACE_STORED_MAX = 3 };
@@ -149,13 +150,49 @@ typedef struct RespacePush {
     int n;
 } RespacePush;
 
+/* Whether an order of axes brings those of a reduction of few elements to the front: it then is of columns,
+ * beside reductions that are computed from it. */
+static bool respace_leads(const Respace *respace, const Value *value) {
+    if (!respace->is_transpose || !reduction_is_inline(value) || !value->attrs[1].i ||
+        value->rank != respace->rank_from || value->op == OP_argmax || value->op == OP_argmin)
+        return false;
+    for (int i = 0; i < value->attrs[0].axes.n; i++) {
+        bool leads = false;
+        for (int k = 0; k < value->attrs[0].axes.n; k++)
+            leads |= respace->perm[k] == value->attrs[0].axes.at[i];
+        if (!leads)
+            return false;
+    }
+    return true;
+}
+
+bool respace_has_leading(const Respace *respace, const Value *value, int depth) {
+    enum { DEPTH = 8 };
+    if (respace_leads(respace, value))
+        return true;
+    for (int i = 0; i < value->n_in && depth < DEPTH && value_is_pointwise(value); i++)
+        if (respace_has_leading(respace, value->in[i], depth + 1))
+            return true;
+    return false;
+}
+
+static Value *respace_push(RespacePush *push, Value *value);
+
+static Value *respace_reduction(RespacePush *push, Value *value) {
+    int axes[RANK_MAX], n = value->attrs[0].axes.n;
+    for (int i = 0; i < n; i++)
+        axes[i] = i;
+    Value *operand = respace_push(push, value->in[0]);
+    return operand ? build_reduce(push->rewrite, value->op, operand, n, axes, true, push->like) : NULL;
+}
+
 static Value *respace_push(RespacePush *push, Value *value) {
     Rewrite *rewrite = push->rewrite;
     for (int i = 0; i < push->n; i++)
         if (push->done[i].old == value)
             return push->done[i].moved;
-    bool through = value_is_pointwise(value) && value->rank && !rewrite_is_heavy(rewrite, value) &&
-                   push->n < RESPACE_CONE_MAX / 2;
+    bool is_light = !rewrite_is_heavy(rewrite, value) || respace_has_leading(push->respace, value, 0);
+    bool through = value_is_pointwise(value) && value->rank && is_light && push->n < RESPACE_CONE_MAX / 2;
     for (int i = 0; through && i < value->n_in; i++)
         through = respace_can(push->respace, value->in[i]);
     Value *moved = NULL;
@@ -164,6 +201,8 @@ static Value *respace_push(RespacePush *push, Value *value) {
         for (int i = 0; i < value->n_in; i++)
             in[i] = respace_push(push, value->in[i]);
         moved = build_like(rewrite, value, in);
+    } else if (respace_leads(push->respace, value)) {
+        moved = respace_reduction(push, value);
     } else {
         moved = respace_move(rewrite, push->respace, value, push->like);
     }
@@ -296,7 +335,8 @@ static bool movement_can_sink(Rewrite *rewrite, const Value *value, int at, Resp
         return false;
     for (int i = 0; i < value->n_in; i++)
         if (i != at &&
-            !(respace_can(back, value->in[i]) && movement_follows(rewrite, value, movement, value->in[i])))
+            !(respace_can(back, value->in[i]) && (movement_follows(rewrite, value, movement, value->in[i]) ||
+                                                  respace_has_leading(back, value->in[i], 0))))
             return false;
     return true;
 }

@@ -21,6 +21,7 @@ enum {
     SPLIT_COLUMN_PART = 64,       /* least rows of a part */
     SPLIT_WARP_PART = 128,        /* that a warp sums */
     SPLIT_COLUMN_BLOCK = 64,      /* columns that a block takes */
+    SPLIT_PIECE = 8,              /* columns that a thread reads at once */
     SPLIT_COLUMN_TOTAL = 1 << 20, /* elements below which a second launch costs more */
 };
 
@@ -83,10 +84,30 @@ static int64_t split_parts(int64_t n, int64_t wanted, int64_t least) {
     return 1;
 }
 
+/* Whether columns are no whole pieces of a line, so that those of neighbouring rows had better be read
+ * together as columns of different parts; how many parts in *parts:
+ *
+ *     rows of 3        | 0 1 2 | 0 1 2 | 0 1 2 | 0 1 2 | ...
+ *     part             |   0   |   1   |   2   |   0   | ...      of three, which are rows of 9 to the kernel
+ *
+ * 12544000 rows of 3 (H200): by parts one behind the other 3 of 16 lanes had a column. */
+static bool split_is_dealt(const Value *value, int64_t reduced, int64_t kept, int64_t *parts) {
+    enum { PIECE = 128 /* bits */ };
+    int bits = dtype_bits(value->in[0]->dtype);
+    int64_t aligned = 0, wanted = (int64_t)SPLIT_BLOCKS / 2 * SPLIT_COLUMN_BLOCK / kept;
+    if (kept >= SPLIT_COLUMN_BLOCK && kept * bits % PIECE == 0)
+        return false;
+    wanted = wanted < reduced / SPLIT_COLUMN_PART ? wanted : reduced / SPLIT_COLUMN_PART;
+    for (int64_t n = wanted; n > wanted / 4 && !aligned; n--)
+        aligned = reduced % n == 0 && n * kept % SPLIT_PIECE == 0 ? n : 0;
+    *parts = aligned;
+    return aligned > 1;
+}
+
 /* sum over `axes` of [.., reduced.., ..] as sum over P of sum over n/P; `at` is where the reduced axes lie.
- */
+ * Rows of a part follow each other, or are dealt out to the parts one by one. */
 static Value *split_apply(Rewrite *rewrite, Value *value, int at, int n_reduced, int64_t parts,
-                          int64_t reduced) {
+                          int64_t reduced, bool is_dealt) {
     DimTable *table = rewrite->graph->dims;
     Value *operand = value->in[0];
     const Dim *dims[RANK_MAX];
@@ -95,12 +116,12 @@ static Value *split_apply(Rewrite *rewrite, Value *value, int at, int n_reduced,
         return value;
     for (int i = 0; i < at; i++)
         dims[rank++] = operand->dims[i];
-    int part = rank;
-    dims[rank++] = dim_const(table, parts);
-    dims[rank++] = dim_const(table, reduced / parts);
+    int part = is_dealt ? rank + 1 : rank, inner = is_dealt ? rank : rank + 1;
+    dims[part] = dim_const(table, parts);
+    dims[inner] = dim_const(table, reduced / parts);
+    rank += 2;
     for (int i = at + n_reduced; i < operand->rank; i++)
         dims[rank++] = operand->dims[i];
-    int inner = part + 1;
     Value *split = build_reshape(rewrite, operand, rank, dims, value);
     Value *first = build_reduce(rewrite, value->op, split, 1, &inner, true, value);
     Value *second = build_reduce(rewrite, value->op, first, 1, &part, true, value);
@@ -119,7 +140,7 @@ static Value *split_rule(Rewrite *rewrite, Value *value) {
     ReductionLayout layout = reduction_layout(value, &n_reduced);
     const char *why = "all multiprocessors work";
     int64_t parts = split_squares_get(split->squares, value);
-    bool is_pair = parts > 0;
+    bool is_pair = parts > 0, is_dealt = false;
     int at = 0;
     if (is_pair) {
         why = "one of them reads the columns once, for their mean and for what lies around it";
@@ -130,15 +151,17 @@ static Value *split_rule(Rewrite *rewrite, Value *value) {
                kept * reduced >= SPLIT_COLUMN_TOTAL) {
         int64_t blocks = (kept + SPLIT_COLUMN_BLOCK - 1) / SPLIT_COLUMN_BLOCK;
         bool is_beside = value_map_get(&split->operands, split_unmoved(value->in[0]));
-        parts = is_beside ? split_parts(reduced, reduced, SPLIT_WARP_PART)
-                          : split_parts(reduced, SPLIT_BLOCKS / blocks, SPLIT_COLUMN_PART);
+        is_dealt = !is_beside && split_is_dealt(value, reduced, kept, &parts);
+        if (!is_dealt)
+            parts = is_beside ? split_parts(reduced, reduced, SPLIT_WARP_PART)
+                              : split_parts(reduced, SPLIT_BLOCKS / blocks, SPLIT_COLUMN_PART);
         why = is_beside ? "warps of a product that reads them may take them" : why;
     }
     if (parts < 2)
         return value;
     Value *fresh = is_pair ? split_squares_apply(rewrite, value, parts) : value;
     if (fresh == value)
-        fresh = split_apply(rewrite, value, at, n_reduced, parts, reduced);
+        fresh = split_apply(rewrite, value, at, n_reduced, parts, reduced, is_dealt);
     if (fresh != value)
         pass_decide(
             rewrite->pass, "split", false, value, NULL, "more results, or fewer elements for each",
