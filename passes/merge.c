@@ -1,14 +1,16 @@
 /* Axes that nothing tells apart become one, in a graph without products:
  *
  *     y = gelu(x - mean(x, over=1))                             x: [500, 3, 112, 257]
- * ->  y = reshape(gelu(p - mean(p, over=1)), dims=[500, 3, 112, 257])      p = reshape(x, dims=[500, 3, 28784])
+ * ->  y = reshape(gelu(p - mean(p, over=1)), dims=[500, 3, 112, 257])      p = reshape(x, dims=[500, 3,
+ * 28784])
  *
  * Rows of 257 elements begin anywhere, those of 28784 with 16 bytes. So that transposes have both axes long
  * enough for a tile, an axis of a few elements is joined with its neighbour even where something is the same
  * along that one, which then repeats:
  *
  *     y = transpose(x, perm=[2, 0, 1]) + b                      x: [1000, 14, 1536], b: [14]
- * ->  y = transpose(reshape(x, dims=[14000, 1536]), perm=[1, 0]) + reshape(broadcast(b, [1000, 14]), dims=[14000])
+ * ->  y = transpose(reshape(x, dims=[14000, 1536]), perm=[1, 0]) + reshape(broadcast(b, [1000, 14]),
+ * dims=[14000])
  *
  * A pair of neighbouring axes of each value is in a class with those of its operands that are the same axes.
  * What reduces, moves or repeats one of the two alone keeps the class as it is. Where a product is, or
@@ -20,13 +22,15 @@ enum { MERGE_SHORT = 16 /* elements of an axis that leave a transpose's tiles em
 
 typedef struct Merge {
     const Graph *graph;
-    const Value **operand; /* by id of a reduction: what it reduces in the graph as it was */
-    size_t *first; /* by id: the class of the value's first pair */
-    bool *is_read;    /* by id: something is computed of the value */
-    bool *is_applied; /* by id: something else than reductions is */
-    size_t *into;  /* by class: the class that it was joined with, or itself */
-    bool *is_kept; /* by class that is its own: its axes stay apart */
-    bool *repeats; /* something is the same along one axis of the two */
+    /* by id of a value */
+    const Value **operand; /* its first, in the graph as it was */
+    bool *is_read;         /* something is computed of it */
+    bool *is_applied;      /* something else than reductions is */
+    size_t *first;         /* the class of its first pair */
+    /* by class, of which many may have become one */
+    size_t *into;   /* that one, or one on the way to it */
+    bool *is_kept;  /* its axes stay apart */
+    bool *repeats;  /* something is the same along one of the two */
     bool *is_short; /* a transpose goes along an axis of few elements */
     bool *is_plane; /* some value has several elements along both */
 } Merge;
@@ -106,7 +110,8 @@ static void merge_reduced(Merge *merge, const Value *value) {
     const Value *operand = value->in[0];
     bool counts = value->op == OP_argmax || value->op == OP_argmin;
     /* another kernel reduces the results of columns, which it reads from memory under whatever axes */
-    bool is_in_parts = merge->is_read[value->id] && !merge->is_applied[value->id] && merge_is_reduced(value, 0);
+    bool is_in_parts =
+        merge->is_read[value->id] && !merge->is_applied[value->id] && merge_is_reduced(value, 0);
     for (int i = 0; i + 1 < operand->rank; i++) {
         if (counts || merge_is_reduced(value, i) != merge_is_reduced(value, i + 1))
             merge_keep(merge, operand, i);
@@ -117,11 +122,11 @@ static void merge_reduced(Merge *merge, const Value *value) {
         merge_keep_all(merge, operand);
 }
 
-/* Whether a reshape is of memory, or to it: elements have the same order there whatever their axes are. Others
- * join kernels whose axes are to be the same. */
+/* Whether a reshape is of memory, or to it: elements have the same order there whatever their axes are.
+ * Others join kernels whose axes are to be the same. */
 static bool merge_is_free(const Merge *merge, const Value *value) {
-    return value->op == OP_reshape &&
-           (value->in[0]->op == OP_input || (value_is_output(merge->graph, value) && !merge->is_read[value->id]));
+    return value->op == OP_reshape && (value->in[0]->op == OP_input ||
+                                       (value_is_output(merge->graph, value) && !merge->is_read[value->id]));
 }
 
 static void merge_visit(Merge *merge, const Value *value) {
@@ -182,33 +187,42 @@ static bool merge_find(const Merge *merge, const Value *value, Merged *merged) {
     return merged->rank < value->rank;
 }
 
-/* An operand, its axes counted from the value's last as `shift` says, with the value's axes merged. */
-static Value *merge_operand(Rewrite *rewrite, const Merged *merged, const Value *value, Value *operand,
-                            int shift) {
-    const Dim *dims[RANK_MAX], *full[RANK_MAX];
-    const Dim *one = dim_const(rewrite->graph->dims, 1);
-    bool repeats = false;
-    int begin = shift, rank = 0;
-    while (begin > 0 && begin < value->rank && merged->of[begin - 1] == merged->of[begin])
-        begin--; /* the first axis that the operand has is part of this one's */
-    for (int i = begin; i < value->rank;) {
-        int end = i, there = 0;
-        for (; end < value->rank && merged->of[end] == merged->of[i]; end++) {
-            const Dim *own = end < shift ? one : operand->dims[end - shift];
-            there += !dim_is(own, 1) || dim_is(value->dims[end], 1);
-        }
-        bool is_whole = there == end - i, is_part = false;
-        for (int k = i; k < end; k++) {
-            const Dim *own = k < shift ? one : operand->dims[k - shift];
-            is_part |= !is_whole && !dim_is(own, 1);
-        }
-        for (int k = i; k < end; k++)
-            full[k - begin] = is_part ? value->dims[k] : k < shift ? one : operand->dims[k - shift];
-        repeats |= is_part;
-        dims[rank++] = is_whole || is_part ? merged->dims[merged->of[i]] : one;
-        i = end;
+/* How an operand, whose axes are the last of a value's, spans some of these: none, some or all of them, but
+ * those of one element. */
+typedef enum MergeSpan { MERGE_NONE, MERGE_SOME, MERGE_ALL } MergeSpan;
+
+static const Dim *merge_dim(const Value *value, const Value *operand, int axis, const Dim *one) {
+    int shift = value->rank - operand->rank;
+    return axis < shift ? one : operand->dims[axis - shift];
+}
+
+static MergeSpan merge_span(const Value *value, const Value *operand, int begin, int end, const Dim *one) {
+    bool has_all = true, has_any = false;
+    for (int i = begin; i < end; i++) {
+        bool has = !dim_is(merge_dim(value, operand, i, one), 1);
+        has_all = has_all && (has || dim_is(value->dims[i], 1));
+        has_any = has_any || has;
     }
-    if (repeats && !(operand = build_broadcast(rewrite, operand, value->rank - begin, full, value)))
+    return has_all ? MERGE_ALL : has_any ? MERGE_SOME : MERGE_NONE;
+}
+
+/* The operand with a value's axes merged, repeated along those of which it has but some. */
+static Value *merge_operand(Rewrite *rewrite, const Merged *merged, const Value *value, Value *operand) {
+    const Dim *dims[RANK_MAX], *full[RANK_MAX], *one = dim_const(rewrite->graph->dims, 1);
+    bool repeats = false;
+    int first = value->rank - operand->rank, rank = 0;
+    while (first > 0 && first < value->rank && merged->of[first - 1] == merged->of[first])
+        first--; /* the first axis that the operand has is part of this one's */
+    for (int begin = first, end; begin < value->rank; begin = end) {
+        for (end = begin + 1; end < value->rank && merged->of[end] == merged->of[begin];)
+            end++;
+        MergeSpan span = merge_span(value, operand, begin, end, one);
+        for (int i = begin; i < end; i++)
+            full[i - first] = span == MERGE_SOME ? value->dims[i] : merge_dim(value, operand, i, one);
+        repeats |= span == MERGE_SOME;
+        dims[rank++] = span == MERGE_NONE ? one : merged->dims[merged->of[begin]];
+    }
+    if (repeats && !(operand = build_broadcast(rewrite, operand, value->rank - first, full, value)))
         return NULL;
     if (operand->op == OP_reshape)
         operand = operand->in[0];
@@ -221,9 +235,7 @@ static Value *merge_operand(Rewrite *rewrite, const Merged *merged, const Value 
 static Value *merge_pointwise(Rewrite *rewrite, const Merged *merged, Value *value) {
     Value *in[OP_MAX_ARITY];
     for (int i = 0; i < value->n_in; i++) {
-        Value *operand = value->in[i];
-        in[i] = operand->rank ? merge_operand(rewrite, merged, value, operand, value->rank - operand->rank)
-                              : operand;
+        in[i] = value->in[i]->rank ? merge_operand(rewrite, merged, value, value->in[i]) : value->in[i];
         if (!in[i])
             return NULL;
     }
@@ -245,7 +257,7 @@ static Value *merge_transpose(Rewrite *rewrite, const Merged *merged, Value *val
         }
         of.of[i] = of.rank - 1;
     }
-    Value *in = merge_operand(rewrite, &of, operand, value->in[0], 0);
+    Value *in = merge_operand(rewrite, &of, operand, value->in[0]);
     return in ? build_transpose(rewrite, in, perm, value) : NULL;
 }
 
@@ -259,7 +271,7 @@ static Value *merge_reduction(Rewrite *rewrite, Value *value) {
     for (int i = 0; i < operand->rank; i++)
         if (merge_is_reduced(value, i) && (!i || of.of[i] != of.of[i - 1]))
             axes[n++] = of.of[i];
-    Value *in = merge_operand(rewrite, &of, operand, value->in[0], 0);
+    Value *in = merge_operand(rewrite, &of, operand, value->in[0]);
     return in ? build_reduce(rewrite, value->op, in, n, axes, true, value) : NULL;
 }
 
@@ -291,43 +303,47 @@ static bool merge_may(const Graph *graph) {
     return true;
 }
 
+static Merge *merge_new(Arena *arena, const Graph *graph) {
+    Merge *merge = ARENA_NEW(arena, Merge);
+    size_t n = 0, room = graph->values.n + 1;
+    *merge = (Merge){.graph = graph,
+                     .operand = ARENA_ARRAY(arena, const Value *, room),
+                     .is_read = ARENA_ARRAY(arena, bool, room),
+                     .is_applied = ARENA_ARRAY(arena, bool, room),
+                     .first = ARENA_ARRAY(arena, size_t, room)};
+    for (size_t i = 0; i < graph->values.n; i++) {
+        const Value *value = graph->values.at[i];
+        merge->first[value->id] = n;
+        n += (size_t)value->rank;
+        for (int k = 0; k < value->n_in; k++) {
+            merge->is_read[value->in[k]->id] = true;
+            merge->is_applied[value->in[k]->id] |= value_class(value) != OPCLASS_REDUCTION;
+            merge->operand[value->id] = value->in[0];
+        }
+    }
+    merge->into = ARENA_ARRAY(arena, size_t, n + 1);
+    merge->is_kept = ARENA_ARRAY(arena, bool, n + 1);
+    merge->repeats = ARENA_ARRAY(arena, bool, n + 1);
+    merge->is_short = ARENA_ARRAY(arena, bool, n + 1);
+    merge->is_plane = ARENA_ARRAY(arena, bool, n + 1);
+    for (size_t i = 0; i < n; i++)
+        merge->into[i] = i;
+    return merge;
+}
+
 bool pass_merge(Pass *pass, Graph *graph) {
     if (pass->options->no_fusion || !merge_may(graph))
         return false;
     graph_renumber(graph);
-    Merge merge = {.graph = graph};
-    size_t n = 0;
-    merge.first = ARENA_ARRAY(pass->arena, size_t, graph->values.n + 1);
+    Merge *merge = merge_new(pass->arena, graph);
     for (size_t i = 0; i < graph->values.n; i++) {
-        merge.first[graph->values.at[i]->id] = n;
-        n += (size_t)graph->values.at[i]->rank;
+        merge_visit(merge, graph->values.at[i]);
+        merge_check(merge, graph->values.at[i]);
     }
-    merge.into = ARENA_ARRAY(pass->arena, size_t, n + 1);
-    merge.is_kept = ARENA_ARRAY(pass->arena, bool, n + 1);
-    merge.repeats = ARENA_ARRAY(pass->arena, bool, n + 1);
-    merge.is_short = ARENA_ARRAY(pass->arena, bool, n + 1);
-    merge.is_plane = ARENA_ARRAY(pass->arena, bool, n + 1);
-    for (size_t i = 0; i < n; i++)
-        merge.into[i] = i;
-    merge.is_read = ARENA_ARRAY(pass->arena, bool, graph->values.n + 1);
-    merge.operand = ARENA_ARRAY(pass->arena, const Value *, graph->values.n + 1);
-    merge.is_applied = ARENA_ARRAY(pass->arena, bool, graph->values.n + 1);
-    for (size_t i = 0; i < graph->values.n; i++)
-        for (int k = 0; k < graph->values.at[i]->n_in; k++) {
-            uint32_t id = graph->values.at[i]->in[k]->id;
-            merge.is_read[id] = true;
-            merge.is_applied[id] |= value_class(graph->values.at[i]) != OPCLASS_REDUCTION;
-            merge.operand[graph->values.at[i]->id] = graph->values.at[i]->in[0];
-        }
-    for (size_t i = 0; i < graph->values.n; i++) {
-        merge_visit(&merge, graph->values.at[i]);
-        merge_check(&merge, graph->values.at[i]);
-    }
-    pass->state = &merge;
     bool any = false;
-    for (size_t i = 0; i < graph->values.n; i++) {
-        Merged merged;
-        any = any || merge_find(&merge, graph->values.at[i], &merged);
-    }
+    Merged merged;
+    for (size_t i = 0; i < graph->values.n && !any; i++)
+        any = merge_find(merge, graph->values.at[i], &merged);
+    pass->state = merge;
     return any && rewrite_graph(pass, graph, merge_rule);
 }
