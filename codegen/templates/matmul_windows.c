@@ -32,6 +32,8 @@ int matmul_windows_map(Builder *b, DimTable *dims, const MatmulTma *tma, int cha
         map.dims[i + 1] = windows->base->dims[axis->base_axis];
         map.strides[i + 1] = windows->strides[axis->base_axis];
         map.box[i + 1] = patch ? patch->box[i] : map.box[i + 1];
+        if (!map.places)
+            continue;
         corners->low[i] = (int)axis->low;
         corners->high[i] = (int)axis->high;
         corners->step[i] = (int)axis->step;
