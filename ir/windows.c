@@ -130,8 +130,9 @@ bool windows_have_lines(const Windows *windows) {
 }
 
 /* The corners of the box that the windows' first elements lie in; where they lie outside of im2col's ranges,
- * the windows are lines. */
-static bool windows_corners(const Graph *graph, const ViewPlaces *places, Windows *windows) {
+ * places along K may be lines. */
+static bool windows_corners(const Graph *graph, const ViewPlaces *places, bool may_be_lines,
+                            Windows *windows) {
     static const int corner_bits[] = {16, 8, 5}, tap_bits[] = {16, 8, 5}; /* for 1, 2, 3 axes */
     enum { STEP_MOST = 8 };
     DimTable *dims = graph->dims;
@@ -154,7 +155,7 @@ static bool windows_corners(const Graph *graph, const ViewPlaces *places, Window
                axis->low < corner && axis->high >= -corner && axis->high < corner;
     }
     windows->is_by_lines = !fits;
-    return fits || windows_have_lines(windows);
+    return fits || (may_be_lines && windows_have_lines(windows));
 }
 
 /* Whether each axis of the base is one of these, or has one element, and lies in steps that TMA takes. */
@@ -185,5 +186,5 @@ bool windows_of(const Graph *graph, Value *value, int mn_axis, int k_axis,
         return false;
     windows->places_axis = is_along_k ? mn_axis : k_axis;
     return windows_places(graph, &places, windows) && windows_batch(graph, &places, value, windows) &&
-           windows_corners(graph, &places, windows) && windows_base(graph, &places, windows);
+           windows_corners(graph, &places, !is_along_k, windows) && windows_base(graph, &places, windows);
 }

@@ -44,8 +44,8 @@ typedef struct Windows {
 bool windows_have_lines(const Windows *windows);
 
 /* Whether `value`, a matrix with its rows or columns along these two axes, is windows of a base that TMA
- * copies as such: known steps and corners within the ranges of its im2col mode (PTX ISA, tensors), else
- * lines; all but channels in steps of 16 bytes. */
+ * copies as such: known steps and corners within the ranges of its im2col mode (PTX ISA, tensors), or lines
+ * whose places are along K; all but channels in steps of 16 bytes. */
 bool windows_of(const Graph *graph, Value *value, int mn_axis, int k_axis,
                 bool (*is_base)(void *context, const Value *v), void *context, Windows *windows);
 

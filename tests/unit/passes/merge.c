@@ -1,7 +1,6 @@
 /* Axes that nothing tells apart become one. */
 #include "support.h"
 
-
 static const SupportDim sizes[] = {{"N", 5}, {NULL, 0}};
 
 static void test_joined(void **state) {
@@ -10,7 +9,8 @@ static void test_joined(void **state) {
                LIST("reshape(x, dims=[5, 3, 28])", "y = reshape("), NONE);
     check_text("graph g (x: f32[5, 3, 4, 7], r: f32[5, 3, 1, 1], b: f32[4, 7]) -> (y: f32[5, 3, 4, 7]) {\n"
                "  y = exp(x * r + b) }",
-               sizes, LIST("reshape(x, dims=[15, 28])", "reshape(r, dims=[15, 1])", "reshape(b, dims=["), NONE);
+               sizes, LIST("reshape(x, dims=[15, 28])", "reshape(r, dims=[15, 1])", "reshape(b, dims=["),
+               NONE);
     check_text("graph g (x: f32[5, 3, 4, 7]) -> (y: f32[5, 3, 1, 1]) { y = sum(x * x, over=[2, 3]) }", sizes,
                LIST("reshape(x, dims=[15, 28])", "over=[1]"), NONE);
 }
