@@ -126,7 +126,10 @@ static void index_remember(Lower *lower, LaneCoord number, int rank, const Dim *
                            const LaneCoord *coords) {
     enum { MOST = 16 };
     const Run *shape = lower->shape;
-    if (!shape)
+    int n = 0;
+    for (int i = 0; i < rank; i++)
+        n += !dim_is(dims[i], 1);
+    if (!shape || n < 2)
         return;
     LaneWhole *whole = ARENA_NEW(lower->arena, LaneWhole);
     *whole = (LaneWhole){.number = number,
@@ -141,8 +144,7 @@ static void index_remember(Lower *lower, LaneCoord number, int rank, const Dim *
         }
     if (lower->wholes.n == MOST)
         lower->wholes.n = 0;
-    if (whole->n > 1)
-        vec_push(lower->arena, &lower->wholes, whole);
+    vec_push(lower->arena, &lower->wholes, whole);
 }
 
 static bool index_is_whole(const Lower *lower, const LaneWhole *whole, int rank, const LaneCoord *coords,

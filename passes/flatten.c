@@ -162,8 +162,7 @@ static bool flatten_divides(const Value *reduction, int n_joined) {
         int axis = operand->rank - back;
         bool is_one = dim_is(operand->dims[axis], 1);
         all += !is_one;
-        for (int i = 0; i < reduction->attrs[0].axes.n; i++)
-            n += reduction->attrs[0].axes.at[i] == axis && !is_one;
+        n += value_reduces(reduction, axis) && !is_one;
     }
     return n != 0 && n != all;
 }

@@ -61,13 +61,6 @@ bool space_keeps_innermost(const Value *value, const Value *base) {
     return axis < 0 || axis == space_innermost(base);
 }
 
-static bool layout_axis_in(const Value *value, int axis) {
-    for (int i = 0; i < value->attrs[0].axes.n; i++)
-        if (value->attrs[0].axes.at[i] == axis)
-            return true;
-    return false;
-}
-
 ReductionLayout reduction_layout(const Value *value, int *n_reduced) {
     const Value *operand = value->in[0];
     int rank = operand->rank, n = value->attrs[0].axes.n;
@@ -76,7 +69,7 @@ ReductionLayout reduction_layout(const Value *value, int *n_reduced) {
     int first = value->attrs[0].axes.at[0], last = value->attrs[0].axes.at[n - 1];
     bool rows = true, columns = true;
     for (int i = 0; i < rank; i++) {
-        bool counts = !layout_axis_in(value, i) && !dim_is(operand->dims[i], 1);
+        bool counts = !value_reduces(value, i) && !dim_is(operand->dims[i], 1);
         rows &= !(counts && i > first);
         columns &= !(counts && i < last);
     }

@@ -99,21 +99,12 @@ static void merge_transposed(Merge *merge, const Value *value) {
             merge->is_short[merge_class(merge, value, pairs[k])] = true;
 }
 
-static bool merge_is_reduced(const Value *reduction, int axis) {
-    for (int i = 0; i < reduction->attrs[0].axes.n; i++)
-        if (reduction->attrs[0].axes.at[i] == axis)
-            return true;
-    return false;
-}
-
 static void merge_reduced(Merge *merge, const Value *value) {
     const Value *operand = value->in[0];
-    bool counts = value->op == OP_argmax || value->op == OP_argmin;
     /* another kernel reduces the results of columns, which it reads from memory under whatever axes */
-    bool is_in_parts =
-        merge->is_read[value->id] && !merge->is_applied[value->id] && merge_is_reduced(value, 0);
+    bool is_in_parts = merge->is_read[value->id] && !merge->is_applied[value->id] && value_reduces(value, 0);
     for (int i = 0; i + 1 < operand->rank; i++) {
-        if (counts || merge_is_reduced(value, i) != merge_is_reduced(value, i + 1))
+        if (value_is_arg(value) || value_reduces(value, i) != value_reduces(value, i + 1))
             merge_keep(merge, operand, i);
         if (value->attrs[1].i && !is_in_parts)
             merge_unite(merge, merge_class(merge, operand, i), merge_class(merge, value, i));
@@ -269,7 +260,7 @@ static Value *merge_reduction(Rewrite *rewrite, Value *value) {
     if (!value->attrs[1].i || !merge_find(merge, operand, &of))
         return NULL;
     for (int i = 0; i < operand->rank; i++)
-        if (merge_is_reduced(value, i) && (!i || of.of[i] != of.of[i - 1]))
+        if (value_reduces(value, i) && (!i || of.of[i] != of.of[i - 1]))
             axes[n++] = of.of[i];
     Value *in = merge_operand(rewrite, &of, operand, value->in[0]);
     return in ? build_reduce(rewrite, value->op, in, n, axes, true, value) : NULL;

@@ -20,6 +20,8 @@ typedef struct Respace {
 
 /* What a reshape or transpose Value does; false where the reshape does not factor into runs of axes. */
 bool respace_of(const Graph *graph, const Value *movement, Respace *out);
+/* Axes of `operand` in another order. */
+Respace respace_transpose(const Value *operand, const int *perm);
 bool respace_inverse(const Respace *respace, Respace *out);
 /* Whether a Value that broadcasts to `from` can be expressed as one that broadcasts to `to`. */
 bool respace_can(const Respace *respace, const Value *value);

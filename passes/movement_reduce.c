@@ -11,13 +11,6 @@
 #include "passes/fuse.h"
 #include "passes/movement.h"
 
-static bool reduce_has_axis(const Value *value, int axis) {
-    for (int i = 0; i < value->attrs[0].axes.n; i++)
-        if (value->attrs[0].axes.at[i] == axis)
-            return true;
-    return false;
-}
-
 static Value *reduce_drop_axes(Rewrite *rewrite, Value *value) {
     const Attr *attrs = value->attrs;
     Value *kept =
@@ -38,17 +31,13 @@ static ReductionLayout reduce_layout_of(Value *operand, const Value *value, int 
     return reduction_layout(&asked, &n_reduced);
 }
 
-static bool reduce_is_arg(const Value *value) {
-    return value->op == OP_argmax || value->op == OP_argmin;
-}
-
 static Value *reduce_transposed(Rewrite *rewrite, Value *value) {
     Value *operand = value->in[0], *source = operand->in[0];
     const int *perm = operand->attrs[0].ints;
     int axes[RANK_MAX], n = 0, last = -1;
     for (int i = 0; i < value->attrs[0].axes.n; i++) {
         int axis = perm[value->attrs[0].axes.at[i]];
-        if (axis < last && reduce_is_arg(value))
+        if (axis < last && value_is_arg(value))
             return value; /* the elements would be numbered in another order */
         last = axis > last ? axis : last;
     }
@@ -76,7 +65,7 @@ static Value *reduce_reshaped(Rewrite *rewrite, Value *value) {
         int reduced = 0, counted = 0;
         for (int i = respace.begin_to[g]; i < respace.begin_to[g + 1]; i++) {
             bool unit = dim_is(operand->dims[i], 1);
-            reduced += reduce_has_axis(value, i) && !unit;
+            reduced += value_reduces(value, i) && !unit;
             counted += !unit;
         }
         if (reduced && reduced != counted)
@@ -96,8 +85,8 @@ static Value *reduce_brought(Rewrite *rewrite, Value *value, bool rows) {
     int n = 0, axes[RANK_MAX], perm[RANK_MAX], inverse[RANK_MAX], at = 0;
     for (int side = 0; side < 2; side++)
         for (int i = 0; i < operand->rank; i++)
-            if (reduce_has_axis(value, i) == (rows ? side == 1 : side == 0)) {
-                if (reduce_has_axis(value, i))
+            if (value_reduces(value, i) == (rows ? side == 1 : side == 0)) {
+                if (value_reduces(value, i))
                     axes[n++] = at;
                 perm[at++] = i;
             }
@@ -108,12 +97,7 @@ static Value *reduce_brought(Rewrite *rewrite, Value *value, bool rows) {
     }
     if (!is_moved)
         return value;
-    Respace respace = {.is_transpose = true, .rank_from = operand->rank, .rank_to = operand->rank};
-    for (int i = 0; i < operand->rank; i++) {
-        respace.perm[i] = perm[i];
-        respace.from[i] = operand->dims[i];
-        respace.to[i] = operand->dims[perm[i]];
-    }
+    Respace respace = respace_transpose(operand, perm);
     Value *moved = respace_has_leading(&respace, operand, 0)
                        ? respace_apply(rewrite, &respace, operand, value)
                        : build_transpose(rewrite, operand, perm, value);
@@ -128,7 +112,7 @@ static Value *reduce_mixed(Rewrite *rewrite, Value *value) {
         return value;
     while (innermost > 0 && dim_is(value->in[0]->dims[innermost], 1))
         innermost--;
-    return reduce_brought(rewrite, value, reduce_has_axis(value, innermost));
+    return reduce_brought(rewrite, value, value_reduces(value, innermost));
 }
 
 /* Taps come to the front, as channels are read in vectors. */

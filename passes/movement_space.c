@@ -56,19 +56,28 @@ static bool respace_groups(const Graph *graph, const Value *from, const Value *t
     return true;
 }
 
+Respace respace_transpose(const Value *operand, const int *perm) {
+    Respace respace = {.is_transpose = true, .rank_from = operand->rank, .rank_to = operand->rank};
+    for (int i = 0; i < operand->rank; i++) {
+        respace.perm[i] = perm[i];
+        respace.from[i] = operand->dims[i];
+        respace.to[i] = operand->dims[perm[i]];
+    }
+    return respace;
+}
+
 bool respace_of(const Graph *graph, const Value *movement, Respace *out) {
     const Value *operand = movement->in[0];
-    *out = (Respace){
-        .is_transpose = movement->op == OP_transpose, .rank_from = operand->rank, .rank_to = movement->rank};
+    if (movement->op == OP_transpose) {
+        *out = respace_transpose(operand, movement->attrs[0].ints);
+        return true;
+    }
+    *out = (Respace){.rank_from = operand->rank, .rank_to = movement->rank};
     for (int i = 0; i < operand->rank; i++)
         out->from[i] = operand->dims[i];
     for (int i = 0; i < movement->rank; i++)
         out->to[i] = movement->dims[i];
-    if (!out->is_transpose)
-        return respace_groups(graph, operand, movement, out);
-    for (int i = 0; i < movement->rank; i++)
-        out->perm[i] = movement->attrs[0].ints[i];
-    return true;
+    return respace_groups(graph, operand, movement, out);
 }
 
 bool respace_inverse(const Respace *respace, Respace *out) {
@@ -154,15 +163,11 @@ typedef struct RespacePush {
  * beside reductions that are computed from it. */
 static bool respace_leads(const Respace *respace, const Value *value) {
     if (!respace->is_transpose || !reduction_is_inline(value) || !value->attrs[1].i ||
-        value->rank != respace->rank_from || value->op == OP_argmax || value->op == OP_argmin)
+        value->rank != respace->rank_from || value_is_arg(value))
         return false;
-    for (int i = 0; i < value->attrs[0].axes.n; i++) {
-        bool leads = false;
-        for (int k = 0; k < value->attrs[0].axes.n; k++)
-            leads |= respace->perm[k] == value->attrs[0].axes.at[i];
-        if (!leads)
+    for (int i = 0; i < value->attrs[0].axes.n; i++)
+        if (!value_reduces(value, respace->perm[i]))
             return false;
-    }
     return true;
 }
 

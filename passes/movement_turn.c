@@ -22,14 +22,9 @@ static bool turn_is(const Value *value) {
 }
 
 static Respace turn_of(const Value *value) {
-    int rank = value->rank;
-    Respace turn = {.is_transpose = true, .rank_from = rank, .rank_to = rank};
-    turn_perm(rank, turn.perm);
-    for (int i = 0; i < rank; i++) {
-        turn.from[i] = value->dims[i];
-        turn.to[i] = value->dims[turn.perm[i]];
-    }
-    return turn;
+    int perm[RANK_MAX];
+    turn_perm(value->rank, perm);
+    return respace_transpose(value, perm);
 }
 
 static bool turn_is_vector(const Value *value) {

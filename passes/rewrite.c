@@ -13,6 +13,17 @@ bool value_is_pointwise(const Value *value) {
     return op_is_scalar(value->op) || value->op == OP_cast;
 }
 
+bool value_reduces(const Value *reduction, int axis) {
+    for (int i = 0; i < reduction->attrs[0].axes.n; i++)
+        if (reduction->attrs[0].axes.at[i] == axis)
+            return true;
+    return false;
+}
+
+bool value_is_arg(const Value *reduction) {
+    return reduction->op == OP_argmax || reduction->op == OP_argmin;
+}
+
 bool op_is_view(OpKind op) {
     return op == OP_reshape || op == OP_transpose || op == OP_slice || op == OP_broadcast || op == OP_window;
 }

@@ -79,6 +79,10 @@ bool value_is_heavy(const Value *value); /* reductions, contractions: what fusio
 /* Whether `value` is computed from `source`, or is it, as far as a bounded search sees. */
 bool value_is_computed_from(const Value *value, const Value *source);
 bool value_is_scalar_constant(const Value *value);
+/* Whether a reduction is over that axis of its operand; and whether it numbers elements (argmax, argmin), so
+ * that their order is told. */
+bool value_reduces(const Value *reduction, int axis);
+bool value_is_arg(const Value *reduction);
 OpClass value_class(const Value *value);
 
 #endif

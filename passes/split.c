@@ -63,25 +63,27 @@ bool split_counts(const Value *value, int64_t *reduced, int64_t *kept) {
     const Value *operand = value->in[0];
     *reduced = *kept = 1;
     for (int i = 0; i < operand->rank; i++) {
-        bool is_reduced = false;
-        for (int k = 0; k < value->attrs[0].axes.n; k++)
-            is_reduced |= value->attrs[0].axes.at[k] == i;
-        int64_t *count = is_reduced ? reduced : kept;
+        int64_t *count = value_reduces(value, i) ? reduced : kept;
         if (!dim_is_const(operand->dims[i]) || __builtin_mul_overflow(*count, operand->dims[i]->value, count))
             return false;
     }
     return *reduced > 0 && *kept > 0;
 }
 
-/* The most parts, at most `wanted`, that divide n with `least` elements or more each; 1 where there are none.
- */
-static int64_t split_parts(int64_t n, int64_t wanted, int64_t least) {
+/* The most parts, at most `wanted`, that divide n with `least` elements or more each, of which so many times
+ * `columns` are whole pieces of `piece`; 1 where there are none. */
+static int64_t split_pieces(int64_t n, int64_t wanted, int64_t least, int64_t columns, int64_t piece) {
     if (wanted > n / least)
         wanted = n / least;
     for (int64_t parts = wanted; parts > 1; parts--)
-        if (n % parts == 0)
+        if (n % parts == 0 && parts * columns % piece == 0)
             return parts;
     return 1;
+}
+
+/* Of any number of columns. */
+static int64_t split_parts(int64_t n, int64_t wanted, int64_t least) {
+    return split_pieces(n, wanted, least, 1, 1);
 }
 
 /* Whether columns are no whole pieces of a line, so that those of neighbouring rows had better be read
@@ -94,14 +96,12 @@ static int64_t split_parts(int64_t n, int64_t wanted, int64_t least) {
 static bool split_is_dealt(const Value *value, int64_t reduced, int64_t kept, int64_t *parts) {
     enum { PIECE = 128 /* bits */ };
     int bits = dtype_bits(value->in[0]->dtype);
-    int64_t aligned = 0, wanted = (int64_t)SPLIT_BLOCKS / 2 * SPLIT_COLUMN_BLOCK / kept;
+    int64_t wanted = (int64_t)SPLIT_BLOCKS / 2 * SPLIT_COLUMN_BLOCK / kept,
+            most = reduced / SPLIT_COLUMN_PART;
     if (kept >= SPLIT_COLUMN_BLOCK && kept * bits % PIECE == 0)
         return false;
-    wanted = wanted < reduced / SPLIT_COLUMN_PART ? wanted : reduced / SPLIT_COLUMN_PART;
-    for (int64_t n = wanted; n > wanted / 4 && !aligned; n--)
-        aligned = reduced % n == 0 && n * kept % SPLIT_PIECE == 0 ? n : 0;
-    *parts = aligned;
-    return aligned > 1;
+    *parts = split_pieces(reduced, wanted, SPLIT_COLUMN_PART, kept, SPLIT_PIECE);
+    return *parts > 1 && *parts > (wanted < most ? wanted : most) / 4; /* else too few blocks */
 }
 
 /* sum over `axes` of [.., reduced.., ..] as sum over P of sum over n/P; `at` is where the reduced axes lie.
