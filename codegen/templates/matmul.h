@@ -22,7 +22,8 @@
  *     matmul_prologue.c  operands into shared tiles, for those
  *     matmul_tma.c       operands in by TMA; which outputs leave through shared memory
  *     matmul_stored.c    where rows and columns lie in such an output's memory
- *     matmul_boxes.c     those outputs from shared memory to global memory, by TMA or by rows
+ *     matmul_boxes.c     those outputs from shared memory to global memory, by TMA
+ *     matmul_boxes_rows.c  or by rows, which may be of odd length
  *     matmul_gemv.c, matmul_gemv_shape.c  few rows or columns: the larger operand streamed to registers,
  * fused multiply-adds matmul_convert.c   operands that a warpgroup computes on their way to wgmma
  *     matmul_skew.c      or brings there, whose rows begin anywhere in memory

@@ -3,10 +3,7 @@
  *
  *     by TMA:   one lane sends a box off, which is read while the next one is computed
  *     by rows:  lanes read the box back and store it, where TMA cannot write the output, whose rows are no
- *               multiple of 16 bytes. Neighbouring lanes then have neighbouring elements:
- *
- *               row 0   | T0 T1 T2 ...                  T31 | T0 T1 T2 ...        `width` elements each
- *               row 1   | T0 T1 T2 ...
+ *               multiple of 16 bytes (matmul_boxes_rows.c)
  *
  * With two boxes in turn the warp's lanes meet once a box: who writes box 0 again has met all lanes behind
  * their writes of box 1, and so behind their reads of box 0. With one they meet before they write it, too. */
@@ -109,67 +106,6 @@ static void box_send_tma(Epilogue *e, const MatmulStaging *staging, int output, 
     k_atom(b, ATOM_bulk_commit, NULL, NULL, 0);
 }
 
-/* The lane's piece number `piece` of a box: its row and first column. */
-static void box_piece(Builder *b, const MatmulStaging *staging, int width, const KExpr *piece,
-                      const KExpr **row, const KExpr **col) {
-    const KExpr *lane = k_special(b, SPECIAL_LANE);
-    int in_row = staging->cols / width; /* pieces */
-    if (in_row >= BOX_WARP) {
-        const KExpr *turns = k_i32(b, in_row / BOX_WARP);
-        *row = k_div(b, piece, turns);
-        *col = k_add(b, k_mul(b, k_mod(b, piece, turns), k_i32(b, BOX_WARP)), lane);
-    } else {
-        *row = k_add(b, k_mul(b, piece, k_i32(b, BOX_WARP / in_row)), k_div(b, lane, k_i32(b, in_row)));
-        *col = k_mod(b, lane, k_i32(b, in_row));
-    }
-    *col = k_mul(b, *col, k_i32(b, width));
-}
-
-/* The run of the result at a row and a column, guarded where the tile may reach beyond the result. */
-static Run box_run(Epilogue *e, const KExpr *row, const KExpr *col, int width) {
-    Builder *b = e->b;
-    const MatmulPlan *plan = e->plan;
-    int rank = plan->batch_rank + 2;
-    Run run = {.rank = rank, .axis = rank - 1, .width = width};
-    for (int i = 0; i < plan->batch_rank; i++)
-        run.coords[i] = e->batch[i];
-    run.coords[rank - 2] = row;
-    run.coords[rank - 1] = col;
-    if (dim_divisor(plan->graph->dims, plan->m) % e->fragment->tile_rows != 0)
-        run.guard = k_lt(b, row, k_dim(b, plan->m, K_I32));
-    if (dim_divisor(plan->graph->dims, plan->n) % e->fragment->tile_cols != 0)
-        run.guard = k_and(b, run.guard, k_lt(b, col, k_dim(b, plan->n, K_I32)));
-    return run;
-}
-
-static void box_send_rows(Epilogue *e, const MatmulStaging *staging, int output, const KExpr *box_row,
-                          const KExpr *box_col, const KExpr *stage) {
-    enum { AT_ONCE = 8 /* elements that a lane has on their way: reads of shared memory overlap */ };
-    Builder *b = e->b;
-    const Value *value = staging->output[output];
-    const Tile *tile = &staging->tile[output];
-    int width = staging->row_width[output], pieces = STAGING_ROWS * staging->cols / width / BOX_WARP;
-    int n = width >= AT_ONCE ? 1 : AT_ONCE / width < pieces ? AT_ONCE / width : pieces;
-    const KExpr *row, *col;
-    const KExpr *turn =
-        pieces == n ? k_i32(b, 0) : k_for_begin(b, "turn", k_i32(b, 0), k_i32(b, pieces / n), 1, UNROLL_NONE);
-    const KExpr *first = k_mul(b, turn, k_i32(b, n));
-    const KVar *elements = k_array(b, text_format(b->arena, "%s_row", value->name ? value->name : "out"),
-                                   ktype_of(value->dtype), n * width, NULL);
-    const KExpr *piece = epilogue_loop(b, "piece", n);
-    box_piece(b, staging, width, k_add(b, first, piece), &row, &col);
-    k_load(b, elements, k_mul(b, piece, k_i32(b, width)), tile->buffer, tile_index(b, tile, stage, row, col),
-           width, NULL, CACHE_DEFAULT);
-    epilogue_loop_end(b, n);
-    piece = epilogue_loop(b, "piece", n);
-    box_piece(b, staging, width, k_add(b, first, piece), &row, &col);
-    Run run = box_run(e, k_add(b, box_row, row), k_add(b, box_col, col), width);
-    lower_store(e->lower, &run, value, elements, k_mul(b, piece, k_i32(b, width)));
-    epilogue_loop_end(b, n);
-    if (pieces > n)
-        k_end(b);
-}
-
 void matmul_boxes_send(Epilogue *e, const MatmulStaging *staging, const KExpr *block, const KExpr *box,
                        const KExpr *const *boxes, int64_t first) {
     Builder *b = e->b;
@@ -186,5 +122,5 @@ void matmul_boxes_send(Epilogue *e, const MatmulStaging *staging, const KExpr *b
     }
     lower_set_columns(e->lower, NULL); /* lanes store other columns than they have computed */
     for (int o = staging->n_tma; o < staging->n_outputs; o++)
-        box_send_rows(e, staging, o, row, col, boxes[o]);
+        matmul_box_send_rows(e, staging, o, row, col, boxes[o]);
 }

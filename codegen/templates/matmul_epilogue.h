@@ -7,7 +7,7 @@
  *     matmul_rows*.c, matmul_rounds.c      statistics of rows (matmul_rows.h)
  *     matmul_gang.c                        their exchange between blocks
  *     matmul_blocks.c                      statistics of a tile's part of rows and columns
- *     matmul_boxes.c                       outputs through shared memory
+ *     matmul_boxes.c, matmul_boxes_rows.c  outputs through shared memory
  */
 #ifndef SINTER_CODEGEN_TEMPLATES_MATMUL_EPILOGUE_H
 #define SINTER_CODEGEN_TEMPLATES_MATMUL_EPILOGUE_H
@@ -54,6 +54,10 @@ const KExpr *matmul_box_col(Builder *b, const MatmulStaging *staging, const KExp
  * outputs' first column. */
 void matmul_boxes_send(Epilogue *e, const MatmulStaging *staging, const KExpr *block, const KExpr *box,
                        const KExpr *const *boxes, int64_t first);
+/* matmul_boxes_rows.c: the same of an output that lanes store, from its box in stage `stage`, whose first
+ * element is that of the result at (box_row, box_col). */
+void matmul_box_send_rows(Epilogue *e, const MatmulStaging *staging, int output, const KExpr *box_row,
+                          const KExpr *box_col, const KExpr *stage);
 
 /* A run within a batch of column groups. */
 typedef struct EpilogueSlot {

@@ -205,9 +205,14 @@ static void schedules_add_clusters(const Cost *c, SchedulesAccept *accepts, Cand
     }
 }
 
-/* Whether an epilogue neither reduces nor reads inputs of its own nor stores by lanes. */
+/* Whether an epilogue neither reduces nor reads inputs of its own. */
+static bool schedules_is_plain(const Cost *c, const MatmulPlan *plan) {
+    return !plan->columns.n && !plan->statistics.n && c->bytes_in == 0;
+}
+
+/* Nor stores by lanes. */
 static bool schedules_is_light(const Cost *c, const MatmulPlan *plan) {
-    return !plan->columns.n && !plan->statistics.n && c->bytes_in == 0 && c->ragged == 0;
+    return schedules_is_plain(c, plan) && c->ragged == 0;
 }
 
 /* Whether few registers are left beside a thread's sums: three warpgroups have 160 of them, and of 232 more
@@ -249,7 +254,7 @@ static bool schedules_has_rows(const Cost *c, const MatmulPlan *plan, const Sche
 static bool schedules_has_turns(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
     bool is_large = (plan->region->column_block || plan->block_cols) && s->tile_n > 128; /* they spill */
     return !is_large && s->tile_m == 128 && s->tile_n >= 96 && plan->n_cores == 1 &&
-           (schedules_is_light(c, plan) || schedules_has_rows(c, plan, s)) && schedules_rounds(c, s) > 1;
+           (schedules_is_plain(c, plan) || schedules_has_rows(c, plan, s)) && schedules_rounds(c, s) > 1;
 }
 
 /* Whether two warpgroups may take tiles of 64 rows in turn whose rows lie in a gang: one waits for the other
