@@ -135,14 +135,14 @@ static void chain_load_vectors(Chain *c) {
         for (int k = 0; k < c->link[i].vectors.n; k++) {
             const Value *value = c->link[i].vectors.value[k];
             const KBuffer *to = c->link[i].vectors.buffer[k];
-            int word = 32 / dtype_bits(value->dtype), bytes = 4;
+            int bytes = VECTORS_WORD, word = 8 * bytes / dtype_bits(value->dtype);
             int64_t columns = i == c->n - 1 ? (int64_t)c->passes * c->link[i].columns : c->link[i].columns;
             const KExpr *number = k_for_step_begin(b, "word", k_special(b, SPECIAL_TID),
                                                    k_i32(b, columns / word), k_i32(b, b->kernel->threads));
             const KExpr *col = k_mul(b, number, k_i32(b, word)), *read = k_int(b, K_U32, bytes);
             const Dim *n = c->link[i].plan->n;
             if (!dim_is(n, columns))
-                read = k_select(b, k_lt(b, col, k_dim(b, n, K_I32)), read, k_int(b, K_U32, 0));
+                read = matmul_vector_bytes(b, c->link[i].plan, value, col);
             KOperand operands[] = {k_operand(k_smem_addr(b, to, col)),
                                    k_operand(k_global_addr(b, k_global(b, value, false), col)),
                                    k_operand(read)};

@@ -122,5 +122,5 @@ void matmul_boxes_send(Epilogue *e, const MatmulStaging *staging, const KExpr *b
     }
     lower_set_columns(e->lower, NULL); /* lanes store other columns than they have computed */
     for (int o = staging->n_tma; o < staging->n_outputs; o++)
-        matmul_box_send_rows(e, staging, o, row, col, boxes[o]);
+        matmul_box_send_rows(e, staging, o, row, col, boxes[o], box);
 }

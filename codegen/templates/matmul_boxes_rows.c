@@ -4,12 +4,14 @@
  *     row 1   | T0 T1 T2 ...
  *
  * Where rows are of odd length every second one begins within a word of memory. Words of two elements then
- * begin at the box's second column, and what is left of a row, its edges, goes by the element (4096 x 50257
- * logits along 768 took 494 us by the element, 435 by words where 50258 are a row's):
+ * begin at the box's second column, and the one before them has the last element of the box before, which a
+ * lane has kept. What no word has at the tile's edges goes by the element, by lanes of all rows at once:
  *
- *     even row    | T0 | T1 | T2 | ...            | T31 |
- *     odd row     e | T0 | T1 | T2 | ...      | T30 | e       e: lanes of all odd rows at once
- */
+ *     even row    | T0 | T1 | T2 | ...                 | T31 |     the next box
+ *     odd row   T31 | T0 | T1 | T2 | ...             | T30 | .     its T31 has this element too
+ *
+ * (4096 x 50257 logits along 768 took 494 us by the element, 455 by words; 96 x 257 x 257 along 80, in boxes
+ * of 32 columns, 17.4, and 20.5 where each box had edges of its own, which ask L2 three times a row.) */
 #include "codegen/templates/matmul_epilogue.h"
 
 enum {
@@ -19,7 +21,7 @@ enum {
 
 /* The lane's piece number `piece` of a box: its row and first column. */
 static void rows_piece(Builder *b, const MatmulStaging *staging, int width, const KExpr *piece,
-                      const KExpr **row, const KExpr **col) {
+                       const KExpr **row, const KExpr **col) {
     const KExpr *lane = k_special(b, SPECIAL_LANE);
     int in_row = staging->cols / width; /* pieces */
     if (in_row >= ROWS_LANES) {
@@ -33,7 +35,7 @@ static void rows_piece(Builder *b, const MatmulStaging *staging, int width, cons
     *col = k_mul(b, *col, k_i32(b, width));
 }
 
-/* The run of the result at a row and a column, guarded where the tile may reach beyond the result. */
+/* The run of the result at a row and a column, guarded where the tile may have rows beyond the last. */
 static Run rows_run(Epilogue *e, const KExpr *row, const KExpr *col, int width) {
     Builder *b = e->b;
     const MatmulPlan *plan = e->plan;
@@ -45,13 +47,17 @@ static Run rows_run(Epilogue *e, const KExpr *row, const KExpr *col, int width) 
     run.coords[rank - 1] = col;
     if (dim_divisor(plan->graph->dims, plan->m) % e->fragment->tile_rows != 0)
         run.guard = k_lt(b, row, k_dim(b, plan->m, K_I32));
-    if (dim_divisor(plan->graph->dims, plan->n) % e->fragment->tile_cols != 0)
-        run.guard = k_and(b, run.guard, k_lt(b, col, k_dim(b, plan->n, K_I32)));
     return run;
 }
 
+static const KExpr *rows_has_col(Epilogue *e, const KExpr *col) {
+    const MatmulPlan *plan = e->plan;
+    bool is_whole = dim_divisor(plan->graph->dims, plan->n) % e->fragment->tile_cols == 0;
+    return is_whole ? NULL : k_lt(e->b, col, k_dim(e->b, plan->n, K_I32));
+}
+
 static void rows_send(Epilogue *e, const MatmulStaging *staging, int output, const KExpr *box_row,
-                          const KExpr *box_col, const KExpr *stage) {
+                      const KExpr *box_col, const KExpr *stage) {
     Builder *b = e->b;
     const Value *value = staging->output[output];
     const Tile *tile = &staging->tile[output];
@@ -71,33 +77,11 @@ static void rows_send(Epilogue *e, const MatmulStaging *staging, int output, con
     piece = epilogue_loop(b, "piece", n);
     rows_piece(b, staging, width, k_add(b, first, piece), &row, &col);
     Run run = rows_run(e, k_add(b, box_row, row), k_add(b, box_col, col), width);
+    run.guard = k_and(b, run.guard, rows_has_col(e, run.coords[run.axis]));
     lower_store(e->lower, &run, value, elements, k_mul(b, piece, k_i32(b, width)));
     epilogue_loop_end(b, n);
     if (pieces > n)
         k_end(b);
-}
-
-/* A row of the result that a box has, of odd length perhaps. */
-typedef struct RowsRow {
-    const KExpr *outer; /* its number among those of all matrices */
-    const KExpr *head;  /* columns of the box before the first that begins a word of memory: 0 or 1 */
-    const KExpr *last;  /* column of the box that is the last of the result's there; negative: none is */
-} RowsRow;
-
-static RowsRow rows_row(Epilogue *e, const KExpr *row, const KExpr *box_col, int cols) {
-    Builder *b = e->b;
-    const MatmulPlan *plan = e->plan;
-    KType type = lower_index_type(e->lower);
-    const KExpr *outer = k_convert(b, row, type), *one = k_i32(b, 1);
-    for (int axis = plan->batch_rank - 1; axis >= 0; axis--) {
-        const Dim *each = region_extent(plan->graph, plan->region, axis + 1, plan->batch_rank + 1);
-        outer = k_add(b, outer, k_mul(b, k_convert(b, e->batch[axis], type), k_dim(b, each, type)));
-    }
-    const KExpr *before = k_bit_and(b, k_convert(b, outer, K_I32), k_dim(b, plan->n, K_I32));
-    const KExpr *left = k_sub(b, k_dim(b, plan->n, K_I32), box_col);
-    return (RowsRow){.outer = outer,
-                     .head = k_bit_and(b, k_add(b, before, box_col), one),
-                     .last = k_sub(b, k_min(b, left, k_i32(b, cols)), one)};
 }
 
 /* Whether rows of an output, of which lanes would store single elements of 16 bits, are of odd length only,
@@ -109,76 +93,178 @@ static bool rows_are_odd(const Epilogue *e, const MatmulStaging *staging, int ou
            lower_can_store_skewed(e->plan->graph, e->plan->region, value, WORD);
 }
 
-static void rows_send_words(Epilogue *e, const MatmulStaging *staging, int output, const KExpr *box_row,
-                            const KExpr *box_col, const KExpr *stage) {
+void matmul_boxes_follow(Epilogue *e, const MatmulStaging *staging, int boxes) {
     Builder *b = e->b;
-    const Value *value = staging->output[output];
-    const Tile *tile = &staging->tile[output];
-    const KExpr *lane = k_special(b, SPECIAL_LANE), *one = k_i32(b, 1), *two = k_i32(b, 2);
-    int in_row = staging->cols / 2, turns = STAGING_ROWS * in_row / ROWS_LANES, n = ROWS_AT_ONCE / 2;
-    n = n < turns ? n : turns;
-    const char *name = value->name ? value->name : "out";
-    const KVar *words = k_array(b, text_format(b->arena, "%s_words", name), K_U32, 2 * n, NULL);
-    const KExpr *word = k_mul(b, k_mod(b, lane, k_i32(b, in_row)), two), *behind = k_add(b, word, two);
-    behind = k_min(b, behind, k_i32(b, staging->cols - 2));
-    const KExpr *turn = k_for_begin(b, "turn", k_i32(b, 0), k_i32(b, turns / n), 1, UNROLL_NONE);
-    const KExpr *i = epilogue_loop(b, "i", n);
-    const KExpr *lane_row = k_div(b, lane, k_i32(b, in_row)), *each = k_i32(b, ROWS_LANES / in_row);
-    const KExpr *first = k_mul(b, turn, k_i32(b, n));
-    const KExpr *row = k_add(b, k_mul(b, k_add(b, first, i), each), lane_row);
-    k_load_raw(b, words, k_mul(b, i, two), tile->buffer, tile_index(b, tile, stage, row, word), 2, NULL,
-               CACHE_DEFAULT);
-    k_load_raw(b, words, k_add(b, k_mul(b, i, two), one), tile->buffer,
-               tile_index(b, tile, stage, row, behind), 2, NULL, CACHE_DEFAULT);
-    epilogue_loop_end(b, n);
-    i = epilogue_loop(b, "i", n);
-    row = k_add(b, box_row, k_add(b, k_mul(b, k_add(b, first, i), each), lane_row));
-    RowsRow at = rows_row(e, row, box_col, staging->cols);
-    const KVar *pair = k_array(b, text_format(b->arena, "%s_pair", name), K_U32, 1, NULL);
-    const KExpr *bytes =
-        k_select(b, k_eq(b, at.head, one), k_int(b, K_U32, 0x5432), k_int(b, K_U32, 0x3210));
-    KOperand operands[] = {k_reg(pair), k_operand(k_elem(b, words, k_mul(b, i, two))),
-                           k_operand(k_elem(b, words, k_add(b, k_mul(b, i, two), one))), k_operand(bytes)};
+    e->boxes = boxes;
+    for (int o = 0; o < staging->n_outputs; o++) {
+        e->kept[o] = NULL;
+        if (boxes == 1 || o < staging->n_tma || !rows_are_odd(e, staging, o))
+            continue;
+        e->kept[o] = k_array(b, "kept", K_U32, 1, NULL);
+        k_set_elem(b, e->kept[o], k_i32(b, 0), k_int(b, K_U32, 0));
+    }
+}
+
+/* A box of an output with odd rows. */
+typedef struct RowsBox {
+    const MatmulStaging *staging;
+    int output;
+    const KExpr *row, *col;      /* of the result, its first */
+    const KExpr *stage, *number; /* of those of its rows */
+} RowsBox;
+
+/* A row of it. */
+typedef struct RowsRow {
+    const KExpr *outer; /* its number among those of all matrices */
+    const KExpr *head;  /* columns of the box before the first that begins a word of memory: 0 or 1 */
+    const KExpr *last;  /* column of the box that is the result's last, or the box's; negative: none is */
+} RowsRow;
+
+static RowsRow rows_row(Epilogue *e, const RowsBox *box, const KExpr *in_box) {
+    Builder *b = e->b;
+    const MatmulPlan *plan = e->plan;
+    KType type = lower_index_type(e->lower);
+    const KExpr *outer = k_convert(b, k_add(b, box->row, in_box), type), *one = k_i32(b, 1);
+    for (int axis = plan->batch_rank - 1; axis >= 0; axis--) {
+        const Dim *each = region_extent(plan->graph, plan->region, axis + 1, plan->batch_rank + 1);
+        outer = k_add(b, outer, k_mul(b, k_convert(b, e->batch[axis], type), k_dim(b, each, type)));
+    }
+    const KExpr *before = k_bit_and(b, k_convert(b, outer, K_I32), k_dim(b, plan->n, K_I32));
+    const KExpr *left = k_sub(b, k_dim(b, plan->n, K_I32), box->col);
+    const KExpr *last = k_sub(b, k_min(b, left, k_i32(b, box->staging->cols)), one);
+    return (RowsRow){.outer = outer,
+                     .head = k_let_expr(b, "head", k_bit_and(b, k_add(b, before, box->col), one)),
+                     .last = k_let_expr(b, "last_col", last)};
+}
+
+static const KExpr *rows_index(Builder *b, const RowsBox *box, const KExpr *in_box, const KExpr *col) {
+    return tile_index(b, &box->staging->tile[box->output], box->stage, in_box, col);
+}
+
+static const KBuffer *rows_buffer(const RowsBox *box) {
+    return box->staging->tile[box->output].buffer;
+}
+
+static const char *rows_name(Builder *b, const RowsBox *box, const char *what) {
+    const Value *value = box->staging->output[box->output];
+    return text_format(b->arena, "%s_%s", value->name ? value->name : "out", what);
+}
+
+/* The lane, known anew for each box: compilers would keep where it reads and writes of all of them, beside
+ * the accumulators, and spill. */
+static const KExpr *rows_lane(Builder *b) {
+    const KVar *lane = k_variable(b, "lane", K_I32, k_special(b, SPECIAL_LANE));
+    KOperand registers = k_reg(lane);
+    k_atom(b, ATOM_settle_i32, (int[]){1}, &registers, 1);
+    return k_var(b, lane);
+}
+
+/* The lane's word of a row: its number there, whether it is the last, and which lane has the next; behind the
+ * last that is the first. */
+typedef struct RowsWord {
+    const KExpr *number, *is_end, *next;
+} RowsWord;
+
+/* Stores a word: as it lies in the box, or of its last element and the next word's first. */
+static void rows_store_word(Epilogue *e, const RowsBox *box, const RowsWord *word, const KExpr *in_box,
+                            const KExpr *own) {
+    Builder *b = e->b;
+    const KExpr *zero = k_i32(b, 0), *one = k_i32(b, 1);
+    RowsRow row = rows_row(e, box, in_box);
+    const KExpr *is_odd = k_eq(b, row.head, one), *first = own;
+    const KVar *kept = e->kept[box->output];
+    const KExpr *col = k_add(b, k_mul(b, word->number, k_i32(b, 2)), row.head);
+    const KExpr *is_before = k_and(b, is_odd, word->is_end), *is_there = k_not(b, is_before);
+    if (kept) {
+        const KExpr *other = k_shuffle_index(b, "before", k_elem_at(b, kept, 0), in_box);
+        first = k_select(b, is_before, other, first);
+        is_there = k_scalar(b, OP_or, is_there, k_lt(b, zero, box->number), NULL);
+        col = k_select(b, is_before, k_i32(b, -1), col);
+    }
+    const KVar *pair = k_array(b, rows_name(b, box, "pair"), K_U32, 1, NULL);
+    KOperand operands[] = {k_reg(pair), k_operand(first),
+                           k_operand(k_shuffle_index(b, "behind", own, word->next)),
+                           k_operand(k_select(b, is_odd, k_int(b, K_U32, 0x5432), k_int(b, K_U32, 0x3210)))};
     k_atom(b, ATOM_byte_permute, NULL, operands, 4);
-    const KExpr *col = k_add(b, word, at.head);
-    Run run = rows_run(e, row, k_add(b, box_col, col), 2);
+    Run run = rows_run(e, k_add(b, box->row, in_box), k_add(b, box->col, col), 2);
     run.start = RUN_SKEWED;
     run.split = run.axis;
-    run.outer = at.outer;
+    run.outer = row.outer;
     run.inner = k_convert(b, run.coords[run.axis], lower_index_type(e->lower));
-    run.guard = k_and(b, run.guard, k_lt(b, col, at.last));
-    lower_store(e->lower, &run, value, pair, NULL);
+    run.guard = k_and(b, run.guard, k_and(b, is_there, k_lt(b, col, row.last)));
+    lower_store(e->lower, &run, box->staging->output[box->output], pair, NULL);
+}
+
+static void rows_send_words(Epilogue *e, const RowsBox *box) {
+    Builder *b = e->b;
+    int cols = box->staging->cols, in_row = cols / 2, turns = STAGING_ROWS * in_row / ROWS_LANES;
+    int n = turns < ROWS_AT_ONCE ? turns : ROWS_AT_ONCE;
+    const KExpr *lane = rows_lane(b), *two = k_i32(b, 2);
+    RowsWord word = {.number = k_mod(b, lane, k_i32(b, in_row))};
+    const KExpr *first_lane = k_sub(b, lane, word.number), *end = k_i32(b, in_row - 1);
+    word.is_end = k_eq(b, word.number, end);
+    word.next = k_select(b, word.is_end, first_lane, k_add(b, lane, k_i32(b, 1)));
+    const KExpr *col = k_mul(b, word.number, two);
+    const KVar *words = k_array(b, rows_name(b, box, "words"), K_U32, n, NULL);
+    const KExpr *turn =
+        turns == n ? k_i32(b, 0) : k_for_begin(b, "turn", k_i32(b, 0), k_i32(b, turns / n), 1, UNROLL_NONE);
+    const KExpr *lane_row = k_div(b, lane, k_i32(b, in_row)), *each = k_i32(b, ROWS_LANES / in_row);
+    const KExpr *first = k_mul(b, turn, k_i32(b, n)), *i = epilogue_loop(b, "i", n);
+    const KExpr *in_box = k_add(b, k_mul(b, k_add(b, first, i), each), lane_row);
+    k_load_raw(b, words, i, rows_buffer(box), rows_index(b, box, in_box, col), 2, NULL, CACHE_DEFAULT);
     epilogue_loop_end(b, n);
-    k_end(b);
+    i = epilogue_loop(b, "i", n);
+    in_box = k_add(b, k_mul(b, k_add(b, first, i), each), lane_row);
+    rows_store_word(e, box, &word, in_box, k_elem(b, words, i));
+    epilogue_loop_end(b, n);
+    if (turns > n)
+        k_end(b);
 }
 
 /* Lanes 2 r and 2 r + 1 have the first and the last element of row r, where no word has them. */
-static void rows_send_edges(Epilogue *e, const MatmulStaging *staging, int output, const KExpr *box_row,
-                            const KExpr *box_col, const KExpr *stage) {
+static void rows_send_edges(Epilogue *e, const RowsBox *box) {
     Builder *b = e->b;
-    const Value *value = staging->output[output];
-    const Tile *tile = &staging->tile[output];
-    const KExpr *lane = k_special(b, SPECIAL_LANE), *zero = k_i32(b, 0), *one = k_i32(b, 1);
-    const KExpr *in_box = k_div(b, lane, k_i32(b, 2)), *row = k_add(b, box_row, in_box);
-    RowsRow at = rows_row(e, row, box_col, staging->cols);
-    const KExpr *is_last = k_eq(b, k_mod(b, lane, k_i32(b, 2)), one);
-    const KExpr *col = k_max(b, k_select(b, is_last, at.last, zero), zero);
-    const KExpr *apart = k_sub(b, k_select(b, is_last, at.last, one), at.head);
+    const Value *value = box->staging->output[box->output];
+    int cols = box->staging->cols;
+    const KExpr *lane = rows_lane(b), *zero = k_i32(b, 0), *one = k_i32(b, 1);
+    const KExpr *in_box = k_div(b, lane, k_i32(b, 2)), *is_last = k_eq(b, k_mod(b, lane, k_i32(b, 2)), one);
+    RowsRow row = rows_row(e, box, in_box);
+    const KExpr *col = k_max(b, k_select(b, is_last, row.last, zero), zero);
+    const KExpr *apart = k_sub(b, k_select(b, is_last, row.last, one), row.head);
     const KExpr *is_single = k_eq(b, k_bit_and(b, apart, one), zero);
-    const KVar *edge = k_array(b, text_format(b->arena, "%s_edge", value->name ? value->name : "out"),
-                               ktype_of(value->dtype), 1, NULL);
-    k_load(b, edge, zero, tile->buffer, tile_index(b, tile, stage, in_box, col), 1, NULL, CACHE_DEFAULT);
-    Run run = rows_run(e, row, k_add(b, box_col, col), 1);
-    run.guard = k_and(b, run.guard, k_and(b, is_single, k_ge(b, at.last, zero)));
+    if (e->kept[box->output]) {
+        const KExpr *left = k_sub(b, k_dim(b, e->plan->n, K_I32), box->col);
+        const KExpr *goes_on =
+            k_and(b, k_lt(b, box->number, k_i32(b, e->boxes - 1)), k_lt(b, k_i32(b, cols), left));
+        const KExpr *in_word = k_select(b, is_last, goes_on, k_lt(b, zero, box->number));
+        is_single = k_and(b, is_single, k_not(b, in_word));
+    }
+    const KVar *edge = k_array(b, rows_name(b, box, "edge"), ktype_of(value->dtype), 1, NULL);
+    k_load(b, edge, zero, rows_buffer(box), rows_index(b, box, in_box, col), 1, NULL, CACHE_DEFAULT);
+    Run run = rows_run(e, k_add(b, box->row, in_box), k_add(b, box->col, col), 1);
+    run.guard = k_and(b, run.guard, k_and(b, is_single, k_ge(b, row.last, zero)));
     lower_store(e->lower, &run, value, edge, NULL);
 }
 
+/* Lane r keeps the last word of row r for the next box. */
+static void rows_keep(Epilogue *e, const RowsBox *box) {
+    Builder *b = e->b;
+    const KVar *kept = e->kept[box->output];
+    if (!kept)
+        return;
+    const KExpr *in_box = k_mod(b, k_special(b, SPECIAL_LANE), k_i32(b, STAGING_ROWS));
+    k_load_raw(b, kept, k_i32(b, 0), rows_buffer(box),
+               rows_index(b, box, in_box, k_i32(b, box->staging->cols - 2)), 2, NULL, CACHE_DEFAULT);
+}
+
 void matmul_box_send_rows(Epilogue *e, const MatmulStaging *staging, int output, const KExpr *box_row,
-                          const KExpr *box_col, const KExpr *stage) {
+                          const KExpr *box_col, const KExpr *stage, const KExpr *number) {
     if (!rows_are_odd(e, staging, output)) {
         rows_send(e, staging, output, box_row, box_col, stage);
         return;
     }
-    rows_send_words(e, staging, output, box_row, box_col, stage);
-    rows_send_edges(e, staging, output, box_row, box_col, stage);
+    RowsBox box = {staging, output, box_row, box_col, stage, number};
+    rows_send_words(e, &box);
+    rows_send_edges(e, &box);
+    rows_keep(e, &box);
 }

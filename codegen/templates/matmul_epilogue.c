@@ -263,9 +263,27 @@ void epilogue_batch(Epilogue *e, const KExpr *block, const KExpr *group, int n_g
         lower_unbind(e->lower, e->inputs->value[i]);
 }
 
+/* Whether pairs of columns may have one beyond the last: nothing is read there, and boxes leave it behind. */
+static bool epilogue_passes_end(const MatmulPlan *plan, const MatmulFragment *fragment,
+                                const MatmulStaging *staging, const MatmulVectors *vectors) {
+    const Region *region = plan->region;
+    bool leaves = staging && staging->n_outputs == (int)region->outputs.n && !fragment->is_swapped;
+    if (!leaves || plan->statistics.n || plan->columns.n || region->column_block || region->windows.n)
+        return false;
+    for (size_t i = 0; i < region->inputs.n; i++) {
+        const Value *value = region->inputs.at[i];
+        bool is_known = dim_is(value_count(plan->graph, value), 1);
+        for (int k = 0; vectors && k < vectors->n; k++)
+            is_known = is_known || vectors->value[k] == value;
+        if (!is_known && matmul_is_read_behind(plan, value))
+            return false;
+    }
+    return true;
+}
+
 static Epilogue epilogue_begin(Builder *b, const MatmulPlan *plan, Lower *lower,
                                const MatmulFragment *fragment, const KExpr *const *batch,
-                               const MatmulVectors *vectors) {
+                               const MatmulStaging *staging, const MatmulVectors *vectors) {
     Epilogue e = {.vectors = vectors,
                   .b = b,
                   .plan = plan,
@@ -274,7 +292,8 @@ static Epilogue epilogue_begin(Builder *b, const MatmulPlan *plan, Lower *lower,
                   .batch = batch,
                   .run = fragment->width};
     const Dim *along = fragment->is_swapped ? plan->m : plan->n;
-    while (dim_divisor(plan->graph->dims, along) % e.run != 0)
+    while (dim_divisor(plan->graph->dims, along) % e.run != 0 &&
+           !epilogue_passes_end(plan, fragment, staging, vectors))
         e.run /= 2;
     if (plan->region->column_block)
         e.end = plan->n->value;
@@ -325,7 +344,7 @@ static void epilogue_all(Epilogue *e, const Value *value, EpilogueBody *body, vo
 
 void matmul_epilogue_hold(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
                           const KExpr *const *batch, const MatmulVectors *vectors, const Value *value) {
-    Epilogue e = epilogue_begin(b, plan, lower, fragment, batch, vectors);
+    Epilogue e = epilogue_begin(b, plan, lower, fragment, batch, NULL, vectors);
     if (plan->statistics.n)
         matmul_row_statistics(&e, NULL);
     epilogue_all(&e, value, epilogue_hold_run, NULL);
@@ -335,7 +354,7 @@ void matmul_epilogue_hold(Builder *b, const MatmulPlan *plan, Lower *lower, cons
 Epilogue *matmul_pack_begin(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
                             const KExpr *const *batch, const MatmulVectors *vectors) {
     Epilogue *e = ARENA_NEW(b->arena, Epilogue);
-    *e = epilogue_begin(b, plan, lower, fragment, batch, vectors);
+    *e = epilogue_begin(b, plan, lower, fragment, batch, NULL, vectors);
     return e;
 }
 
@@ -381,7 +400,7 @@ void matmul_pack_end(Epilogue *e) {
 
 void matmul_epilogue_rows(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
                           const KExpr *const *batch, const MatmulRow *known, int n_known) {
-    Epilogue e = epilogue_begin(b, plan, lower, fragment, batch, NULL);
+    Epilogue e = epilogue_begin(b, plan, lower, fragment, batch, NULL, NULL);
     for (int i = 0; i < n_known; i++)
         vec_push(b->arena, &e.rows, known[i]);
     const Region *region = plan->region;
@@ -392,7 +411,7 @@ void matmul_epilogue_rows(Builder *b, const MatmulPlan *plan, Lower *lower, cons
 void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
                      const KExpr *const *batch, const MatmulStaging *staging, const MatmulVectors *vectors,
                      MatmulInputs *inputs) {
-    Epilogue e = epilogue_begin(b, plan, lower, fragment, batch, vectors);
+    Epilogue e = epilogue_begin(b, plan, lower, fragment, batch, staging, vectors);
     EpilogueStore store = {0}, early = {0};
     VEC(const Value *) rows = {0}, bundles = {0};
     for (size_t i = 0; i < plan->region->outputs.n; i++) {

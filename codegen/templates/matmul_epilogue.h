@@ -39,6 +39,8 @@ struct Epilogue {
     const KExpr *column_group;   /* the first of the groups that column statistics are being taken of */
     const PartialVars
         *columns; /* the first column statistics of the batch, known in all lanes; NULL: not yet */
+    int boxes;    /* of staging that follow each other along the rows (matmul_boxes_follow) */
+    const KVar *kept[STAGING_OUTPUTS]; /* of the last one, what the next stores; NULL: nothing */
 };
 
 /* matmul_keep.c: around all passes, loads of inputs that several of them want. */
@@ -54,10 +56,13 @@ const KExpr *matmul_box_col(Builder *b, const MatmulStaging *staging, const KExp
  * outputs' first column. */
 void matmul_boxes_send(Epilogue *e, const MatmulStaging *staging, const KExpr *block, const KExpr *box,
                        const KExpr *const *boxes, int64_t first);
-/* matmul_boxes_rows.c: the same of an output that lanes store, from its box in stage `stage`, whose first
- * element is that of the result at (box_row, box_col). */
+/* matmul_boxes_rows.c: ahead of them, how many boxes of the same rows leave one behind the other, from left
+ * to right; 1: none follows another. */
+void matmul_boxes_follow(Epilogue *e, const MatmulStaging *staging, int boxes);
+/* A box, number `number` of its rows, of an output that lanes store: from stage `stage`; its first element is
+ * that of the result at (box_row, box_col). */
 void matmul_box_send_rows(Epilogue *e, const MatmulStaging *staging, int output, const KExpr *box_row,
-                          const KExpr *box_col, const KExpr *stage);
+                          const KExpr *box_col, const KExpr *stage, const KExpr *number);
 
 /* A run within a batch of column groups. */
 typedef struct EpilogueSlot {

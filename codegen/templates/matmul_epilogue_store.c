@@ -261,6 +261,7 @@ static void epilogue_store_staged(Epilogue *e, EpilogueStore *store) {
     bool meets_last = f->blocks * n_boxes % staging->in_turn != 0;
     if (meets_last) /* the tile before ended on the side that this one begins with */
         matmul_boxes_wait(b, staging, 0);
+    matmul_boxes_follow(e, staging, n_chunks == 1 && (!e->inputs || f->blocks == 1) ? n_boxes : 1);
     const KExpr *part = matmul_inputs_chunk_begin(e);
     int in_part = n_boxes / (e->inputs ? e->inputs->chunks : 1), n_images = in_part / n_chunks;
     const KExpr *block = epilogue_loop(b, "block", f->blocks);

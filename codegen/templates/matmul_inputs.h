@@ -21,6 +21,10 @@ typedef struct MatmulVectors {
  * `copies` copies. */
 void matmul_find_vectors(const MatmulPlan *plan, int tile_cols, int copies, int64_t bytes,
                          MatmulVectors *vectors);
+/* Bytes that a vector has of the word that begins with a column, which is a whole number of words from the
+ * first. */
+enum { VECTORS_WORD = 4 };
+const KExpr *matmul_vector_bytes(Builder *b, const MatmulPlan *plan, const Value *value, const KExpr *col);
 
 /* matmul_inputs.c: inputs of the epilogue with an element for each of the product's, of 16 bits, which the
  * producer brings through the ring behind the steps of K. */

@@ -20,7 +20,17 @@ static bool vectors_fits(const MatmulPlan *plan, const Value *value) {
         !matmul_is_read_in_place(plan, value, vectors_is_column, plan))
         return false;
     view_base_strides(plan->graph, value, strides);
-    return dim_is(strides[value->rank - 1], 1) && dim_divisor(plan->graph->dims, plan->n) % (32 / bits) == 0;
+    return dim_is(strides[value->rank - 1], 1);
+}
+
+const KExpr *matmul_vector_bytes(Builder *b, const MatmulPlan *plan, const Value *value, const KExpr *col) {
+    int each = dtype_bits(value->dtype) / 8;
+    const KExpr *end = k_dim(b, plan->n, K_I32), *zero = k_int(b, K_U32, 0),
+                *all = k_int(b, K_U32, VECTORS_WORD);
+    if (dim_divisor(plan->graph->dims, plan->n) % (VECTORS_WORD / each) == 0)
+        return k_select(b, k_lt(b, col, end), all, zero);
+    const KExpr *left = k_mul(b, k_max(b, k_sub(b, end, col), k_i32(b, 0)), k_i32(b, each));
+    return k_convert(b, k_min(b, left, k_i32(b, VECTORS_WORD)), K_U32);
 }
 
 void matmul_find_vectors(const MatmulPlan *plan, int tile_cols, int copies, int64_t bytes,

@@ -73,13 +73,13 @@ static void wgmma_start_vectors(Wgmma *w, const KExpr *group, const MatmulTile *
     w->vectors.base = k_let_expr(b, "vector_base", k_mul(b, copy, k_i32(b, cols)));
     for (int i = 0; i < w->vectors.n; i++) {
         const Value *value = w->vectors.value[i];
-        int word = 32 / dtype_bits(value->dtype), words = cols / word, bytes = 4;
+        int bytes = VECTORS_WORD, word = 8 * bytes / dtype_bits(value->dtype), words = cols / word;
         const KExpr *thread = k_mod(b, k_special(b, SPECIAL_TID), k_i32(b, WARPGROUP));
         for (int first = 0; first < words; first += WARPGROUP) {
             const KExpr *number = k_add(b, thread, k_i32(b, first)), *col = k_mul(b, number, k_i32(b, word));
             const KExpr *at = k_add(b, tile->col, col), *read = k_int(b, K_U32, bytes);
             if (!w->tiles.cols_end && dim_divisor(w->plan->graph->dims, w->plan->n) % w->tiles.span_n != 0)
-                read = k_select(b, k_lt(b, at, k_dim(b, w->plan->n, K_I32)), read, k_int(b, K_U32, 0));
+                read = matmul_vector_bytes(b, w->plan, value, at);
             KOperand operands[] = {
                 k_operand(k_smem_addr(b, w->vectors.buffer[i], k_add(b, w->vectors.base, col))),
                 k_operand(k_global_addr(b, k_global(b, value, false), at)), k_operand(read)};
