@@ -7,7 +7,7 @@
 
 /* Operations a second with one operand brought, and with both; of others; seconds for each of K that is
  * brought where tiles are few. */
-static const double brought_one = 380e12, brought_both = 130e12, brought_none = 500e12, brought_step = 7e-9;
+static const double brought_one = 380e12, brought_both = 130e12, brought_none = 600e12, brought_step = 7e-9;
 
 /* Whether an operand is memory: given, or stored by another kernel. */
 static bool brought_is_memory(Value *operand) {

@@ -10,6 +10,7 @@
 
 #include "codegen/cost.h"
 #include "codegen/templates/cost_share.h"
+#include "codegen/templates/matmul_dealt.h"
 #include "codegen/templates/matmul_paths.h"
 #include "codegen/templates/matmul_tiles.h"
 #include "ir/base/checked.h"
@@ -352,6 +353,9 @@ static CostRows cost_rows(int64_t pitch) {
 }
 
 static CostRows cost_operand_rows(const Graph *graph, const MatmulOperand *operand, const DimBindings *hint) {
+    MatmulDealt dealt;
+    if (matmul_dealt(graph, operand, &dealt))
+        return COST_ROWS_SECTORS;
     int along = operand->major == MAJOR_K ? operand->mn_axis : operand->k_axis;
     if (!operand->is_memory || !operand->view.strides[along])
         return COST_ROWS_ALIGNED;

@@ -14,6 +14,7 @@
 
 #include "codegen/templates/cost_share.h"
 #include "codegen/templates/matmul_convert.h"
+#include "codegen/templates/matmul_dealt.h"
 #include "codegen/templates/matmul_inputs.h"
 #include "codegen/templates/matmul_operand.h"
 #include "codegen/templates/matmul_paths.h"
@@ -298,7 +299,8 @@ static double cost_row(CostRows rows) {
 static double cost_row_of_steps(const Cost *c, const Schedule *s, const CostShare *w, bool is_b) {
     const MatmulOperand *operand = is_b ? &c->plan->b[0] : &c->plan->a;
     CostRows rows = is_b ? c->rows_b : c->rows_a;
-    bool ends_within = operand->major == MAJOR_K && c->k % s->tile_k != 0;
+    bool ends_within =
+        operand->major == MAJOR_K && c->k % s->tile_k != 0 && !matmul_is_dealt(c->plan, operand);
     double last = ends_within ? cost_of_rows(rows, 0, 0, cost_end_sector) : 0;
     return cost_row(rows) + last / (w->steps * w->split);
 }

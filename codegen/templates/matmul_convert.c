@@ -13,6 +13,7 @@
  * Memory that has the elements themselves, but not where TMA reads them from, they bring by themselves, of
  * both operands if need be (matmul_skew.c). */
 #include "codegen/templates/matmul_convert.h"
+#include "codegen/templates/matmul_dealt.h"
 #include "codegen/templates/matmul_operand.h"
 
 static bool convert_is_input(void *context, const Value *value) {
@@ -66,7 +67,8 @@ bool matmul_convert_source(const MatmulPlan *plan, const MatmulOperand *operand,
 
 bool matmul_is_converted(const MatmulPlan *plan, const MatmulOperand *operand) {
     const char *why;
-    return !matmul_is_brought_by_tma(plan->graph, operand, &why) && !matmul_has_chosen_rows(operand);
+    return !matmul_is_brought_by_tma(plan->graph, operand, &why) && !matmul_has_chosen_rows(operand) &&
+           !matmul_is_dealt(plan, operand);
 }
 
 static int convert_operands(const MatmulPlan *plan) {

@@ -9,6 +9,7 @@
  * channels, or by mma.sync, or so, H200: 480 channels 46 us by 32, 125, 34.5; 48 channels 35 by 16, 87, 25;
  * 80 channels 39 by 16, 90, 34.) A convolution's tap has channels; the weights' memory beside it is taken in
  * the same parts. */
+#include "codegen/templates/matmul_dealt.h"
 #include "codegen/templates/matmul_operand.h"
 #include "codegen/templates/matmul_tma.h"
 #include "ir/base/checked.h"
@@ -83,7 +84,10 @@ int64_t matmul_filled_unit(const MatmulPlan *plan, const Schedule *schedule) {
 const Dim *matmul_k_steps(const MatmulPlan *plan, const Schedule *schedule) {
     DimTable *dims = plan->graph->dims;
     int64_t filled = matmul_filled_unit(plan, schedule);
+    MatmulDealt dealt;
+    bool is_dealt = schedule->path == MATMUL_WGMMA && matmul_dealt(plan->graph, &plan->a, &dealt);
+    const Dim *end = is_dealt ? dim_add(dims, plan->k, dim_const(dims, matmul_dealt_most(&dealt))) : plan->k;
     if (!filled)
-        return dim_ceil_div(dims, plan->k, dim_const(dims, schedule->tile_k));
+        return dim_ceil_div(dims, end, dim_const(dims, schedule->tile_k));
     return dim_mul(dims, dim_div(dims, plan->k, plan->k_unit), dim_const(dims, filled / schedule->tile_k));
 }

@@ -65,9 +65,16 @@ static int tma_boxes(const MatmulTma *tma) {
     return tma->tile.rows / tma->share > TMA_BOX_MAX ? 2 : 1;
 }
 
-/* Whether the tile has several matrices along an axis of the operand's batch: then it is one with M or N. */
+/* Whether rows are dealt out to the operand's matrices. */
+static bool tma_is_dealt(const MatmulTma *tma) {
+    return tma->dealt && tma->dealt->count;
+}
+
+/* Whether an axis of the operand's batch is one with M or N, of which the tile has several matrices, or with
+ * K, as rows that are dealt out lie in one line. */
 static bool tma_is_joined(const MatmulTma *tma, int axis) {
-    return tma->members.n > 1 && tma->members.own_axis == axis;
+    return (tma->members.n > 1 && tma->members.own_axis == axis) ||
+           (tma_is_dealt(tma) && tma->dealt->axis == axis);
 }
 
 /* Boxes side by side, and elements of the operand in a row of each: the tile may count its bytes otherwise.
@@ -106,6 +113,8 @@ static const Dim *tma_part(DimTable *dims, const MatmulTma *tma, bool is_k) {
     const Dim *part = !is_k ? operand->mn_part : tma->unit ? tma->unit_end : operand->k_part;
     if (!is_k && tma->members.n > 1)
         return dim_mul(dims, operand->mn, operand->value->dims[tma->members.own_axis]);
+    if (is_k && tma_is_dealt(tma))
+        return matmul_dealt_line(dims, operand, tma->dealt);
     int axis = is_k ? operand->k_axis : operand->mn_axis;
     if (tma_page(tma) && operand->chosen->page_axis == axis)
         return tma_page(tma);
@@ -264,6 +273,7 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
         at = k_add(b, at, k_i32(b, (int64_t)block * tile->rows * tile->span));
         to = k_smem_addr(b, tile->buffer, at);
         inner = k_add(b, k0, k_i32(b, (int64_t)block * tma_span(tma)));
+        inner = tma_is_dealt(tma) ? k_add(b, inner, tma->piece) : inner;
         inner = tma_packed(tma) > 1 ? k_div(b, inner, k_i32(b, tma_packed(tma))) : inner;
         outer = tma_row(b, tma, mn0, row);
     } else {

@@ -2,6 +2,7 @@
 #ifndef SINTER_CODEGEN_TEMPLATES_MATMUL_TMA_H
 #define SINTER_CODEGEN_TEMPLATES_MATMUL_TMA_H
 
+#include "codegen/templates/matmul_dealt.h"
 #include "codegen/templates/matmul_tiles.h"
 
 /* Tensor maps: of whole tiles, and of the last along M or N, with the rows that are there; or the same. */
@@ -24,7 +25,9 @@ typedef struct MatmulTma {
     int64_t filled;      /* elements that steps count for each of them */
     const MatmulPatch *patch; /* of windows, whose taps one box has all; NULL: a box has one tap */
     const KExpr **windows; /* what all steps of a tile share of where boxes of windows are; NULL: of none */
-    bool is_once;          /* nobody loads these elements again: L2 gives them up first */
+    const MatmulDealt *dealt; /* rows of every so many-th of a matrix; NULL, or count 0: of all */
+    const KExpr *piece; /* the element of a line that the first of those of the present tile's begins with */
+    bool is_once;       /* nobody loads these elements again: L2 gives them up first */
     /* What the tile has along M or N beyond the operand need not be zeros: it is left as it was. Rows beyond
      * the end of memory are no work for memory, but they are for L2: 132 blocks whose tiles had 1 row of 128
      * took 72 us where they took 45 with all 128. */

@@ -392,6 +392,8 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     w.tiles = matmul_tiles(plan, schedule);
     w.cluster = w.tiles.cluster_m * w.tiles.cluster_n;
     w.split = matmul_split(schedule);
+    if (!matmul_dealt(plan->graph, &plan->a, &w.dealt.rows))
+        w.dealt.rows.count = 0;
     w.steps = schedule->patches ? matmul_patch_steps(plan, schedule) : matmul_k_steps(plan, schedule);
     kernel->threads = WARPGROUP * (1 + matmul_converters(plan, schedule) + w.consumers);
     kernel->min_blocks = matmul_blocks_per_sm(plan, schedule);

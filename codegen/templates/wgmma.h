@@ -20,6 +20,7 @@
 #define SINTER_CODEGEN_TEMPLATES_WGMMA_H
 
 #include "codegen/templates/matmul_convert.h"
+#include "codegen/templates/matmul_dealt.h"
 #include "codegen/templates/matmul_partials.h"
 #include "codegen/templates/matmul_scale.h"
 #include "codegen/templates/signals.h"
@@ -52,8 +53,16 @@ typedef struct WgmmaOperand {
     const KExpr *chosen; /* a producer's: the present tile's matrix, where indices choose it */
     const KExpr **pages; /* a producer's: those of the present stage, where indices choose pages */
     const KExpr *
-        *windows; /* a producer's: what the present tile's steps share, where the operand is windows */
+        *windows;       /* a producer's: what the present tile's steps share, where the operand is windows */
+    const KExpr *piece; /* a producer's: where the present tile's matrix begins, where rows are dealt out */
 } WgmmaOperand;
+
+/* The first operand's rows, where they are dealt out. */
+typedef struct WgmmaDealt {
+    MatmulDealt rows;   /* count 0: they are not */
+    const KExpr *shift; /* of the present tile (matmul_dealt_shift) */
+    const KExpr *group; /* a consumer's: its warpgroup */
+} WgmmaDealt;
 
 /* A product whose steps of K come before those of the one that is added to it. */
 typedef struct WgmmaTerm {
@@ -129,7 +138,8 @@ typedef struct Wgmma {
     MatmulGang gang; /* blocks 1: none */
     Signals signals;
     MatmulInputs inputs;
-    const Dim *steps;      /* of K */
+    const Dim *steps; /* of K */
+    WgmmaDealt dealt;
     MatmulReached reached; /* of the present tile, where tiles differ in their steps (tiles.reach) */
     const KVar *accumulator[MATMUL_CORES];
     int partial_cols; /* 0: one level */
@@ -155,6 +165,12 @@ int wgmma_result_cols(const Schedule *schedule);
 /* Whether an operand comes as the schedule has it. */
 bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedule, const MatmulOperand *operand,
                            bool is_rows, const char **why);
+/* wgmma_dealt.c: the same of a first operand whose rows are dealt out. Ahead of a tile's loads or products,
+ * where its matrix begins; the element of a row that its boxes begin with, or NULL; ahead of the products of
+ * a step, zeros for what its stage has of other rows. Nothing, where they are not dealt out. */
+bool wgmma_accepts_dealt(const MatmulPlan *plan, const Schedule *schedule, const char **why);
+const KExpr *wgmma_dealt_tile(Wgmma *w, const MatmulTile *tile);
+void wgmma_dealt_step(Wgmma *w, const KExpr *stage, const KExpr *step, const KExpr *steps);
 /* Whether the blocks of a cluster can bring the operand that they share. */
 bool wgmma_accepts_shared(const MatmulPlan *plan, const Schedule *schedule, const char **why);
 

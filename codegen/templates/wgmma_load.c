@@ -76,6 +76,8 @@ MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o) {
         .pages = o->pages,
         .patch = w->tiles.patch.is_along_k || (w->tiles.patch.axes && o->is_rows) ? &w->tiles.patch : NULL,
         .windows = o->windows,
+        .dealt = o->is_rows ? &w->dealt.rows : NULL,
+        .piece = o->piece,
         .unit = filled ? w->plan->k_unit : NULL,
         .unit_end = filled ? matmul_unit_end(w->plan, w->schedule, o->operand) : NULL,
         .filled = filled,
@@ -104,6 +106,8 @@ static void wgmma_find_pages(Wgmma *w, const MatmulTile *tile, const KExpr *k0) 
 
 /* Ahead of a tile's loads. */
 static void wgmma_choose(Wgmma *w, const MatmulTile *tile) {
+    const KExpr *piece = wgmma_dealt_tile(w, tile);
+    w->operands[0].piece = piece ? k_let_expr(w->b, "row_start", piece) : NULL;
     for (int i = 0; i < w->n_operands; i++) {
         WgmmaOperand *o = &w->operands[i];
         if (!o->convert)
@@ -291,11 +295,12 @@ static void wgmma_load_step(Wgmma *w, const PipelineState *state, const MatmulTi
             continue;
         MatmulTma tma = wgmma_tma(w, o);
         const KExpr *mn0 = o->is_rows ? tile->row : tile->col;
+        const KExpr *at = w->dealt.rows.count && !o->is_rows ? k_sub(b, k0, w->dealt.shift) : k0;
         if (o->taps)
-            wgmma_load_taps(w, &tma, state, mn0, k0, tile->batch);
+            wgmma_load_taps(w, &tma, state, mn0, at, tile->batch);
         else
             matmul_tma_load(b, w->plan, &tma, k_var(b, state->stage),
-                            pipeline_full_address(b, &w->pipeline, state), mn0, k0, tile->batch);
+                            pipeline_full_address(b, &w->pipeline, state), mn0, at, tile->batch);
         wgmma_fragments_load(w, o, state, k0);
     }
 }

@@ -322,6 +322,7 @@ void wgmma_product_steps(Wgmma *w, const KExpr *steps, const PipelineState *stat
     Builder *b = w->b;
     const KExpr *step = k_for_begin(b, "k_step", k_i32(b, 0), steps, 1, UNROLL_NONE);
     pipeline_wait_full(b, &w->pipeline, state);
+    wgmma_dealt_step(w, k_var(b, state->stage), step, steps);
     if (w->operands[w->schedule->swap_ab ? 1 : 0].turned) {
         wgmma_turned_stage(w, k_var(b, state->stage),
                            is_cleared ? k_int(b, K_U32, 1) : k_convert(b, step, K_U32));
@@ -358,6 +359,8 @@ void wgmma_tile_product(Wgmma *w, const MatmulTile *tile, const KExpr *group, co
         wgmma_fragments_product(w, tile, warp_row, first, steps, state, previous, is_cleared);
         return;
     }
+    wgmma_dealt_tile(w, tile);
+    w->dealt.group = group;
     if (w->schedule->ping_pong)
         wgmma_turn(w, group, true);
     bool goes_on = wgmma_terms_product(w, fragment, tile, state, previous, is_cleared);
