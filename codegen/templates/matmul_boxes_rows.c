@@ -10,8 +10,8 @@
  *     even row    | T0 | T1 | T2 | ...                 | T31 |     the next box
  *     odd row   T31 | T0 | T1 | T2 | ...             | T30 | .     its T31 has this element too
  *
- * (4096 x 50257 logits along 768 took 494 us by the element, 455 by words; 96 x 257 x 257 along 80, in boxes
- * of 32 columns, 17.4, and 20.5 where each box had edges of its own, which ask L2 three times a row.) */
+ * (4096 x 50257 logits along 768 took 494 us by the element, 427 by words; 96 x 257 x 257 along 80, in boxes
+ * of 32 columns, 20.5 where each box had edges of its own, which ask L2 three times a row, 18.2.) */
 #include "codegen/templates/matmul_epilogue.h"
 
 enum {
@@ -150,13 +150,13 @@ static const char *rows_name(Builder *b, const RowsBox *box, const char *what) {
     return text_format(b->arena, "%s_%s", value->name ? value->name : "out", what);
 }
 
-/* The lane, known anew for each box: compilers would keep where it reads and writes of all of them, beside
- * the accumulators, and spill. */
-static const KExpr *rows_lane(Builder *b) {
-    const KVar *lane = k_variable(b, "lane", K_I32, k_special(b, SPECIAL_LANE));
-    KOperand registers = k_reg(lane);
+/* A number known anew for each box: compilers would keep where a lane reads of all of them, beside the
+ * accumulators, and spill. */
+static const KExpr *rows_anew(Builder *b, const char *name, const KExpr *value) {
+    const KVar *anew = k_variable(b, name, K_I32, value);
+    KOperand registers = k_reg(anew);
     k_atom(b, ATOM_settle_i32, (int[]){1}, &registers, 1);
-    return k_var(b, lane);
+    return k_var(b, anew);
 }
 
 /* The lane's word of a row: its number there, whether it is the last, and which lane has the next; behind the
@@ -199,12 +199,12 @@ static void rows_send_words(Epilogue *e, const RowsBox *box) {
     Builder *b = e->b;
     int cols = box->staging->cols, in_row = cols / 2, turns = STAGING_ROWS * in_row / ROWS_LANES;
     int n = turns < ROWS_AT_ONCE ? turns : ROWS_AT_ONCE;
-    const KExpr *lane = rows_lane(b), *two = k_i32(b, 2);
+    const KExpr *lane = k_special(b, SPECIAL_LANE), *two = k_i32(b, 2);
     RowsWord word = {.number = k_mod(b, lane, k_i32(b, in_row))};
     const KExpr *first_lane = k_sub(b, lane, word.number), *end = k_i32(b, in_row - 1);
     word.is_end = k_eq(b, word.number, end);
     word.next = k_select(b, word.is_end, first_lane, k_add(b, lane, k_i32(b, 1)));
-    const KExpr *col = k_mul(b, word.number, two);
+    const KExpr *col = rows_anew(b, "word_col", k_mul(b, word.number, two));
     const KVar *words = k_array(b, rows_name(b, box, "words"), K_U32, n, NULL);
     const KExpr *turn =
         turns == n ? k_i32(b, 0) : k_for_begin(b, "turn", k_i32(b, 0), k_i32(b, turns / n), 1, UNROLL_NONE);
@@ -226,7 +226,8 @@ static void rows_send_edges(Epilogue *e, const RowsBox *box) {
     Builder *b = e->b;
     const Value *value = box->staging->output[box->output];
     int cols = box->staging->cols;
-    const KExpr *lane = rows_lane(b), *zero = k_i32(b, 0), *one = k_i32(b, 1);
+    const KExpr *lane = rows_anew(b, "lane", k_special(b, SPECIAL_LANE)), *zero = k_i32(b, 0),
+                *one = k_i32(b, 1);
     const KExpr *in_box = k_div(b, lane, k_i32(b, 2)), *is_last = k_eq(b, k_mod(b, lane, k_i32(b, 2)), one);
     RowsRow row = rows_row(e, box, in_box);
     const KExpr *col = k_max(b, k_select(b, is_last, row.last, zero), zero);
