@@ -7,7 +7,6 @@
  *
  * Nothing moves: these are views, and the result is stored where it belongs. It is done for inputs, where
  * what follows goes element by element, since sums and products of the result want its rows in order. */
-#include "ir/base/checked.h"
 #include "passes/fuse.h"
 #include "passes/movement.h"
 #include "passes/realign.h"
@@ -55,30 +54,27 @@ static bool deal_is_packed(const Value *operand) {
 
 /* How many times as long as its operations a product takes, by rounds of whole tiles, of `count` matrices of
  * so many rows. */
-static double deal_rounds(const Rewrite *rewrite, int64_t count, int64_t rows, int64_t columns) {
+static double deal_rounds(const Rewrite *rewrite, double count, double rows, double columns) {
     double sms = rewrite->pass->options->limits->sm_count, least = INFINITY;
     for (size_t i = 0; i < sizeof deal_tiles / sizeof *deal_tiles; i++) {
-        double tiles =
-            (double)(ceil_div(rows, deal_tiles[i].rows) * ceil_div(columns, deal_tiles[i].columns)) *
-            (double)count;
+        double tiles = count * ceil(rows / deal_tiles[i].rows) * ceil(columns / deal_tiles[i].columns);
         double elements = ceil(tiles / sms) * sms * deal_tiles[i].rows * deal_tiles[i].columns;
-        least = fmin(least, elements * deal_tiles[i].slow / ((double)count * (double)rows * (double)columns));
+        least = fmin(least, elements * deal_tiles[i].slow / (count * rows * columns));
     }
     return least;
 }
 
 /* Seconds that a product loses in `count` matrices of so many rows. */
-static double deal_loss(const Rewrite *rewrite, const Value *product, int64_t k, int64_t count,
-                        int64_t rows) {
+static double deal_loss(const Rewrite *rewrite, const Value *product, double k, double count, double rows) {
     enum { STEP = 64, TILE_M = 128, TILE_N = 256 };
-    int64_t n = product->dims[1]->value, tiles = count * ceil_div(rows, TILE_M) * ceil_div(n, TILE_N);
-    double steps = (double)ceil_div(k, STEP), more = (double)ceil_div(k + DEAL_PIECE - 1, STEP) - steps;
+    double n = (double)product->dims[1]->value, tiles = count * ceil(rows / TILE_M) * ceil(n / TILE_N);
+    double steps = ceil(k / STEP), more = ceil((k + DEAL_PIECE - 1) / STEP) - steps;
     double copied = deal_rounds(rewrite, 1, count * rows, n);
     if (k >= DEAL_LONG)
         copied = fmin(copied, deal_shared);
     double share = deal_lines + more / steps + fmax(0, deal_rounds(rewrite, count, rows, n) - copied);
     return realign_operations(product) / deal_rate * share +
-           (double)ceil_div(tiles, rewrite->pass->options->limits->sm_count) * deal_zeros;
+           ceil(tiles / rewrite->pass->options->limits->sm_count) * deal_zeros;
 }
 
 /* Matrices that the rows of a product's first operand are dealt out to; 0: they are not. */
@@ -91,9 +87,11 @@ static int64_t deal_count(const Rewrite *rewrite, const Value *product) {
         return 0;
     int64_t m = a->dims[0]->value, k = a->dims[1]->value, n = b->dims[1]->value;
     int64_t count = DEAL_PIECE / dim_gcd(DEAL_PIECE, k), rows = m / count;
-    bool fits = count > 1 && m % count == 0 && n % DEAL_PIECE == 0 && n >= DEAL_LEAST && rows >= DEAL_TILE;
-    return fits && (double)round_up(rows, DEAL_TILE) <= deal_waste * (double)rows &&
-                   deal_loss(rewrite, product, k, count, rows) < realign_copy_seconds(a)
+    bool fits = count > 1 && m % count == 0 && n % DEAL_PIECE == 0 && n >= DEAL_LEAST && rows >= DEAL_TILE &&
+                k <= INT32_MAX / DEAL_PIECE;
+    return fits && ceil((double)rows / DEAL_TILE) * DEAL_TILE <= deal_waste * (double)rows &&
+                   deal_loss(rewrite, product, (double)k, (double)count, (double)rows) <
+                       realign_copy_seconds(a)
                ? count
                : 0;
 }

@@ -27,6 +27,7 @@
  *     matmul_gemv.c, matmul_gemv_shape.c  few rows or columns: the larger operand streamed to registers,
  * fused multiply-adds matmul_convert.c   operands that a warpgroup computes on their way to wgmma
  *     matmul_skew.c      or brings there, whose rows begin anywhere in memory
+ *     matmul_dealt.c     or that TMA reads as matrices of every eighth row
  *     matmul_scale.c     operands that are narrow memory times a factor a block
  *     matmul_epilogue.c, matmul_epilogue_store.c  accumulators to outputs, for all three
  *     matmul_vectors.c   inputs of the epilogue with one number a column, into shared memory

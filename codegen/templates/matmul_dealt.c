@@ -27,7 +27,8 @@ bool matmul_dealt(const Graph *graph, const MatmulOperand *operand, MatmulDealt 
     const Dim *pitch = operand->view.strides[operand->batch[0]];
     const Dim *apart = operand->view.strides[operand->mn_axis];
     if (!dim_is_const(count) || !dim_is_const(pitch) || !dim_is_const(apart) || !dim_is_const(k) ||
-        count->value > DEALT_PIECE || pitch->value % DEALT_PIECE == 0 || pitch->value < k->value ||
+        count->value > DEALT_PIECE || pitch->value > INT32_MAX / DEALT_PIECE ||
+        pitch->value % DEALT_PIECE == 0 || pitch->value < k->value ||
         apart->value != count->value * pitch->value)
         return false;
     *dealt = (MatmulDealt){operand->batch[0], count->value, pitch->value};

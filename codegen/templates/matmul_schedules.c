@@ -246,11 +246,12 @@ static bool schedules_has_rows(const Cost *c, const MatmulPlan *plan, const Sche
     return plan->statistics.n && !plan->columns.n && c->ragged == 0 && (has_parts || c->n <= s->tile_n);
 }
 
-/* Whether two warpgroups may take turns. With other epilogues than light ones that took longer: sums of
+/* Whether two warpgroups may take turns. With other epilogues than plain ones that took longer: sums of
  * columns 1818 us where a shared tile took 1552, a gate 668 for 607, rows of 1023 columns 25.1 for 21.3; and
  * two products, whose tiles are narrow then, 1245 for 1201. Not so whole rows, of which all the work comes
  * behind the product: softmax of 32768 rows of 128 along 512 took 17.4 us for 19.4, of 96 along 2048 42.3 for
- * 45.2; nor parts of rows: the loss of 4096 x 32000 logits along 2048 795 us for 876. */
+ * 45.2; nor parts of rows: the loss of 4096 x 32000 logits along 2048 795 us for 876; nor stores by lanes:
+ * 4096 x 50257 logits along 768 450 us for 566. */
 static bool schedules_has_turns(const Cost *c, const MatmulPlan *plan, const Schedule *s) {
     bool is_large = (plan->region->column_block || plan->block_cols) && s->tile_n > 128; /* they spill */
     return !is_large && s->tile_m == 128 && s->tile_n >= 96 && plan->n_cores == 1 &&

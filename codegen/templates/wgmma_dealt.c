@@ -19,7 +19,7 @@ bool wgmma_accepts_dealt(const MatmulPlan *plan, const Schedule *schedule, const
            !matmul_columns_guest(plan) && matmul_members(plan, schedule).n <= 1;
 }
 
-/* The bits of word `word` of a piece that lie in [begin, end), both in elements of the step. */
+/* The bits of the word of elements `at` and the next that lie in [begin, end), in elements of the step. */
 static const KExpr *dealt_bits(Builder *b, const KExpr *at, const KExpr *begin, const KExpr *end) {
     enum { LOW = 0xffff };
     const KExpr *none = k_int(b, K_U32, 0), *bits = none;
