@@ -113,8 +113,8 @@ static Value *deal_rule(Rewrite *rewrite, Value *value) {
         return value;
     pass_decide(
         rewrite->pass, "deal", true, product, a, NULL,
-        "its rows of %lld bytes begin alike every %lld, so they are read as so many matrices' as they lie",
-        (long long)(a->dims[1]->value * dtype_bits(a->dtype) / 8), (long long)count);
+        "rows of %lld bytes begin alike %lld apart, so it is read in place as %lld matrices of such rows",
+        (long long)(a->dims[1]->value * dtype_bits(a->dtype) / 8), (long long)count, (long long)count);
     return fresh;
 }
 
