@@ -20,7 +20,8 @@
  *     matmul_simt.c      fused multiply-adds from shared tiles: exact f32, f64, i32, i64
  *     matmul_ring.c      the loop over K, for the last two
  *     matmul_prologue.c  operands into shared tiles, for those
- *     matmul_tma.c       operands in by TMA; which outputs leave through shared memory
+ *     matmul_tma.c       operands in by TMA
+ *     matmul_staging.c   which outputs leave through shared memory
  *     matmul_stored.c    where rows and columns lie in such an output's memory
  *     matmul_boxes.c     those outputs from shared memory to global memory, by TMA
  *     matmul_boxes_rows.c  or by rows, which may be of odd length

@@ -1,5 +1,5 @@
 /* Outputs that leave through shared memory, by TMA or by rows: where their rows and columns lie in memory
- * (matmul_stored.c), which they are (matmul_tma.c), and their boxes (matmul_boxes.c). */
+ * (matmul_stored.c), which they are (matmul_staging.c), and their boxes (matmul_boxes.c). */
 #ifndef SINTER_CODEGEN_TEMPLATES_MATMUL_STAGING_H
 #define SINTER_CODEGEN_TEMPLATES_MATMUL_STAGING_H
 
@@ -64,7 +64,7 @@ typedef struct MatmulStaging {
     MatmulPart parts[STAGING_PARTS];
 } MatmulStaging;
 
-/* matmul_tma.c: shared memory for the outputs whose rows lie side by side, and the maps of those that TMA can
+/* matmul_staging.c: shared memory for the outputs whose rows lie side by side, and the maps of those that TMA can
  * write; false where there are none. `over` NULL: memory of its own; else that of another product's, which
  * has as much. */
 bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule, const MatmulStaging *over,
