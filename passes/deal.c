@@ -34,18 +34,6 @@ static const struct {
 static const double deal_shared = 1.05;
 enum { DEAL_LONG = 2048 };
 
-/* By id, whether a product or a reduction takes a value, or what is computed of it element by element. */
-static bool *deal_find_taken(Pass *pass, const Graph *graph) {
-    bool *taken = ARENA_ARRAY(pass->arena, bool, graph->values.n + 1);
-    for (size_t i = graph->values.n; i-- > 0;) { /* topological */
-        const Value *value = graph->values.at[i];
-        bool takes = value_is_heavy(value) || taken[value->id];
-        for (int k = 0; k < value->n_in && takes; k++)
-            taken[value->in[k]->id] = true;
-    }
-    return taken;
-}
-
 /* Whether an operand is an input of known extents, packed. */
 static bool deal_is_packed(const Value *operand) {
     return operand->op == OP_input && !operand->strides && operand->rank == 2 &&
@@ -122,7 +110,7 @@ bool pass_deal(Pass *pass, Graph *graph) {
     if (pass->options->no_fusion || !pass->options->limits || !pass->options->limits->brings_rows)
         return false;
     graph_renumber(graph);
-    pass->state = deal_find_taken(pass, graph);
+    pass->state = rewrite_find_taken(pass, graph, value_is_heavy);
     if (!rewrite_graph(pass, graph, deal_rule))
         return false;
     for (int round = 0; round < 4 && pass_movement(pass, graph); round++)

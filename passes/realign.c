@@ -362,10 +362,15 @@ static Value *realign_rule(Rewrite *rewrite, Value *value) {
     return build_like(rewrite, value, in);
 }
 
+/* The pass's state tells what these take. */
+static bool realign_reduces(const Value *reader) {
+    return value_class(reader) == OPCLASS_REDUCTION;
+}
+
 bool pass_realign(Pass *pass, Graph *graph) {
     if (pass->options->no_fusion || !pass->options->limits || !pass->options->limits->has_tensor_cores)
         return false;
     graph_renumber(graph);
-    pass->state = realign_find_reduced(pass, graph);
+    pass->state = rewrite_find_taken(pass, graph, realign_reduces);
     return rewrite_graph(pass, graph, realign_rule);
 }

@@ -39,9 +39,6 @@ Value *realign_turned(Rewrite *rewrite, Value *operand, bool is_second);
 int realign_taken(const Rewrite *rewrite, const Value *product);
 /* Seconds that a product loses where operands of 32 bits besides that one stay as they lie. */
 double realign_words_loss(const Rewrite *rewrite, const Value *product);
-/* By id, whether a value is reduced, as it is or after what is computed of it element by element: the pass's
- * state. */
-bool *realign_find_reduced(Pass *pass, const Graph *graph);
 
 /* realign_brought.c: seconds that a product loses whose kernel itself brings `n` operands that TMA does not
  * read; negative where it cannot. */

@@ -38,17 +38,6 @@ enum {
     WORDS_RANK = 4     /* dims that TMA has */
 };
 
-bool *realign_find_reduced(Pass *pass, const Graph *graph) {
-    bool *reduced = ARENA_ARRAY(pass->arena, bool, graph->values.n + 1);
-    for (size_t i = graph->values.n; i-- > 0;) { /* topological */
-        const Value *value = graph->values.at[i];
-        bool passes_on = !value_is_heavy(value) && reduced[value->id];
-        for (int k = 0; k < value->n_in && (passes_on || value_class(value) == OPCLASS_REDUCTION); k++)
-            reduced[value->in[k]->id] = true;
-    }
-    return reduced;
-}
-
 static bool words_are_reduced(const Rewrite *rewrite, const Value *product) {
     const bool *reduced = rewrite->pass->state;
     return product->id >= rewrite->n_before || reduced[product->id];

@@ -108,6 +108,17 @@ bool rewrite_is_heavy(Rewrite *rewrite, const Value *value) {
     return rewrite->heavy.at[value->id];
 }
 
+bool *rewrite_find_taken(Pass *pass, const Graph *graph, bool (*takes)(const Value *reader)) {
+    bool *taken = ARENA_ARRAY(pass->arena, bool, graph->values.n + 1);
+    for (size_t i = graph->values.n; i-- > 0;) { /* topological */
+        const Value *value = graph->values.at[i];
+        bool passes_on = takes(value) || (!value_is_heavy(value) && taken[value->id]);
+        for (int k = 0; k < value->n_in && passes_on; k++)
+            taken[value->in[k]->id] = true;
+    }
+    return taken;
+}
+
 bool *rewrite_find_shown(Pass *pass, Graph *graph) {
     bool *shown = ARENA_ARRAY(pass->arena, bool, graph->values.n + 1);
     for (size_t i = 0; i < graph->outputs.n; i++)

@@ -39,6 +39,10 @@ bool rewrite_is_heavy(Rewrite *rewrite, const Value *value);
  * would show if factors were rounded elsewhere than the graph says. */
 bool *rewrite_find_shown(Pass *pass, Graph *graph);
 
+/* By id, whether an operation that `takes` reads a value, as it is or after what is computed of it element by
+ * element. */
+bool *rewrite_find_taken(Pass *pass, const Graph *graph, bool (*takes)(const Value *reader));
+
 /* Whether the source says how to compute `value`, or what is computed of it. */
 bool rewrite_has_schedule(const Graph *graph, const Value *value);
 

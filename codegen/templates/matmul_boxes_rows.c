@@ -150,15 +150,6 @@ static const char *rows_name(Builder *b, const RowsBox *box, const char *what) {
     return text_format(b->arena, "%s_%s", value->name ? value->name : "out", what);
 }
 
-/* A number known anew for each box: compilers would keep where a lane reads of all of them, beside the
- * accumulators, and spill. */
-static const KExpr *rows_anew(Builder *b, const char *name, const KExpr *value) {
-    const KVar *anew = k_variable(b, name, K_I32, value);
-    KOperand registers = k_reg(anew);
-    k_atom(b, ATOM_settle_i32, (int[]){1}, &registers, 1);
-    return k_var(b, anew);
-}
-
 /* The lane's word of a row: its number there, whether it is the last, and which lane has the next; behind the
  * last that is the first. */
 typedef struct RowsWord {
@@ -204,7 +195,9 @@ static void rows_send_words(Epilogue *e, const RowsBox *box) {
     const KExpr *first_lane = k_sub(b, lane, word.number), *end = k_i32(b, in_row - 1);
     word.is_end = k_eq(b, word.number, end);
     word.next = k_select(b, word.is_end, first_lane, k_add(b, lane, k_i32(b, 1)));
-    const KExpr *col = rows_anew(b, "word_col", k_mul(b, word.number, two));
+    /* anew for each box: compilers would keep where it reads of all of them, beside the accumulators, and
+     * spill */
+    const KExpr *col = matmul_anew(b, "word_col", k_mul(b, word.number, two));
     const KVar *words = k_array(b, rows_name(b, box, "words"), K_U32, n, NULL);
     const KExpr *turn =
         turns == n ? k_i32(b, 0) : k_for_begin(b, "turn", k_i32(b, 0), k_i32(b, turns / n), 1, UNROLL_NONE);
@@ -226,7 +219,7 @@ static void rows_send_edges(Epilogue *e, const RowsBox *box) {
     Builder *b = e->b;
     const Value *value = box->staging->output[box->output];
     int cols = box->staging->cols;
-    const KExpr *lane = rows_anew(b, "lane", k_special(b, SPECIAL_LANE)), *zero = k_i32(b, 0),
+    const KExpr *lane = matmul_anew(b, "lane", k_special(b, SPECIAL_LANE)), *zero = k_i32(b, 0),
                 *one = k_i32(b, 1);
     const KExpr *in_box = k_div(b, lane, k_i32(b, 2)), *is_last = k_eq(b, k_mod(b, lane, k_i32(b, 2)), one);
     RowsRow row = rows_row(e, box, in_box);

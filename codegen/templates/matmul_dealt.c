@@ -31,9 +31,11 @@ bool matmul_dealt(const Graph *graph, const MatmulOperand *operand, MatmulDealt 
         pitch->value % DEALT_PIECE == 0 || pitch->value < k->value ||
         apart->value != count->value * pitch->value)
         return false;
+    if (!view_is_step(graph, operand->view.offset, operand->elem) ||
+        !view_is_step(graph, apart, operand->elem) || !dim_is(operand->view.strides[operand->k_axis], 1))
+        return false;
     *dealt = (MatmulDealt){operand->batch[0], count->value, pitch->value};
-    return view_is_step(graph, operand->view.offset, operand->elem) &&
-           view_is_step(graph, apart, operand->elem) && dim_is(operand->view.strides[operand->k_axis], 1);
+    return true;
 }
 
 bool matmul_is_dealt(const MatmulPlan *plan, const MatmulOperand *operand) {

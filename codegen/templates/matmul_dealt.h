@@ -11,7 +11,7 @@ typedef struct MatmulDealt {
     int axis;             /* of the batch, along which the matrices are every `count`-th row */
     int64_t count, pitch; /* matrices; elements from the first row of one to that of the next */
 } MatmulDealt;
-/* Whether an operand is such matrices; which. */
+/* Whether an operand is such matrices; notes which. */
 bool matmul_dealt(const Graph *graph, const MatmulOperand *operand, MatmulDealt *dealt);
 /* Whether it is the first operand of a plan that its kernel takes so. */
 bool matmul_is_dealt(const MatmulPlan *plan, const MatmulOperand *operand);

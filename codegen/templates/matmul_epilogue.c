@@ -33,6 +33,14 @@ void matmul_settle(Builder *b, const KVar *array) {
     }
 }
 
+const KExpr *matmul_anew(Builder *b, const char *name, const KExpr *value) {
+    const KVar *anew = k_variable(b, name, value->type, value);
+    KOperand registers = k_reg(anew);
+    AtomId atom = ktype_bits(value->type) == 64 ? ATOM_settle_i64 : ATOM_settle_i32;
+    k_atom(b, atom, (int[]){1}, &registers, 1);
+    return k_var(b, anew);
+}
+
 const KExpr *epilogue_loop(Builder *b, const char *name, int count) {
     return count == 1 ? k_i32(b, 0) : k_for_begin(b, name, k_i32(b, 0), k_i32(b, count), 1, UNROLL_FULL);
 }

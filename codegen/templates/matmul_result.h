@@ -43,6 +43,8 @@ const KExpr *matmul_fragment_has_row(Builder *b, const MatmulPlan *plan, const M
 /* Nothing that reads the registers may move in front of this place, nor be known to be what was computed
  * before it. */
 void matmul_settle(Builder *b, const KVar *array);
+/* A number known anew at this place: what is computed of it is not kept in registers from elsewhere. */
+const KExpr *matmul_anew(Builder *b, const char *name, const KExpr *value);
 /* staging NULL: every output is stored from registers. */
 void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
                      const KExpr *const *batch, const MatmulStaging *staging, const MatmulVectors *vectors,

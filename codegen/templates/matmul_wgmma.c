@@ -126,10 +126,7 @@ static void wgmma_finish_split(Wgmma *w, Lower *lower, MatmulFragment *fragment,
 static const KExpr *wgmma_own_col(Wgmma *w, const KExpr *lane_col) {
     if (!w->schedule->persistent || !w->plan->region->column_block)
         return lane_col;
-    const KVar *own = k_variable(w->b, "own_col", K_I32, lane_col);
-    KOperand registers = k_reg(own);
-    k_atom(w->b, ATOM_settle_i32, (int[]){1}, &registers, 1);
-    return k_var(w->b, own);
+    return matmul_anew(w->b, "own_col", lane_col);
 }
 
 /* What the thread has of a tile. */
@@ -392,8 +389,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     w.tiles = matmul_tiles(plan, schedule);
     w.cluster = w.tiles.cluster_m * w.tiles.cluster_n;
     w.split = matmul_split(schedule);
-    if (!matmul_dealt(plan->graph, &plan->a, &w.dealt.rows))
-        w.dealt.rows.count = 0;
+    matmul_dealt(plan->graph, &plan->a, &w.dealt.rows);
     w.steps = schedule->patches ? matmul_patch_steps(plan, schedule) : matmul_k_steps(plan, schedule);
     kernel->threads = WARPGROUP * (1 + matmul_converters(plan, schedule) + w.consumers);
     kernel->min_blocks = matmul_blocks_per_sm(plan, schedule);

@@ -344,13 +344,6 @@ static void across_part(RelayRun *r, const KExpr *part, PartsAt at, bool is_last
         relay_issue_first(r, 1, 2);
 }
 
-static const KExpr *across_forget(Builder *b, const KExpr *at, KType type) {
-    const KVar *again = k_variable(b, "again", type, at);
-    KOperand operand = type == K_U64 ? k_reg(again) : k_regs(again, 0, 1);
-    k_atom(b, type == K_U64 ? ATOM_settle_i64 : ATOM_settle_i32, (int[]){1}, &operand, 1);
-    return k_var(b, again);
-}
-
 /* From here on addresses are computed again: what is computed of them in the first part, in the loop over the
  * others and behind it would be found to be the same, and kept in registers through all of that, 28 of them
  * for the rows alone. */
@@ -358,17 +351,17 @@ static void across_forget_addresses(RelayRun *r) {
     Builder *b = r->b;
     RelayAcross *a = &r->across;
     for (int i = 0; i < r->plan->n_first; i++)
-        r->rows_at[i] = across_forget(b, r->rows_at[i], K_U64);
-    a->rows_at = across_forget(b, a->rows_at, K_U64);
-    a->place = across_forget(b, a->place, K_I32);
-    a->put_row = across_forget(b, a->put_row, K_I32);
+        r->rows_at[i] = matmul_anew(b, "again", r->rows_at[i]);
+    a->rows_at = matmul_anew(b, "again", a->rows_at);
+    a->place = matmul_anew(b, "again", a->place);
+    a->put_row = matmul_anew(b, "again", a->put_row);
 }
 
 void relay_across_parts(RelayRun *r, const PartsAt *at) {
     Builder *b = r->b;
     /* unknown to the compiler: a loop over one part at most becomes a branch, and registers that meet behind
      * it have the assembler wait for each product (C7511) */
-    const KExpr *last = across_forget(b, k_sub(b, r->across.order.count, k_i32(b, 1)), K_I32);
+    const KExpr *last = matmul_anew(b, "again", k_sub(b, r->across.order.count, k_i32(b, 1)));
     for (int i = 0; i < r->plan->n_last; i++)
         matmul_settle(b, r->sums[i]); /* zeros now, not while products are under way */
     pipeline_wait_full(b, &r->part_ring, &r->part);

@@ -53,14 +53,14 @@ typedef struct WgmmaOperand {
     const KExpr *chosen; /* a producer's: the present tile's matrix, where indices choose it */
     const KExpr **pages; /* a producer's: those of the present stage, where indices choose pages */
     const KExpr *
-        *windows;       /* a producer's: what the present tile's steps share, where the operand is windows */
-    const KExpr *piece; /* a producer's: where the present tile's matrix begins, where rows are dealt out */
+        *windows; /* a producer's: what the present tile's steps share, where the operand is windows */
 } WgmmaOperand;
 
 /* The first operand's rows, where they are dealt out. */
 typedef struct WgmmaDealt {
     MatmulDealt rows;   /* count 0: they are not */
     const KExpr *shift; /* of the present tile (matmul_dealt_shift) */
+    const KExpr *piece; /* a producer's: the element of a line that its boxes begin with */
     const KExpr *group; /* a consumer's: its warpgroup */
 } WgmmaDealt;
 

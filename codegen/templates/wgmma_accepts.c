@@ -113,7 +113,7 @@ bool wgmma_accepts_operand(const MatmulPlan *plan, const Schedule *schedule, con
         if (!wgmma_accepts_windows(plan, schedule, operand, is_rows))
             return false;
     } else if (matmul_is_dealt(plan, operand)) {
-        return is_rows && wgmma_accepts_dealt(plan, schedule, why);
+        return wgmma_accepts_dealt(plan, schedule, why);
     } else if (matmul_has_chosen_rows(operand)) {
         return wgmma_accepts_rows(plan, schedule, tile_mn, why);
     } else if (!matmul_is_brought_by_tma(plan->graph, operand, why)) {

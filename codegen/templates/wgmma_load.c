@@ -77,7 +77,7 @@ MatmulTma wgmma_tma(const Wgmma *w, const WgmmaOperand *o) {
         .patch = w->tiles.patch.is_along_k || (w->tiles.patch.axes && o->is_rows) ? &w->tiles.patch : NULL,
         .windows = o->windows,
         .dealt = o->is_rows ? &w->dealt.rows : NULL,
-        .piece = o->piece,
+        .piece = w->dealt.piece,
         .unit = filled ? w->plan->k_unit : NULL,
         .unit_end = filled ? matmul_unit_end(w->plan, w->schedule, o->operand) : NULL,
         .filled = filled,
@@ -107,7 +107,7 @@ static void wgmma_find_pages(Wgmma *w, const MatmulTile *tile, const KExpr *k0) 
 /* Ahead of a tile's loads. */
 static void wgmma_choose(Wgmma *w, const MatmulTile *tile) {
     const KExpr *piece = wgmma_dealt_tile(w, tile);
-    w->operands[0].piece = piece ? k_let_expr(w->b, "row_start", piece) : NULL;
+    w->dealt.piece = piece ? k_let_expr(w->b, "row_start", piece) : NULL;
     for (int i = 0; i < w->n_operands; i++) {
         WgmmaOperand *o = &w->operands[i];
         if (!o->convert)
