@@ -337,9 +337,9 @@ void call_suggest(Suggestion *suggestion) {
     query_suggest(suggestion);
 }
 
-static bool call_has_over(const Expr *syntax) {
+static bool call_names(const Expr *syntax, const char *name) {
     for (size_t i = 0; i < syntax->arguments.n; i++)
-        if (syntax->arguments.at[i].name.text && strcmp(syntax->arguments.at[i].name.text, "over") == 0)
+        if (syntax->arguments.at[i].name.text && strcmp(syntax->arguments.at[i].name.text, name) == 0)
             return true;
     return false;
 }
@@ -352,10 +352,12 @@ Meaning call_builtin(Expand *expand, const Expr *syntax, const Meaning *argument
         if (syntax->arguments.n != 1 || syntax->arguments.at[0].name.text)
             return expand_fail(expand, DIAG_ARGUMENTS, syntax->callee.span, "the cast '%s' takes one operand",
                                syntax->callee.text);
-        return operator_declare(
-            operator_cast(expand, arguments[0], dtype_find(syntax->callee.text), syntax->span));
+        return product_declare(
+            expand, operator_cast(expand, arguments[0], dtype_find(syntax->callee.text), syntax->span));
     }
-    if ((op == OP_min || op == OP_max) && call_has_over(syntax))
+    if ((op == OP_min || op == OP_max) && call_names(syntax, "over"))
         op = op == OP_min ? OP_reduce_min : OP_reduce_max;
+    if (op == OP_matmul && syntax->arguments.n == 2 && !syntax->arguments.at[1].name.text)
+        return product_of(expand, arguments[0], arguments[1], syntax->span);
     return call_primitive(expand, syntax, op, arguments);
 }

@@ -43,6 +43,9 @@ struct Meaning {
     };
 };
 
+/* What a Value was worked out from, as products ask; a Value's `scratch` while its graph is built. */
+typedef struct ProductOrigin ProductOrigin;
+
 /* What a name stands for in a scope. */
 typedef struct Binding {
     Meaning meaning;
@@ -69,6 +72,7 @@ typedef struct Expand {
     int calls;         /* nested */
     int depth;         /* of C's stack, in expressions */
     int64_t steps;     /* expressions worked out, over the whole file */
+    size_t n_traced;   /* Values of the graph whose ProductOrigin is known */
     bool stopped;      /* a limit was met and reported: everything fails from here */
 } Expand;
 
@@ -118,8 +122,12 @@ const Dim *meaning_dim(Expand *expand, Meaning meaning, Span span, const char *w
 Meaning meaning_of_dim(const Dim *dim);                              /* a constant one is a whole number */
 bool meaning_equal(const Meaning *a, const Meaning *b, bool *equal); /* false where that is not known now */
 Meaning operator_cast(Expand *expand, Meaning a, DType type, Span span);
-/* Marks a tensor whose type the text asks for, so that the matrix product leaves it alone. */
-Meaning operator_declare(Meaning tensor);
+
+/* ---- product.c: the matrix product ---- */
+/* a @ b, computed operands cast to 16 bits where both come of tensors of such a type. */
+Meaning product_of(Expand *expand, Meaning left, Meaning right, Span span);
+/* Marks a tensor whose type the text asks for, so that products leave it alone. */
+Meaning product_declare(Expand *expand, Meaning tensor);
 
 /* ---- indexing.c: a[...], a.T ---- */
 Meaning indexing_field(Expand *expand, const Expr *expr, Meaning of);

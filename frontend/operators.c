@@ -3,12 +3,7 @@
  * Numbers are weak. Two numbers make a number, now. Next to a tensor, a number becomes a constant of the type
  * in which the tensor is computed: 2 and 0.5 next to bf16 are f32, 2 next to i8 is i32; only a real number
  * next to an integer tensor has no such type and becomes f32 (f64 beyond f32's range). Whole numbers and dims
- * divide like dims, rounding down; `1 / D`, which would be 0, is an error that says so.
- *
- * The matrix product is exact on what it is given, with one rule for mixed operands: where one operand is f16
- * or bf16 and the other an f32 intermediate (worked out, neither an f32 input nor declared or cast f32 in the
- * text), the intermediate is cast to that 16-bit type first, as tensor cores want it: softmax(q @ k.T) @ v
- * rounds the probabilities to v's type. Two f32 operands are multiplied in f32. */
+ * divide like dims, rounding down; `1 / D`, which would be 0, is an error that says so. */
 #include "frontend/expand.h"
 
 #include <math.h>
@@ -289,72 +284,6 @@ Meaning operator_scalar(Expand *expand, OpKind op, Meaning *operands, int n, Spa
     return expand_append(expand, op, in, n, NULL, span);
 }
 
-/* ---- matrix product ---- */
-
-Meaning operator_declare(Meaning tensor) {
-    static char declared;
-    if (tensor.kind == MEANING_TENSOR)
-        tensor.value->scratch = &declared;
-    return tensor;
-}
-
-/* Whether an f32 value was asked for in f32: an input, a cast or a declared type, seen through what only
- * moves elements. */
-static bool operator_is_wanted_f32(const Value *value) {
-    while (op_info(value->op)->class_ == OPCLASS_MOVEMENT && !value->scratch)
-        value = value->in[0];
-    return value->op == OP_input || value->op == OP_cast || value->scratch;
-}
-
-static bool operator_is_16bit(const Value *value) {
-    return value->dtype == DTYPE_F16 || value->dtype == DTYPE_BF16;
-}
-
-static Value *operator_reshaped(Expand *expand, Value *value, int rank, const Dim *const *dims, Span span) {
-    Meaning made = indexing_reshape(expand, value, rank, dims, span);
-    return made.kind == MEANING_TENSOR ? made.value : NULL;
-}
-
-/* A vector on the left is a row, one on the right a column; the axis of size 1 is taken off the product
- * again. */
-static Meaning operator_matmul(Expand *expand, Meaning left, Meaning right, Span span) {
-    if (left.kind != MEANING_TENSOR || right.kind != MEANING_TENSOR)
-        return expand_fail(expand, DIAG_TYPE_MISMATCH, span, "'@' is for tensors, not for %s",
-                           meaning_noun(left.kind != MEANING_TENSOR ? &left : &right));
-    Value *a = left.value, *b = right.value;
-    if (a->rank == 0 || b->rank == 0)
-        return expand_fail(expand, DIAG_RANK, span, "'@' is for vectors and matrices, not for scalars");
-    bool row = a->rank == 1, column = b->rank == 1;
-    const Dim *one = dim_const(expand->graph->dims, 1);
-    if (operator_is_16bit(a) && b->dtype == DTYPE_F32 && !operator_is_wanted_f32(b))
-        right = operator_cast(expand, right, a->dtype, span);
-    else if (operator_is_16bit(b) && a->dtype == DTYPE_F32 && !operator_is_wanted_f32(a))
-        left = operator_cast(expand, left, b->dtype, span);
-    if (left.kind != MEANING_TENSOR || right.kind != MEANING_TENSOR)
-        return (Meaning){.kind = MEANING_FAILED};
-    a = left.value;
-    b = right.value;
-    if (row)
-        a = operator_reshaped(expand, a, 2, (const Dim *[]){one, a->dims[0]}, span);
-    if (column)
-        b = operator_reshaped(expand, b, 2, (const Dim *[]){b->dims[0], one}, span);
-    if (!a || !b)
-        return (Meaning){.kind = MEANING_FAILED};
-    Value *in[2] = {a, b};
-    Attr attrs[OP_MAX_ATTRS] = {{.dtype = DTYPE_COUNT}};
-    Meaning product = expand_append(expand, OP_matmul, in, 2, attrs, span);
-    if (product.kind != MEANING_TENSOR || !(row || column))
-        return product;
-    const Value *full = product.value;
-    const Dim *dims[RANK_MAX];
-    int rank = 0;
-    for (int i = 0; i < full->rank; i++)
-        if (!(row && i == full->rank - 2) && !(column && i == full->rank - 1))
-            dims[rank++] = full->dims[i];
-    Value *trimmed = operator_reshaped(expand, product.value, rank, dims, span);
-    return trimmed ? (Meaning){.kind = MEANING_TENSOR, .value = trimmed} : (Meaning){.kind = MEANING_FAILED};
-}
-
 /* ---- lists and comparisons of what is no number ---- */
 
 bool meaning_equal(const Meaning *a, const Meaning *b, bool *equal) {
@@ -436,7 +365,7 @@ Meaning operator_binary(Expand *expand, const Expr *expr, Meaning a, Meaning b) 
     if (a.kind == MEANING_LIST && b.kind == MEANING_WHOLE && expr->operator_ == OPERATOR_MUL)
         return operator_list_repeated(expand, &a, &b, expr->span);
     if (expr->operator_ == OPERATOR_MATMUL)
-        return operator_matmul(expand, a, b, expr->span);
+        return product_of(expand, a, b, expr->span);
     bool drops =
         expr->operator_ == OPERATOR_DIV && expr->a->kind == EXPR_WHOLE && expr->a->whole != 0 &&
         (b.kind == MEANING_DIM || (b.kind == MEANING_WHOLE && b.whole != 0 && expr->a->whole % b.whole != 0));

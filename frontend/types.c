@@ -218,6 +218,6 @@ Meaning type_apply(Expand *expand, Meaning meaning, const TypeMeaning *type, Wor
         return expand_fail(expand, DIAG_OUTPUT, span, "'%s' is declared %s and set to %s", name.text,
                            wants.at, has.at);
     }
-    return operator_declare(
-        operator_cast(expand, (Meaning){.kind = MEANING_TENSOR, .value = value}, type->dtype, span));
+    return product_declare(
+        expand, operator_cast(expand, (Meaning){.kind = MEANING_TENSOR, .value = value}, type->dtype, span));
 }

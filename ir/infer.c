@@ -348,6 +348,8 @@ bool infer_matmul(Infer *infer) {
         return infer_fail(infer, DIAG_TYPE_MISMATCH, "'@' of %s and %s has no %s result; cast it instead",
                           dtype_name(a->dtype), dtype_name(b->dtype), dtype_name(asked));
     value->dtype = asked == DTYPE_COUNT ? promoted : asked;
+    if (asked == promoted)
+        value->attrs[0].dtype = DTYPE_COUNT;
     value->rank = a->rank > b->rank ? a->rank : b->rank;
     const Dim *one = dim_const(infer->graph->dims, 1);
     for (int i = 3; i <= value->rank; i++) {

@@ -210,6 +210,12 @@ static void print_operand(const Print *print, const Value *operand, bool for_peo
         text_add(print->out, "%s", print_name(print, operand));
 }
 
+/* Whether `matmul(a, b)` would cast an operand where it is read again, as `a @ b` does: a type keeps it. */
+static bool print_keeps_operands(const Value *value) {
+    return value->op == OP_matmul && value->attrs[0].dtype == DTYPE_COUNT &&
+           (value->in[0]->dtype == DTYPE_F32 || value->in[1]->dtype == DTYPE_F32);
+}
+
 static void print_statement(const Print *print, const Value *value) {
     Text *out = print->out;
     const OpInfo *info = op_info(value->op);
@@ -220,10 +226,13 @@ static void print_statement(const Print *print, const Value *value) {
         print_operand(print, value->in[i], print->for_people);
     }
     for (int i = 0; i < info->n_attrs; i++) {
-        if (info->attrs[i].kind == ATTR_DTYPE && value->attrs[i].dtype == DTYPE_COUNT)
+        Attr attr = value->attrs[i];
+        if (print_keeps_operands(value))
+            attr.dtype = value->dtype;
+        if (info->attrs[i].kind == ATTR_DTYPE && attr.dtype == DTYPE_COUNT)
             continue; /* "auto" */
         text_add(out, "%s%s=", comma, info->attrs[i].name);
-        print_attr(print, value, info->attrs[i].kind, &value->attrs[i]);
+        print_attr(print, value, info->attrs[i].kind, &attr);
         comma = ", ";
     }
     text_add(out, ")");

@@ -90,7 +90,7 @@ static void test_precedence(void **state) {
          "v0 = lt(a, b)\nv1 = lt(b, c)\nv2 = not(v1)\nv3 = and(v0, v2)\nv4 = add(a, b)\nv5 = eq(v4, c)\ny = "
          "or(v3, v5)\n"},
         {"graph f (a: f32[M, K], b: f32[K, N], c: f32[N]) -> (y: f32[M, N]) { y = a @ b * c }",
-         "v0 = matmul(a, b)\ny = mul(v0, c)\n"});
+         "v0 = matmul(a, b, dtype=f32)\ny = mul(v0, c)\n"});
 }
 
 /* An f32 intermediate beside a 16-bit operand is cast to that type; what the text wants in f32 is left alone.
@@ -102,11 +102,55 @@ static void test_mixed_product(void **state) {
           {"graph f (a: f16[M, K], b: f32[N, K]) -> (y: f32[M, N]) { y = a @ exp(b).T }",
            "v0 = exp(b)\nv1 = transpose(v0, perm=[1, 0])\nv2 = cast(v1, dtype=f16)\ny = matmul(a, v2)\n"},
           {"graph f (a: f32[M, K], b: f32[K, N]) -> (y: f32[M, N]) { y = exp(a) @ exp(b) }",
-           "v0 = exp(a)\nv1 = exp(b)\ny = matmul(v0, v1)\n"},
+           "v0 = exp(a)\nv1 = exp(b)\ny = matmul(v0, v1, dtype=f32)\n"},
           {"graph f (a: f32[M, K], b: bf16[K, N]) -> (y: f32[M, N]) { y = a[:, :] @ f32(b) }",
-           "v0 = cast(b, dtype=f32)\ny = matmul(a, v0)\n"},
+           "v0 = cast(b, dtype=f32)\ny = matmul(a, v0, dtype=f32)\n"},
           {"graph f (a: bf16[M, K], b: bf16[K, N]) -> (y: f32[M, N]) { p: f32 = exp(a)\n y = p @ exp(b) }",
-           "p = exp(a)\nv0 = exp(b)\ny = matmul(p, v0)\n"});
+           "p = exp(a)\nv0 = exp(b)\ny = matmul(p, v0, dtype=f32)\n"},
+          {"graph f (a: f32[M, K], b: bf16[K, N]) -> (y: f32[M, N]) { y = matmul(exp(a), b) }",
+           "v0 = exp(a)\nv1 = cast(v0, dtype=bf16)\ny = matmul(v1, b)\n"},
+          {"graph f (a: f32[M, K], b: bf16[K, N]) -> (y: f32[M, N]) { y = matmul(exp(a), b, dtype=f32) }",
+           "v0 = exp(a)\ny = matmul(v0, b, dtype=f32)\n"});
+}
+
+/* Two f32 intermediates are cast to the one 16-bit type that both come of: through a product that of its
+ * operands, else that of whatever they were worked out from, beside which f32 may be repeated. */
+static void test_computed_product(void **state) {
+    (void)state;
+#define COMPUTED "v0 = exp(a)\nv1 = exp(b)\n"
+#define EXACT COMPUTED "y = matmul(v0, v1, dtype=f32)\n"
+    CHECK(
+        {"graph f (a: bf16[M, K], b: bf16[K, N]) -> (y: f32[M, N]) { y = exp(a) @ exp(b) }",
+         COMPUTED "v2 = cast(v0, dtype=bf16)\nv3 = cast(v1, dtype=bf16)\ny = matmul(v2, v3)\n"},
+        {"graph f (a: bf16[M, K], b: f16[K, N]) -> (y: f32[M, N]) { y = exp(a) @ exp(b) }", EXACT},
+        {"graph f (a: bf16[M, K], b: f32[K, N]) -> (y: f32[M, N]) { y = exp(a) @ exp(b) }", EXACT},
+        {"graph f (a: f16[M, M]) -> (y: f32[M, M]) { p = a @ a; y = p @ p.T }",
+         "p = matmul(a, a)\nv0 = transpose(p, perm=[1, 0])\nv1 = cast(p, dtype=f16)\nv2 = cast(v0, "
+         "dtype=f16)\ny = matmul(v1, v2)\n"},
+        /* f32 of a matrix' own size asks for f32, unless a product of 16 bits is beside it */
+        {"graph f (a: f16[M, M], c: f32[M, M]) -> (y: f32[M, M]) { p = a + c; y = p @ p }",
+         "p = add(a, c)\ny = matmul(p, p, dtype=f32)\n"},
+        {"graph f (a: f16[M, M], c: f32[M, M]) -> (y: f32[M, M]) { p = a @ a + c; y = p @ p }",
+         "v0 = matmul(a, a)\np = add(v0, c)\nv1 = cast(p, dtype=f16)\nv2 = cast(p, dtype=f16)\ny = "
+         "matmul(v1, v2)\n"},
+        {"graph f (a: f16[M, M], c: f32[M]) -> (y: f32[M, M]) { p = a + c; y = p @ p }",
+         "p = add(a, c)\nv0 = cast(p, dtype=f16)\nv1 = cast(p, dtype=f16)\ny = matmul(v0, v1)\n"},
+        /* a product of f32 is f32, and what comes of it */
+        {"graph f (a: f16[M, M], c: f32[M, M]) -> (y: f32[M, M]) { p = c @ c + a @ a; y = p @ p }",
+         "v0 = matmul(c, c, dtype=f32)\nv1 = matmul(a, a)\np = add(v0, v1)\ny = matmul(p, p, "
+         "dtype=f32)\n"},
+        {"graph f (a: f16[M, M]) -> (y: f32[M, M]) { p = f32(a @ a); q = exp(a); y = p @ q }",
+         "p = matmul(a, a)\nq = exp(a)\ny = matmul(p, q, dtype=f32)\n"},
+        /* factors of rows and columns leave the operands exact */
+        {"graph f (a: f16[M, K], b: f16[K, N], c: f32[M, 1], d: f32[N]) -> (y: f32[M, N]) { y = (a * c) @ (b "
+         "/ d) }",
+         "v0 = mul(a, c)\nv1 = div(b, d)\ny = matmul(v0, v1, dtype=f32)\n"},
+        {"graph f (a: f16[M, K], b: f16[K, N], c: f32[K], d: f32[N]) -> (y: f32[M, N]) { y = (a * c) @ (b / "
+         "d) }",
+         "v0 = mul(a, c)\nv1 = div(b, d)\nv2 = cast(v0, dtype=f16)\nv3 = cast(v1, dtype=f16)\ny = matmul(v2, "
+         "v3)\n"});
+#undef COMPUTED
+#undef EXACT
 }
 
 static void test_types(void **state) {
@@ -177,7 +221,8 @@ static void test_at_sign(void **state) {
     (void)state;
     CHECK({"fn g (x) { return x }\ngraph f (x: f32[M, M]) -> (y: f32[M, M]) { y = x@x @ g(x)@g(x) "
            "@expect(kernels=2) }",
-           "v0 = matmul(x, x)\nv1 = matmul(v0, x)\ny = matmul(v1, x) @expect(kernels=2)\n"},
+           "v0 = matmul(x, x, dtype=f32)\nv1 = matmul(v0, x, dtype=f32)\ny = matmul(v1, x, dtype=f32) "
+           "@expect(kernels=2)\n"},
           {"graph f (x: f32[M]) -> (y: f32[M]) {\n y = exp(x)\n\n  # why\n  @schedule(tile=128x64, "
            "raster=along_m, stages=3)\n  @allow(tf32)\n}",
            "y = exp(x) @schedule(tile=128x64, raster=along_m, stages=3) @allow(tf32)\n"});
@@ -263,12 +308,19 @@ static void test_places(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_weak_numbers),    cmocka_unit_test(test_folding),
-        cmocka_unit_test(test_precedence),      cmocka_unit_test(test_mixed_product),
-        cmocka_unit_test(test_types),           cmocka_unit_test(test_axes),
-        cmocka_unit_test(test_functions),       cmocka_unit_test(test_lines),
-        cmocka_unit_test(test_at_sign),         cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_where_and_check), cmocka_unit_test(test_places),
+        cmocka_unit_test(test_weak_numbers),
+        cmocka_unit_test(test_folding),
+        cmocka_unit_test(test_precedence),
+        cmocka_unit_test(test_mixed_product),
+        cmocka_unit_test(test_computed_product),
+        cmocka_unit_test(test_types),
+        cmocka_unit_test(test_axes),
+        cmocka_unit_test(test_functions),
+        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_at_sign),
+        cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_where_and_check),
+        cmocka_unit_test(test_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

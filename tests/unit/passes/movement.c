@@ -53,7 +53,7 @@ static void test_slices_compute_what_is_used(void **state) {
     /* Overlapping parts: the whole product is less work. */
     check_text("graph g (x: f32[M, 8], w: f32[8, 6]) -> (y: f32[M, 4], z: f32[M, 4]) { h = x @ w; y = h[:, "
                "0:4]; z = h[:, 2:6] }",
-               sizes, LIST("matmul(x, w)"), NONE);
+               sizes, LIST("matmul(x, w, dtype=f32)"), NONE);
 }
 
 static void test_hoisted_to_inputs(void **state) {
@@ -95,7 +95,7 @@ static void test_transposed_behind(void **state) {
     check_text("graph g (x: f32[M, 8], w: f32[8, 6]) -> (y: bf16[2, 3, M], z: bf16[2, M, 3]) {\n"
                "  h = reshape(x @ w, dims=[M, 2, 3])\n"
                "  y = transpose(h, perm=[1, 2, 0])\n  z = transpose(h, perm=[1, 0, 2]) }",
-               sizes, LIST("matmul(x, w)"), LIST("transpose(w", "transpose(x"));
+               sizes, LIST("matmul(x, w, dtype=f32)"), LIST("transpose(w", "transpose(x"));
     /* Axes that did not stand side by side stay joined behind the transpose. */
     check_text("graph g (x: f32[2, M, 8], w: f32[8, 6]) -> (y: f32[M, 12]) {\n"
                "  y = reshape(transpose(x @ w, perm=[1, 0, 2]), dims=[M, 12]) }",
