@@ -126,6 +126,8 @@ Meaning operator_cast(Expand *expand, Meaning a, DType type, Span span);
 /* ---- product.c: the matrix product ---- */
 /* a @ b, computed operands cast to 16 bits where both come of tensors of such a type. */
 Meaning product_of(Expand *expand, Meaning left, Meaning right, Span span);
+/* Tensor a as it is multiplied with tensor b. */
+Meaning product_factor(Expand *expand, Meaning a, Meaning b, Span span);
 /* Marks a tensor whose type the text asks for, so that products leave it alone. */
 Meaning product_declare(Expand *expand, Meaning tensor);
 

@@ -132,11 +132,26 @@ static DType product_common_type(Expand *expand, const Value *a, const Value *b)
     return product_is_16bit(type) && !is_scaled ? type : DTYPE_COUNT;
 }
 
+/* The 16-bit type to which f32 intermediates among two operands are cast; DTYPE_COUNT: to none. */
+static DType product_type(Expand *expand, const Value *a, const Value *b) {
+    if (product_is_16bit(a->dtype) || product_is_16bit(b->dtype))
+        return product_is_16bit(a->dtype) ? a->dtype : b->dtype;
+    bool are_f32 = a->dtype == DTYPE_F32 && b->dtype == DTYPE_F32;
+    return are_f32 && !product_is_wanted_f32(a) && !product_is_wanted_f32(b)
+               ? product_common_type(expand, a, b)
+               : DTYPE_COUNT;
+}
+
 static Value *product_operand(Expand *expand, Value *value, DType type, Span span) {
     if (type == DTYPE_COUNT || value->dtype != DTYPE_F32 || product_is_wanted_f32(value))
         return value;
     Meaning cast = operator_cast(expand, (Meaning){.kind = MEANING_TENSOR, .value = value}, type, span);
     return cast.kind == MEANING_TENSOR ? cast.value : NULL;
+}
+
+Meaning product_factor(Expand *expand, Meaning a, Meaning b, Span span) {
+    Value *cast = product_operand(expand, a.value, product_type(expand, a.value, b.value), span);
+    return cast ? (Meaning){.kind = MEANING_TENSOR, .value = cast} : (Meaning){.kind = MEANING_FAILED};
 }
 
 static Value *product_reshaped(Expand *expand, Value *value, int rank, const Dim *const *dims, Span span) {
@@ -155,12 +170,7 @@ Meaning product_of(Expand *expand, Meaning left, Meaning right, Span span) {
         return expand_fail(expand, DIAG_RANK, span, "'@' is for vectors and matrices, not for scalars");
     bool row = a->rank == 1, column = b->rank == 1;
     const Dim *one = dim_const(expand->graph->dims, 1);
-    DType type = DTYPE_COUNT;
-    if (product_is_16bit(a->dtype) || product_is_16bit(b->dtype))
-        type = product_is_16bit(a->dtype) ? a->dtype : b->dtype;
-    else if (a->dtype == DTYPE_F32 && b->dtype == DTYPE_F32 && !product_is_wanted_f32(a) &&
-             !product_is_wanted_f32(b))
-        type = product_common_type(expand, a, b);
+    DType type = product_type(expand, a, b);
     a = product_operand(expand, a, type, span);
     b = a ? product_operand(expand, b, type, span) : NULL;
     if (!b)

@@ -76,6 +76,14 @@ static Meaning query_as_float(Expand *expand, const Expr *syntax, const Meaning 
                : operator_cast(expand, arguments[0], DTYPE_F32, syntax->span);
 }
 
+/* x as x @ w takes it: what multiplies without being a matrix product rounds as that does. */
+static Meaning query_as_factor(Expand *expand, const Expr *syntax, const Meaning *arguments) {
+    if (arguments[1].kind != MEANING_TENSOR)
+        return expand_fail(expand, DIAG_TYPE_MISMATCH, syntax->arguments.at[1].value->span,
+                           "'as_factor' is for tensors, not for %s", meaning_noun(&arguments[1]));
+    return product_factor(expand, arguments[0], arguments[1], syntax->span);
+}
+
 /* Part i of n equal ones, cut out of an axis of its own: so its size is N/n, not the difference of two
  * multiples of that. */
 static Meaning query_share(Expand *expand, Value *parts, int axis, int64_t i, Span span) {
@@ -199,6 +207,7 @@ static const Query query_table[] = {
     {"axis", {"x", "axis"}, 2, 2, query_axis_number},
     {"size", {"x", "axis"}, 2, 2, query_size},
     {"type", {"x"}, 1, 1, query_type},
+    {"as_factor", {"x", "w"}, 2, 2, query_as_factor},
     {"as_float", {"x"}, 1, 1, query_as_float},
     {"split", {"x", "n", "axis"}, 2, 3, query_split},
     {"topk", {"x", "k", "over", "of"}, 2, 4, query_topk},

@@ -45,6 +45,11 @@ bool gradient_of_softmax(Gradient *g);
 /* Likewise what a convolution's windows are of, where y is a product of such windows by w; dy and w in the
  * type that they are multiplied in. */
 bool gradient_of_convolved(Gradient *g, Value *dy, Value *w);
+/* And where y is a sum of windows times weights, channel by channel; of the weights too. */
+bool gradient_of_channels(Gradient *g);
+/* The type in which dy is multiplied with an operand, so that tensor cores do; DTYPE_COUNT: as it is. Of 8
+ * bits, dy would have too few. */
+DType gradient_factor_type(const Gradient *g, DType operand);
 
 /* ---- gradient.c: what rules give ---- */
 bool gradient_wants(const Gradient *g, int operand);

@@ -36,6 +36,8 @@ static Value *gradient_like_operand(Gradient *g, Value *value) {
 
 void gradient_sum(Gradient *g) {
     bool over[RANK_MAX];
+    if (gradient_of_channels(g))
+        return;
     gradient_over_axes(g, over);
     gradient_give(g, 0, gradient_like_operand(g, gradient_kept(g, g->dy, over)));
 }
@@ -68,9 +70,7 @@ void gradient_extreme(Gradient *g) {
 
 /* ---- products of matrices: y[.., M, N] = a[.., M, K] @ b[.., K, N] ---- */
 
-/* The type in which dy is multiplied with an operand, so that tensor cores do; DTYPE_COUNT: as it is. Of 8
- * bits, dy would have too few. */
-static DType gradient_factor_type(const Gradient *g, DType operand) {
+DType gradient_factor_type(const Gradient *g, DType operand) {
     if (g->dy->dtype != DTYPE_F32)
         return DTYPE_COUNT;
     if (dtype_is_fp8(operand))

@@ -11,7 +11,10 @@
  * With steps, elements that are a step apart have the same taps. With before = -low mod step and q = ceil(low
  * / step), window p = i + q - t had element step * i + a as its tap step * t + a - before. Weights with
  * `before` zeros in front then give all a at once, as columns. (frontend/windows_back.c has the same for
- * text.) */
+ * text.)
+ *
+ * Of channels by themselves, y is a sum over taps. An element of x then sums the dy of its windows, which are
+ * a step apart among zeros, tap by tap; by the rules of its parts each tap would be a tensor of its own. */
 #include "ir/gradient_internal.h"
 #include "ir/window_rows.h"
 
@@ -29,12 +32,9 @@ typedef struct Convolved {
     ConvolvedAxis axis[WINDOW_ROWS_AXES];
 } Convolved;
 
-/* Follows the windows, the last axis' first, and the border. */
-static bool convolved_of(Gradient *g, const Value *rows, Convolved *out) {
-    if (!window_rows(g->graph->dims, rows, &out->rows))
-        return false;
-    Value *x = out->rows.windows;
-    for (int i = out->rows.n; i >= 1; i--, x = x->in[0]) {
+/* Follows the windows over `n` axes, the last axis' first, and the border. */
+static bool convolved_windows(Gradient *g, Value *x, int n, Convolved *out) {
+    for (int i = n; i >= 1; i--, x = x->in[0]) {
         if (x->op != OP_window || x->attrs[0].i != i || !dim_is_const(x->attrs[1].dim))
             return false;
         out->axis[i - 1] = (ConvolvedAxis){.places = x->dims[i],
@@ -45,7 +45,7 @@ static bool convolved_of(Gradient *g, const Value *rows, Convolved *out) {
     const Value *pad = x->op == OP_pad && !g->wanted[x->in[1]->id] ? x : NULL;
     for (int i = 0; pad && i < pad->rank; i++) {
         const Dim *low = pad->attrs[0].dims[i], *high = pad->attrs[1].dims[i];
-        bool is_inner = i >= 1 && i <= out->rows.n;
+        bool is_inner = i >= 1 && i <= n;
         if (is_inner ? !dim_is_const(low) : !dim_is(low, 0) || !dim_is(high, 0))
             return false;
         if (is_inner)
@@ -53,6 +53,11 @@ static bool convolved_of(Gradient *g, const Value *rows, Convolved *out) {
     }
     out->x = pad ? pad->in[0] : x;
     return true;
+}
+
+static bool convolved_of(Gradient *g, const Value *rows, Convolved *out) {
+    return window_rows(g->graph->dims, rows, &out->rows) &&
+           convolved_windows(g, out->rows.windows, out->rows.n, out);
 }
 
 /* False where there are steps and dilation, or it is not known that dy is only bordered. */
@@ -69,12 +74,28 @@ static bool convolved_back(DimTable *table, ConvolvedAxis *axis, const Dim *size
     return axis->ahead >= 0 && dim_known_le(table, dim_const(table, 0), axis->high);
 }
 
+/* Windows of a bordered dy [N, P, Q, F], taps from the last to the first: [N, I, J, F, T, U]. */
+static Value *convolved_taps(Gradient *g, const Convolved *of, int n, Value *t) {
+    DimTable *table = g->graph->dims;
+    const Dim *start[RANK_MAX], *limit[RANK_MAX];
+    int step[RANK_MAX];
+    for (int i = 0; i < n; i++)
+        t = derive_window(g, t, i + 1, of->axis[i].steps, of->axis[i].dilation);
+    for (int i = 0; t && i < t->rank; i++) {
+        bool is_tap = i >= n + 2 && !dim_is(t->dims[i], 1);
+        start[i] = is_tap ? dim_sub(table, t->dims[i], dim_const(table, 1)) : dim_const(table, 0);
+        limit[i] = is_tap ? dim_const(table, -1) : t->dims[i];
+        step[i] = is_tap ? -1 : 1;
+    }
+    return t ? derive_slice(g, t, start, limit, step) : NULL;
+}
+
 /* dy [N P Q, F] as rows of windows, [N I J, T U F]; of groups [G, N P Q, F] as [G, N I J, T U F]. */
 static Value *convolved_rows(Gradient *g, const Convolved *of, Value *dy) {
     DimTable *table = g->graph->dims;
-    const Dim *zero = dim_const(table, 0), *low[RANK_MAX], *high[RANK_MAX], *limit[RANK_MAX];
+    const Dim *zero = dim_const(table, 0), *low[RANK_MAX], *high[RANK_MAX];
     const Dim *dims[RANK_MAX] = {of->rows.images}, *columns = dy->dims[1 + of->rows.grouped];
-    int n = of->rows.n, step[RANK_MAX];
+    int n = of->rows.n;
     for (int i = 0; i < 2 * n + 2; i++)
         low[i] = high[i] = zero;
     for (int i = 0; i < n; i++) {
@@ -85,18 +106,7 @@ static Value *convolved_rows(Gradient *g, const Convolved *of, Value *dy) {
     dims[n + 1] = dim_mul(table, of->rows.groups, columns);
     if (of->rows.grouped)
         dy = derive_transpose(g, dy, (int[]){1, 0, 2});
-    Value *t = derive_padded(g, derive_reshape(g, dy, n + 2, dims), low, high);
-    for (int i = 0; i < n; i++)
-        t = derive_window(g, t, i + 1, of->axis[i].steps, of->axis[i].dilation);
-    if (!t)
-        return NULL;
-    for (int i = 0; i < t->rank; i++) { /* taps from the last to the first */
-        bool is_tap = i >= n + 2 && !dim_is(t->dims[i], 1);
-        low[i] = is_tap ? dim_sub(table, t->dims[i], dim_const(table, 1)) : zero;
-        limit[i] = is_tap ? dim_const(table, -1) : t->dims[i];
-        step[i] = is_tap ? -1 : 1;
-    }
-    t = derive_slice(g, t, low, limit, step);
+    Value *t = convolved_taps(g, of, n, derive_padded(g, derive_reshape(g, dy, n + 2, dims), low, high));
     if (!t)
         return NULL;
     const Dim *places = dims_product(table, (const Dim *const *)t->dims, n + 1);
@@ -177,5 +187,94 @@ bool gradient_of_convolved(Gradient *g, Value *dy, Value *w) {
     Value *in[] = {convolved_rows(g, &of, dy), convolved_weights(g, &of, w)};
     Value *product = derive_product(g, in[0], in[1]);
     gradient_give_value(g, of.x, convolved_joined(g, &of, product));
+    return true;
+}
+
+/* ---- channels by themselves ---- */
+
+/* Where `y` is sum(t * w) over the taps of windows t [N, P, Q, C, R, S], with weights w [C, R, S]: the number
+ * of axes that have windows, else 0. */
+static int convolved_channels(Gradient *g, const Value *y, Convolved *out, Value **w) {
+    const Value *product = y->in[0];
+    int n = product->rank / 2 - 1;
+    if (product->op != OP_mul || product->rank != 2 * n + 2 || n < 1 || y->attrs[0].axes.n != n)
+        return 0;
+    for (int i = 0; i < n; i++)
+        if (y->attrs[0].axes.at[i] != n + 2 + i)
+            return 0;
+    for (int side = 0; side < 2; side++) {
+        Value *t = product->in[side], *weights = product->in[!side];
+        bool fits = value_same_dims(t, product) && weights->rank == n + 1;
+        for (int i = 0; fits && i <= n; i++)
+            fits = weights->dims[i] == t->dims[n + 1 + i];
+        if (fits && convolved_windows(g, t, n, out)) {
+            *w = weights;
+            out->rows.windows = t;
+            return n;
+        }
+    }
+    return 0;
+}
+
+/* The border of dy, whose places are `step` apart among zeros, for windows that go back; false where it is
+ * not known that dy is only bordered. */
+static bool convolved_spread(DimTable *table, ConvolvedAxis *axis, const Dim *size) {
+    const Dim *one = dim_const(table, 1), *step = dim_const(table, axis->step);
+    const Dim *wide = dim_mul(table, dim_sub(table, axis->places, one), step);
+    axis->count = wide ? dim_add(table, wide, one) : NULL;
+    axis->steps = axis->taps;
+    axis->ahead = (axis->taps - 1) * axis->dilation - axis->low;
+    axis->high =
+        axis->count ? dim_add(table, dim_sub(table, size, axis->count), dim_const(table, axis->low)) : NULL;
+    return axis->ahead >= 0 && axis->high && dim_known_le(table, dim_const(table, 0), axis->high);
+}
+
+/* dx [N, H, W, C], a sum over the taps of windows of dy. */
+static Value *convolved_channels_back(Gradient *g, const Convolved *of, int n, Value *dy, Value *w) {
+    DimTable *table = g->graph->dims;
+    const Dim *low[RANK_MAX], *high[RANK_MAX];
+    bool over[RANK_MAX] = {false};
+    for (int i = 0; i < n + 2; i++) {
+        const ConvolvedAxis *axis = i >= 1 && i <= n ? &of->axis[i - 1] : NULL;
+        low[i] = dim_const(table, axis ? axis->ahead : 0);
+        high[i] = axis ? axis->high : dim_const(table, 0);
+        if (axis && axis->step > 1)
+            dy = derive_placed(g, dy, i, dim_const(table, 0), axis->step, axis->count);
+    }
+    for (int i = 0; i < n; i++)
+        over[n + 2 + i] = true;
+    Value *t = convolved_taps(g, of, n, derive_padded(g, dy, low, high));
+    return derive_reduced(g, OP_sum, derive_scalar(g, OP_mul, t, w, NULL), over, false);
+}
+
+/* dw [C, R, S]: of each tap the sum over places of what its windows have there, times dy. */
+static Value *convolved_channels_weights(Gradient *g, const Convolved *of, int n, Value *dy) {
+    const Dim *dims[RANK_MAX];
+    bool over[RANK_MAX] = {false};
+    for (int i = 0; i < 2 * n + 2; i++) {
+        dims[i] = i < n + 2 && dy ? dy->dims[i] : dim_const(g->graph->dims, 1);
+        over[i] = i <= n;
+    }
+    Value *wide = derive_reshape(g, dy, 2 * n + 2, dims);
+    return derive_reduced(g, OP_sum, derive_scalar(g, OP_mul, of->rows.windows, wide, NULL), over, false);
+}
+
+bool gradient_of_channels(Gradient *g) {
+    Convolved of = {0};
+    Value *w = NULL;
+    int n = convolved_channels(g, g->value, &of, &w);
+    for (int i = 0; i < n; i++)
+        if (!convolved_spread(g->graph->dims, &of.axis[i], of.x->dims[i + 1]))
+            return false;
+    if (n == 0)
+        return false;
+    DType type = gradient_factor_type(g, w->dtype);
+    Value *dy = derive_reshape(g, g->dy, n + 2, of.rows.windows->dims);
+    if (type != DTYPE_COUNT)
+        dy = derive_cast(g, dy, type);
+    if (g->wanted[of.x->id])
+        gradient_give_value(g, of.x, convolved_channels_back(g, &of, n, dy, w));
+    if (g->wanted[w->id])
+        gradient_give_value(g, w, convolved_channels_weights(g, &of, n, dy));
     return true;
 }
