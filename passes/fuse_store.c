@@ -185,6 +185,13 @@ static bool store_is_statistic(const Group *home, const Value *base) {
     return home->n_reduced == 1 && base->rank == home->rank && dim_is(base->dims[base->rank - 1], 1);
 }
 
+/* Whether it is so little, of columns, that a kernel of its own takes longer than single elements do. */
+static bool store_is_small(const Fuse *fuse, const Group *home, const Value *base) {
+    enum { ELEMENTS = 1 << 16 };
+    return home->kind == TEMPLATE_COLUMNS &&
+           fuse_count(fuse, base->rank, (const Dim *const *)base->dims) <= ELEMENTS;
+}
+
 /* What stores a floating Value whose rows are joined (beside.c) computes it over the dims that it has so, for
  * the sake of another kernel over these; what stores it both as it is and turned, over its own. */
 static Group *store_joined(Fuse *fuse, Value *base) {
@@ -208,7 +215,7 @@ static bool store_reordered(Fuse *fuse, FuseNode *node) {
     if (base == value || !home || fuse_node(fuse, base)->barrier)
         return false;
     if (home->kind != TEMPLATE_POINTWISE && !store_is_statistic(home, base) &&
-        !space_keeps_innermost(value, base)) {
+        !store_is_small(fuse, home, base) && !space_keeps_innermost(value, base)) {
         pass_decide(fuse->pass, "output_movement", false, value, base,
                     "an output whose innermost axis is that of the result",
                     "writing the rows of the result in this order would scatter single elements");

@@ -137,6 +137,8 @@ static Value *split_rule(Rewrite *rewrite, Value *value) {
         split_rows_block(split->rows, value) || !split_is_divisible_op(value->op) || !value->attrs[1].i ||
         !split_counts(value, &reduced, &kept))
         return value;
+    if (kept * reduced >= SPLIT_COLUMN_TOTAL && split_places_axes(value))
+        return split_places(rewrite, value);
     ReductionLayout layout = reduction_layout(value, &n_reduced);
     const char *why = "all multiprocessors work";
     int64_t parts = split_squares_get(split->squares, value);

@@ -1,4 +1,4 @@
-/* What the files split.c, split_rows.c and split_squares.c share. */
+/* What the files split.c, split_rows.c, split_squares.c and split_places.c share. */
 #ifndef SINTER_PASSES_SPLIT_H
 #define SINTER_PASSES_SPLIT_H
 
@@ -25,5 +25,10 @@ const SplitSquares *split_squares_find(Pass *pass, const Graph *graph);
 int64_t split_squares_get(const SplitSquares *found, const Value *value);
 /* A sum of squares in so many parts; `value` itself where it is none. */
 Value *split_squares_apply(Rewrite *rewrite, Value *value, int64_t parts);
+
+/* Of a sum over images and all places of windows, [N, P, Q, C, R, S] or [N, Q, C, S], the axes of places that
+ * there are; 0: `value` is no such sum. And such a sum in parts. */
+int split_places_axes(const Value *value);
+Value *split_places(Rewrite *rewrite, Value *value);
 
 #endif

@@ -85,14 +85,20 @@ static int places_distinct(int64_t taps, int64_t step, int64_t dilation, int pla
 }
 
 /* Whether so many places share enough of windows of so many elements: of 3 in steps of 2 even 8 places do not
- * (the largest of 3 x 3, 64 x 112 x 112 x 64: 44 us by a place a thread, 47). */
+ * (the largest of 3 x 3, 64 x 112 x 112 x 64: 44 us by a place a thread, 47). Where the taps are kept and
+ * places reduced, as for weights' gradients, it is the other way around. */
 static bool places_share(const Region *region, const Dim *taps, int places) {
     enum { LEAST = 29, OF = 20 /* loads for one that is left */ };
     for (size_t i = 0; i < region->values.n; i++) {
         const Value *value = region->values.at[i];
-        if (value->op == OP_window && value->attrs[1].dim == taps &&
-            OF * taps->value * places >=
-                LEAST * places_distinct(taps->value, value->attrs[2].i, value->attrs[3].i, places))
+        if (value->op != OP_window)
+            continue;
+        int64_t step = value->attrs[2].i, dilation = value->attrs[3].i;
+        int distinct = value->attrs[1].dim == taps ? places_distinct(taps->value, step, dilation, places)
+                       : value->attrs[1].dim == region->dims[places_axis(region)]
+                           ? places_distinct(places, step, dilation, (int)taps->value)
+                           : 0;
+        if (distinct && OF * taps->value * places >= LEAST * distinct)
             return true;
     }
     return false;
