@@ -24,6 +24,7 @@
  * ->  y = reshape(reshape(q, dims=[B, 8, 4, D]) @ k.T, dims=[B, 32, 1, T])
  */
 #include "passes/fuse.h"
+#include "passes/movement.h"
 #include "passes/realign.h"
 
 enum { FLATTEN_SEARCH = 256 /* Values looked at for one answer */, FLATTEN_ROUNDS = 16 };
@@ -72,6 +73,13 @@ static bool flatten_is_packed(const Value *value) {
     return value_is_heavy(value) || (value->op == OP_input && !value->strides);
 }
 
+/* What reshapes, and transposes of axes of one element, leave in its order. */
+static const Value *flatten_unmoved(const Value *value) {
+    while (value->op == OP_reshape || (value->op == OP_transpose && movement_keeps_order(value)))
+        value = value->in[0];
+    return value;
+}
+
 /* Whether a slice has all of its operand's rows. */
 static bool flatten_cuts_columns(const Value *slice) {
     for (int i = 0; i + 1 < slice->rank; i++)
@@ -93,22 +101,24 @@ static bool flatten_is_joined(const Value *reshape, int n_joined) {
 }
 
 /* Whether joining the axes of a first operand moves nothing in memory. */
-static bool flatten_is_free(const Value *like, const Value *value, int n_joined, int *budget) {
+static bool flatten_is_free(const Flatten *flatten, const Value *like, const Value *value, int n_joined,
+                            int *budget) {
     if (value->rank == 0 || value_is_scalar_constant(value))
         return true;
     if (!flatten_spans(like, value, n_joined) || --*budget < 0)
         return false;
     if (value_is_pointwise(value)) {
         for (int i = 0; i < value->n_in; i++)
-            if (!flatten_is_free(like, value->in[i], n_joined, budget))
+            if (!flatten_is_free(flatten, like, value->in[i], n_joined, budget))
                 return false;
         return true;
     }
     if (value->op == OP_slice && flatten_cuts_columns(value))
-        return flatten_is_free(like, value->in[0], n_joined, budget);
+        return flatten_is_free(flatten, like, value->in[0], n_joined, budget);
     if (value->op == OP_reshape && flatten_is_joined(value, n_joined))
         return true;
-    return flatten_is_packed(value) || (value->op == OP_reshape && flatten_is_packed(value->in[0]));
+    const Value *base = flatten_unmoved(value);
+    return flatten_is_packed(base) || (base != value && flatten->is_heavy[base->id]);
 }
 
 /* Whether the rows of `value` are those of `operand`, from which it is computed. */
@@ -149,7 +159,7 @@ static void flatten_find(Flatten *flatten, const Value *value) {
         return;
     int n = flatten_axes(value), budget = FLATTEN_SEARCH;
     flatten->core[id] = flatten->whole[id] = value;
-    bool is_free = n && (flatten_is_free(value->in[0], value->in[0], n, &budget) ||
+    bool is_free = n && (flatten_is_free(flatten, value->in[0], value->in[0], n, &budget) ||
                          realign_is_scattered(flatten->graph, value->in[0]));
     flatten->n_joined[id] = is_free ? n : 0;
 }
@@ -176,8 +186,9 @@ static bool flatten_joins(const Flatten *flatten, const Value *core, const Value
         return flatten->n_joined[other->id] == n;
     bool is_whole =
         operand->rank == like->rank && operand->dims[like->rank - 2] == like->dims[like->rank - 2];
-    return flatten_spans(like, operand, n) &&
-           !(is_whole && flatten->is_heavy[operand->id] && !value_is_computed_from(core, operand));
+    bool is_moved = flatten_unmoved(operand) != operand; /* in memory, where it is as good */
+    return flatten_spans(like, operand, n) && !(is_whole && flatten->is_heavy[operand->id] && !is_moved &&
+                                                !value_is_computed_from(core, operand));
 }
 
 /* Whether what `value` makes of the product that its operand follows can be made of joined rows. */
@@ -232,6 +243,13 @@ static bool flatten_parts_rows(const Value *transpose, const Value *whole) {
                                      : m->value % FLATTEN_BOX != 0 && flatten_many(whole) >= 0;
 }
 
+/* Whether a product takes single rows from another, `core`, and stays a batch of them: then both are a chain,
+ * as where channels are weighted by what is everywhere. */
+static bool flatten_is_chain(const Flatten *flatten, const Value *value, const Value *core) {
+    return value->op == OP_matmul && core && flatten->core[value->in[0]->id] == core &&
+           dim_is(value->dims[value->rank - 2], 1) && !flatten->n_joined[value->id];
+}
+
 /* Products that something keeps from it; whether there was any. */
 static bool flatten_refuse(Flatten *flatten) {
     bool any = false;
@@ -241,7 +259,8 @@ static bool flatten_refuse(Flatten *flatten) {
             const Value *core = flatten->core[value->in[k]->id], *whole = flatten->whole[value->in[k]->id];
             if (value->op == OP_transpose && whole && flatten_parts_rows(value, whole))
                 core = whole;
-            else if (!core || flatten_follows(flatten, value, value->in[k]))
+            else if (!core || (flatten_follows(flatten, value, value->in[k]) &&
+                               !flatten_is_chain(flatten, value, core)))
                 continue;
             if (!flatten->n_joined[core->id])
                 continue;

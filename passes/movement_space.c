@@ -290,6 +290,8 @@ static bool movement_follows(Rewrite *rewrite, const Value *value, const Value *
     if (!rewrite_is_heavy(rewrite, in) || movement_is_same(rewrite->graph, in, movement))
         return true;
     bool full = value_same_dims(in, value), sinks_full = value_same_dims(movement, value);
+    if (full && movement->op == OP_reshape && in->op == OP_reshape) /* from memory in any case */
+        return true;
     if (full)
         return (!sinks_full || movement->op == OP_reshape) && value_is_computed_from(movement->in[0], in);
     return sinks_full && !value_is_computed_from(in, movement->in[0]);
