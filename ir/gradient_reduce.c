@@ -78,7 +78,10 @@ DType gradient_factor_type(const Gradient *g, DType operand) {
     return operand == DTYPE_F16 || operand == DTYPE_BF16 || operand == DTYPE_TF32 ? operand : DTYPE_COUNT;
 }
 
+/* Whether an operand is a transposed matrix, rounded or not. */
 static bool gradient_is_swapped(const Value *value) {
+    if (value->op == OP_cast)
+        value = value->in[0];
     bool swapped = value->op == OP_transpose;
     for (int i = 0; swapped && i < value->rank; i++)
         swapped = value->attrs[0].ints[i] == (i < value->rank - 2 ? i : 2 * value->rank - 3 - i);

@@ -132,8 +132,9 @@ typedef struct Fuse {
     VEC(Group *) groups;
     FuseKnown *known;
     FuseRelay **relay_of; /* by Value.id: whose kernel computes it, as found ahead of the walk; NULL: none */
-    bool is_stale;        /* something was refused that the walk had begun: it is done again */
-    int *stamps;          /* by Value.id: the number of the last walk that met it */
+    bool *has_root; /* by id: computed again by kernels that want it, of what is stored (fuse_roots.c) */
+    bool is_stale;  /* something was refused that the walk had begun: it is done again */
+    int *stamps;    /* by Value.id: the number of the last walk that met it */
     int stamp;
 } Fuse;
 
@@ -335,6 +336,9 @@ bool fuse_bundle(Fuse *fuse, Value *value);
 
 /* fuse_store.c: the walk back from the outputs, which says what lies in memory */
 void fuse_store(Fuse *fuse);
+
+/* ---- fuse_roots.c: ahead of it, fills fuse->has_root ---- */
+void fuse_roots(Fuse *fuse);
 /* fuse_siblings.c: pointwise kernels beside kernels that read the same */
 void fuse_siblings(Fuse *fuse);
 /* fuse_emit.c: groups in launch order become regions */

@@ -64,6 +64,11 @@ static bool store_recomputes(Fuse *fuse, const FuseNode *node) {
     if (node->barrier || node->stored || node->is_read_whole ||
         !(value_is_pointwise(value) || value->op == OP_broadcast))
         return false;
+    if (fuse->has_root[value->id]) {
+        pass_decide(fuse->pass, "recompute", true, value, NULL, NULL,
+                    "it is computed again of what other values that are wanted are computed of, too");
+        return true;
+    }
     if (fuse_op_cost(value) > fuse->limits->inline_cost_max)
         return false;
     int64_t foreign = store_foreign(node), extra_reads = 0, extra_stores = 0;
@@ -299,6 +304,7 @@ void fuse_store(Fuse *fuse) {
     Graph *graph = fuse->graph;
     bool *forced = ARENA_ARRAY(fuse->arena, bool, graph->values.n + 1);
     const bool *is_expected = fuse_mark_expected(fuse);
+    fuse_roots(fuse);
     for (size_t i = graph->values.n; i-- > 0;) {
         FuseNode *node = &fuse->nodes[i];
         if (node->free || node->value->op == OP_input)

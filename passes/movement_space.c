@@ -305,13 +305,28 @@ static bool movement_is_applied(const Value *value, int at) {
     return applied;
 }
 
+/* The same of a statistic of rows, [200704, 1] as [64, 56, 56, 1]: the rows of `value` become those again. */
+static bool movement_rows_back(const Graph *graph, const Value *value, const Value *movement, Respace *back) {
+    const Value *rows = movement->in[0];
+    if (movement->op != OP_reshape || movement->rank != value->rank || rows->rank < 2 || value->rank < 2 ||
+        !value_same_rows(movement, value) || !dim_is(movement->dims[movement->rank - 1], 1) ||
+        !dim_is(rows->dims[rows->rank - 1], 1))
+        return false;
+    Value to = {.op = OP_reshape, .rank = rows->rank, .in = (Value *[]){(Value *)(uintptr_t)value}};
+    for (int i = 0; i < rows->rank; i++)
+        to.dims[i] = i < rows->rank - 1 ? rows->dims[i] : value->dims[value->rank - 1];
+    return respace_of(graph, &to, back);
+}
+
 /* The change of space back from `value`, which `movement`, of its dims or a statistic that broadcasts to
  * them, leads to. */
 static bool movement_way_back(const Graph *graph, const Value *value, const Value *movement, Respace *back) {
     Respace respace;
     if (value_same_dims(movement, value))
         return respace_of(graph, movement, &respace) && respace_inverse(&respace, back);
-    if (movement->op != OP_transpose || movement->rank != value->rank)
+    if (movement->op != OP_transpose)
+        return movement_rows_back(graph, value, movement, back);
+    if (movement->rank != value->rank)
         return false;
     *back = (Respace){.is_transpose = true, .rank_from = value->rank, .rank_to = value->rank};
     for (int i = 0; i < value->rank; i++) {

@@ -51,18 +51,22 @@ bool value_is_heavy(const Value *value) {
 
 enum { COMPUTED_SEARCH = 256 };
 
-static bool value_depends(const Value *value, const Value *source, int *budget) {
-    if (value == source)
-        return true;
-    for (int i = 0; i < value->n_in; i++)
-        if (--*budget > 0 && value_depends(value->in[i], source, budget))
-            return true;
-    return false;
-}
-
+/* Nearest ones first, each once: a statistic is near the rows it is of, however much lies behind both. */
 bool value_is_computed_from(const Value *value, const Value *source) {
-    int budget = COMPUTED_SEARCH;
-    return value_depends(value, source, &budget);
+    const Value *found[COMPUTED_SEARCH] = {value};
+    int n = 1;
+    for (int at = 0; at < n; at++) {
+        if (found[at] == source)
+            return true;
+        for (int i = 0; i < found[at]->n_in && n < COMPUTED_SEARCH; i++) {
+            int known = 0;
+            while (known < n && found[known] != found[at]->in[i])
+                known++;
+            if (known == n)
+                found[n++] = found[at]->in[i];
+        }
+    }
+    return false;
 }
 
 bool value_is_scalar_constant(const Value *value) {
