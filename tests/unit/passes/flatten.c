@@ -40,6 +40,26 @@ static void test_flat(void **state) {
         "graph g (x: bf16[B, S, 2048], w: bf16[2048, 2048], g: bf16[2048]) -> (y: bf16[B, S, 2048]) {\n"
         "  h = cast(rmsnorm(x, g), bf16)\n  y = h + h @ w.T }",
         "rows matmul", true);
+    /* beside what a reshape gives from memory, and what is computed of reductions of windows */
+    expect_product(
+        "graph g (x: bf16[B, S, 64], v: bf16[B, 4, S, 16], w: bf16[64, 64], u: bf16[64, 64]) -> (y: "
+        "bf16[B, S, 64]) {\n"
+        "  a = reshape(transpose(exp(v @ u[0:16, 0:16]), [0, 2, 1, 3]), dims=[B, S, 64])\n"
+        "  y = layernorm(a @ w.T + x) @ u.T + a }",
+        "matmul>2 chain2", false);
+    expect_product(
+        "graph g (x: bf16[2, 6, 6, 16], k: bf16[16, 3, 3, 1], w: bf16[32, 16]) -> (y: bf16[2, 6, 6, 32]) "
+        "{\n  y = layernorm(conv(x, k, pad=1, groups=16)) @ w.T }",
+        "pointwise columns rows matmul", true);
+}
+
+/* Single rows of a batch, one product behind the other, stay a chain. */
+static void test_single_rows(void **state) {
+    (void)state;
+    expect_product(
+        "graph g (x: bf16[2, 64, 128], w: bf16[32, 128], u: bf16[128, 32]) -> (y: bf16[2, 64, 128]) {\n"
+        "  m = mean(x, over=1)\n  y = x * sigmoid(silu(m @ w.T) @ u.T) }",
+        "columns chain2 pointwise", false);
 }
 
 /* Rows of heads that share a second operand, and what has a number for each head. */
@@ -124,9 +144,8 @@ static void test_exchanged(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_flat),
-        cmocka_unit_test(test_repeated),
-        cmocka_unit_test(test_left_alone),
+        cmocka_unit_test(test_flat),      cmocka_unit_test(test_single_rows),
+        cmocka_unit_test(test_repeated),  cmocka_unit_test(test_left_alone),
         cmocka_unit_test(test_exchanged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -550,6 +550,23 @@ static void test_heads_are_stored_in_order(void **state) {
                  "matmul", DIMS({"B", 2}, {"S", 3}, {"D", 4}));
 }
 
+/* The slope of a GELU, which the second product's kernel computes again of what it is the slope at: beside
+ * its own output, the first one's kernel stores one tensor. */
+static void test_roots(void **state) {
+    (void)state;
+    Support support = {
+        .text = "graph g (x: bf16[M, 64], w: bf16[64, 64], dy: bf16[M, 64], u: bf16[64, 64]) -> (y: "
+                "bf16[M, 64], z: bf16[M, 64]) {\n"
+                "  h = x @ w.T\n  e = exp(-0.5 * h * h)\n  f = erf(h)\n  z = h * f\n"
+                "  y = (dy @ u) * (e * h + f) }",
+        .dims = DIMS({"M", 5})};
+    support_run(&support);
+    assert_string_equal(support.kernels, "matmul>2 matmul");
+    assert_int_equal(support.partition->regions.at[0]->outputs.n, 2);
+    assert_true(support.evaluated && support.worst < 2e-2);
+    support_end(&support);
+}
+
 static void test_no_fusion(void **state) {
     (void)state;
     Support support = {
@@ -707,6 +724,7 @@ int main(void) {
         cmocka_unit_test(test_sums_are_fast_where_allowed),
         cmocka_unit_test(test_mlp_is_two),
         cmocka_unit_test(test_heads_are_stored_in_order),
+        cmocka_unit_test(test_roots),
         cmocka_unit_test(test_no_fusion),
         cmocka_unit_test(test_never_fuse),
         cmocka_unit_test(test_rows_are_weighed),

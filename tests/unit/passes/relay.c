@@ -23,6 +23,11 @@ static void test_gradients(void **state) {
     /* read transposed: the same the other way around, by itself and beside it */
     expect(GRADIENTS(DK ", " DV) WEIGHTS "  dk = e.T @ q\n  dv = cast(p, bf16).T @ g }", "relay4>2");
     expect(GRADIENTS(DQ ", " DK) WEIGHTS "  dq = e @ k\n  dk = e.T @ q }", "relay3 relay3");
+    /* so deep that registers have the sums of one product: each has its weights for itself */
+    expect("graph g (q: bf16[96,24,144], k: bf16[96,400,144], v: bf16[96,400,144], g: bf16[96,24,144], l: "
+           "f32[96,24,1]) -> (dk: bf16[96,400,144], dv: bf16[96,400,144]) {\n" WEIGHTS
+           "  dk = e.T @ q\n  dv = cast(p, bf16).T @ g }",
+           "relay3 chain2");
 }
 
 /* What is read both ways around is computed one way, and what reads it the other way goes across: of depths

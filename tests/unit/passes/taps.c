@@ -18,6 +18,29 @@ static void test_copied(void **state) {
     expect_graph("graph g (x: f32[N, 9, 32], w: f32[32, 3], v: f32[32, 3]) -> (y: f32[N, 7, 32]) {\n"
                  "  y = sum(exp(window(x, axis=1, size=3) * w) * v, over=-1, keep=0) }",
                  "pointwise pointwise columns", sizes);
+    /* Of an image that is computed: what is reduced is transposed, not its operands. */
+    expect_graph(
+        "graph g (x: bf16[N, 9, 10, 32], v: bf16[32, 32], w: bf16[32, 3, 3, 1]) -> (y: bf16[N, 9, 10, "
+        "32]) {\n  y = conv(relu(x @ v), w, pad=1, groups=32) }",
+        "matmul pointwise columns", sizes);
+}
+
+/* The gradient of such weights: parts of an image with a few places of an axis innermost, then their sum. */
+static void test_places(void **state) {
+    (void)state;
+    static const char *const image =
+        "graph g (dy: bf16[16, 24, 24, 32], x: bf16[16, 24, 24, 32]) -> (dw: bf16[32, 3, 3, 1]) {\n"
+        "  dw = conv_backward_weights(dy, x, [3, 3], pad=1, groups=32) }";
+    expect_graph(image, "columns columns", NULL);
+    check_text(image, NO_DIMS, LIST("perm=[2, 3, 4, 0, 1, 6, 7, 5]", "over=[0, 1, 2]"), NONE);
+    static const char *const sound =
+        "graph g (dy: f32[16, 512, 64], x: f32[16, 512, 64]) -> (dw: f32[64, 4, 1]) {\n"
+        "  dw = conv_backward_weights(dy, x, [4], pad=[[3, 0]], groups=64) }";
+    check_text(sound, NO_DIMS, LIST("perm=[2, 3, 0, 1, 5, 4]", "over=[0, 1]"), NONE);
+    /* so few that one kernel does */
+    expect_graph("graph g (dy: bf16[1, 8, 8, 8], x: bf16[1, 8, 8, 8]) -> (dw: bf16[8, 3, 3, 1]) {\n"
+                 "  dw = conv_backward_weights(dy, x, [3, 3], pad=1, groups=8) }",
+                 "columns", NO_DIMS);
 }
 
 static void test_not_copied(void **state) {
@@ -55,6 +78,7 @@ static void test_only_fused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_copied),
+        cmocka_unit_test(test_places),
         cmocka_unit_test(test_not_copied),
         cmocka_unit_test(test_only_fused),
     };
