@@ -38,6 +38,7 @@ typedef struct Flatten {
     const Value **core;  /* by id: the product that a Value is computed from, row by row */
     const Value **whole; /* by id: the product whose batch and rows are the Value's first axes */
     bool *is_heavy;      /* by id: computed from products or reductions */
+    bool *is_written;    /* by id: it is an output, or others than products read it */
     int *n_joined;       /* by id of a product: axes of its batch that join the rows; 0: none */
 } Flatten;
 
@@ -147,6 +148,7 @@ static void flatten_find(Flatten *flatten, const Value *value) {
     size_t id = value->id;
     flatten->is_heavy[id] = value_is_heavy(value);
     for (int i = 0; i < value->n_in; i++) {
+        flatten->is_written[value->in[i]->id] |= value->op != OP_matmul;
         const Value *core = flatten->core[value->in[i]->id];
         flatten->is_heavy[id] = flatten->is_heavy[id] || flatten->is_heavy[value->in[i]->id];
         if (core && flatten_keeps_rows(value, value->in[i]))
@@ -230,7 +232,8 @@ static int flatten_many(const Value *matmul) {
 
 /* Whether a result is stored with its rows away from the axis before them, so that they had better stay an
  * axis of their own: where they are too few for a box and another axis takes their place, or where they come
- * last in memory and are rows enough for the transposed product (movement_turn.c). */
+ * last in memory and are rows enough for the transposed product (movement_turn.c). A product reads them by
+ * any order of axes. */
 static bool flatten_parts_rows(const Value *transpose, const Value *whole) {
     const int *perm = transpose->attrs[0].ints;
     int rows = whole->rank - 2, at = 0;
@@ -257,7 +260,8 @@ static bool flatten_refuse(Flatten *flatten) {
         const Value *value = flatten->graph->values.at[i];
         for (int k = 0; k < value->n_in; k++) {
             const Value *core = flatten->core[value->in[k]->id], *whole = flatten->whole[value->in[k]->id];
-            if (value->op == OP_transpose && whole && flatten_parts_rows(value, whole))
+            if (value->op == OP_transpose && whole && flatten->is_written[i] &&
+                flatten_parts_rows(value, whole))
                 core = whole;
             else if (!core || (flatten_follows(flatten, value, value->in[k]) &&
                                !flatten_is_chain(flatten, value, core)))
@@ -353,6 +357,9 @@ bool pass_flatten(Pass *pass, Graph *graph) {
     flatten.whole = ARENA_ARRAY(pass->arena, const Value *, graph->values.n + 1);
     flatten.n_joined = ARENA_ARRAY(pass->arena, int, graph->values.n + 1);
     flatten.is_heavy = ARENA_ARRAY(pass->arena, bool, graph->values.n + 1);
+    flatten.is_written = ARENA_ARRAY(pass->arena, bool, graph->values.n + 1);
+    for (size_t i = 0; i < graph->outputs.n; i++)
+        flatten.is_written[graph->outputs.at[i].value->id] = true;
     for (size_t i = 0; i < graph->values.n; i++)
         flatten_find(&flatten, graph->values.at[i]);
     int rounds = 0;

@@ -5,6 +5,7 @@
  * moves fewer bytes; one that floats is computed where it is needed, unless that is dear and several need it.
  */
 #include "passes/fuse.h"
+#include "passes/movement.h"
 
 static void store_need(Fuse *fuse, FuseNode *node, Group *group) {
     for (size_t i = 0; i < node->needs.n; i++)
@@ -41,6 +42,18 @@ static Value *store_viewed(const Fuse *fuse, Value *value) {
         (op_is_view(value->op) || (value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype))))
         value = value->in[0];
     return value;
+}
+
+static bool store_joins(const Fuse *fuse, const Value *value, const Value *base);
+
+/* What of a matmul's operand lies in memory: what it is a view of, or such a view of what floats. */
+static Value *store_operand(const Fuse *fuse, Value *value) {
+    Value *base = store_viewed(fuse, value);
+    for (; value != base; value = value->in[0])
+        if (!fuse_home(fuse, base) && value->n_in == 1 && value->in[0]->n_in == 1 &&
+            value->in[0]->in[0] == base && store_joins(fuse, value, base))
+            return value;
+    return base;
 }
 
 static void store_output(Fuse *fuse, FuseNode *node) {
@@ -231,6 +244,42 @@ static bool store_reordered(Fuse *fuse, FuseNode *node) {
     return true;
 }
 
+/* Whether products alone read a value, as it is or as views of it. */
+static bool store_is_of_products(const Fuse *fuse, const Value *value) {
+    const Graph *graph = fuse->graph;
+    bool is_read = false;
+    for (size_t i = value->id + 1; i < graph->values.n; i++) {
+        const Value *user = graph->values.at[i];
+        for (int k = 0; k < user->n_in; k++) {
+            if (user->in[k] != value)
+                continue;
+            if (user->op != OP_matmul && (!op_is_view(user->op) || !store_is_of_products(fuse, user)))
+                return false;
+            is_read = true;
+        }
+    }
+    return is_read && !value_is_output(graph, value);
+}
+
+/* Whether a view of `base` joins axes that lie apart in it, as heads become columns of the products that
+ * alone read it: with these beside each other in memory, they are read in whole steps of K, by rows that go
+ * on from one sequence to the next. */
+static bool store_joins(const Fuse *fuse, const Value *value, const Value *base) {
+    const Value *turned = value->in[0];
+    return value->op == OP_reshape && turned->op == OP_transpose && turned->in[0] == base &&
+           !movement_keeps_order(turned) && space_keeps_innermost(value, base) &&
+           store_is_of_products(fuse, base);
+}
+
+static bool store_joins_heads(const Fuse *fuse, const FuseNode *node) {
+    const Value *base = space_stored_base(fuse, node->value);
+    const Group *home = fuse_home(fuse, base);
+    bool is_able =
+        home && (home->is_chain || home->kind == TEMPLATE_ROWS || home->kind == TEMPLATE_POINTWISE);
+    return is_able && !fuse_node(fuse, base)->stored && !store_foreign(fuse_node(fuse, base)) &&
+           store_joins(fuse, node->value, base);
+}
+
 /* Whether a mask is drawn by a kernel of its own, since it is behind sums of so few products that these do
  * not hide the arithmetic of random numbers, of which threads there use two of four: 8192 x 4096 x 1024 with
  * a GELU took 214 us, 164 so. */
@@ -268,7 +317,8 @@ static bool store_is_dear(Fuse *fuse, const FuseNode *node) {
 static void store_floating(Fuse *fuse, FuseNode *node, bool forced, const bool *is_expected) {
     Value *value = node->value;
     bool output = value_is_output(fuse->graph, value);
-    if ((output ? !forced : forced && op_is_view(value->op)) && store_reordered(fuse, node))
+    bool is_laid = output ? !forced : op_is_view(value->op) && (forced || store_joins_heads(fuse, node));
+    if (is_laid && store_reordered(fuse, node))
         return;
     if (output && !forced && fuse_columns(fuse, value, true)) {
         store_output(fuse, node);
@@ -319,7 +369,7 @@ void fuse_store(Fuse *fuse) {
             continue;
         for (int k = 0; k < 2; k++) {
             Value *of_windows = matmul_windows_base(fuse, value, k),
-                  *viewed = of_windows ? of_windows : store_viewed(fuse, value->in[k]),
+                  *viewed = of_windows ? of_windows : store_operand(fuse, value->in[k]),
                   *widened = matmul_widened_apart(fuse, value, k),
                   *index = matmul_index_apart(fuse, value, k),
                   *factors = matmul_factors_apart(fuse, value, k);

@@ -96,6 +96,25 @@ static bool slice_may_step(const Value *operand, bool rows) {
     return operand->op == OP_input && !operand->strides && turned == !rows;
 }
 
+/* Whether a product's operand, of which each part of its rows or columns wants all, is computed element by
+ * element of a product of few k, as for gradients of attention: each part would multiply and compute that
+ * again (passes/relay.h). */
+static bool slice_hands_on(const Value *operand, int depth) {
+    enum { DEPTH = 16, FEW = 256 };
+    if (operand->op == OP_matmul) {
+        const Dim *k = operand->in[0]->dims[operand->in[0]->rank - 1], *n = operand->dims[operand->rank - 1];
+        return dim_is_const(k) && k->value <= FEW && !(dim_is_const(n) && n->value <= k->value);
+    }
+    bool is_moved = operand->op == OP_transpose || operand->op == OP_reshape;
+    if (depth > DEPTH || !(value_is_pointwise(operand) || is_moved))
+        return false;
+    for (int i = 0; i < operand->n_in; i++)
+        if ((is_moved || value_same_dims(operand->in[i], operand)) &&
+            slice_hands_on(operand->in[i], depth + 1))
+            return true;
+    return false;
+}
+
 /* Rows or columns of a product, where the slices together are no more than the whole. Columns cut into more
  * than two parts stay with the product, whose kernel stores each part where it belongs (fuse_columns.c); two
  * may meet again as the cores of one kernel. */
@@ -110,7 +129,7 @@ static Value *slice_of_matmul(Rewrite *rewrite, Value *value) {
     if (!rows && !columns)
         return value;
     int axis = rows ? m : n;
-    if (!rows && uses > 2)
+    if ((!rows && uses > 2) || slice_hands_on(matmul->in[rows], 0))
         return value;
     const Dim *together = dim_mul(table, dim_const(table, uses), value->dims[axis]);
     Value *in[2] = {matmul->in[0], matmul->in[1]};
