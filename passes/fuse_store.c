@@ -49,9 +49,9 @@ static bool store_joins(const Fuse *fuse, const Value *value, const Value *base)
 /* What of a matmul's operand lies in memory: what it is a view of, or such a view of what floats. */
 static Value *store_operand(const Fuse *fuse, Value *value) {
     Value *base = store_viewed(fuse, value);
-    for (; value != base; value = value->in[0])
-        if (!fuse_home(fuse, base) && value->n_in == 1 && value->in[0]->n_in == 1 &&
-            value->in[0]->in[0] == base && store_joins(fuse, value, base))
+    bool floats = !fuse_home(fuse, base) && value_is_pointwise(base);
+    for (; floats && value != base; value = value->in[0])
+        if (store_joins(fuse, value, base))
             return value;
     return base;
 }
@@ -244,31 +244,43 @@ static bool store_reordered(Fuse *fuse, FuseNode *node) {
     return true;
 }
 
-/* Whether products alone read a value, as it is or as views of it. */
-static bool store_is_of_products(const Fuse *fuse, const Value *value) {
+/* What alone reads a value that is no output; NULL: several do, or none. */
+static const Value *store_only_user(const Fuse *fuse, const Value *value) {
     const Graph *graph = fuse->graph;
-    bool is_read = false;
-    for (size_t i = value->id + 1; i < graph->values.n; i++) {
-        const Value *user = graph->values.at[i];
-        for (int k = 0; k < user->n_in; k++) {
-            if (user->in[k] != value)
+    const Value *user = NULL;
+    for (size_t i = value->id + 1; i < graph->values.n; i++)
+        for (int k = 0; k < graph->values.at[i]->n_in; k++) {
+            if (graph->values.at[i]->in[k] != value)
                 continue;
-            if (user->op != OP_matmul && (!op_is_view(user->op) || !store_is_of_products(fuse, user)))
-                return false;
-            is_read = true;
+            if (user && user != graph->values.at[i])
+                return NULL;
+            user = graph->values.at[i];
         }
-    }
-    return is_read && !value_is_output(graph, value);
+    return value_is_output(graph, value) ? NULL : user;
 }
 
-/* Whether a view of `base` joins axes that lie apart in it, as heads become columns of the products that
- * alone read it: with these beside each other in memory, they are read in whole steps of K, by rows that go
- * on from one sequence to the next. */
+/* Whether a product reads a value, as it is or as a view of it. */
+static bool store_feeds_product(const Fuse *fuse, const Value *value) {
+    const Graph *graph = fuse->graph;
+    for (size_t i = value->id + 1; i < graph->values.n; i++) {
+        const Value *user = graph->values.at[i];
+        for (int k = 0; k < user->n_in; k++)
+            if (user->in[k] == value &&
+                (user->op == OP_matmul || (op_is_view(user->op) && store_feeds_product(fuse, user))))
+                return true;
+    }
+    return false;
+}
+
+/* Whether a view of `base` joins axes that lie apart in it, as heads become columns of the product that reads
+ * it: with these beside each other in memory, they are read in whole steps of K, by rows that go on from one
+ * sequence to the next. */
 static bool store_joins(const Fuse *fuse, const Value *value, const Value *base) {
     const Value *turned = value->in[0];
     return value->op == OP_reshape && turned->op == OP_transpose && turned->in[0] == base &&
            !movement_keeps_order(turned) && space_keeps_innermost(value, base) &&
-           store_is_of_products(fuse, base);
+           store_only_user(fuse, base) == turned && store_only_user(fuse, turned) == value &&
+           store_feeds_product(fuse, value);
 }
 
 static bool store_joins_heads(const Fuse *fuse, const FuseNode *node) {
