@@ -550,6 +550,26 @@ static void test_heads_are_stored_in_order(void **state) {
                  "matmul", DIMS({"B", 2}, {"S", 3}, {"D", 4}));
 }
 
+/* Attention's result in the order in which the next product has it for its first operand: one view, stored
+ * once for the two reshapes that read it. */
+static void test_heads_are_joined(void **state) {
+    (void)state;
+    Support support = {
+        .text = "graph g (q: bf16[2,4,S,16], k: bf16[2,4,S,16], v: bf16[2,4,S,16], w: bf16[64,64], r: "
+                "bf16[2,S,64]) -> "
+                "(y: bf16[2,S,64], z: bf16[64,64]) {\n"
+                "  a = reshape(transpose(attention(q, k, v), [0, 2, 1, 3]), dims=[2, S, 64])\n"
+                "  y = a @ w.T + r\n  z = reshape(a, dims=[2 * S, 64]).T @ reshape(r, dims=[2 * S, 64]) }",
+        .dims = DIMS({"S", 5})};
+    support_run(&support);
+    assert_string_equal(support.kernels, "chain2 matmul matmul");
+    const Region *first = support.partition->regions.at[0];
+    assert_int_equal(first->outputs.n, 1);
+    assert_int_equal(first->outputs.at[0]->op, OP_reshape);
+    assert_true(support.evaluated && support.worst < 2e-2);
+    support_end(&support);
+}
+
 /* A GELU's slope in three forms, which the second product's kernel computes again of what all come of: beside
  * its own output, the first one's kernel stores one tensor. */
 static void test_roots(void **state) {
@@ -723,6 +743,7 @@ int main(void) {
         cmocka_unit_test(test_sums_are_fast_where_allowed),
         cmocka_unit_test(test_mlp_is_two),
         cmocka_unit_test(test_heads_are_stored_in_order),
+        cmocka_unit_test(test_heads_are_joined),
         cmocka_unit_test(test_roots),
         cmocka_unit_test(test_no_fusion),
         cmocka_unit_test(test_never_fuse),

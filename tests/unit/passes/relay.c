@@ -57,6 +57,27 @@ static void test_across(void **state) {
            "relay4>2 pointwise");
 }
 
+/* What is cut in halves, as a rotation does, stays one product of all its columns. */
+static void test_cut(void **state) {
+    (void)state;
+    expect("graph g (" OPERANDS ") -> (lo: bf16[96,400,8], hi: bf16[96,400,8]) {\n" WEIGHTS
+           "  d = e.T @ q\n  lo = d[:, :, 0:8] * 2\n  hi = d[:, :, 8:16] }",
+           "relay3 pointwise>2");
+}
+
+/* A layer that is run again for its gradient: the rows' sums are of its attention's output as a product read
+ * it, heads beside each other, and no kernel computes that twice. */
+static void test_layer(void **state) {
+    (void)state;
+    expect(
+        "graph g (q: bf16[24,4,24,16], k: bf16[24,4,400,16], v: bf16[24,4,400,16], w: bf16[64,64]) -> (dk: "
+        "bf16[24,4,400,16]) {\n"
+        "  p = softmax(q @ k.T * 0.2)\n  o = reshape(transpose(p @ v, [0, 2, 1, 3]), [24, 24, 64])\n"
+        "  g = transpose(reshape(tanh(o @ w.T), [24, 24, 4, 16]), [0, 2, 1, 3])\n"
+        "  d = cast(g, bf16) @ v.T\n  e = cast(p * (d - sum(p * d, -1)), bf16)\n  dk = e.T @ q }",
+        "chain2>2 matmul rows relay3");
+}
+
 /* Gradients of a softmax: rows' sums from the output, weights again from the rows' largest and sum. */
 static void test_weights(void **state) {
     (void)state;
@@ -96,6 +117,7 @@ static void test_apart(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients), cmocka_unit_test(test_across),
-                                       cmocka_unit_test(test_weights), cmocka_unit_test(test_apart)};
+                                       cmocka_unit_test(test_cut),       cmocka_unit_test(test_layer),
+                                       cmocka_unit_test(test_weights),   cmocka_unit_test(test_apart)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
