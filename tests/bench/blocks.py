@@ -41,7 +41,7 @@ class Block:
 
     def __init__(self, r, number, family):
         self.number, self.family, self.inputs, self.flops = number, family, [], 0.0
-        self.back = False
+        self.back = True
         FAMILIES[family](self, r)
         self.back = self.back and r.random() < 0.5
 
@@ -97,7 +97,6 @@ def encoder(b, r):
     b.vectors("b1", h)
     b.result = (batch, s, e)
     b.flops = 2.0 * batch * s * (4 * e * e + 2 * e * h) + 4.0 * batch * s * s * e
-    b.back = True
     split = f"dims=[{batch}, {s}, {heads}, {d}]"
     b.body = f"""    n = {"layernorm(x, g1, h1)" if first else "x"}
     q = transpose(reshape(n @ wq.T + bq, {split}), [0, 2, 1, 3])
@@ -187,6 +186,7 @@ def bottleneck(b, r):
         normed(b, prefix, n)
     b.result = (batch, size, size, channels)
     b.flops = 2.0 * batch * size * size * (2 * channels * narrow + 9 * narrow * narrow)
+    b.back = False  # where a sum near 0 is rounded to another sign, so is its gradient
     b.body = """    a = relu(batchnorm(conv(x, w1), im, iv, ig, ic))
     e = relu(batchnorm(conv(a, w2, pad=1), jm, jv, jg, jc))
     y = relu(batchnorm(conv(e, w3), km, kv, kg, kc) + x)
@@ -209,7 +209,6 @@ def convnext(b, r):
     b.vectors("b1", 4 * channels)
     b.result = (batch, size, size, channels)
     b.flops = 2.0 * batch * size * size * channels * (8 * channels + 49)
-    b.back = True
     b.body = f"""    d = conv(x, w, pad=3, groups={channels}) + bw
     y = x + s * (gelu(layernorm(d, g, h) @ w1.T + b1) @ w2.T + b2)
 """
@@ -284,7 +283,6 @@ def mixer(b, r):
     b.vectors("b3", many)
     b.result = (batch, tokens, e)
     b.flops = 4.0 * batch * tokens * e * (few + many)
-    b.back = True
     b.body = """    u = x + w2 @ gelu(w1 @ layernorm(x, g1, h1))
     y = u + gelu(layernorm(u, g2, h2) @ w3.T + b3) @ w4.T + b4
 """
@@ -332,7 +330,7 @@ def diffusion(b, r):
 def dense(b, r):
     """Three layers with what is between them, as small networks have."""
     rows, k, h, n = r.choice([(16384, 256, 512, 128), (65536, 128, 256, 64), (4096, 1024, 2048, 512), (8192, 512, 1024, 1024), (32768, 64, 256, 64)])
-    act, torch_act = r.choice([("relu({})", F.relu), ("silu({})", F.silu), ("gelu({})", F.gelu), ("tanh({})", torch.tanh)])
+    act, torch_act = r.choice([("mish({})", F.mish), ("silu({})", F.silu), ("gelu({})", F.gelu), ("tanh({})", torch.tanh)])  # no kinks
     b.input("x", rows, k)
     b.weight("w1", h, k)
     b.weight("w2", h, h)
@@ -341,7 +339,6 @@ def dense(b, r):
     b.vectors("b3", n)
     b.result = (rows, n)
     b.flops = 2.0 * rows * h * (k + h + n)
-    b.back = True
     b.body = f"""    a = {act.format("x @ w1.T + b1")}
     e = {act.format("a @ w2.T + b2")}
     y = e @ w3.T + b3
