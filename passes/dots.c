@@ -53,17 +53,18 @@ static Value *dots_user(const Graph *graph, const Value *value, OpKind op) {
 }
 
 /* Whether g is computed of a product, which therefore is not of the kernel that sums its rows times g. */
-static bool dots_waits(const Graph *graph, const Value *g, const Value *product) {
-    bool *seen = ARENA_ARRAY(graph->arena, bool, graph->values.n + 1);
+static bool dots_waits(Rewrite *rewrite, const Value *g, const Value *product) {
+    Arena *arena = rewrite->pass->arena;
+    bool *seen = ARENA_ARRAY(arena, bool, rewrite->graph->values.n + 1);
     VEC(const Value *) open = {0};
-    vec_push(graph->arena, &open, g);
+    vec_push(arena, &open, g);
     while (open.n) {
         const Value *value = open.at[--open.n];
         if (value == product)
             return true;
         for (int i = 0; i < value->n_in; i++) {
             if (!seen[value->in[i]->id])
-                vec_push(graph->arena, &open, value->in[i]);
+                vec_push(arena, &open, value->in[i]);
             seen[value->in[i]->id] = true;
         }
     }
@@ -79,7 +80,7 @@ static Value *dots_rounded(Rewrite *rewrite, const Value *weights, Value *v, con
     for (size_t i = 0; i < graph->values.n && !rounded; i++) {
         Value *product = graph->values.at[i];
         if (product->op == OP_matmul && product->in[0]->op == OP_cast && product->in[0]->in[0] == weights &&
-            dots_is_same(graph, product->in[1], v) && dots_waits(graph, g, product))
+            dots_is_same(graph, product->in[1], v) && dots_waits(rewrite, g, product))
             rounded = dots_user(graph, product, OP_cast);
     }
     if (!rounded || dtype_bits(rounded->dtype) != 16)

@@ -337,8 +337,15 @@ bool fuse_bundle(Fuse *fuse, Value *value);
 /* fuse_store.c: the walk back from the outputs, which says what lies in memory */
 void fuse_store(Fuse *fuse);
 
-/* ---- fuse_roots.c: ahead of it, fills fuse->has_root ---- */
+/* fuse_roots.c: ahead of it, fills fuse->has_root */
 void fuse_roots(Fuse *fuse);
+
+/* fuse_joined.c: whether `value` is a view that joins axes of `base`, which nothing else reads, for a product
+ */
+bool fuse_joins(const Fuse *fuse, const Value *value, const Value *base);
+/* Such a view among those of a product's operand, of a base that floats; NULL: there is none. */
+Value *fuse_joined_view(const Fuse *fuse, Value *operand, const Value *base);
+
 /* fuse_siblings.c: pointwise kernels beside kernels that read the same */
 void fuse_siblings(Fuse *fuse);
 /* fuse_emit.c: groups in launch order become regions */

@@ -5,7 +5,6 @@
  * moves fewer bytes; one that floats is computed where it is needed, unless that is dear and several need it.
  */
 #include "passes/fuse.h"
-#include "passes/movement.h"
 
 static void store_need(Fuse *fuse, FuseNode *node, Group *group) {
     for (size_t i = 0; i < node->needs.n; i++)
@@ -42,18 +41,6 @@ static Value *store_viewed(const Fuse *fuse, Value *value) {
         (op_is_view(value->op) || (value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype))))
         value = value->in[0];
     return value;
-}
-
-static bool store_joins(const Fuse *fuse, const Value *value, const Value *base);
-
-/* What of a matmul's operand lies in memory: what it is a view of, or such a view of what floats. */
-static Value *store_operand(const Fuse *fuse, Value *value) {
-    Value *base = store_viewed(fuse, value);
-    bool floats = !fuse_home(fuse, base) && value_is_pointwise(base);
-    for (; floats && value != base; value = value->in[0])
-        if (store_joins(fuse, value, base))
-            return value;
-    return base;
 }
 
 static void store_output(Fuse *fuse, FuseNode *node) {
@@ -244,52 +231,21 @@ static bool store_reordered(Fuse *fuse, FuseNode *node) {
     return true;
 }
 
-/* What alone reads a value that is no output; NULL: several do, or none. */
-static const Value *store_only_user(const Fuse *fuse, const Value *value) {
-    const Graph *graph = fuse->graph;
-    const Value *user = NULL;
-    for (size_t i = value->id + 1; i < graph->values.n; i++)
-        for (int k = 0; k < graph->values.at[i]->n_in; k++) {
-            if (graph->values.at[i]->in[k] != value)
-                continue;
-            if (user && user != graph->values.at[i])
-                return NULL;
-            user = graph->values.at[i];
-        }
-    return value_is_output(graph, value) ? NULL : user;
-}
-
-/* Whether a product reads a value, as it is or as a view of it. */
-static bool store_feeds_product(const Fuse *fuse, const Value *value) {
-    const Graph *graph = fuse->graph;
-    for (size_t i = value->id + 1; i < graph->values.n; i++) {
-        const Value *user = graph->values.at[i];
-        for (int k = 0; k < user->n_in; k++)
-            if (user->in[k] == value &&
-                (user->op == OP_matmul || (op_is_view(user->op) && store_feeds_product(fuse, user))))
-                return true;
-    }
-    return false;
-}
-
-/* Whether a view of `base` joins axes that lie apart in it, as heads become columns of the product that reads
- * it: with these beside each other in memory, they are read in whole steps of K, by rows that go on from one
- * sequence to the next. */
-static bool store_joins(const Fuse *fuse, const Value *value, const Value *base) {
-    const Value *turned = value->in[0];
-    return value->op == OP_reshape && turned->op == OP_transpose && turned->in[0] == base &&
-           !movement_keeps_order(turned) && space_keeps_innermost(value, base) &&
-           store_only_user(fuse, base) == turned && store_only_user(fuse, turned) == value &&
-           store_feeds_product(fuse, value);
-}
-
+/* Whether the kernel of what such a view is of stores it in the view's order (fuse_joined.c). */
 static bool store_joins_heads(const Fuse *fuse, const FuseNode *node) {
     const Value *base = space_stored_base(fuse, node->value);
     const Group *home = fuse_home(fuse, base);
     bool is_able =
         home && (home->is_chain || home->kind == TEMPLATE_ROWS || home->kind == TEMPLATE_POINTWISE);
     return is_able && !fuse_node(fuse, base)->stored && !store_foreign(fuse_node(fuse, base)) &&
-           store_joins(fuse, node->value, base);
+           fuse_joins(fuse, node->value, base);
+}
+
+/* The same of what floats, which several products would want in the order that it has. */
+static bool store_floats_joined(const Fuse *fuse, const FuseNode *node) {
+    const Value *base = space_stored_base(fuse, node->value);
+    return base != node->value && !fuse_home(fuse, base) && value_is_pointwise(base) && node->needs.n > 0 &&
+           fuse_joins(fuse, node->value, base);
 }
 
 /* Whether a mask is drawn by a kernel of its own, since it is behind sums of so few products that these do
@@ -329,6 +285,7 @@ static bool store_is_dear(Fuse *fuse, const FuseNode *node) {
 static void store_floating(Fuse *fuse, FuseNode *node, bool forced, const bool *is_expected) {
     Value *value = node->value;
     bool output = value_is_output(fuse->graph, value);
+    forced = forced || (!output && store_floats_joined(fuse, node));
     bool is_laid = output ? !forced : op_is_view(value->op) && (forced || store_joins_heads(fuse, node));
     if (is_laid && store_reordered(fuse, node))
         return;
@@ -380,8 +337,11 @@ void fuse_store(Fuse *fuse) {
         if (value->op != OP_matmul || !(node->stored || node->needs.n))
             continue;
         for (int k = 0; k < 2; k++) {
-            Value *of_windows = matmul_windows_base(fuse, value, k),
-                  *viewed = of_windows ? of_windows : store_operand(fuse, value->in[k]),
+            Value *joined = fuse_joined_view(fuse, value->in[k], store_viewed(fuse, value->in[k])),
+                  *of_windows = joined ? NULL : matmul_windows_base(fuse, value, k),
+                  *viewed = joined       ? joined
+                            : of_windows ? of_windows
+                                         : store_viewed(fuse, value->in[k]),
                   *widened = matmul_widened_apart(fuse, value, k),
                   *index = matmul_index_apart(fuse, value, k),
                   *factors = matmul_factors_apart(fuse, value, k);
