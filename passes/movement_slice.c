@@ -7,6 +7,8 @@
  *     y = silu(a) * b                                           and so with h[:, 0::2], h[:, 1::2] */
 #include "passes/movement.h"
 
+enum { SLICE_SEARCH = 64 /* Values looked at for one answer */ };
+
 static bool slice_is_plain(const Value *value, int axis) {
     return value->attrs[2].ints[axis] == 1;
 }
@@ -99,18 +101,17 @@ static bool slice_may_step(const Value *operand, bool rows) {
 /* Whether a product's operand, of which each part of its rows or columns wants all, is computed element by
  * element of a product of few k, as for gradients of attention: each part would multiply and compute that
  * again (passes/relay.h). */
-static bool slice_hands_on(const Value *operand, int depth) {
-    enum { DEPTH = 16, FEW = 256 };
+static bool slice_hands_on(const Value *operand, int *budget) {
+    enum { FEW = 256 };
     if (operand->op == OP_matmul) {
         const Dim *k = operand->in[0]->dims[operand->in[0]->rank - 1], *n = operand->dims[operand->rank - 1];
         return dim_is_const(k) && k->value <= FEW && !(dim_is_const(n) && n->value <= k->value);
     }
     bool is_moved = operand->op == OP_transpose || operand->op == OP_reshape;
-    if (depth > DEPTH || !(value_is_pointwise(operand) || is_moved))
+    if (--*budget < 0 || !(value_is_pointwise(operand) || is_moved))
         return false;
     for (int i = 0; i < operand->n_in; i++)
-        if ((is_moved || value_same_dims(operand->in[i], operand)) &&
-            slice_hands_on(operand->in[i], depth + 1))
+        if ((is_moved || value_same_dims(operand->in[i], operand)) && slice_hands_on(operand->in[i], budget))
             return true;
     return false;
 }
@@ -122,6 +123,7 @@ static Value *slice_of_matmul(Rewrite *rewrite, Value *value) {
     Value *matmul = value->in[0];
     DimTable *table = rewrite->graph->dims;
     int rank = value->rank, m = rank - 2, n = rank - 1, uses = rewrite_uses(rewrite, matmul);
+    int budget = SLICE_SEARCH;
     for (int i = 0; i < m; i++)
         if (!slice_is_whole_axis(value, i))
             return value;
@@ -129,7 +131,7 @@ static Value *slice_of_matmul(Rewrite *rewrite, Value *value) {
     if (!rows && !columns)
         return value;
     int axis = rows ? m : n;
-    if ((!rows && uses > 2) || slice_hands_on(matmul->in[rows], 0))
+    if ((!rows && uses > 2) || slice_hands_on(matmul->in[rows], &budget))
         return value;
     const Dim *together = dim_mul(table, dim_const(table, uses), value->dims[axis]);
     Value *in[2] = {matmul->in[0], matmul->in[1]};
