@@ -7,7 +7,8 @@
  * since both are the sum of p[i, j] g[i, k] v[j, k] over j and k ("FlashAttention", 2022, appendix B.2). Then
  * no kernel has to have a whole row of that product, and the one that multiplies weights and values, in
  * parts, gives their rows' largest and sum too. Where g comes of that output, as in a layer that is run again
- * for its gradient, the output is taken as it lies in memory, in 16 bits, as libraries take it. */
+ * for its gradient, that kernel stores it in f32 besides. (Libraries take it rounded; where one weight is
+ * nearly all of its row, gradients had few bits left of that.) */
 #include "ir/softmax.h"
 #include "ir/view.h"
 #include "passes/product.h"
@@ -44,14 +45,6 @@ static bool dots_is_same(const Graph *graph, Value *a, Value *b) {
     return is_same;
 }
 
-/* What uses a value by that operation; NULL: nothing does. */
-static Value *dots_user(const Graph *graph, const Value *value, OpKind op) {
-    for (size_t i = value->id + 1; i < graph->values.n; i++)
-        if (graph->values.at[i]->op == op && graph->values.at[i]->in[0] == value)
-            return graph->values.at[i];
-    return NULL;
-}
-
 /* Whether g is computed of a product, which therefore is not of the kernel that sums its rows times g. */
 static bool dots_waits(Rewrite *rewrite, const Value *g, const Value *product) {
     Arena *arena = rewrite->pass->arena;
@@ -71,29 +64,18 @@ static bool dots_waits(Rewrite *rewrite, const Value *g, const Value *product) {
     return false;
 }
 
-/* The output of these weights and v as the graph has it rounded: where its heads are joined for a product, by
- * way of what that reads, so that it lies in memory once. NULL: it has no such, or the kernel that computes
- * it has g, too, and sums as well. */
-static Value *dots_rounded(Rewrite *rewrite, const Value *weights, Value *v, const Value *g) {
+/* The output of these weights and v that the graph has, unrounded, where g is computed of it; NULL: it has
+ * none, or the kernel that computes it has g, too, and sums as well. */
+static Value *dots_output(Rewrite *rewrite, const Value *weights, Value *v, const Value *g) {
     const Graph *graph = rewrite->graph;
-    Value *rounded = NULL;
-    for (size_t i = 0; i < graph->values.n && !rounded; i++) {
+    for (size_t i = 0; i < graph->values.n; i++) {
         Value *product = graph->values.at[i];
         if (product->op == OP_matmul && product->in[0]->op == OP_cast && product->in[0]->in[0] == weights &&
-            dots_is_same(graph, product->in[1], v) && dots_waits(rewrite, g, product))
-            rounded = dots_user(graph, product, OP_cast);
+            value_same_dims(product, g) && dots_is_same(graph, product->in[1], v) &&
+            dots_waits(rewrite, g, product))
+            return product;
     }
-    if (!rounded || dtype_bits(rounded->dtype) != 16)
-        return NULL;
-    Value *turned = dots_user(graph, rounded, OP_transpose);
-    Value *joined = turned ? dots_user(graph, turned, OP_reshape) : NULL;
-    if (!joined)
-        return rounded;
-    int back[RANK_MAX];
-    for (int i = 0; i < turned->rank; i++)
-        back[turned->attrs[0].ints[i]] = i;
-    Value *apart = build_reshape(rewrite, joined, turned->rank, (const Dim *const *)turned->dims, joined);
-    return build_transpose(rewrite, apart, back, joined);
+    return NULL;
 }
 
 static Value *dots_rule(Rewrite *rewrite, Value *value) {
@@ -109,12 +91,10 @@ static Value *dots_rule(Rewrite *rewrite, Value *value) {
         Value *v = weights ? build_turned(rewrite, gradients->in[1], value) : NULL;
         Attr attrs[OP_MAX_ATTRS] = {{.dtype = DTYPE_COUNT}};
         Value *in[] = {weights, v};
-        Value *out = v ? dots_rounded(rewrite, product->in[1 - i], v, g) : NULL;
-        bool is_known = out && value_same_dims(out, g);
-        if (!is_known)
-            out = v ? graph_append(rewrite->graph, OP_matmul, in, 2, attrs, value->span, rewrite->pass->diags)
-                    : NULL;
-        if (!out || !(is_known || relay_is_last(rewrite->graph, out)) || !value_same_dims(out, g))
+        Value *out = v ? dots_output(rewrite, product->in[1 - i], v, g) : NULL;
+        if (!out && v)
+            out = graph_append(rewrite->graph, OP_matmul, in, 2, attrs, value->span, rewrite->pass->diags);
+        if (!out || !relay_is_last(rewrite->graph, out) || !value_same_dims(out, g))
             continue;
         Value *wide = build_cast(rewrite, g, DTYPE_F32, value);
         Value *terms = wide ? build_scalar(rewrite, OP_mul, wide, out, NULL, value) : NULL;

@@ -75,7 +75,7 @@ static void test_layer(void **state) {
         "  p = softmax(q @ k.T * 0.2)\n  o = reshape(transpose(p @ v, [0, 2, 1, 3]), [24, 24, 64])\n"
         "  g = transpose(reshape(tanh(o @ w.T), [24, 24, 4, 16]), [0, 2, 1, 3])\n"
         "  d = cast(g, bf16) @ v.T\n  e = cast(p * (d - sum(p * d, -1)), bf16)\n  dk = e.T @ q }",
-        "chain2>2 matmul rows relay3");
+        "chain2>3 matmul rows relay3");
 }
 
 /* Gradients of a softmax: rows' sums from the output, weights again from the rows' largest and sum. */
