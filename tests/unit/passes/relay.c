@@ -24,8 +24,8 @@ static void test_gradients(void **state) {
     expect(GRADIENTS(DK ", " DV) WEIGHTS "  dk = e.T @ q\n  dv = cast(p, bf16).T @ g }", "relay4>2");
     expect(GRADIENTS(DQ ", " DK) WEIGHTS "  dq = e @ k\n  dk = e.T @ q }", "relay3 relay3");
     /* so deep that registers have the sums of one product: each has its weights for itself */
-    expect("graph g (q: bf16[96,24,144], k: bf16[96,400,144], v: bf16[96,400,144], g: bf16[96,24,144], l: "
-           "f32[96,24,1]) -> (dk: bf16[96,400,144], dv: bf16[96,400,144]) {\n" WEIGHTS
+    expect("graph g (q: bf16[24,24,144], k: bf16[24,136,144], v: bf16[24,136,144], g: bf16[24,24,144], l: "
+           "f32[24,24,1]) -> (dk: bf16[24,136,144], dv: bf16[24,136,144]) {\n" WEIGHTS
            "  dk = e.T @ q\n  dv = cast(p, bf16).T @ g }",
            "relay3 chain2");
 }
@@ -34,23 +34,23 @@ static void test_gradients(void **state) {
  * that divide among warpgroups, and where every row of it is seen. */
 static void test_across(void **state) {
     (void)state;
-#define DEEP "q: bf16[96,24,64], k: bf16[96,400,64], v: bf16[96,400,64], g: bf16[96,24,64], l: f32[96,24,1]"
+#define DEEP "q: bf16[48,24,64], k: bf16[48,400,64], v: bf16[48,400,64], g: bf16[48,24,64], l: f32[48,24,1]"
 #define MASKED "  dq = cast(f @ k, bf16)\n  dk = f.T @ q }"
 #define BOTH "  dq = cast(e @ k, bf16)\n  dk = e.T @ q }"
-#define OUTPUTS ") -> (dq: bf16[96,24,64], dk: bf16[96,400,64]) {\n"
+#define OUTPUTS ") -> (dq: bf16[48,24,64], dk: bf16[48,400,64]) {\n"
     expect("graph g (" DEEP OUTPUTS WEIGHTS BOTH, "relay4>2 pointwise");
-    expect("graph g (" DEEP ", n: i32[96,1,1]" OUTPUTS WEIGHTS "  f = select(index(e, 2) < n, e, 0)\n" MASKED,
+    expect("graph g (" DEEP ", n: i32[48,1,1]" OUTPUTS WEIGHTS "  f = select(index(e, 2) < n, e, 0)\n" MASKED,
            "relay4>2 pointwise");
     /* rows that a matrix' number, or the first column, leaves out */
-    expect("graph g (" DEEP ", n: i32[96,1,1]" OUTPUTS WEIGHTS "  f = select(index(e, 1) < n, e, 0)\n" MASKED,
+    expect("graph g (" DEEP ", n: i32[48,1,1]" OUTPUTS WEIGHTS "  f = select(index(e, 1) < n, e, 0)\n" MASKED,
            "relay3 relay3");
     expect("graph g (" DEEP OUTPUTS WEIGHTS "  f = select(index(e, 1) >= index(e, 2) + 1, e, 0)\n" MASKED,
            "relay3 relay3");
     expect("graph g (" DEEP OUTPUTS WEIGHTS "  f = select(index(e, 1) >= index(e, 2), e, 0)\n" MASKED,
            "relay4>2 pointwise");
     /* heads beside each other in memory */
-    expect("graph g (q: bf16[24,96,64], k: bf16[400,96,64], v: bf16[400,96,64], g: bf16[24,96,64], l: "
-           "f32[96,24,1]" OUTPUTS
+    expect("graph g (q: bf16[24,48,64], k: bf16[400,48,64], v: bf16[400,48,64], g: bf16[24,48,64], l: "
+           "f32[48,24,1]" OUTPUTS
            "  a = transpose(q, [1, 0, 2])\n  b = transpose(k, [1, 0, 2])\n  c = transpose(v, [1, 0, 2])\n"
            "  d = transpose(g, [1, 0, 2])\n  p = exp(a @ b.T * 0.2 - l - 3)\n"
            "  e = cast(p * (d @ c.T - l), bf16)\n  dq = cast(e @ b, bf16)\n  dk = e.T @ a }",
