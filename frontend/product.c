@@ -111,9 +111,7 @@ static bool product_is_scaled(const Value *value, bool is_second) {
     while (found && (value->op == OP_mul || value->op == OP_div)) {
         found = false;
         for (int i = 1; i >= (value->op == OP_div) && !found; i--) {
-            int at = k_axis - (value->rank - value->in[i]->rank);
-            bool varies = at >= 0 && !dim_is(value->in[i]->dims[at], 1);
-            found = !varies && value_same_dims(value->in[!i], value);
+            found = !value_varies(value->in[i], value, k_axis) && value_same_dims(value->in[!i], value);
             if (found)
                 value = value->in[!i];
         }

@@ -300,6 +300,11 @@ bool value_is_of_rows(const Value *value, const Value *like) {
     return true;
 }
 
+bool value_varies(const Value *operand, const Value *whole, int axis) {
+    int at = axis - (whole->rank - operand->rank);
+    return at >= 0 && !dim_is(operand->dims[at], 1);
+}
+
 bool value_same_dims(const Value *a, const Value *b) {
     return value_same_rows(a, b) && (a->rank == 0 || a->dims[a->rank - 1] == b->dims[b->rank - 1]);
 }

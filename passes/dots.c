@@ -10,7 +10,6 @@
  * for its gradient, that kernel stores it in f32 besides. (Libraries take it rounded; where one weight is
  * nearly all of its row, gradients had few bits left of that.) */
 #include "ir/softmax.h"
-#include "ir/view.h"
 #include "passes/product.h"
 #include "passes/relay.h"
 #include "passes/rewrite.h"
@@ -35,14 +34,6 @@ static bool dots_is_product(const Value *value) {
         return false;
     const Dim *depth = value->in[0]->dims[value->rank - 1];
     return dim_is_const(depth) && depth->value <= RELAY_DEPTH;
-}
-
-static bool dots_is_same(const Graph *graph, Value *a, Value *b) {
-    View of_a = view_of(graph, a, view_is_input, NULL), of_b = view_of(graph, b, view_is_input, NULL);
-    bool is_same = value_same_dims(a, b) && of_a.base == of_b.base && of_a.offset == of_b.offset;
-    for (int i = 0; i < a->rank && is_same; i++)
-        is_same = of_a.strides[i] == of_b.strides[i];
-    return is_same;
 }
 
 /* Whether g is computed of a product, which therefore is not of the kernel that sums its rows times g. */
@@ -71,7 +62,7 @@ static Value *dots_output(Rewrite *rewrite, const Value *weights, Value *v, cons
     for (size_t i = 0; i < graph->values.n; i++) {
         Value *product = graph->values.at[i];
         if (product->op == OP_matmul && product->in[0]->op == OP_cast && product->in[0]->in[0] == weights &&
-            value_same_dims(product, g) && dots_is_same(graph, product->in[1], v) &&
+            value_same_dims(product, g) && relay_is_same(product->in[1], v) &&
             dots_waits(rewrite, g, product))
             return product;
     }

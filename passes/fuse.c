@@ -52,11 +52,11 @@ static Value *fuse_narrow_concat(Rewrite *rewrite, Value *value) {
                         rewrite->pass->diags);
 }
 
-/* Reshapes of one transpose are of the first of them, so that one is stored for all (fuse_store.c). */
-static bool fuse_share_reshapes(Graph *graph) {
+/* Reshapes of one transpose are of the first of them, so that one is stored for all (fuse_joined.c). */
+static bool fuse_share_reshapes(Pass *pass, Graph *graph) {
     bool changed = false;
     graph_renumber(graph);
-    Value **first = ARENA_ARRAY(graph->arena, Value *, graph->values.n + 1);
+    Value **first = ARENA_ARRAY(pass->arena, Value *, graph->values.n + 1);
     for (size_t i = 0; i < graph->values.n; i++) {
         Value *value = graph->values.at[i];
         if (value->op != OP_reshape || value->in[0]->op != OP_transpose)
@@ -73,7 +73,7 @@ static bool fuse_share_reshapes(Graph *graph) {
 }
 
 static bool fuse_prepare(Pass *pass, Graph *graph) {
-    bool changed = !pass->options->no_fusion && fuse_share_reshapes(graph);
+    bool changed = !pass->options->no_fusion && fuse_share_reshapes(pass, graph);
     while (rewrite_graph(pass, graph, fuse_narrow_concat) && pass->diags->errors == 0)
         changed = true;
     changed |= fuse_copy_outputs(pass, graph);

@@ -244,8 +244,7 @@ static bool store_joins_heads(const Fuse *fuse, const FuseNode *node) {
 /* The same of what floats, which several products would want in the order that it has. */
 static bool store_floats_joined(const Fuse *fuse, const FuseNode *node) {
     const Value *base = space_stored_base(fuse, node->value);
-    return base != node->value && !fuse_home(fuse, base) && value_is_pointwise(base) && node->needs.n > 0 &&
-           fuse_joins(fuse, node->value, base);
+    return node->needs.n > 0 && fuse_joined_view(fuse, node->value, base) == node->value;
 }
 
 /* Whether a mask is drawn by a kernel of its own, since it is behind sums of so few products that these do
@@ -337,11 +336,12 @@ void fuse_store(Fuse *fuse) {
         if (value->op != OP_matmul || !(node->stored || node->needs.n))
             continue;
         for (int k = 0; k < 2; k++) {
-            Value *joined = fuse_joined_view(fuse, value->in[k], store_viewed(fuse, value->in[k])),
+            Value *below = store_viewed(fuse, value->in[k]),
+                  *joined = fuse_joined_view(fuse, value->in[k], below),
                   *of_windows = joined ? NULL : matmul_windows_base(fuse, value, k),
                   *viewed = joined       ? joined
                             : of_windows ? of_windows
-                                         : store_viewed(fuse, value->in[k]),
+                                         : below,
                   *widened = matmul_widened_apart(fuse, value, k),
                   *index = matmul_index_apart(fuse, value, k),
                   *factors = matmul_factors_apart(fuse, value, k);

@@ -6,6 +6,7 @@
  *     b = h[:, N/2:N]                 y = silu(a) * b           (one kernel with two cores)
  *     y = silu(a) * b                                           and so with h[:, 0::2], h[:, 1::2] */
 #include "passes/movement.h"
+#include "passes/relay.h"
 
 enum { SLICE_SEARCH = 64 /* Values looked at for one answer */ };
 
@@ -102,10 +103,9 @@ static bool slice_may_step(const Value *operand, bool rows) {
  * element of a product of few k, as for gradients of attention: each part would multiply and compute that
  * again (passes/relay.h). */
 static bool slice_hands_on(const Value *operand, int *budget) {
-    enum { FEW = 256 };
     if (operand->op == OP_matmul) {
         const Dim *k = operand->in[0]->dims[operand->in[0]->rank - 1], *n = operand->dims[operand->rank - 1];
-        return dim_is_const(k) && k->value <= FEW && !(dim_is_const(n) && n->value <= k->value);
+        return dim_is_const(k) && k->value <= RELAY_DEPTH && !(dim_is_const(n) && n->value <= k->value);
     }
     bool is_moved = operand->op == OP_transpose || operand->op == OP_reshape;
     if (--*budget < 0 || !(value_is_pointwise(operand) || is_moved))

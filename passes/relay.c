@@ -121,7 +121,7 @@ static const Value *relay_untransposed(const Value *value, int *perm) {
     return value;
 }
 
-static bool relay_is_same(const Value *a, const Value *b) {
+bool relay_is_same(const Value *a, const Value *b) {
     int of_a[RANK_MAX], of_b[RANK_MAX];
     const Value *from_a = relay_untransposed(a, of_a), *from_b = relay_untransposed(b, of_b);
     return from_a == from_b && a->rank == b->rank && !memcmp(of_a, of_b, sizeof *of_a * (size_t)a->rank);

@@ -45,6 +45,8 @@ Value *relay_logarithm(Graph *graph, Diags *diags, const Value *value, Value **x
 bool relay_is_last(const Graph *graph, const Value *product);
 /* Whether `product` can go across the kernel of a relay that computes what it reads transposed. */
 bool relay_is_across(Arena *arena, const Graph *graph, const Value *product);
+/* Whether two are transposes of one value that have its axes in the same order. */
+bool relay_is_same(const Value *a, const Value *b);
 /* Whether two have a first product in common. */
 bool relay_share_first(const Relay *a, const Relay *b);
 

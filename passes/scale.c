@@ -34,11 +34,6 @@ typedef struct ScaleOperand {
     Value *zero; /* what is subtracted from the rest; NULL: nothing */
 } ScaleOperand;
 
-static bool scale_varies(const Value *factor, const Value *whole, int axis) {
-    int at = axis - (whole->rank - factor->rank);
-    return at >= 0 && !dim_is(factor->dims[at], 1);
-}
-
 /* The operand of a product that does not vary along K, while the other has the whole's dims; -1 where there
  * is none. */
 static int scale_factor_at(const ScaleOperand *operand, const Value *value) {
@@ -46,7 +41,7 @@ static int scale_factor_at(const ScaleOperand *operand, const Value *value) {
         return -1;
     for (int i = 1; i >= 0; i--)
         if (!(value->op == OP_div && i == 0) && value_same_dims(value->in[!i], value) &&
-            !scale_varies(value->in[i], value, operand->k_axis))
+            !value_varies(value->in[i], value, operand->k_axis))
             return i;
     return -1;
 }
@@ -72,7 +67,7 @@ static bool scale_is_int8(const Value *value) {
 static void scale_take_zero(ScaleOperand *operand) {
     Value *rest = operand->rest;
     if (rest->op != OP_sub || !value_same_dims(rest->in[0], rest) || !scale_is_int8(rest->in[0]) ||
-        scale_varies(rest->in[1], rest, operand->k_axis) || dtype_is_float(rest->in[1]->dtype))
+        value_varies(rest->in[1], rest, operand->k_axis) || dtype_is_float(rest->in[1]->dtype))
         return;
     operand->zero = rest->in[1];
     operand->rest = rest->in[0];

@@ -81,8 +81,7 @@ static int64_t split_pieces(int64_t n, int64_t wanted, int64_t least, int64_t co
     return 1;
 }
 
-/* Of any number of columns. */
-static int64_t split_parts(int64_t n, int64_t wanted, int64_t least) {
+int64_t split_parts(int64_t n, int64_t wanted, int64_t least) {
     return split_pieces(n, wanted, least, 1, 1);
 }
 
@@ -137,8 +136,9 @@ static Value *split_rule(Rewrite *rewrite, Value *value) {
         split_rows_block(split->rows, value) || !split_is_divisible_op(value->op) || !value->attrs[1].i ||
         !split_counts(value, &reduced, &kept))
         return value;
-    if (kept * reduced >= SPLIT_COLUMN_TOTAL && split_places_axes(value))
-        return split_places(rewrite, value);
+    Value *places = kept * reduced >= SPLIT_COLUMN_TOTAL ? split_places(rewrite, value) : value;
+    if (places != value)
+        return places;
     ReductionLayout layout = reduction_layout(value, &n_reduced);
     const char *why = "all multiprocessors work";
     int64_t parts = split_squares_get(split->squares, value);

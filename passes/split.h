@@ -26,9 +26,11 @@ int64_t split_squares_get(const SplitSquares *found, const Value *value);
 /* A sum of squares in so many parts; `value` itself where it is none. */
 Value *split_squares_apply(Rewrite *rewrite, Value *value, int64_t parts);
 
-/* Of a sum over images and all places of windows, [N, P, Q, C, R, S] or [N, Q, C, S], the axes of places that
- * there are; 0: `value` is no such sum. And such a sum in parts. */
-int split_places_axes(const Value *value);
+/* The most parts, at most `wanted`, that divide n with `least` elements or more each; 1 where there are none.
+ */
+int64_t split_parts(int64_t n, int64_t wanted, int64_t least);
+
+/* A sum over images and all places of windows in parts of an image; `value` itself where it is none. */
 Value *split_places(Rewrite *rewrite, Value *value);
 
 #endif

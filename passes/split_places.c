@@ -33,15 +33,9 @@ static const Value *places_windows(const Value *value, const Value *like, int de
     return NULL;
 }
 
-/* The largest divisor of n up to `most`. */
-static int64_t places_divisor(int64_t n, int64_t most) {
-    int64_t d = n < most ? n : most;
-    while (d > 1 && n % d != 0)
-        d--;
-    return d;
-}
-
-int split_places_axes(const Value *value) {
+/* Of a sum over images and all places of windows, [N, P, Q, C, R, S] or [N, Q, C, S], the axes of places that
+ * there are; 0: `value` is no such sum. */
+static int places_axes(const Value *value) {
     enum { DEPTH = 6 };
     const Value *operand = value->in[0];
     int n = operand->rank / 2 - 1;
@@ -71,9 +65,11 @@ static int64_t places_parts(const Value *operand, int n, int64_t cut, int64_t tu
 Value *split_places(Rewrite *rewrite, Value *value) {
     DimTable *table = rewrite->graph->dims;
     Value *operand = value->in[0];
-    int n = split_places_axes(value);
+    int n = places_axes(value);
+    if (n == 0)
+        return value;
     const Dim *const *from = operand->dims;
-    int64_t last = from[n]->value, once = places_divisor(last, PLACES_AT_ONCE), turns = last / once;
+    int64_t last = from[n]->value, once = split_parts(last, PLACES_AT_ONCE, 1), turns = last / once;
     /* [N, Q, C, S] as [N, a, Q/a/8, 8, C, S]; [N, P, Q, C, R, S] as [N, b, P/b, Q/8, 8, C, R, S] */
     int64_t cut = n == 1 ? turns : from[1]->value, parts = places_parts(operand, n, cut, n == 1 ? 1 : turns);
     const Dim *dims[RANK_MAX] = {from[0], dim_const(table, parts), dim_const(table, cut / parts)};

@@ -18,6 +18,7 @@ HEADS = [4, 6, 8, 12, 16, 20, 24, 32, 40]
 TYPES = {"bf16": BF, "f16": torch.float16}
 LEAST_FLOPS, MOST_FLOPS, MOST_ELEMENTS = 2e8, 1.2e12, 1.5e8
 TOLERANCE = {"f16": 6e-3}
+CAP = 30.0
 BACKENDS = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
@@ -131,14 +132,20 @@ class Case:
             shapes["b"] = [1, self.bias_heads, self.queries, self.keys]
         return shapes
 
+    def options(self):
+        """What the call in the graph has behind its tensors."""
+        return {"causal": ", causal=true", "bias": ", bias=b", "window": f", causal=true, window={self.window}", "cap": f", softcap={CAP}",
+                "padded": f", mask=index([1, 1, 1, {self.keys}], 3) < n"}.get(self.kind, "")
+
+    def flex(self):
+        return Flex(self.queries, self.keys, self.window, CAP if self.kind == "cap" else 0)
+
     def text(self):
         inputs = [f"{name}: {self.dtype}{shape}" for name, shape in self.shapes().items()]
         if self.kind == "padded":
             inputs.append(f"n: i32[{self.batch}, 1, 1, 1]")
-        options = {"causal": ", causal=true", "bias": ", bias=b", "window": f", causal=true, window={self.window}", "cap": ", softcap=30.0",
-                   "padded": f", mask=index([1, 1, 1, {self.keys}], 3) < n"}.get(self.kind, "")
         return (f"graph {self.name()} ({', '.join(inputs)}) -> (y: {self.dtype}[{self.batch}, {self.heads}, {self.queries}, {self.values}])\n"
-                f"{{   y = attention(q, k, v{options})   }}\n")
+                f"{{   y = attention(q, k, v{self.options()})   }}\n")
 
     def make(self):
         tensors = [rand(*shape, dtype=TYPES[self.dtype], scale=1.0) for shape in self.shapes().values()]
@@ -148,7 +155,7 @@ class Case:
 
     def peer(self):
         if self.kind in ("window", "cap"):
-            return Flex(self.queries, self.keys, self.window, 30.0 if self.kind == "cap" else 0)
+            return self.flex()
         if self.kind == "padded":
             at = torch.arange(self.keys, device="cuda")
             return Quickest(lambda q, k, v, n: F.scaled_dot_product_attention(q, k, v, attn_mask=at < n, enable_gqa=self.groups > 1))

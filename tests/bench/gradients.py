@@ -5,22 +5,18 @@ import random
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from cases import BF, F32, rand
+import attention
+from attention import BATCHES, CAP, DEPTHS, TYPES
+from cases import F32, rand
 
-DEPTHS = [32, 40, 48, 64, 64, 64, 72, 80, 96, 112, 128, 128, 128, 160, 192, 256]
-LENGTHS = [49, 77, 128, 197, 256, 257, 384, 512, 577, 729, 1024, 1370, 1500, 2048, 3072, 4096]
-BATCHES = [1, 2, 3, 4, 8, 16, 32, 64, 128]
-HEADS = [4, 6, 8, 12, 16, 20, 24, 32]
-TYPES = {"bf16": BF, "f16": torch.float16}
+LENGTHS, HEADS = [n for n in attention.LENGTHS if n <= 4096], [n for n in attention.HEADS if n <= 32]
 LEAST_FLOPS, MOST_FLOPS, MOST_ELEMENTS = 2e9, 8e11, 1e8
 TOLERANCE = {"bf16": 2e-2, "f16": 6e-3}
-BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION, "efficient": SDPBackend.EFFICIENT_ATTENTION}
-CAP = 30.0
+BACKENDS = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
 
 
-class Case:
+class Case(attention.Case):
     def __init__(self, r, number):
         self.number = number
         self.kind = r.choice(["full", "full", "causal", "causal", "causal", "cross", "bias", "padded", "window", "cap"])
@@ -40,10 +36,6 @@ class Case:
                 break
         self.out = None  # the forward pass's, by the quickest library
 
-    def name(self):
-        return (f"{self.kind}_{self.number}_{self.batch}x{self.heads}g{self.groups}_{self.queries}x{self.keys}x{self.depth}"
-                + ("_f16" if self.dtype == "f16" else ""))
-
     def text(self):
         of_queries = f"{self.dtype}[{self.batch}, {self.heads}, {self.queries}, {self.depth}]"
         of_keys = f"{self.dtype}[{self.batch}, {self.heads // self.groups}, {self.keys}, {self.depth}]"
@@ -53,10 +45,8 @@ class Case:
             inputs.append(f"b: {self.dtype}[1, {self.heads}, {self.queries}, {self.keys}]")
         if self.kind == "padded":
             inputs.append(f"n: i32[{self.batch}, 1, 1, 1]")
-        options = {"causal": ", causal=true", "bias": ", bias=b", "window": f", causal=true, window={self.window}", "cap": f", softcap={CAP}",
-                   "padded": f", mask=index([1, 1, 1, {self.keys}], 3) < n"}.get(self.kind, "")
         return (f"graph {self.name()} ({', '.join(inputs)}) -> (dq: {of_queries}, dk: {of_keys}, dv: {of_keys})\n"
-                f"{{   dq, dk, dv = attention_backward(dy, q, k, v, y, l{options})   }}\n")
+                f"{{   dq, dk, dv = attention_backward(dy, q, k, v, y, l{self.options()})   }}\n")
 
     # ---- what the scores become, of one head or of all
 
@@ -89,18 +79,16 @@ class Case:
 
     def forward(self, leaves, rest):
         if self.kind in ("window", "cap"):
-            mask = create_block_mask(lambda b, h, q, k: (q >= k) & (q - k < self.window), None, None, self.queries, self.keys) if self.window else None
-            score = (lambda s, b, h, q, k: CAP * torch.tanh(s / CAP)) if self.kind == "cap" else None
-            fast = torch.compile(flex_attention, dynamic=False)
-            return {"flex": fast(*leaves, score_mod=score, block_mask=mask, enable_gqa=self.groups > 1)}
+            return [self.flex()(*leaves)]
         mask = rest[0] if self.kind == "bias" else None
         if self.kind == "padded":
             mask = torch.arange(self.keys, device="cuda") < rest[0]
-        found = {}
-        for name, backend in BACKENDS.items():
+        found = []
+        for backend in BACKENDS:
             try:
                 with sdpa_kernel([backend]):
-                    found[name] = F.scaled_dot_product_attention(*leaves, attn_mask=mask, is_causal=self.kind == "causal", enable_gqa=self.groups > 1)
+                    found.append(F.scaled_dot_product_attention(*leaves, attn_mask=mask, is_causal=self.kind == "causal",
+                                                                enable_gqa=self.groups > 1))
             except RuntimeError:
                 continue
         return found
@@ -123,7 +111,7 @@ class Case:
                 y[b, h] = (s.softmax(-1) @ v[b, h // self.groups].float()).to(y.dtype)
         with torch.enable_grad():
             found = self.forward(self.leaves, rest)
-        self.out = min(found.values(), key=lambda out: self.spent(out, dy)) if found else None
+        self.out = min(found, key=lambda out: self.spent(out, dy)) if found else None
         return [dy, q, k, v, y, l, *rest]
 
     def gradients(self, out, dy):

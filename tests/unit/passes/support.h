@@ -214,9 +214,9 @@ static inline void expect_graph(const char *text, const char *kernels, const Sup
     assert_string_equal(support.kernels, kernels);
     if (dims) {
         assert_true(support.evaluated);
-        if (!(support.worst <= 2e-2))
+        if (!(support.worst < 2e-2))
             print_message("%s\n", support.printed);
-        assert_true(support.worst <= 2e-2);
+        assert_true(support.worst < 2e-2);
     }
     support_end(&support);
 }
