@@ -20,6 +20,7 @@ enum {
     SPLIT_COLUMN = 1024,          /* rows that one block still sums well */
     SPLIT_COLUMN_PART = 64,       /* least rows of a part */
     SPLIT_WARP_PART = 128,        /* that a warp sums */
+    SPLIT_GROUP_PART = 256,       /* rows of the columns of groups */
     SPLIT_COLUMN_BLOCK = 64,      /* columns that a block takes */
     SPLIT_PIECE = 8,              /* columns that a thread reads at once */
     SPLIT_COLUMN_TOTAL = 1 << 20, /* elements below which a second launch costs more */
@@ -92,7 +93,7 @@ int64_t split_parts(int64_t n, int64_t wanted, int64_t least) {
  *     part             |   0   |   1   |   2   |   0   | ...      of three, which are rows of 9 to the kernel
  *
  * 12544000 rows of 3 (H200): by parts one behind the other 3 of 16 lanes had a column. */
-static bool split_is_dealt(const Value *value, int64_t reduced, int64_t kept, int64_t *parts) {
+static bool split_deals(const Value *value, int64_t reduced, int64_t kept, int64_t *parts) {
     enum { PIECE = 128 /* bits */ };
     int bits = dtype_bits(value->in[0]->dtype);
     int64_t wanted = (int64_t)SPLIT_BLOCKS / 2 * SPLIT_COLUMN_BLOCK / kept,
@@ -103,72 +104,136 @@ static bool split_is_dealt(const Value *value, int64_t reduced, int64_t kept, in
     return *parts > 1 && *parts > (wanted < most ? wanted : most) / 4; /* else too few blocks */
 }
 
-/* sum over `axes` of [.., reduced.., ..] as sum over P of sum over n/P; `at` is where the reduced axes lie.
- * Rows of a part follow each other, or are dealt out to the parts one by one. */
-static Value *split_apply(Rewrite *rewrite, Value *value, int at, int n_reduced, int64_t parts,
-                          int64_t reduced, bool is_dealt) {
+bool split_run(const Value *value, SplitRun *run) {
+    *run = (SplitRun){0};
+    ReductionLayout layout = reduction_layout(value, &run->n);
+    if (!split_counts(value, &run->rows, &run->kept) || layout == REDUCTION_MIXED)
+        return false;
+    run->is_row = layout == REDUCTION_ROWS;
+    run->at = run->is_row ? value->in[0]->rank - run->n : 0;
+    split_groups(value, run);
+    return true;
+}
+
+int64_t split_row_parts(const SplitRun *run, int64_t most) {
+    if (run->kept >= SPLIT_BLOCKS || run->rows <= SPLIT_ROW)
+        return 1;
+    int64_t wanted = (2 * SPLIT_BLOCKS + run->kept - 1) / run->kept;
+    return split_parts(run->rows, wanted > run->rows / most ? wanted : run->rows / most, SPLIT_PART);
+}
+
+/* The run as so many parts of so many rows; how many axes that are. */
+static int split_dims(DimTable *table, const Value *operand, const SplitRun *run, int64_t parts, int64_t rows,
+                      const Dim **dims) {
+    int rank = run->at;
+    for (int i = 0; i < rank; i++)
+        dims[i] = operand->dims[i];
+    dims[rank++] = dim_const(table, run->is_dealt ? rows : parts);
+    dims[rank++] = dim_const(table, run->is_dealt ? parts : rows);
+    for (int i = run->at + run->n; i < operand->rank; i++)
+        dims[rank++] = operand->dims[i];
+    return rank;
+}
+
+Value *split_cut(Rewrite *rewrite, Value *operand, const SplitRun *run, int64_t parts, const Value *like) {
     DimTable *table = rewrite->graph->dims;
-    Value *operand = value->in[0];
-    const Dim *dims[RANK_MAX];
-    int rank = 0;
-    if (operand->rank - n_reduced + 2 > RANK_MAX)
-        return value;
-    for (int i = 0; i < at; i++)
-        dims[rank++] = operand->dims[i];
-    int part = is_dealt ? rank + 1 : rank, inner = is_dealt ? rank : rank + 1;
-    dims[part] = dim_const(table, parts);
-    dims[inner] = dim_const(table, reduced / parts);
-    rank += 2;
-    for (int i = at + n_reduced; i < operand->rank; i++)
-        dims[rank++] = operand->dims[i];
-    Value *split = build_reshape(rewrite, operand, rank, dims, value);
-    Value *first = build_reduce(rewrite, value->op, split, 1, &inner, true, value);
-    Value *second = build_reduce(rewrite, value->op, first, 1, &part, true, value);
-    Value *fresh = build_reshape(rewrite, second, value->rank, (const Dim *const *)value->dims, value);
+    const Dim *dims[RANK_MAX], *moved[RANK_MAX], *columns = dim_const(table, 1);
+    if (operand->rank - run->n + 2 > RANK_MAX)
+        return NULL;
+    int rank = split_dims(table, operand, run, parts, run->rows / parts, dims);
+    Value *cut = build_reshape(rewrite, operand, rank, dims, like);
+    if (!run->is_group)
+        return cut;
+    for (int i = 0; i < rank; i++) {
+        moved[i] = dims[run->perm[i]];
+        if (i > run->row)
+            columns = dim_mul(table, columns, moved[i]);
+    }
+    moved[run->row + 1] = columns;
+    cut = build_transpose(rewrite, cut, run->perm, like);
+    return build_reshape(rewrite, cut, run->row + 2, moved, like);
+}
+
+Value *split_reduce_rows(Rewrite *rewrite, OpKind op, Value *cut, const SplitRun *run, const Value *like) {
+    int axis = run->is_group ? run->row : run->at + !run->is_dealt;
+    return build_reduce(rewrite, op, cut, 1, &axis, true, like);
+}
+
+Value *split_parts_of(Rewrite *rewrite, Value *reduced, const SplitRun *run, int64_t parts, Value *value) {
+    const Dim *dims[RANK_MAX], *moved[RANK_MAX];
+    int inverse[RANK_MAX];
+    if (!run->is_group)
+        return reduced;
+    int rank = split_dims(rewrite->graph->dims, value->in[0], run, parts, 1, dims);
+    for (int i = 0; i < rank; i++) {
+        inverse[run->perm[i]] = i;
+        moved[i] = dims[run->perm[i]];
+    }
+    return build_transpose(rewrite, build_reshape(rewrite, reduced, rank, moved, value), inverse, value);
+}
+
+Value *split_joined(Rewrite *rewrite, Value *parts, const SplitRun *run, Value *value) {
+    int axes[] = {run->at + run->is_dealt, parts ? parts->rank - 1 : 0};
+    Value *fresh = build_reduce(rewrite, value->op, parts, run->is_group ? 2 : 1, axes, true, value);
+    fresh = build_reshape(rewrite, fresh, value->rank, (const Dim *const *)value->dims, value);
     return fresh && fresh->dtype == value->dtype ? fresh : value;
 }
 
+/* sum over a run of axes as sum over P of sum over n/P. */
+static Value *split_apply(Rewrite *rewrite, Value *value, const SplitRun *run, int64_t parts) {
+    Value *cut = split_cut(rewrite, value->in[0], run, parts, value);
+    cut = split_reduce_rows(rewrite, value->op, cut, run, value);
+    return split_joined(rewrite, split_parts_of(rewrite, cut, run, parts, value), run, value);
+}
+
+/* In how many parts a reduction is done that is no group's, and shares no reading with another. */
+static int64_t split_wanted(const Split *split, const Value *value, SplitRun *run, const char **why) {
+    int64_t parts = 1, blocks = (run->kept + SPLIT_COLUMN_BLOCK - 1) / SPLIT_COLUMN_BLOCK;
+    if (run->is_row)
+        return split_row_parts(run, INT64_MAX);
+    if (run->rows <= SPLIT_COLUMN || run->kept * run->rows < SPLIT_COLUMN_TOTAL)
+        return 1;
+    if (value_map_get(&split->operands, split_unmoved(value->in[0]))) {
+        *why = "warps of a product that reads them may take them";
+        return split_parts(run->rows, run->rows, SPLIT_WARP_PART);
+    }
+    run->is_dealt = split_deals(value, run->rows, run->kept, &parts);
+    return run->is_dealt ? parts : split_parts(run->rows, SPLIT_BLOCKS / blocks, SPLIT_COLUMN_PART);
+}
+
 static Value *split_rule(Rewrite *rewrite, Value *value) {
-    int64_t reduced, kept;
-    int n_reduced;
+    SplitRun run;
     const Split *split = rewrite->pass->state;
     if (value_class(value) != OPCLASS_REDUCTION || product_get(split->products, value) ||
-        split_rows_block(split->rows, value) || !split_is_divisible_op(value->op) || !value->attrs[1].i ||
-        !split_counts(value, &reduced, &kept))
+        split_rows_block(split->rows, value) || !split_is_divisible_op(value->op) || !value->attrs[1].i)
         return value;
-    Value *places = kept * reduced >= SPLIT_COLUMN_TOTAL ? split_places(rewrite, value) : value;
-    if (places != value)
+    bool is_run = split_run(value, &run);
+    Value *places = run.kept * run.rows >= SPLIT_COLUMN_TOTAL ? split_places(rewrite, value) : value;
+    if (places != value || !is_run)
         return places;
-    ReductionLayout layout = reduction_layout(value, &n_reduced);
     const char *why = "all multiprocessors work";
     int64_t parts = split_squares_get(split->squares, value);
-    bool is_pair = parts > 0, is_dealt = false;
-    int at = 0;
-    if (is_pair) {
-        why = "one of them reads the columns once, for their mean and for what lies around it";
-    } else if (layout == REDUCTION_ROWS && kept < SPLIT_BLOCKS && reduced > SPLIT_ROW) {
-        at = value->in[0]->rank - n_reduced;
-        parts = split_parts(reduced, (2 * SPLIT_BLOCKS + kept - 1) / kept, SPLIT_PART);
-    } else if (layout == REDUCTION_COLUMNS && reduced > SPLIT_COLUMN &&
-               kept * reduced >= SPLIT_COLUMN_TOTAL) {
-        int64_t blocks = (kept + SPLIT_COLUMN_BLOCK - 1) / SPLIT_COLUMN_BLOCK;
-        bool is_beside = value_map_get(&split->operands, split_unmoved(value->in[0]));
-        is_dealt = !is_beside && split_is_dealt(value, reduced, kept, &parts);
-        if (!is_dealt)
-            parts = is_beside ? split_parts(reduced, reduced, SPLIT_WARP_PART)
-                              : split_parts(reduced, SPLIT_BLOCKS / blocks, SPLIT_COLUMN_PART);
-        why = is_beside ? "warps of a product that reads them may take them" : why;
-    }
+    bool is_pair = parts > 0;
+    if (is_pair)
+        why = "one of them reads the elements once, for their mean and for what lies around it";
+    else if (run.is_group)
+        parts = split_parts(run.rows, run.rows, SPLIT_GROUP_PART);
+    else
+        parts = split_wanted(split, value, &run, &why);
+    if (run.is_group)
+        why = "one of them reads whole lines, channels of all groups";
     if (parts < 2)
         return value;
     Value *fresh = is_pair ? split_squares_apply(rewrite, value, parts) : value;
     if (fresh == value)
-        fresh = split_apply(rewrite, value, at, n_reduced, parts, reduced, is_dealt);
+        fresh = split_apply(rewrite, value, &run, parts);
     if (fresh != value)
         pass_decide(
             rewrite->pass, "split", false, value, NULL, "more results, or fewer elements for each",
-            "%lld elements for each of %lld results are reduced in %lld parts, by two kernels, so that %s",
-            (long long)reduced, (long long)kept, (long long)parts, why);
+            "%lld elements for each of %lld results are reduced in %lld parts, by two kernels, "
+            "so that %s",
+            (long long)(run.rows * (run.is_group ? value->in[0]->dims[value->in[0]->rank - 1]->value : 1)),
+            (long long)run.kept, (long long)parts, why);
     return fresh;
 }
 
@@ -193,10 +258,10 @@ static Value *split_rows_rule(Rewrite *rewrite, Value *value) {
                           value);
     if (!second || second->dtype != value->dtype)
         return value;
-    pass_decide(
-        rewrite->pass, "split", true, second, value, NULL,
-        "the kernel that has its rows anyway reduces %lld of them at a time, another kernel their results",
-        (long long)block);
+    pass_decide(rewrite->pass, "split", true, second, value, NULL,
+                "the kernel that has its rows anyway reduces %lld of them at a time, another kernel "
+                "their results",
+                (long long)block);
     return second;
 }
 
@@ -207,6 +272,8 @@ bool pass_split(Pass *pass, Graph *graph) {
     Split *split = split_new(pass, graph);
     pass->state = split;
     bool changed = rewrite_graph(pass, graph, split_rule);
+    if (changed)
+        pass_cse(pass, graph); /* so that it is seen what is a statistic of what */
     for (int round = 0; changed && round < 4 && pass_movement(pass, graph); round++)
         continue; /* the parts' reshape belongs on the inputs */
     if (changed) {

@@ -1,4 +1,4 @@
-/* What the files split.c, split_rows.c, split_squares.c and split_places.c share. */
+/* What the files split.c, split_rows.c, split_squares.c, split_groups.c and split_places.c share. */
 #ifndef SINTER_PASSES_SPLIT_H
 #define SINTER_PASSES_SPLIT_H
 
@@ -7,6 +7,37 @@
 /* Elements along the axes that `value` reduces, and along the others; false where a dim is not constant,
  * there is none, or counts overflow. */
 bool split_counts(const Value *value, int64_t *reduced, int64_t *kept);
+
+/* Axes of a reduction's operand that follow each other, all of them reduced, of which parts are made. */
+typedef struct SplitRun {
+    int at, n;          /* the first, how many */
+    int64_t rows;       /* elements along them */
+    int64_t kept;       /* results */
+    bool is_row;        /* they are the last axes */
+    bool is_dealt;      /* rows are dealt out to parts one by one, and do not follow each other */
+    bool is_group;      /* the last axis is reduced too, by the kernel that puts parts together */
+    int perm[RANK_MAX]; /* of a group: parts, their rows and the other axes as they lie in memory */
+    int row;            /* the axis that rows are, so moved */
+} SplitRun;
+
+/* The axes that `value` reduces; false where they do not follow each other, or are of unknown lengths. */
+bool split_run(const Value *value, SplitRun *run);
+/* Parts of a row, where there are so few rows that not all multiprocessors would work; else 1 or less. */
+int64_t split_row_parts(const SplitRun *run, int64_t most);
+
+/* A reduction's operand with so many parts of the run. Of a group: as it lies in memory, and the axes behind
+ * the rows are one, of columns. */
+Value *split_cut(Rewrite *rewrite, Value *operand, const SplitRun *run, int64_t parts, const Value *like);
+/* What is cut reduced along the rows of each part. */
+Value *split_reduce_rows(Rewrite *rewrite, OpKind op, Value *cut, const SplitRun *run, const Value *like);
+/* What is so reduced, or made of that, in the order of the axes of `value`, the reduction. */
+Value *split_parts_of(Rewrite *rewrite, Value *reduced, const SplitRun *run, int64_t parts, Value *value);
+/* This reduced along parts, and the last axis of a group; `value` itself, where there is none of its type. */
+Value *split_joined(Rewrite *rewrite, Value *parts, const SplitRun *run, Value *value);
+
+/* Whether a reduction over the last axes reads pieces of memory so short, with others between them, that
+ * columns had better be reduced first, and then those of a group: *run, of its axes, becomes the columns'. */
+bool split_groups(const Value *value, SplitRun *run);
 
 typedef struct SplitRows SplitRows;
 

@@ -1,11 +1,12 @@
-/* Sums of squares around a mean, down long columns: in parts around means of their own, so that the columns
- * are read once for both (Chan, Golub and LeVeque, 1983), where the mean would have to be known before.
+/* Sums of squares around a mean, down long columns, over groups of columns (split_groups.c) or long rows: in
+ * parts around means of their own, so that memory is read once for both (Chan, Golub and LeVeque, 1983),
+ * where the mean would have to be known before.
  *
  *     m = sum(x, over=0);  s = sum((x - g)^2, over=0)                       x: [R, C], g made of m
  * ->  p = sum(reshape(x, [P, n, C]), over=1);  q = sum((reshape(x) - p / n)^2, over=1)     by one kernel
- *     m = sum(p, over=0);  s = sum(q + n * (p / n - g)^2, over=0)                          by a small one
+ *     m = sum(p, over=0);  s = sum(q + (p - n * g)^2 / n, over=0)                          by a small one
  *
- * A part is so short that L1 still holds it when its mean is known. */
+ * A part is so short that L1, or its block, still holds it when its mean is known. */
 #include "passes/fuse.h"
 #include "passes/split.h"
 
@@ -13,6 +14,7 @@ enum {
     SQUARES_ROWS_LEAST = 128,
     SQUARES_COLUMN_BYTES = 1024, /* of a part */
     SQUARES_ROWS = 4096,         /* that are worth a kernel more */
+    SQUARES_ROW_PART = 16384,    /* elements of a part of a row */
     SQUARES_TOTAL = 1 << 20,
 };
 
@@ -20,22 +22,20 @@ struct SplitSquares {
     ValueMap parts; /* of sums of squares, and of the sums that their means come from */
 };
 
-/* x - g in a sum of its squares down the columns, g being the columns'; NULL: it is none. */
-static const Value *squares_difference(const Value *value) {
-    int n_reduced;
+/* x - g in a sum of its squares, g being the same for all that is summed; NULL: it is none. */
+static const Value *squares_difference(const Value *value, SplitRun *run) {
     const Value *square = value->op == OP_sum ? value->in[0] : NULL;
     const Value *d = square && square->op == OP_mul && square->in[0] == square->in[1] ? square->in[0] : NULL;
-    if (!d || d->op != OP_sub || !value->attrs[1].i || value->dtype != DTYPE_F32 ||
-        reduction_layout(value, &n_reduced) != REDUCTION_COLUMNS || !value_same_dims(d->in[0], d) ||
-        d->in[1]->rank != d->rank)
+    if (!d || d->op != OP_sub || !value->attrs[1].i || value->dtype != DTYPE_F32 || !split_run(value, run) ||
+        !value_same_dims(d->in[0], d) || d->in[1]->rank != d->rank)
         return NULL;
     for (int i = 0; i < d->rank; i++)
-        if (!dim_is_const(d->dims[i]) || d->in[1]->dims[i] != (i < n_reduced ? value->dims[i] : d->dims[i]))
+        if (!dim_is_const(d->dims[i]) || d->in[1]->dims[i] != value->dims[i])
             return NULL;
     return d;
 }
 
-/* The sum of the same columns that g is made of. */
+/* The sum of the same elements that g is made of. */
 static const Value *squares_sum(const Graph *graph, const Value *squares, const Value *d) {
     for (size_t i = 0; i < graph->values.n && graph->values.at[i] != squares; i++) {
         const Value *sum = graph->values.at[i];
@@ -46,15 +46,16 @@ static const Value *squares_sum(const Graph *graph, const Value *squares, const 
     return NULL;
 }
 
-/* Parts of columns of so many elements of x; 0: too few, or none divide them. */
-static int64_t squares_parts(const Value *squares, const Value *x) {
-    int64_t rows, kept, all, most = SQUARES_COLUMN_BYTES * 8 / dtype_bits(x->dtype);
-    if (!split_counts(squares, &rows, &kept) || __builtin_mul_overflow(rows, kept, &all) ||
-        rows < SQUARES_ROWS || all < SQUARES_TOTAL)
+/* Parts that a block reads once; 0: too little is summed, or nothing divides it. */
+static int64_t squares_parts(const SplitRun *run, const Value *x) {
+    int64_t most = SQUARES_COLUMN_BYTES * 8 / dtype_bits(x->dtype);
+    if (run->is_row && !run->is_group)
+        return split_row_parts(run, SQUARES_ROW_PART);
+    if (!run->is_group && (run->rows < SQUARES_ROWS || run->rows * run->kept < SQUARES_TOTAL))
         return 0;
     for (int64_t own = most; own >= SQUARES_ROWS_LEAST; own--)
-        if (rows % own == 0)
-            return rows / own;
+        if (run->rows % own == 0)
+            return run->rows / own;
     return 0;
 }
 
@@ -63,9 +64,10 @@ const SplitSquares *split_squares_find(Pass *pass, const Graph *graph) {
     *found = (SplitSquares){.parts.arena = pass->arena};
     for (size_t i = 0; i < graph->values.n; i++) {
         const Value *value = graph->values.at[i];
-        const Value *d = squares_difference(value);
+        SplitRun run;
+        const Value *d = squares_difference(value, &run);
         const Value *sum = d ? squares_sum(graph, value, d) : NULL;
-        int64_t parts = sum ? squares_parts(value, d->in[0]) : 0;
+        int64_t parts = sum ? squares_parts(&run, d->in[0]) : 0;
         if (parts > 1 && parts <= INT32_MAX) {
             value_map_set(&found->parts, value, (int)parts);
             value_map_set(&found->parts, sum, (int)parts);
@@ -79,39 +81,34 @@ int64_t split_squares_get(const SplitSquares *found, const Value *value) {
 }
 
 Value *split_squares_apply(Rewrite *rewrite, Value *value, int64_t parts) {
+    SplitRun run;
+    const Value *d = squares_difference(value, &run);
+    if (!d)
+        return value;
     DimTable *table = rewrite->graph->dims;
-    int n_reduced, rank = 2, part = 0, inner = 1;
-    int64_t rows, columns;
-    const Value *d = squares_difference(value);
-    if (!d || !split_counts(value, &rows, &columns))
+    const Dim *kept[RANK_MAX];
+    double rows = (double)(run.rows / parts);
+    Value *x = split_cut(rewrite, d->in[0], &run, parts, value),
+          *sum = split_reduce_rows(rewrite, OP_sum, x, &run, value);
+    if (!sum || sum->dtype != DTYPE_F32)
         return value;
-    Value *x = d->in[0];
-    const Dim *dims[RANK_MAX], *kept[RANK_MAX];
-    reduction_layout(value, &n_reduced);
-    if (x->rank - n_reduced + rank > RANK_MAX)
+    Value *each = build_constant(rewrite, (Number){.f = 1 / rows}, DTYPE_F32, value),
+          *count = build_constant(rewrite, (Number){.f = rows}, DTYPE_F32, value);
+    Value *own = build_scalar(rewrite, OP_mul, sum, each, NULL, value);
+    own = build_scalar(rewrite, OP_sub, x, own, NULL, value);
+    own = build_scalar(rewrite, OP_mul, own, own, NULL, value);
+    own = split_parts_of(rewrite, split_reduce_rows(rewrite, OP_sum, own, &run, value), &run, parts, value);
+    sum = split_parts_of(rewrite, sum, &run, parts, value);
+    if (!sum)
         return value;
-    for (int i = n_reduced; i < x->rank; i++, rank++)
-        dims[rank] = kept[rank] = x->dims[i];
-    double n = (double)(rows / parts);
-    dims[0] = dim_const(table, parts);
-    dims[1] = dim_const(table, rows / parts);
-    kept[0] = kept[1] = dim_const(table, 1);
-    Value *cut = build_reshape(rewrite, x, rank, dims, value),
-          *g = build_reshape(rewrite, d->in[1], rank, kept, value);
-    Value *sum = build_reduce(rewrite, OP_sum, cut, 1, &inner, true, value);
-    if (!sum || !g || sum->dtype != DTYPE_F32)
-        return value;
-    Value *each = build_constant(rewrite, (Number){.f = 1 / n}, DTYPE_F32, value),
-          *count = build_constant(rewrite, (Number){.f = n}, DTYPE_F32, value);
-    Value *mean = build_scalar(rewrite, OP_mul, sum, each, NULL, value);
-    Value *own = build_scalar(rewrite, OP_sub, cut, mean, NULL, value);
-    own = build_reduce(rewrite, OP_sum, build_scalar(rewrite, OP_mul, own, own, NULL, value), 1, &inner, true,
+    for (int i = 0; i < sum->rank; i++)
+        kept[i] = i < run.at       ? value->dims[i]
+                  : i < run.at + 2 ? dim_const(table, 1)
+                                   : value->dims[i + run.n - 2];
+    Value *g = build_reshape(rewrite, d->in[1], sum->rank, kept, value);
+    g = build_scalar(rewrite, OP_mul, g, count, NULL, value);
+    Value *far = build_scalar(rewrite, OP_sub, sum, g, NULL, value);
+    far = build_scalar(rewrite, OP_mul, build_scalar(rewrite, OP_mul, far, far, NULL, value), each, NULL,
                        value);
-    Value *far = build_scalar(rewrite, OP_sub, mean, g, NULL, value);
-    far = build_scalar(rewrite, OP_mul, build_scalar(rewrite, OP_mul, far, far, NULL, value), count, NULL,
-                       value);
-    Value *whole = build_scalar(rewrite, OP_add, own, far, NULL, value);
-    whole = build_reduce(rewrite, OP_sum, whole, 1, &part, true, value);
-    Value *fresh = build_reshape(rewrite, whole, value->rank, (const Dim *const *)value->dims, value);
-    return fresh && fresh->dtype == value->dtype ? fresh : value;
+    return split_joined(rewrite, build_scalar(rewrite, OP_add, own, far, NULL, value), &run, value);
 }

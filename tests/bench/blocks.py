@@ -39,10 +39,10 @@ class Compiled:
 class Block:
     """What a family fills in: inputs (name, dims), the body of the graph, which sets y, its dims, and the same for tensors; multiply-adds."""
 
-    def __init__(self, r, number, family):
+    def __init__(self, r, number, family, families):
         self.number, self.family, self.inputs, self.flops = number, family, [], 0.0
         self.back = True
-        FAMILIES[family](self, r)
+        families[family](self, r)
         self.back = self.back and r.random() < 0.5
 
     def input(self, name, *dims, scale=0.5, type="bf16", positive=False):
@@ -349,8 +349,8 @@ FAMILIES = {"encoder": encoder, "decoder": decoder, "bottleneck": bottleneck, "c
             "unet": residual_unet, "mixer": mixer, "diffusion": diffusion, "dense": dense}
 
 
-def draw(seed, count):
+def draw(seed, count, families=FAMILIES):
     """(the graphs' text, CASES, TOLERANCES) of `count` blocks."""
     r = random.Random(seed)
-    blocks = [Block(r, i, list(FAMILIES)[i % len(FAMILIES)]) for i in range(count)]
+    blocks = [Block(r, i, list(families)[i % len(families)], families) for i in range(count)]
     return ("sinter 1\n\n" + "\n".join(b.text() for b in blocks), {b.name(): b.case() for b in blocks}, {b.name(): TOLERANCE for b in blocks})

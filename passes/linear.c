@@ -1,0 +1,159 @@
+/* Sums are linear: what does not vary along the axes that are summed leaves them, and what lies around its
+ * own mean adds up to nothing.
+ *
+ *     s = sum(u * c)               ->   s = sum(u) * c                c has one element along the axes
+ *     s = sum(-u)                  ->   s = -sum(u)
+ *     s = sum(u + c * (x - m))     ->   s = sum(u)                    m = sum(x) / n, over some of the axes
+ *
+ * So the sums that the gradient of a norm has wait for no other, and several are of the same terms: columns
+ * are read once for all of them, where each would have been a reading of its own. The third takes the
+ * rounding of a mean for nothing, which is less than that of the sum. */
+#include "passes/rewrite.h"
+
+enum { LINEAR_DEPTH = 6, LINEAR_FACTORS = 8 };
+
+/* Whether `value` has one element along all axes that `sum` reduces, seen from its operand. */
+static bool linear_is_fixed(const Value *value, const Value *sum) {
+    const Value *whole = sum->in[0];
+    for (int i = 0; i < whole->rank; i++)
+        if (value_reduces(sum, i) && value_varies(value, whole, i))
+            return false;
+    return true;
+}
+
+/* Whether `value` is n times something, n constant, or that by n; the something, NULL where it is not. */
+static const Value *linear_scaled(const Value *value, double n) {
+    if ((value->op != OP_div && value->op != OP_mul) || !value_is_scalar_constant(value->in[1]))
+        return NULL;
+    double factor = value->in[1]->attrs[0].number.f;
+    double by = value->op == OP_div ? 1 / factor : factor;
+    return by * n > 1 - 1e-6 && by * n < 1 + 1e-6 ? value->in[0] : NULL;
+}
+
+/* The sum that x - m has its mean from; NULL: it does not lie around its mean. */
+static const Value *linear_mean(const Value *value) {
+    if (value->op != OP_sub || !value_same_dims(value->in[0], value) || value->in[1]->rank != value->rank)
+        return NULL;
+    double n = 1;
+    for (int i = 0; i < value->rank; i++) {
+        const Dim *dim = value->dims[i];
+        if (!dim_is_const(dim))
+            return NULL;
+        n *= value_varies(value->in[1], value, i) ? 1 : (double)dim->value;
+    }
+    const Value *sum = linear_scaled(value->in[1], n);
+    if (!sum || sum->op != OP_sum || !sum->attrs[1].i || sum->in[0] != value->in[0])
+        return NULL;
+    for (int i = 0; i < value->rank; i++)
+        if (value_reduces(sum, i) != !value_varies(sum, value, i) && !dim_is(value->dims[i], 1))
+            return NULL;
+    return sum;
+}
+
+/* Whether `value`, summed as `sum` has it, comes to nothing. */
+static bool linear_vanishes(const Value *value, const Value *sum, int depth) {
+    const Value *mean = linear_mean(value);
+    if (mean) {
+        for (int i = 0; i < value->rank; i++)
+            if (value_reduces(mean, i) && !value_reduces(sum, i) && !dim_is(value->dims[i], 1))
+                return false;
+        return true;
+    }
+    if (depth > LINEAR_DEPTH || !dtype_is_float(value->dtype))
+        return false;
+    bool is_product = value->op == OP_mul;
+    if (value->op == OP_neg)
+        return linear_vanishes(value->in[0], sum, depth + 1);
+    for (int i = 0; i < 2 && (is_product || (value->op == OP_div && !i)); i++)
+        if (value_same_dims(value->in[i], value) && linear_is_fixed(value->in[!i], sum) &&
+            linear_vanishes(value->in[i], sum, depth + 1))
+            return true;
+    return false;
+}
+
+/* A sum as it comes apart. */
+typedef struct Linear {
+    Rewrite *rewrite;
+    const Value *sum;
+    Value *rest; /* what is still summed */
+    Value *factors[LINEAR_FACTORS];
+    bool divides[LINEAR_FACTORS];
+    int n;
+    bool is_minus;
+} Linear;
+
+static bool linear_take(Linear *linear, Value *rest, Value *factor, bool divides) {
+    if (linear->n == LINEAR_FACTORS || value_is_scalar_constant(factor) ||
+        !linear_is_fixed(factor, linear->sum))
+        return false;
+    linear->factors[linear->n] = factor;
+    linear->divides[linear->n++] = divides;
+    linear->rest = rest;
+    return true;
+}
+
+/* Takes one factor off a product, or off a factor of it where one of the two lies around its mean. */
+static bool linear_factor(Linear *linear) {
+    Value *value = linear->rest;
+    for (int i = 0; i < 2 && (value->op == OP_mul || (value->op == OP_div && !i)); i++) {
+        Value *term = value->in[i], *other = value->in[!i];
+        if (value_same_dims(term, value) && linear_take(linear, term, other, value->op == OP_div))
+            return true;
+        if (value->op == OP_mul && term->op == OP_mul && value_same_dims(term->in[0], value) &&
+            (linear_mean(term->in[0]) || linear_mean(other)) &&
+            linear_take(linear, value, term->in[1], false)) {
+            Value *in[] = {i ? other : term->in[0], i ? term->in[0] : other};
+            linear->rest = build_scalar(linear->rewrite, OP_mul, in[0], in[1], NULL, linear->sum);
+            return linear->rest != NULL;
+        }
+    }
+    return false;
+}
+
+/* Takes a term off that comes to nothing, or a sign. */
+static bool linear_term(Linear *linear) {
+    Value *value = linear->rest;
+    bool is_sub = value->op == OP_sub;
+    if (value->op == OP_neg) {
+        linear->rest = value->in[0];
+        linear->is_minus ^= true;
+        return true;
+    }
+    for (int i = 0; i < 2 && (is_sub || value->op == OP_add); i++)
+        if (value_same_dims(value->in[i], value) && linear_vanishes(value->in[!i], linear->sum, 0)) {
+            linear->rest = value->in[i];
+            linear->is_minus ^= is_sub && i;
+            return true;
+        }
+    return false;
+}
+
+static Value *linear_rule(Rewrite *rewrite, Value *value) {
+    const Value *operand = value->n_in ? value->in[0] : NULL;
+    if (value->op != OP_sum || !operand->rank || value->dtype != DTYPE_F32 || operand->dtype != DTYPE_F32)
+        return value;
+    Linear linear = {.rewrite = rewrite, .sum = value, .rest = value->in[0]};
+    while (linear.rest && (linear_term(&linear) || linear_factor(&linear)))
+        continue;
+    if (!linear.rest || linear.rest == operand)
+        return value;
+    Value *fresh = build_reduce(rewrite, OP_sum, linear.rest, value->attrs[0].axes.n, value->attrs[0].axes.at,
+                                true, value);
+    if (linear.is_minus)
+        fresh = build_scalar(rewrite, OP_neg, fresh, NULL, NULL, value);
+    for (int i = linear.n - 1; i >= 0; i--)
+        fresh =
+            build_scalar(rewrite, linear.divides[i] ? OP_div : OP_mul, fresh, linear.factors[i], NULL, value);
+    if (fresh && !value_same_dims(fresh, value))
+        fresh = build_reshape(rewrite, fresh, value->rank, (const Dim *const *)value->dims, value);
+    if (!fresh || fresh->dtype != value->dtype)
+        return value;
+    pass_decide(rewrite->pass, "linear", true, fresh, value, NULL,
+                "what has one element along the summed axes leaves the sum, and what lies around its own "
+                "mean adds nothing");
+    return fresh;
+}
+
+bool pass_linear(Pass *pass, Graph *graph) {
+    return rewrite_graph(pass, graph, linear_rule);
+}

@@ -1,0 +1,91 @@
+/* Statistics of groups of neighbouring channels, as a group norm has them. In memory a place's channels of
+ * one group are a short piece among those of others:
+ *
+ *     x: [N, H, W, G, c]      s = sum(transpose(x, [0, 3, 1, 2, 4]), over=[2, 3, 4])         of [N, G, 1, 1,
+ * 1]
+ *
+ * A block that reduces a row of one group would read 2 c bytes of each sector of 32. Instead the columns are
+ * reduced first, all channels of parts of the places, and what this gives for parts and channels of a group
+ * then. */
+#include "passes/fuse.h"
+#include "passes/split.h"
+
+enum {
+    GROUPS_PIECE = 256,     /* bits of a sector */
+    GROUPS_ROWS = 512,      /* least rows of a column */
+    GROUPS_BLOCKS = 132,    /* multiprocessors that would have a row each */
+    GROUPS_TOTAL = 1 << 20, /* elements below which two launches more cost too much */
+    GROUPS_CONE = 64,       /* Values looked at */
+};
+
+/* Whether before the last axis of a transpose there is one in memory that `value` keeps. */
+static bool groups_lie_apart(const Value *value, const Value *transpose) {
+    const int *perm = transpose->attrs[0].ints;
+    int before = perm[transpose->rank - 1] - 1;
+    while (before >= 0 && dim_is(transpose->in[0]->dims[before], 1))
+        before--;
+    for (int i = 0; before >= 0 && i < transpose->rank; i++)
+        if (perm[i] == before)
+            return !value_reduces(value, i);
+    return false;
+}
+
+/* What all tensors of whole size that the operand is computed from have in common. */
+typedef struct GroupsCone {
+    const Value *value, *transpose; /* the reduction; one that moves a tensor, NULL where there is none yet */
+    int room, bits;                 /* Values that may still be looked at; of the widest element */
+} GroupsCone;
+
+/* Whether all of them lie apart. */
+static bool groups_cone(GroupsCone *cone, const Value *operand) {
+    if (--cone->room < 0)
+        return false;
+    if (operand->op == OP_transpose) {
+        if (dtype_bits(operand->dtype) > cone->bits)
+            cone->bits = dtype_bits(operand->dtype);
+        cone->transpose = operand;
+        return groups_lie_apart(cone->value, operand);
+    }
+    if (!value_is_pointwise(operand))
+        return false;
+    for (int i = 0; i < operand->n_in; i++)
+        if (value_same_dims(operand->in[i], operand) && !groups_cone(cone, operand->in[i]))
+            return false;
+    return true;
+}
+
+/* The axes that are kept in the order in which they lie, the run's parts and rows where the run lies. */
+static void groups_order(const Value *transpose, SplitRun *run) {
+    const int *from = transpose->attrs[0].ints;
+    int n = 0, at = run->at;
+    bool is_taken[RANK_MAX] = {false};
+    for (int place = 0; place < transpose->rank; place++)
+        for (int i = 0; i <= at; i++)
+            if (from[i] == place && !is_taken[i]) {
+                is_taken[i] = true;
+                run->perm[n++] = i;
+                if (i == at) {
+                    run->row = n;
+                    run->perm[n++] = at + 1;
+                }
+            }
+    run->perm[n] = at + 2;
+}
+
+bool split_groups(const Value *value, SplitRun *run) {
+    const Value *operand = value->in[0];
+    int last = operand->rank - 1;
+    GroupsCone cone = {.value = value, .room = GROUPS_CONE};
+    if (!run->is_row || run->n < 2 || !value_reduces(value, last) || operand->rank - run->n + 3 > RANK_MAX ||
+        run->rows * run->kept < GROUPS_TOTAL || !groups_cone(&cone, operand) || !cone.transpose)
+        return false;
+    int64_t piece = operand->dims[last]->value, rows = run->rows / piece;
+    if (piece < 2 || piece > GROUPS_PIECE || rows < GROUPS_ROWS ||
+        (piece * cone.bits % GROUPS_PIECE == 0 && run->kept >= GROUPS_BLOCKS))
+        return false;
+    run->n--;
+    run->rows = rows;
+    run->is_group = true;
+    groups_order(cone.transpose, run);
+    return true;
+}
