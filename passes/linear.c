@@ -30,23 +30,31 @@ static const Value *linear_scaled(const Value *value, double n) {
     return by * n > 1 - 1e-6 && by * n < 1 + 1e-6 ? value->in[0] : NULL;
 }
 
-/* The sum that x - m has its mean from; NULL: it does not lie around its mean. */
-static const Value *linear_mean(const Value *value) {
-    if (value->op != OP_sub || !value_same_dims(value->in[0], value) || value->in[1]->rank != value->rank)
-        return NULL;
+/* The sum that m is the mean of x by; NULL: it is not. */
+static const Value *linear_mean_of(const Value *x, const Value *m) {
     double n = 1;
-    for (int i = 0; i < value->rank; i++) {
-        const Dim *dim = value->dims[i];
-        if (!dim_is_const(dim))
+    for (int i = 0; i < x->rank; i++) {
+        if (value_varies(m, x, i))
+            continue;
+        if (!dim_is_const(x->dims[i]))
             return NULL;
-        n *= value_varies(value->in[1], value, i) ? 1 : (double)dim->value;
+        n *= (double)x->dims[i]->value;
     }
-    const Value *sum = linear_scaled(value->in[1], n);
-    if (!sum || sum->op != OP_sum || !sum->attrs[1].i || sum->in[0] != value->in[0])
+    const Value *sum = linear_scaled(m, n);
+    if (!sum || sum->op != OP_sum || !sum->attrs[1].i || sum->in[0] != x)
         return NULL;
-    for (int i = 0; i < value->rank; i++)
-        if (value_reduces(sum, i) != !value_varies(sum, value, i) && !dim_is(value->dims[i], 1))
+    for (int i = 0; i < x->rank; i++)
+        if (value_reduces(sum, i) != !value_varies(sum, x, i) && !dim_is(x->dims[i], 1))
             return NULL;
+    return sum;
+}
+
+/* The same of x - m or m - x; NULL: it does not lie around its mean. */
+static const Value *linear_mean(const Value *value) {
+    const Value *sum = NULL;
+    for (int i = 0; i < 2 && value->op == OP_sub && !sum; i++)
+        if (value_same_dims(value->in[i], value) && value->in[!i]->rank == value->rank)
+            sum = linear_mean_of(value->in[i], value->in[!i]);
     return sum;
 }
 

@@ -30,6 +30,7 @@ enum {
 typedef struct Split {
     const ProductReductions *products;
     const SplitRows *rows;
+    const SplitGroups *groups;
     const SplitSquares *squares;
     ValueMap operands; /* of products by tensor cores, before they are moved */
 } Split;
@@ -42,9 +43,11 @@ static const Value *split_unmoved(const Value *value) {
 
 static Split *split_new(Pass *pass, const Graph *graph) {
     Split *split = ARENA_NEW(pass->arena, Split);
+    const SplitGroups *groups = split_groups_find(pass, graph);
     *split = (Split){.products = product_find(pass, graph),
                      .rows = split_rows_find(pass, graph),
-                     .squares = split_squares_find(pass, graph),
+                     .groups = groups,
+                     .squares = split_squares_find(pass, graph, groups),
                      .operands.arena = pass->arena};
     for (size_t i = 0; i < graph->values.n; i++) {
         const Value *value = graph->values.at[i];
@@ -104,14 +107,14 @@ static bool split_deals(const Value *value, int64_t reduced, int64_t kept, int64
     return *parts > 1 && *parts > (wanted < most ? wanted : most) / 4; /* else too few blocks */
 }
 
-bool split_run(const Value *value, SplitRun *run) {
+bool split_run(const SplitGroups *groups, const Value *value, SplitRun *run) {
     *run = (SplitRun){0};
     ReductionLayout layout = reduction_layout(value, &run->n);
     if (!split_counts(value, &run->rows, &run->kept) || layout == REDUCTION_MIXED)
         return false;
     run->is_row = layout == REDUCTION_ROWS;
     run->at = run->is_row ? value->in[0]->rank - run->n : 0;
-    split_groups(value, run);
+    split_groups(groups, value, run);
     return true;
 }
 
@@ -207,7 +210,7 @@ static Value *split_rule(Rewrite *rewrite, Value *value) {
     if (value_class(value) != OPCLASS_REDUCTION || product_get(split->products, value) ||
         split_rows_block(split->rows, value) || !split_is_divisible_op(value->op) || !value->attrs[1].i)
         return value;
-    bool is_run = split_run(value, &run);
+    bool is_run = split_run(split->groups, value, &run);
     Value *places = run.kept * run.rows >= SPLIT_COLUMN_TOTAL ? split_places(rewrite, value) : value;
     if (places != value || !is_run)
         return places;
@@ -224,7 +227,7 @@ static Value *split_rule(Rewrite *rewrite, Value *value) {
         why = "one of them reads whole lines, channels of all groups";
     if (parts < 2)
         return value;
-    Value *fresh = is_pair ? split_squares_apply(rewrite, value, parts) : value;
+    Value *fresh = is_pair ? split_squares_apply(rewrite, split->groups, value, parts) : value;
     if (fresh == value)
         fresh = split_apply(rewrite, value, &run, parts);
     if (fresh != value)

@@ -20,8 +20,10 @@ typedef struct SplitRun {
     int row;            /* the axis that rows are, so moved */
 } SplitRun;
 
+typedef struct SplitGroups SplitGroups;
+
 /* The axes that `value` reduces; false where they do not follow each other, or are of unknown lengths. */
-bool split_run(const Value *value, SplitRun *run);
+bool split_run(const SplitGroups *groups, const Value *value, SplitRun *run);
 /* Parts of a row, where there are so few rows that not all multiprocessors would work; else 1 or less. */
 int64_t split_row_parts(const SplitRun *run, int64_t most);
 
@@ -35,9 +37,12 @@ Value *split_parts_of(Rewrite *rewrite, Value *reduced, const SplitRun *run, int
 /* This reduced along parts, and the last axis of a group; `value` itself, where there is none of its type. */
 Value *split_joined(Rewrite *rewrite, Value *parts, const SplitRun *run, Value *value);
 
+/* Finds the reductions that sums of the columns of the same tensors are computed from, as the gradient of a
+ * group norm has them. Lasts as long as the pass. */
+const SplitGroups *split_groups_find(Pass *pass, const Graph *graph);
 /* Whether a reduction over the last axes reads pieces of memory so short, with others between them, that
  * columns had better be reduced first, and then those of a group: *run, of its axes, becomes the columns'. */
-bool split_groups(const Value *value, SplitRun *run);
+bool split_groups(const SplitGroups *found, const Value *value, SplitRun *run);
 
 typedef struct SplitRows SplitRows;
 
@@ -51,11 +56,11 @@ typedef struct SplitSquares SplitSquares;
 
 /* Finds sums of squares around a mean down long columns, and the sums that these means come from. Lasts as
  * long as the pass. */
-const SplitSquares *split_squares_find(Pass *pass, const Graph *graph);
+const SplitSquares *split_squares_find(Pass *pass, const Graph *graph, const SplitGroups *groups);
 /* The parts that both of such a pair are taken in; 0: `value` is of none. */
 int64_t split_squares_get(const SplitSquares *found, const Value *value);
 /* A sum of squares in so many parts; `value` itself where it is none. */
-Value *split_squares_apply(Rewrite *rewrite, Value *value, int64_t parts);
+Value *split_squares_apply(Rewrite *rewrite, const SplitGroups *groups, Value *value, int64_t parts);
 
 /* The most parts, at most `wanted`, that divide n with `least` elements or more each; 1 where there are none.
  */

@@ -1,12 +1,14 @@
 /* Statistics of groups of neighbouring channels, as a group norm has them. In memory a place's channels of
  * one group are a short piece among those of others:
  *
- *     x: [N, H, W, G, c]      s = sum(transpose(x, [0, 3, 1, 2, 4]), over=[2, 3, 4])         of [N, G, 1, 1,
- * 1]
+ *     x: [N, H, W, G, c]      s = sum(transpose(x, [0, 3, 1, 2, 4]), over=[2, 3, 4])
  *
- * A block that reduces a row of one group would read 2 c bytes of each sector of 32. Instead the columns are
- * reduced first, all channels of parts of the places, and what this gives for parts and channels of a group
- * then. */
+ * A block that reduces the row of one group would read 2 c bytes of each sector of 32. Instead columns are
+ * reduced first, those of all groups, in parts of the places; and then, for each group, parts and channels.
+ *
+ * So it is also where a piece is whole sectors, if sums of columns of the same tensors are computed from the
+ * statistics, as those of a group norm's gradient are: kernels that read the statistics can compute what they
+ * sum, which otherwise the rows' kernel would have to store. */
 #include "passes/fuse.h"
 #include "passes/split.h"
 
@@ -72,7 +74,34 @@ static void groups_order(const Value *transpose, SplitRun *run) {
     run->perm[n] = at + 2;
 }
 
-bool split_groups(const Value *value, SplitRun *run) {
+struct SplitGroups {
+    ValueMap summed; /* reductions of rows that sums of columns are computed from */
+};
+
+/* Whether it reduces as many elements down columns as make up a tensor that is worth it. */
+static bool groups_is_of_columns(const Value *value) {
+    int64_t rows, kept, all;
+    int n_reduced;
+    return value_class(value) == OPCLASS_REDUCTION && split_counts(value, &rows, &kept) &&
+           !__builtin_mul_overflow(rows, kept, &all) && all >= GROUPS_TOTAL &&
+           reduction_layout(value, &n_reduced) == REDUCTION_COLUMNS;
+}
+
+const SplitGroups *split_groups_find(Pass *pass, const Graph *graph) {
+    SplitGroups *found = ARENA_NEW(pass->arena, SplitGroups);
+    *found = (SplitGroups){.summed.arena = pass->arena};
+    for (size_t i = 0; i < graph->values.n; i++) {
+        const Value *columns = graph->values.at[i];
+        for (size_t k = 0; groups_is_of_columns(columns) && k < i; k++) {
+            const Value *value = graph->values.at[k];
+            if (value_class(value) == OPCLASS_REDUCTION && value_is_computed_from(columns, value))
+                value_map_set(&found->summed, value, 1);
+        }
+    }
+    return found;
+}
+
+bool split_groups(const SplitGroups *found, const Value *value, SplitRun *run) {
     const Value *operand = value->in[0];
     int last = operand->rank - 1;
     GroupsCone cone = {.value = value, .room = GROUPS_CONE};
@@ -80,8 +109,9 @@ bool split_groups(const Value *value, SplitRun *run) {
         run->rows * run->kept < GROUPS_TOTAL || !groups_cone(&cone, operand) || !cone.transpose)
         return false;
     int64_t piece = operand->dims[last]->value, rows = run->rows / piece;
-    if (piece < 2 || piece > GROUPS_PIECE || rows < GROUPS_ROWS ||
-        (piece * cone.bits % GROUPS_PIECE == 0 && run->kept >= GROUPS_BLOCKS))
+    bool is_whole = piece * cone.bits % GROUPS_PIECE == 0 && run->kept >= GROUPS_BLOCKS &&
+                    !value_map_get(&found->summed, value);
+    if (piece < 2 || piece > GROUPS_PIECE || rows < GROUPS_ROWS || is_whole)
         return false;
     run->n--;
     run->rows = rows;

@@ -23,11 +23,11 @@ struct SplitSquares {
 };
 
 /* x - g in a sum of its squares, g being the same for all that is summed; NULL: it is none. */
-static const Value *squares_difference(const Value *value, SplitRun *run) {
+static const Value *squares_difference(const SplitGroups *groups, const Value *value, SplitRun *run) {
     const Value *square = value->op == OP_sum ? value->in[0] : NULL;
     const Value *d = square && square->op == OP_mul && square->in[0] == square->in[1] ? square->in[0] : NULL;
-    if (!d || d->op != OP_sub || !value->attrs[1].i || value->dtype != DTYPE_F32 || !split_run(value, run) ||
-        !value_same_dims(d->in[0], d) || d->in[1]->rank != d->rank)
+    if (!d || d->op != OP_sub || !value->attrs[1].i || value->dtype != DTYPE_F32 ||
+        !split_run(groups, value, run) || !value_same_dims(d->in[0], d) || d->in[1]->rank != d->rank)
         return NULL;
     for (int i = 0; i < d->rank; i++)
         if (!dim_is_const(d->dims[i]) || d->in[1]->dims[i] != value->dims[i])
@@ -59,13 +59,13 @@ static int64_t squares_parts(const SplitRun *run, const Value *x) {
     return 0;
 }
 
-const SplitSquares *split_squares_find(Pass *pass, const Graph *graph) {
+const SplitSquares *split_squares_find(Pass *pass, const Graph *graph, const SplitGroups *groups) {
     SplitSquares *found = ARENA_NEW(pass->arena, SplitSquares);
     *found = (SplitSquares){.parts.arena = pass->arena};
     for (size_t i = 0; i < graph->values.n; i++) {
         const Value *value = graph->values.at[i];
         SplitRun run;
-        const Value *d = squares_difference(value, &run);
+        const Value *d = squares_difference(groups, value, &run);
         const Value *sum = d ? squares_sum(graph, value, d) : NULL;
         int64_t parts = sum ? squares_parts(&run, d->in[0]) : 0;
         if (parts > 1 && parts <= INT32_MAX) {
@@ -80,9 +80,9 @@ int64_t split_squares_get(const SplitSquares *found, const Value *value) {
     return value_map_get(&found->parts, value);
 }
 
-Value *split_squares_apply(Rewrite *rewrite, Value *value, int64_t parts) {
+Value *split_squares_apply(Rewrite *rewrite, const SplitGroups *groups, Value *value, int64_t parts) {
     SplitRun run;
-    const Value *d = squares_difference(value, &run);
+    const Value *d = squares_difference(groups, value, &run);
     if (!d)
         return value;
     DimTable *table = rewrite->graph->dims;

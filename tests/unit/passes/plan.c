@@ -89,6 +89,27 @@ static void test_columns_around_means(void **state) {
                  "columns>2 pointwise", NULL);
 }
 
+#define GROUP_NORM(n, places, groups, channels)                                                              \
+    "graph g (x: bf16[" #n "," #places "," #groups "," #channels "]) -> (y: bf16[" #n "," #places            \
+    "," #groups "," #channels "]) {\n"                                                                       \
+    "  d = x - mean(x, over=[1, 3])\n  y = d * rsqrt(mean(d * d, over=[1, 3]) + 1e-5) }"
+
+/* Groups of channels are read by whole lines; by a block a row, where these are whole sectors and rows
+ * enough. */
+static void test_groups_of_channels(void **state) {
+    (void)state;
+    expect_graph(GROUP_NORM(2, 4096, 32, 4), "columns>2 rows>2 pointwise", NO_DIMS);
+    expect_graph(GROUP_NORM(8, 1024, 16, 10), "columns>2 rows>2 pointwise", NO_DIMS);
+    expect_graph(GROUP_NORM(2, 4096, 8, 16), "columns>2 rows>2 pointwise", NO_DIMS); /* few rows */
+    expect_graph(GROUP_NORM(8, 512, 32, 16), "rows", NO_DIMS);
+    expect_graph(GROUP_NORM(8, 500, 32, 10), "rows", NO_DIMS); /* too few places */
+    expect_graph(GROUP_NORM(1, 4000, 32, 4), "rows", NO_DIMS); /* too little in all */
+    /* rows that no block holds, read once for both statistics */
+    expect_graph("graph g (x: f32[4, 262144]) -> (y: f32[4, 262144]) {\n"
+                 "  d = x - mean(x, over=1)\n  y = d * rsqrt(mean(d * d, over=1) + 1e-5) }",
+                 "rows>2 rows>2 pointwise", NO_DIMS);
+}
+
 /* A slice passes one term of a short sum in each round: there are more of these than rules take. */
 static void test_short_sums_settle(void **state) {
     (void)state;
@@ -251,6 +272,7 @@ int main(void) {
         cmocka_unit_test(test_split_keeps_meaning),
         cmocka_unit_test(test_columns_beside_rows),
         cmocka_unit_test(test_columns_around_means),
+        cmocka_unit_test(test_groups_of_channels),
         cmocka_unit_test(test_short_sums_settle),
         cmocka_unit_test(test_workspace_is_used_again),
         cmocka_unit_test(test_symbolic_workspace_is_a_sum),

@@ -1,0 +1,61 @@
+/* Sums that come apart: what leaves them, what adds nothing to them, and what stays. */
+#include "support.h"
+
+static const SupportDim *sizes = (const SupportDim[]){{"M", 5}, {NULL, 0}};
+
+/* What the passes make of a graph whose result is `y`, a sum over the last axis or what is made of one, has
+ * `there`, and `missing` nowhere; NULL: nothing is asked. */
+static void expect_sum(const char *rest, const char *there, const char *missing) {
+    char text[640];
+    snprintf(
+        text, sizeof text,
+        "graph g (x: f32[M, 24], u: f32[M, 24], c: f32[M, 1], e: f32[24], f: f32[1, 1]) -> (y: f32[M, 1]) {\n"
+        "  m = mean(x, over=1)\n  d = x - m\n  %s }",
+        rest);
+    Support support = {.text = text, .dims = sizes};
+    support_run(&support);
+    assert_string_equal(support.messages, "");
+    if (there && !strstr(support.printed, there))
+        fail_msg("no '%s' in\n%s", there, support.printed);
+    if (missing && strstr(support.printed, missing))
+        fail_msg("'%s' in\n%s", missing, support.printed);
+    assert_true(support.evaluated && support.worst < 1e-5);
+    support_end(&support);
+}
+
+static void test_factors_leave(void **state) {
+    (void)state;
+    expect_sum("y = sum(u * c, over=1)", "sum(u, over=[1]", NULL);
+    expect_sum("y = sum(u * c * f, over=1)", "sum(u, over=[1]", NULL);
+    expect_sum("y = sum(f * u / c, over=1)", "sum(u, over=[1]", NULL);
+    expect_sum("y = sum(-u, over=1)", "sum(u, over=[1]", NULL);
+    /* beside what lies around its mean, so that two sums become one */
+    expect_sum("y = sum(u * (d * c), over=1) + sum(u * f * d, over=1)", "mul(u, d)", "mul(d, c)");
+}
+
+static void test_what_lies_around_its_mean_adds_nothing(void **state) {
+    (void)state;
+    expect_sum("y = sum(u + d * c, over=1)", "sum(u, over=[1]", "sum(x");
+    expect_sum("y = sum(c * -d - u, over=1)", "sum(u, over=[1]", "sum(x");
+    expect_sum("y = sum(u + d / c * f + d, over=1)", "sum(u, over=[1]", "sum(x");
+}
+
+static void test_left_alone(void **state) {
+    (void)state;
+    expect_sum("y = sum(u * e, over=1)", "mul(u, e)", NULL);
+    expect_sum("y = sum(u * 0.5, over=1)", "mul(u, ", NULL);
+    expect_sum("y = sum(u + d * e, over=1)", "sum(x", NULL);
+    expect_sum("y = sum(u + d * d, over=1)", "sum(x", NULL);
+    expect_sum("y = sum(u + (x - sum(x, over=1) / 23) * c, over=1)", "sum(x", NULL);
+    expect_sum("y = sum(u + (u - m) * c, over=1)", "sum(x", NULL);
+    expect_sum("y = sum(u + (x - mean(x, over=0)) * f, over=1)", "sum(x", NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_factors_leave),
+        cmocka_unit_test(test_what_lies_around_its_mean_adds_nothing),
+        cmocka_unit_test(test_left_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
