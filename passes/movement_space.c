@@ -181,7 +181,30 @@ bool respace_has_leading(const Respace *respace, const Value *value, int depth) 
     return false;
 }
 
+/* Whether it reduces rows of what is not heavy, which lies in any space; the rows' own axes a reshape must
+ * leave. */
+static bool respace_is_of_rows(Rewrite *rewrite, const Respace *respace, const Value *value) {
+    int last = value->rank - 1, group = respace->n_groups - 1;
+    return !respace->is_transpose && value_class(value) == OPCLASS_REDUCTION && !value_is_arg(value) &&
+           last > 0 && value->attrs[1].i && value->attrs[0].axes.n == 1 &&
+           value->attrs[0].axes.at[0] == last && !rewrite_is_heavy(rewrite, value->in[0]) &&
+           value->rank == respace->rank_from && respace->begin_from[group] == last &&
+           respace->begin_to[group] == respace->rank_to - 1;
+}
+
 static Value *respace_push(RespacePush *push, Value *value);
+
+static Value *respace_rows(RespacePush *push, Value *value) {
+    Rewrite *rewrite = push->rewrite;
+    Value *operand = value->in[0];
+    Respace whole = *push->respace;
+    int last = whole.rank_to - 1;
+    whole.from[value->rank - 1] = whole.to[last] = operand->dims[value->rank - 1];
+    if (!respace_can(&whole, operand))
+        return NULL;
+    Value *rows = respace_apply(rewrite, &whole, operand, push->like);
+    return build_reduce(rewrite, value->op, rows, 1, &last, true, push->like);
+}
 
 static Value *respace_reduction(RespacePush *push, Value *value) {
     int axes[RANK_MAX], n = value->attrs[0].axes.n;
@@ -208,6 +231,8 @@ static Value *respace_push(RespacePush *push, Value *value) {
         moved = build_like(rewrite, value, in);
     } else if (respace_leads(push->respace, value)) {
         moved = respace_reduction(push, value);
+    } else if (respace_is_of_rows(rewrite, push->respace, value)) {
+        moved = respace_rows(push, value);
     } else {
         moved = respace_move(rewrite, push->respace, value, push->like);
     }
@@ -286,8 +311,10 @@ static bool movement_is_same(const Graph *graph, const Value *in, const Value *m
  * brings a statistic of that very result, or a reshape of what is computed from it by a later kernel. A
  * smaller result follows a full one, unless it is such a statistic of it; two smaller ones stay as they are.
  */
-static bool movement_follows(Rewrite *rewrite, const Value *value, const Value *movement, const Value *in) {
-    if (!rewrite_is_heavy(rewrite, in) || movement_is_same(rewrite->graph, in, movement))
+static bool movement_follows(Rewrite *rewrite, const Value *value, const Value *movement, const Respace *back,
+                             const Value *in) {
+    if (!rewrite_is_heavy(rewrite, in) || movement_is_same(rewrite->graph, in, movement) ||
+        respace_is_of_rows(rewrite, back, in))
         return true;
     bool full = value_same_dims(in, value), sinks_full = value_same_dims(movement, value);
     if (full && movement->op == OP_reshape && in->op == OP_reshape) /* from memory in any case */
@@ -356,9 +383,9 @@ static bool movement_can_sink(Rewrite *rewrite, const Value *value, int at, Resp
         !movement_way_back(rewrite->graph, value, movement, back))
         return false;
     for (int i = 0; i < value->n_in; i++)
-        if (i != at &&
-            !(respace_can(back, value->in[i]) && (movement_follows(rewrite, value, movement, value->in[i]) ||
-                                                  respace_has_leading(back, value->in[i], 0))))
+        if (i != at && !(respace_can(back, value->in[i]) &&
+                         (movement_follows(rewrite, value, movement, back, value->in[i]) ||
+                          respace_has_leading(back, value->in[i], 0))))
             return false;
     return true;
 }
