@@ -22,7 +22,8 @@ typedef enum RunStart {
     RUN_IN_ROW, /* at a multiple of the width in their row */
     RUN_SKEWED, /* in all of the space; they lie within a row */
     RUN_FLAT,   /* in all of the space, and in the axes from split on; they go on in the next row: each
-                 * element has coordinates of its own along these axes */
+                 * element has coordinates of its own along these axes. With split 0 they begin at multiples
+                 * of their width */
 } RunStart;
 
 typedef struct Run {
@@ -113,6 +114,10 @@ void lower_run(Lower *lower, const Run *run, const LowerTarget *targets, int n);
  * A slot is any expression below `slots` that is constant once loops are unrolled. Batches nest. */
 void lower_batch_begin(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots);
 void lower_batch_load(Lower *lower, const Run *run, const KExpr *slot);
+/* Whether a batch has loads that need not wait for the kernel before, beside others: these are then emitted
+ * for each run by load_early, before template_order(). Called directly after begin. */
+bool lower_batch_has_early(Lower *lower);
+void lower_batch_load_early(Lower *lower, const Run *run, const KExpr *slot);
 /* The loads that all runs of the batch share, where shape->repeats: once, between begin and the first load.
  */
 void lower_batch_load_shared(Lower *lower, const Run *run);

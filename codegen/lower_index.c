@@ -198,15 +198,31 @@ static const Dim *index_extent(const Lower *lower, int begin, int end) {
     return region_extent(lower->graph, lower->region, begin, end);
 }
 
+static bool index_is_multiple(const Lower *lower, const Dim *dim) {
+    return dim_divisor(lower->graph->dims, dim) % lower->shape->width == 0;
+}
+
+/* Whether all elements of a run that goes on from row to row have the same coordinates along axes up to
+ * `end`: runs of all of the space begin at multiples of their width, and as many elements lie behind. */
+static bool index_is_shared(const Lower *lower, int end) {
+    return lower->shape->split == 0 &&
+           index_is_multiple(lower, index_extent(lower, end, lower->region->rank));
+}
+
 /* The row-major number within axes [begin, end) of the space, from the one within axes [from, to) that the
- * run has: of a part of these, where runs go on from row to row, each element's own. */
+ * run has: of a part of these, where runs go on from row to row, each element's own, unless they share it, or
+ * lie side by side in it. */
 static LaneCoord index_part(Lower *lower, int begin, int end, int from, int to, const KVar *number) {
     Builder *b = lower->b;
     const Run *shape = lower->shape;
     const KExpr *at = k_var(b, number);
     const Dim *behind = index_extent(lower, end, to);
-    bool is_own = shape->start == RUN_FLAT && from >= shape->split &&
-                  !(dim_is(behind, 1) && dim_is(index_extent(lower, from, begin), 1));
+    bool is_part = shape->start == RUN_FLAT && from >= shape->split &&
+                   !(dim_is(behind, 1) && dim_is(index_extent(lower, from, begin), 1));
+    bool is_own =
+        is_part &&
+        !(dim_is(behind, 1) ? shape->split == 0 && index_is_multiple(lower, index_extent(lower, begin, end))
+                            : index_is_shared(lower, end));
     if (is_own)
         at = k_add(b, at, index_lane(lower));
     if (!dim_is(behind, 1))
@@ -339,7 +355,7 @@ bool lane_equal(LaneCoord x, LaneCoord y) {
 static bool index_is_apart(const Lower *lower, int id) {
     const Run *shape = lower->shape;
     return shape && shape->start == RUN_FLAT && id > PLACEHOLDER_LANE &&
-           PLACEHOLDER_SPACE - id >= shape->split;
+           PLACEHOLDER_SPACE - id >= shape->split && !index_is_shared(lower, PLACEHOLDER_SPACE - id + 1);
 }
 
 bool lower_expr_varies(const Lower *lower, const KExpr *expr) {
@@ -381,6 +397,15 @@ bool lower_expr_is_along(const KExpr *expr, int axis) {
     return true;
 }
 
+bool lower_expr_has_table(const KExpr *expr) {
+    if (!expr)
+        return false;
+    bool has = expr->kind == KX_VAR && expr->var->id <= PLACEHOLDER_INDEX;
+    for (int i = 0; i < expr->n_args && !has; i++)
+        has = lower_expr_has_table(expr->args[i]);
+    return has;
+}
+
 bool lower_expr_is_fixed(const KExpr *expr, int axis) {
     if (!expr)
         return true;
@@ -413,9 +438,10 @@ static const KExpr *index_coordinate(Lower *lower, int axis) {
     const Run *run = lower->run;
     if (run->start != RUN_FLAT || axis < run->split)
         return run->coords[axis];
-    const KExpr *coords[RANK_MAX], *lane = k_convert(lower->b, lower->lane, run->inner->type);
-    lower_delinearize(lower->b, k_add(lower->b, run->inner, lane), run->rank - run->split,
-                      lower->region->dims + run->split, coords);
+    const KExpr *coords[RANK_MAX], *at = run->inner;
+    if (!index_is_shared(lower, axis + 1))
+        at = k_add(lower->b, at, k_convert(lower->b, lower->lane, run->inner->type));
+    lower_delinearize(lower->b, at, run->rank - run->split, lower->region->dims + run->split, coords);
     return coords[axis - run->split];
 }
 
