@@ -46,9 +46,18 @@ static bool split_k_is_plain(const Value *base) {
     return base->op == OP_input && !base->strides;
 }
 
-/* An operand that parts are views of: such an input, or its windows. */
-static bool split_k_is_memory(const Rewrite *rewrite, Value *operand) {
-    return split_k_is_plain(operand) || split_k_is_windows(rewrite, operand);
+/* A copy that is made first, which unfold.c has the windows of a long K in. */
+static bool split_k_is_copy(const Value *base) {
+    while (base->op == OP_transpose)
+        base = base->in[0];
+    return value_is_realigned(base);
+}
+
+/* Whether any parts of an operand are views of memory: of such an input, of a copy, and of what is computed
+ * beside a copy, which is stored as well. */
+static bool split_k_is_memory(const Value *product, int i) {
+    return split_k_is_plain(product->in[i]) || split_k_is_copy(product->in[i]) ||
+           split_k_is_copy(product->in[!i]);
 }
 
 /* Matrices of a product's batch; 0: not known, or more than are counted. */
@@ -199,8 +208,9 @@ static Value *split_k_rule(Rewrite *rewrite, Value *value) {
     const FuseLimits *limits = rewrite->pass->options->limits;
     bool is_float = value->dtype == DTYPE_F32 || value->dtype == DTYPE_F64;
     if (value->op != OP_matmul || value->rank < 2 || value->rank >= RANK_MAX || !is_float ||
-        value->in[0]->rank < 2 || value->in[1]->rank < 2 || !split_k_is_memory(rewrite, value->in[0]) ||
-        !split_k_is_memory(rewrite, value->in[1]))
+        value->in[0]->rank < 2 || value->in[1]->rank < 2 ||
+        !(split_k_is_memory(value, 0) || split_k_is_windows(rewrite, value->in[0])) ||
+        !(split_k_is_memory(value, 1) || split_k_is_windows(rewrite, value->in[1])))
         return value;
     int64_t parts = split_k_parts(rewrite, limits, value),
             k = value->in[0]->dims[value->in[0]->rank - 1]->value;
@@ -210,7 +220,7 @@ static Value *split_k_rule(Rewrite *rewrite, Value *value) {
     Value *in[] = {split_k_operand(rewrite, value->in[0], 1, parts, value),
                    split_k_operand(rewrite, value->in[1], 2, parts, value)};
     for (int i = 0; i < 2; i++)
-        if (!split_k_is_plain(value->in[i]) && !(in[i] && split_k_is_windows(rewrite, in[i])))
+        if (!split_k_is_memory(value, i) && !(in[i] && split_k_is_windows(rewrite, in[i])))
             return value;
     Value *product = build_like(rewrite, value, in);
     Value *sum = build_reduce(rewrite, OP_sum, product, 1, &axis, true, value);

@@ -155,6 +155,23 @@ def gradient_case(name, channels, size_, stride=1, groups=1, **how):
                   2.0 * places * channels * (channels // groups) * 9, size(inputs + outputs))
 
 
+def first_layer_case(name, stride=1, pad=0):
+    """The gradient of a first layer's weights."""
+    inputs, outputs = DECLARED[name]
+    _, _, shape = outputs[0]
+    places = math.prod(inputs[0][2][:3])
+
+    def peer(dy, x):
+        dy, x = channels_first(dy), channels_first(x)
+        w = channels_first(torch.empty(shape, device="cuda", dtype=dy.dtype))
+        with torch.backends.cudnn.flags(enabled=True, benchmark=dy.dtype != torch.float64):
+            _, dw, _ = torch.ops.aten.convolution_backward(dy, x, w, None, [stride] * 2, [pad] * 2, [1, 1], False, [0, 0], 1,
+                                                           [False, True, False])
+        return channels_last(dw)
+
+    return name, (lambda: [made(*tensor, None) for tensor in inputs], peer, 2.0 * places * math.prod(shape), size(inputs + outputs))
+
+
 CASES = dict([
     case("conv3x3_64_56_sbr", layer(scaled_relu, pad=1), s=positive),
     case("conv1x1_256_1024_14_sbar", layer(scaled_residual_relu), s=positive),
@@ -206,6 +223,10 @@ CASES = dict([
     gradient_case("dwgrad3x3_96_112", 96, 112, groups=96),
     gradient_case("dgrad3x3g16_256_28", 256, 28, groups=16),
     gradient_case("wgrad3x3g16_256_28", 256, 28, groups=16),
+    first_layer_case("wgrad7x7s2_stem", stride=2, pad=3),
+    first_layer_case("wgrad3x3_stem", pad=1),
+    first_layer_case("wgrad4x4s4_stem", stride=4),
+    first_layer_case("wgrad16x16s16_vit", stride=16),
 ])
 # Sums over all places of what is rounded to 16 bits.
 TOLERANCES = {

@@ -1,0 +1,88 @@
+/* Windows that no copy engine follows are written to memory as a matrix, where the product's kernel would
+ * compute each element of them (im2col):
+ *
+ *     dw = dy.T @ rows(windows(x))             x: bf16[64, 224, 224, 3], windows of 7 x 7 channels of 3
+ * ->  p = pad(rows(windows(x)), 0, high=[0, 13])                          a kernel: rows of whole sectors
+ *     dw = dy.T @ p[:, 0:147]                                             a view
+ *
+ * as a network's first layer has them, of images of three channels: neighbours of 6 bytes, where TMA
+ * takes 16. Along K, as in the gradient of weights, it is done wherever that takes longer: few tiles have all
+ * of K, which nobody shares. Along M only where windows do not overlap (patches of a transformer for images),
+ * so that what is written is no more than the image. */
+#include <math.h>
+
+#include "ir/windows.h"
+#include "passes/fuse.h"
+#include "passes/realign.h"
+
+/* Seconds an element of K that is computed by the few tiles there are; operations a second of such products,
+ * and of those of what lies in memory; elements copied, and bytes moved, a second. */
+static const double unfold_step = 4.5e-9, unfold_computed = 130e12, unfold_stored = 400e12,
+                    unfold_copied = 1e12, unfold_bytes = 3e12;
+
+enum { UNFOLD_ROW = 16 /* elements of a sector */ };
+
+/* Whether it is windows of memory. */
+static bool unfold_is_windows(const Value *value) {
+    bool has_window = false;
+    while (value->op == OP_reshape || value->op == OP_transpose || value->op == OP_window ||
+           value->op == OP_pad || value->op == OP_slice) {
+        has_window |= value->op == OP_window;
+        value = value->in[0];
+    }
+    return has_window && value->op == OP_input;
+}
+
+/* Elements of the tensor that windows are of. */
+static double unfold_base(const Value *value) {
+    while (value->op != OP_input)
+        value = value->in[0];
+    return realign_count(value);
+}
+
+/* Seconds that the product takes less where its operand i, or what it is a transpose of, lies in memory. */
+static double unfold_gain(const Value *product, int i, const Value *matrix) {
+    const Value *operand = product->in[i];
+    bool is_along_k = (i == 1) != (operand->op == OP_transpose);
+    double operations = realign_operations(product), elements = realign_count(matrix);
+    double bytes = 2 * (elements + realign_count(product->in[!i])) + 4 * realign_count(product);
+    double computed = operations / unfold_computed;
+    if (is_along_k)
+        computed = fmax(computed, (double)matrix->dims[0]->value * unfold_step);
+    else if (elements > unfold_base(matrix))
+        return 0;
+    double stored = fmax(operations / unfold_stored, bytes / unfold_bytes) + 2 * realign_launch;
+    return computed - stored - (elements / unfold_copied + realign_launch);
+}
+
+static Value *unfold_rule(Rewrite *rewrite, Value *product) {
+    if (product->op != OP_matmul || product->rank != 2 ||
+        !product_uses_tensor_cores(rewrite->pass->options->limits, product))
+        return product;
+    for (int i = 0; i < 2; i++) {
+        Value *operand = product->in[i], *matrix = realign_base(operand);
+        Windows windows;
+        if (operand->rank != 2 || dtype_bits(operand->dtype) != 16 || !unfold_is_windows(matrix) ||
+            realign_operations(product) == 0 || unfold_gain(product, i, matrix) <= 0 ||
+            windows_of(rewrite->graph, operand, i, !i, view_is_input, NULL, &windows))
+            continue;
+        int64_t columns = matrix->dims[1]->value, missing = UNFOLD_ROW - columns % UNFOLD_ROW;
+        Value *copy = realign_copied(rewrite, matrix, missing);
+        Value *in[2] = {product->in[0], product->in[1]};
+        in[i] = copy && operand != matrix ? build_like(rewrite, operand, &copy) : copy;
+        Value *fresh = in[i] ? build_like(rewrite, product, in) : NULL;
+        if (!fresh)
+            return product;
+        pass_decide(
+            rewrite->pass, "unfold", false, copy, matrix, "channels of 16 bytes",
+            "windows of %lld elements that lie in pieces of less than 16 bytes are written to memory first, "
+            "which by the estimate takes %.0f us less than computing them where they are multiplied",
+            (long long)columns, unfold_gain(product, i, matrix) * 1e6);
+        return fresh;
+    }
+    return product;
+}
+
+bool pass_unfold(Pass *pass, Graph *graph) {
+    return !pass->options->no_fusion && rewrite_graph(pass, graph, unfold_rule);
+}
