@@ -267,7 +267,7 @@ void lower_batch_begin(Lower *lower, const Run *shape, const LowerTarget *target
         held->chunk = entry->chunk;
         held->period = entry->period;
         held->is_outer = lower->is_outer;
-        held->turn = shape->repeats && lower_is_shared(shape, entry) ? LOAD_SHARED : LOAD_EACH;
+        held->is_shared = shape->repeats && lower_is_shared(shape, entry);
         lower->loads.at[kept++] = held;
     }
     lower->loads.n = kept;
@@ -316,50 +316,25 @@ void lower_set_outer_slot(Lower *lower, const KExpr *slot) {
     lower->outer_slot = slot;
 }
 
-static void lower_batch_emit(Lower *lower, const Run *run, const KExpr *slot, LoadTurn turn) {
+void lower_batch_load_shared(Lower *lower, const Run *run) {
+    size_t mark = lower_open_scope(lower);
+    Run unguarded = *run;
+    unguarded.guard = NULL; /* coordinates along one axis are inside, whichever run has them */
+    lower->run = &unguarded;
+    lower->shape = run;
+    lower->slot = k_i32(lower->b, 0);
+    lower_emit_loads(lower, true);
+    lower_close_scope(lower, mark);
+    lower->run = run;
+}
+
+void lower_batch_load(Lower *lower, const Run *run, const KExpr *slot) {
     size_t mark = lower_open_scope(lower);
     lower->run = run;
     lower->shape = run;
     lower->slot = slot;
-    lower_emit_loads(lower, turn);
+    lower_emit_loads(lower, false);
     lower_close_scope(lower, mark);
-}
-
-void lower_batch_load_shared(Lower *lower, const Run *run) {
-    Run unguarded = *run;
-    unguarded.guard = NULL; /* coordinates along one axis are inside, whichever run has them */
-    lower_batch_emit(lower, &unguarded, k_i32(lower->b, 0), LOAD_SHARED);
-    lower->shape = lower->run = run;
-}
-
-/* Whether a load of each run is of memory that the kernel before does not write, at coordinates that are
- * known. */
-static bool lower_is_early(Lower *lower, const LowerEntry *entry) {
-    bool is_early = entry->turn == LOAD_EACH && !k_global(lower->b, entry->key.value, false)->late &&
-                    lower_is_stream(lower, entry->key.value) && !lower_expr_has_table(entry->key.guard);
-    for (int i = 0; is_early && i < entry->key.value->rank; i++)
-        is_early = !lower_expr_has_table(entry->key.coords[i].at);
-    return is_early;
-}
-
-bool lower_batch_has_early(Lower *lower) {
-    size_t n = 0;
-    for (size_t i = 0; i < lower->loads.n; i++)
-        n += lower_is_early(lower, lower->loads.at[i]);
-    if (n == 0 || n == lower->loads.n)
-        return false;
-    for (size_t i = 0; i < lower->loads.n; i++)
-        if (lower_is_early(lower, lower->loads.at[i]))
-            lower->loads.at[i]->turn = LOAD_EARLY;
-    return true;
-}
-
-void lower_batch_load_early(Lower *lower, const Run *run, const KExpr *slot) {
-    lower_batch_emit(lower, run, slot, LOAD_EARLY);
-}
-
-void lower_batch_load(Lower *lower, const Run *run, const KExpr *slot) {
-    lower_batch_emit(lower, run, slot, LOAD_EACH);
 }
 
 void lower_batch_run(Lower *lower, const Run *run, const KExpr *slot, const LowerTarget *targets, int n) {
@@ -369,7 +344,7 @@ void lower_batch_run(Lower *lower, const Run *run, const KExpr *slot, const Lowe
     lower->slot = slot;
     lower_plan(lower, run, targets, n);
     lower_declare_loads(lower, 1);
-    lower_emit_loads(lower, LOAD_EACH);
+    lower_emit_loads(lower, false);
     lower_comment(lower, targets, n);
     lower_emit_hoisted(lower);
     size_t inner = lower_open_scope(lower);
@@ -419,7 +394,7 @@ void lower_row_values(Lower *lower, const Run *run, const LowerTarget *targets, 
     lower->loads.n = n_loads;
     lower->hoisted.n = n_hoisted;
     lower_declare_loads(lower, 1);
-    lower_emit_loads(lower, LOAD_EACH);
+    lower_emit_loads(lower, false);
     lower_emit_hoisted(lower);
 }
 

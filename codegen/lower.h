@@ -114,10 +114,6 @@ void lower_run(Lower *lower, const Run *run, const LowerTarget *targets, int n);
  * A slot is any expression below `slots` that is constant once loops are unrolled. Batches nest. */
 void lower_batch_begin(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots);
 void lower_batch_load(Lower *lower, const Run *run, const KExpr *slot);
-/* Whether a batch has loads that need not wait for the kernel before, beside others: these are then emitted
- * for each run by load_early, before template_order(). Called directly after begin. */
-bool lower_batch_has_early(Lower *lower);
-void lower_batch_load_early(Lower *lower, const Run *run, const KExpr *slot);
 /* The loads that all runs of the batch share, where shape->repeats: once, between begin and the first load.
  */
 void lower_batch_load_shared(Lower *lower, const Run *run);

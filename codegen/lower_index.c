@@ -397,15 +397,6 @@ bool lower_expr_is_along(const KExpr *expr, int axis) {
     return true;
 }
 
-bool lower_expr_has_table(const KExpr *expr) {
-    if (!expr)
-        return false;
-    bool has = expr->kind == KX_VAR && expr->var->id <= PLACEHOLDER_INDEX;
-    for (int i = 0; i < expr->n_args && !has; i++)
-        has = lower_expr_has_table(expr->args[i]);
-    return has;
-}
-
 bool lower_expr_is_fixed(const KExpr *expr, int axis) {
     if (!expr)
         return true;

@@ -47,10 +47,6 @@ typedef enum EntryKind {
     ENTRY_INDEX,   /* a coordinate that is a value, computed (LowerIndex.expr) */
 } EntryKind;
 
-/* When a batch loads something: once for each run, once for all, or for each run before the kernel waits for
- * the one ahead of it. */
-typedef enum LoadTurn { LOAD_EACH, LOAD_SHARED, LOAD_EARLY } LoadTurn;
-
 typedef struct LowerEntry LowerEntry;
 struct LowerEntry {
     EntryKind kind;
@@ -59,11 +55,11 @@ struct LowerEntry {
     const KExpr *expr;
     const KVar *array; /* loads: elements of all slots; a scalar for one uniform slot */
     int chunk;         /* elements of one vector access */
-    LoadTurn turn;
-    bool is_outer; /* of a batch around others: its slot is outer_slot */
-    int period;    /* not 0: columns so many groups apart read the same (lower_key_of_tile) */
-    int slots;     /* of array */
-    int index;     /* ENTRY_INDEX: which */
+    bool is_shared;    /* by all runs of a batch */
+    bool is_outer;     /* of a batch around others: its slot is outer_slot */
+    int period;        /* not 0: columns so many groups apart read the same (lower_key_of_tile) */
+    int slots;         /* of array */
+    int index;         /* ENTRY_INDEX: which */
 };
 
 /* A coordinate that is itself a value (gather): stands in expressions as a placeholder and is computed where
@@ -157,8 +153,6 @@ int lower_outer_placeholder(void);
 int lower_inner_placeholder(void);
 /* Whether an expression over placeholders depends, besides the lane, on the coordinate along `axis` alone. */
 bool lower_expr_is_along(const KExpr *expr, int axis);
-/* Whether an expression over placeholders has a coordinate that is read or computed. */
-bool lower_expr_has_table(const KExpr *expr);
 /* Whether an expression over placeholders is the same along `axis`, which is one of a run's inner axes. */
 bool lower_expr_is_fixed(const KExpr *expr, int axis);
 /* Whether an expression over placeholders depends on axes before `split` alone. */
@@ -209,7 +203,7 @@ bool lower_is_leaf(const Lower *lower, const Value *value);
 void lower_plan(Lower *lower, const Run *shape, const LowerTarget *targets, int n);
 /* Registers for the planned loads of so many runs. */
 void lower_declare_loads(Lower *lower, int slots);
-void lower_emit_loads(Lower *lower, LoadTurn turn);
+void lower_emit_loads(Lower *lower, bool shared);
 void lower_emit_hoisted(Lower *lower);
 /* Whether as many elements are read as the space has. */
 bool lower_is_stream(const Lower *lower, const Value *value);

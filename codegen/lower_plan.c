@@ -140,7 +140,7 @@ static void plan_declare(Lower *lower, LowerEntry *entry, int slots) {
 
 void lower_declare_loads(Lower *lower, int slots) {
     for (size_t i = 0; i < lower->loads.n; i++)
-        plan_declare(lower, lower->loads.at[i], lower->loads.at[i]->turn == LOAD_SHARED ? 1 : slots);
+        plan_declare(lower, lower->loads.at[i], lower->loads.at[i]->is_shared ? 1 : slots);
 }
 
 void lower_plan(Lower *lower, const Run *shape, const LowerTarget *targets, int n) {
@@ -196,10 +196,10 @@ static void plan_emit_load(Lower *lower, const LowerEntry *entry) {
                entry->chunk, guard, cache);
 }
 
-void lower_emit_loads(Lower *lower, LoadTurn turn) {
+void lower_emit_loads(Lower *lower, bool shared) {
     Span span = lower->b->span;
     for (size_t i = 0; i < lower->loads.n; i++)
-        if (lower->loads.at[i]->turn == turn)
+        if (lower->loads.at[i]->is_shared == shared)
             plan_emit_load(lower, lower->loads.at[i]);
     lower->b->span = span;
 }

@@ -290,6 +290,8 @@ bool fuse_weigh_rows(Fuse *fuse);
 bool *fuse_mark_expected(const Fuse *fuse);
 /* By id, Values of hints that count, and what these are computed from. */
 bool *fuse_mark_hinted(Arena *arena, const Graph *graph, bool (*counts)(const Hint *hint));
+/* Whether a hint says how many kernels something takes. */
+bool hint_is_expect(const Hint *hint);
 /* fuse_fragments.c: seconds that a first operand costs beside the product alone which is computed between the
  * matrix instructions, or by a kernel of its own; whether the first is the quicker way. */
 typedef struct FragmentsEstimate {

@@ -60,8 +60,12 @@ bool *fuse_mark_hinted(Arena *arena, const Graph *graph, bool (*counts)(const Hi
     return is_hinted;
 }
 
+bool hint_is_expect(const Hint *hint) {
+    return !strcmp(hint->name, "expect");
+}
+
 static bool weigh_is_expected(const Hint *hint) {
-    return !strcmp(hint->name, "expect") || weigh_is_for_product(hint);
+    return hint_is_expect(hint) || weigh_is_for_product(hint);
 }
 
 bool *fuse_mark_expected(const Fuse *fuse) {

@@ -75,7 +75,8 @@ static void groups_order(const Value *transpose, SplitRun *run) {
 }
 
 struct SplitGroups {
-    ValueMap summed; /* reductions of rows that sums of columns are computed from */
+    ValueMap summed;  /* reductions of rows that sums of columns are computed from */
+    ValueMap counted; /* reductions that @expect is about, of the one kernel that rows had */
 };
 
 /* Whether it reduces as many elements down columns as make up a tensor that is worth it. */
@@ -89,9 +90,12 @@ static bool groups_is_of_columns(const Value *value) {
 
 const SplitGroups *split_groups_find(Pass *pass, const Graph *graph) {
     SplitGroups *found = ARENA_NEW(pass->arena, SplitGroups);
-    *found = (SplitGroups){.summed.arena = pass->arena};
+    *found = (SplitGroups){.summed.arena = pass->arena, .counted.arena = pass->arena};
+    const bool *is_counted = fuse_mark_hinted(pass->arena, graph, hint_is_expect);
     for (size_t i = 0; i < graph->values.n; i++) {
         const Value *columns = graph->values.at[i];
+        if (is_counted[columns->id] && value_class(columns) == OPCLASS_REDUCTION)
+            value_map_set(&found->counted, columns, 1);
         for (size_t k = 0; groups_is_of_columns(columns) && k < i; k++) {
             const Value *value = graph->values.at[k];
             if (value_class(value) == OPCLASS_REDUCTION && value_is_computed_from(columns, value))
@@ -105,8 +109,9 @@ bool split_groups(const SplitGroups *found, const Value *value, SplitRun *run) {
     const Value *operand = value->in[0];
     int last = operand->rank - 1;
     GroupsCone cone = {.value = value, .room = GROUPS_CONE};
-    if (!run->is_row || run->n < 2 || !value_reduces(value, last) || operand->rank - run->n + 3 > RANK_MAX ||
-        run->rows * run->kept < GROUPS_TOTAL || !groups_cone(&cone, operand) || !cone.transpose)
+    if (value_map_get(&found->counted, value) || !run->is_row || run->n < 2 || !value_reduces(value, last) ||
+        operand->rank - run->n + 3 > RANK_MAX || run->rows * run->kept < GROUPS_TOTAL ||
+        !groups_cone(&cone, operand) || !cone.transpose)
         return false;
     int64_t piece = operand->dims[last]->value, rows = run->rows / piece;
     bool is_whole = piece * cone.bits % GROUPS_PIECE == 0 && run->kept >= GROUPS_BLOCKS &&

@@ -12,9 +12,9 @@
 
 enum {
     SQUARES_ROWS_LEAST = 128,
-    SQUARES_COLUMN_BYTES = 1024, /* of a part */
-    SQUARES_ROWS = 4096,         /* that are worth a kernel more */
-    SQUARES_ROW_PART = 16384,    /* elements of a part of a row */
+    SQUARES_COLUMN_BYTES = 512, /* of a part */
+    SQUARES_ROWS = 4096,        /* that are worth a kernel more */
+    SQUARES_ROW_PART = 16384,   /* elements of a part of a row */
     SQUARES_TOTAL = 1 << 20,
 };
 

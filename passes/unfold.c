@@ -56,8 +56,9 @@ static double unfold_gain(const Value *product, int i, const Value *matrix) {
 }
 
 static Value *unfold_rule(Rewrite *rewrite, Value *product) {
-    if (product->op != OP_matmul || product->rank != 2 ||
-        !product_uses_tensor_cores(rewrite->pass->options->limits, product))
+    const bool *is_counted = rewrite->pass->state; /* @expect is about the kernels that were there without */
+    if (product->op != OP_matmul || product->rank != 2 || product->id >= rewrite->n_before ||
+        is_counted[product->id] || !product_uses_tensor_cores(rewrite->pass->options->limits, product))
         return product;
     for (int i = 0; i < 2; i++) {
         Value *operand = product->in[i], *matrix = realign_base(operand);
@@ -84,5 +85,9 @@ static Value *unfold_rule(Rewrite *rewrite, Value *product) {
 }
 
 bool pass_unfold(Pass *pass, Graph *graph) {
-    return !pass->options->no_fusion && rewrite_graph(pass, graph, unfold_rule);
+    if (pass->options->no_fusion)
+        return false;
+    graph_renumber(graph);
+    pass->state = fuse_mark_hinted(pass->arena, graph, hint_is_expect);
+    return rewrite_graph(pass, graph, unfold_rule);
 }

@@ -181,23 +181,12 @@ static int pointwise_schedules(const Graph *graph, const Region *region, const T
     return n;
 }
 
-/* The runs of a thread. */
-typedef struct Pointwise {
-    Builder *b;
-    Lower *lower;
-    const Region *region;
-    const KExpr *first, *count; /* the thread's first; all of the space's, counted in runs */
-    bool is_exact;              /* the grid has no more than all */
-    Run run;                    /* the present one */
-} Pointwise;
-
-static void pointwise_run_at(Pointwise *p, const KExpr *number) {
-    Builder *b = p->b;
-    const Region *region = p->region;
-    Run *run = &p->run;
+/* Run number `number`, counted in runs. */
+static void pointwise_run_at(Builder *b, const Region *region, const KExpr *number, const KExpr *runs,
+                             bool exact, Run *run) {
     const KExpr *column = run->repeats ? run->coords[region->rank - 1] : NULL;
     const KExpr *at = k_mul(b, number, k_int(b, number->type, run->width));
-    run->guard = p->is_exact ? NULL : k_lt(b, number, p->count);
+    run->guard = exact ? NULL : k_lt(b, number, runs);
     if (run->start == RUN_FLAT) {
         run->inner = at;
         return;
@@ -206,30 +195,6 @@ static void pointwise_run_at(Pointwise *p, const KExpr *number) {
     lower_delinearize(b, at, region->rank, region->dims, run->coords);
     if (column)
         run->coords[region->rank - 1] = column;
-}
-
-/* What follows is done for each run, whose slot it returns, up to pointwise_end(). */
-static const KExpr *pointwise_begin(Pointwise *p) {
-    Builder *b = p->b;
-    const Schedule *schedule = &p->region->schedule;
-    if (schedule->unroll == 1)
-        return k_i32(b, 0);
-    const KExpr *slot = k_for_begin(b, "u", k_i32(b, 0), k_i32(b, schedule->unroll), 1, UNROLL_FULL);
-    KType type = p->first->type;
-    const KExpr *number = k_mul(b, k_convert(b, slot, type), k_int(b, type, schedule->threads));
-    pointwise_run_at(p, k_let_expr(b, "i", k_add(b, p->first, number)));
-    return slot;
-}
-
-static void pointwise_end(const Pointwise *p) {
-    if (p->region->schedule.unroll > 1)
-        k_end(p->b);
-}
-
-static void pointwise_load(Pointwise *p, void (*load)(Lower *, const Run *, const KExpr *)) {
-    const KExpr *slot = pointwise_begin(p);
-    load(p->lower, &p->run, slot);
-    pointwise_end(p);
 }
 
 static void pointwise_build(Builder *b, const Region *region) {
@@ -241,67 +206,68 @@ static void pointwise_build(Builder *b, const Region *region) {
     Kernel *kernel = b->kernel;
     kernel->threads = schedule->threads;
     const Dim *count = pointwise_count(graph, region);
-    const Dim *runs = dim_div(table, count, dim_const(table, schedule->vector));
-    kernel->grid[0] = dim_ceil_div(table, runs, dim_const(table, per_block));
+    const Dim *runs_dim = dim_div(table, count, dim_const(table, schedule->vector));
+    kernel->grid[0] = dim_ceil_div(table, runs_dim, dim_const(table, per_block));
     kernel->summary = text_format(b->arena, "pointwise: %d threads, %d x %d elements each", schedule->threads,
                                   unroll, schedule->vector);
 
     Lower *lower = lower_new(b, region);
     lower_declare_params(lower);
     KType type = lower_index_type(lower);
+    const KExpr *runs = k_dim(b, runs_dim, type), *threads = k_int(b, type, schedule->threads);
+    bool exact = dim_divisor(table, runs_dim) % per_block == 0;
     const KExpr *block = k_convert(b, k_special(b, SPECIAL_CTA_X), type);
     const KExpr *first =
         k_add(b, k_mul(b, block, k_int(b, type, per_block)), k_convert(b, k_special(b, SPECIAL_TID), type));
-    Pointwise p = {.b = b,
-                   .lower = lower,
-                   .region = region,
-                   .first = k_let_expr(b, "first", first),
-                   .count = k_dim(b, runs, type),
-                   .is_exact = dim_divisor(table, runs) % per_block == 0,
-                   .run = {.rank = region->rank,
-                           .axis = region->rank - 1,
-                           .width = schedule->vector,
-                           .split = region->rank}};
-    Run *run = &p.run;
-    run->outer = p.first;
-    if (pointwise_is_flat(graph, region, run->width)) {
-        run->start = RUN_FLAT;
-        run->split = 0;
-        run->outer = k_int(b, type, 0);
-        run->inner = p.first;
+    first = k_let_expr(b, "first", first);
+
+    Run run = {.rank = region->rank, .axis = region->rank - 1, .width = schedule->vector, .outer = first};
+    run.split = region->rank;
+    if (pointwise_is_flat(graph, region, run.width)) {
+        run.start = RUN_FLAT;
+        run.split = 0;
+        run.outer = k_int(b, type, 0);
+        run.inner = first;
     }
     LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, (size_t)n + 1);
     for (int i = 0; i < n; i++)
         targets[i] = (LowerTarget){.value = region->outputs.at[i], .stored = true};
-    run->repeats = unroll > 1 && pointwise_repeats(region, schedule);
-    if (run->repeats) {
-        const KExpr *at = k_mul(b, p.first, k_int(b, type, run->width));
-        run->coords[run->axis] = k_let_expr(b, "col", k_mod(b, at, k_dim(b, region->dims[run->axis], type)));
+    run.repeats = unroll > 1 && pointwise_repeats(region, schedule);
+    if (run.repeats) {
+        const KExpr *at = k_mul(b, first, k_int(b, type, run.width));
+        run.coords[run.axis] = k_let_expr(b, "col", k_mod(b, at, k_dim(b, region->dims[run.axis], type)));
     }
-    lower_batch_begin(lower, run, targets, n, unroll);
-    if (unroll == 1)
-        pointwise_run_at(&p, k_let_expr(b, "i", p.first));
-    if (kernel->waits && lower_batch_has_early(lower))
-        pointwise_load(&p, lower_batch_load_early);
-    template_order(b, region);
-    if (run->repeats)
-        lower_batch_load_shared(lower, run);
-    pointwise_load(&p, lower_batch_load);
-    const KExpr *slot = pointwise_begin(&p);
+    lower_batch_begin(lower, &run, targets, n, unroll);
+    if (run.repeats)
+        lower_batch_load_shared(lower, &run);
+    const KExpr *slot = k_i32(b, 0), *end = k_i32(b, unroll), *number = first;
+    if (unroll > 1) {
+        slot = k_for_begin(b, "u", k_i32(b, 0), end, 1, UNROLL_FULL);
+        number = k_add(b, first, k_mul(b, k_convert(b, slot, type), threads));
+    }
+    number = k_let_expr(b, "i", number);
+    pointwise_run_at(b, region, number, runs, exact, &run);
+    lower_batch_load(lower, &run, slot);
+    if (unroll > 1) {
+        k_end(b);
+        slot = k_for_begin(b, "u", k_i32(b, 0), end, 1, UNROLL_FULL);
+        number = k_let_expr(b, "i", k_add(b, first, k_mul(b, k_convert(b, slot, type), threads)));
+        pointwise_run_at(b, region, number, runs, exact, &run);
+    }
     for (int i = 0; i < n; i++) {
         const Value *output = region->outputs.at[i];
         const char *name = text_format(b->arena, "%s_v", lower_value_name(lower, output));
-        targets[i].dst = k_array(b, name, ktype_of(output->dtype), run->width, NULL);
+        targets[i].dst = k_array(b, name, ktype_of(output->dtype), run.width, NULL);
     }
-    lower_batch_run(lower, run, slot, targets, n);
+    lower_batch_run(lower, &run, slot, targets, n);
     for (int i = 0; i < n; i++)
-        lower_store(lower, run, region->outputs.at[i], targets[i].dst, NULL);
-    pointwise_end(&p);
+        lower_store(lower, &run, region->outputs.at[i], targets[i].dst, NULL);
+    if (unroll > 1)
+        k_end(b);
     lower_batch_end(lower);
 }
 
 const Template template_pointwise = {.name = "pointwise",
                                      .accepts = pointwise_accepts,
                                      .schedules = pointwise_schedules,
-                                     .build = pointwise_build,
-                                     .orders = true};
+                                     .build = pointwise_build};
