@@ -23,7 +23,8 @@ static bool linear_is_fixed(const Value *value, const Value *sum) {
 
 /* Whether `value` is n times something, n constant, or that by n; the something, NULL where it is not. */
 static const Value *linear_scaled(const Value *value, double n) {
-    if ((value->op != OP_div && value->op != OP_mul) || !value_is_scalar_constant(value->in[1]))
+    if ((value->op != OP_div && value->op != OP_mul) || !value_is_scalar_constant(value->in[1]) ||
+        !dtype_is_float(value->in[1]->dtype))
         return NULL;
     double factor = value->in[1]->attrs[0].number.f;
     double by = value->op == OP_div ? 1 / factor : factor;

@@ -15,8 +15,8 @@ static bool taps_is_input(void *context, const Value *value) {
     return value->op == OP_input;
 }
 
-/* An operand of what is reduced, whose axes may be in another order there: axis i of the reduction's operand is
- * its axis perm[i]. NULL: the same. */
+/* An operand of what is reduced, whose axes may be in another order there: axis i of the reduction's operand
+ * is its axis perm[i]. NULL: the same. */
 static int taps_axis(const Value *reduction, const Value *value, const int *perm, int axis) {
     return (perm ? perm[axis] : axis) - (reduction->in[0]->rank - value->rank);
 }

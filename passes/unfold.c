@@ -22,6 +22,8 @@ static const double unfold_step = 4.5e-9, unfold_computed = 130e12, unfold_store
 
 enum { UNFOLD_ROW = 16 /* elements of a sector */ };
 
+static const double unfold_most = 2e9; /* elements of such a matrix: memory that a caller may have to spare */
+
 /* Whether it is windows of memory. */
 static bool unfold_is_windows(const Value *value) {
     bool has_window = false;
@@ -47,6 +49,8 @@ static double unfold_gain(const Value *product, int i, const Value *matrix) {
     double operations = realign_operations(product), elements = realign_count(matrix);
     double bytes = 2 * (elements + realign_count(product->in[!i])) + 4 * realign_count(product);
     double computed = operations / unfold_computed;
+    if (elements > unfold_most)
+        return 0;
     if (is_along_k)
         computed = fmax(computed, (double)matrix->dims[0]->value * unfold_step);
     else if (elements > unfold_base(matrix))
@@ -74,11 +78,11 @@ static Value *unfold_rule(Rewrite *rewrite, Value *product) {
         Value *fresh = in[i] ? build_like(rewrite, product, in) : NULL;
         if (!fresh)
             return product;
-        pass_decide(
-            rewrite->pass, "unfold", false, copy, matrix, "channels of 16 bytes",
-            "windows of %lld elements that lie in pieces of less than 16 bytes are written to memory first, "
-            "which by the estimate takes %.0f us less than computing them where they are multiplied",
-            (long long)columns, unfold_gain(product, i, matrix) * 1e6);
+        pass_decide(rewrite->pass, "unfold", false, copy, matrix, "channels in multiples of 16 bytes",
+                    "no copy engine follows its windows of %lld elements, so they are written to memory "
+                    "first, which by the "
+                    "estimate takes %.0f us less than computing them where they are multiplied",
+                    (long long)columns, unfold_gain(product, i, matrix) * 1e6);
         return fresh;
     }
     return product;
