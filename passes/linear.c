@@ -3,11 +3,12 @@
  *
  *     s = sum(u * c)               ->   s = sum(u) * c                c has one element along the axes
  *     s = sum(-u)                  ->   s = -sum(u)
- *     s = sum(u + c * (x - m))     ->   s = sum(u)                    m = sum(x) / n, over some of the axes
+ *     s = sum(u + c * (x - m))     ->   s = sum(u) + 0 * m * c        m = sum(x) / n, over the same axes
  *
  * So the sums that the gradient of a norm has wait for no other, and several are of the same terms: columns
  * are read once for all of them, where each would have been a reading of its own. The third takes the
- * rounding of a mean for nothing, which is less than that of the sum. */
+ * rounding of a mean for nothing, which is less than that of the sum; its 0 is NaN where something of x, or
+ * c, is no number. */
 #include "passes/rewrite.h"
 
 enum { LINEAR_DEPTH = 6, LINEAR_FACTORS = 8 };
@@ -50,34 +51,36 @@ static const Value *linear_mean_of(const Value *x, const Value *m) {
     return sum;
 }
 
-/* The same of x - m or m - x; NULL: it does not lie around its mean. */
-static const Value *linear_mean(const Value *value) {
-    const Value *sum = NULL;
-    for (int i = 0; i < 2 && value->op == OP_sub && !sum; i++)
-        if (value_same_dims(value->in[i], value) && value->in[!i]->rank == value->rank)
-            sum = linear_mean_of(value->in[i], value->in[!i]);
-    return sum;
+/* The m of x - m or m - x, whose mean is over the axes of `sum`; NULL: it does not lie around such a mean. */
+static Value *linear_mean(const Value *value, const Value *sum) {
+    const Value *mean = NULL;
+    int at = 0;
+    for (; at < 2 && value->op == OP_sub && !mean; at++)
+        if (value_same_dims(value->in[at], value) && value->in[!at]->rank == value->rank)
+            mean = linear_mean_of(value->in[at], value->in[!at]);
+    for (int i = 0; mean && i < value->rank; i++)
+        if (value_reduces(mean, i) != value_reduces(sum, i) && !dim_is(value->dims[i], 1))
+            return NULL;
+    return mean ? value->in[at == 1] : NULL;
 }
 
-/* Whether `value`, summed as `sum` has it, comes to nothing. */
-static bool linear_vanishes(const Value *value, const Value *sum, int depth) {
-    const Value *mean = linear_mean(value);
-    if (mean) {
-        for (int i = 0; i < value->rank; i++)
-            if (value_reduces(mean, i) && !value_reduces(sum, i) && !dim_is(value->dims[i], 1))
-                return false;
-        return true;
-    }
-    if (depth > LINEAR_DEPTH || !dtype_is_float(value->dtype))
-        return false;
-    bool is_product = value->op == OP_mul;
+/* What is left of `value`, summed as `sum` has it, where that comes to nothing: zero, or NaN where the mean
+ * or a factor is none or infinite, as the sum would be. NULL: it does not. */
+static Value *linear_nothing(Rewrite *rewrite, const Value *value, const Value *sum, int depth) {
+    Value *mean = linear_mean(value, sum), *none = NULL;
+    if (mean)
+        return build_scalar(rewrite, OP_mul, mean, build_constant(rewrite, (Number){.f = 0}, DTYPE_F32, sum),
+                            NULL, sum);
+    if (depth > LINEAR_DEPTH || value->dtype != DTYPE_F32)
+        return NULL;
     if (value->op == OP_neg)
-        return linear_vanishes(value->in[0], sum, depth + 1);
-    for (int i = 0; i < 2 && (is_product || (value->op == OP_div && !i)); i++)
-        if (value_same_dims(value->in[i], value) && linear_is_fixed(value->in[!i], sum) &&
-            linear_vanishes(value->in[i], sum, depth + 1))
-            return true;
-    return false;
+        return linear_nothing(rewrite, value->in[0], sum, depth + 1);
+    for (int i = 0; i < 2 && !none && (value->op == OP_mul || (value->op == OP_div && !i)); i++)
+        if (value_same_dims(value->in[i], value) && linear_is_fixed(value->in[!i], sum)) {
+            none = linear_nothing(rewrite, value->in[i], sum, depth + 1);
+            none = none ? build_scalar(rewrite, value->op, none, value->in[!i], NULL, sum) : NULL;
+        }
+    return none;
 }
 
 /* A sum as it comes apart. */
@@ -85,6 +88,7 @@ typedef struct Linear {
     Rewrite *rewrite;
     const Value *sum;
     Value *rest; /* what is still summed */
+    Value *none; /* what is left of terms that come to nothing; NULL: there were none */
     Value *factors[LINEAR_FACTORS];
     bool divides[LINEAR_FACTORS];
     int n;
@@ -109,7 +113,7 @@ static bool linear_factor(Linear *linear) {
         if (value_same_dims(term, value) && linear_take(linear, term, other, value->op == OP_div))
             return true;
         if (value->op == OP_mul && term->op == OP_mul && value_same_dims(term->in[0], value) &&
-            (linear_mean(term->in[0]) || linear_mean(other)) &&
+            (linear_mean(term->in[0], linear->sum) || linear_mean(other, linear->sum)) &&
             linear_take(linear, value, term->in[1], false)) {
             Value *in[] = {i ? other : term->in[0], i ? term->in[0] : other};
             linear->rest = build_scalar(linear->rewrite, OP_mul, in[0], in[1], NULL, linear->sum);
@@ -128,12 +132,19 @@ static bool linear_term(Linear *linear) {
         linear->is_minus ^= true;
         return true;
     }
-    for (int i = 0; i < 2 && (is_sub || value->op == OP_add); i++)
-        if (value_same_dims(value->in[i], value) && linear_vanishes(value->in[!i], linear->sum, 0)) {
-            linear->rest = value->in[i];
-            linear->is_minus ^= is_sub && i;
-            return true;
-        }
+    for (int i = 0; i < 2 && (is_sub || value->op == OP_add); i++) {
+        Value *none = value_same_dims(value->in[i], value)
+                          ? linear_nothing(linear->rewrite, value->in[!i], linear->sum, 0)
+                          : NULL;
+        if (!none)
+            continue;
+        linear->none = linear->none
+                           ? build_scalar(linear->rewrite, OP_add, linear->none, none, NULL, linear->sum)
+                           : none;
+        linear->rest = value->in[i];
+        linear->is_minus ^= is_sub && i;
+        return true;
+    }
     return false;
 }
 
@@ -153,6 +164,8 @@ static Value *linear_rule(Rewrite *rewrite, Value *value) {
     for (int i = linear.n - 1; i >= 0; i--)
         fresh =
             build_scalar(rewrite, linear.divides[i] ? OP_div : OP_mul, fresh, linear.factors[i], NULL, value);
+    if (linear.none)
+        fresh = build_scalar(rewrite, OP_add, fresh, linear.none, NULL, value);
     if (fresh && !value_same_dims(fresh, value))
         fresh = build_reshape(rewrite, fresh, value->rank, (const Dim *const *)value->dims, value);
     if (!fresh || fresh->dtype != value->dtype)

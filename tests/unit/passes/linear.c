@@ -35,9 +35,13 @@ static void test_factors_leave(void **state) {
 
 static void test_what_lies_around_its_mean_adds_nothing(void **state) {
     (void)state;
-    expect_sum("y = sum(u + d * c, over=1)", "sum(u, over=[1]", "sum(x");
-    expect_sum("y = sum(c * -d - u, over=1)", "sum(u, over=[1]", "sum(x");
-    expect_sum("y = sum(u + d / c * f + d, over=1)", "sum(u, over=[1]", "sum(x");
+    expect_sum("y = sum(u + d * c, over=1)", "sum(u, over=[1]", ", x)");
+    expect_sum("y = sum(c * -d - u, over=1)", "sum(u, over=[1]", ", x)");
+    expect_sum("y = sum(u + d / c * f + d, over=1)", "sum(u, over=[1]", ", x)");
+    /* but for what is no number: NaN, as the sum is */
+    expect_sum("z = x / 0.0\n  n = z - mean(z, over=1)\n  y = sum(u + n * c, over=1)", "sum(u, over=[1]",
+               ", x)");
+    expect_sum("y = sum(u - d * (c / 0.0), over=1)", "sum(u, over=[1]", ", x)");
 }
 
 static void test_left_alone(void **state) {
@@ -49,6 +53,7 @@ static void test_left_alone(void **state) {
     expect_sum("y = sum(u + (x - sum(x, over=1) / 23) * c, over=1)", "sum(x", NULL);
     expect_sum("y = sum(u + (u - m) * c, over=1)", "sum(x", NULL);
     expect_sum("y = sum(u + (x - mean(x, over=0)) * f, over=1)", "sum(x", NULL);
+    expect_sum("y = sum(u + (x - mean(x, over=1)) * f, over=[0, 1]) + c", "sum(x", NULL);
 }
 
 int main(void) {
