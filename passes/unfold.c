@@ -8,7 +8,10 @@
  * as a network's first layer has them, of images of three channels: neighbours of 6 bytes, where TMA
  * takes 16. Along K, as in the gradient of weights, it is done wherever that takes longer: few tiles have all
  * of K, which nobody shares. Along M only where windows do not overlap (patches of a transformer for images),
- * so that what is written is no more than the image. */
+ * so that what is written is no more than the image.
+ *
+ * What is so narrow and multiplies windows that TMA does follow, as the gradient of a last layer's image, is
+ * copied to rows of a sector: computed with it, these windows would be computed too. */
 #include <math.h>
 
 #include "ir/windows.h"
@@ -20,7 +23,10 @@
 static const double unfold_step = 4.5e-9, unfold_computed = 130e12, unfold_stored = 400e12,
                     unfold_copied = 1e12, unfold_bytes = 3e12;
 
-enum { UNFOLD_ROW = 16 /* elements of a sector */ };
+/* Elements of windows a second that are computed beside a narrow operand, and that are brought. */
+static const double unfold_beside = 1e12, unfold_brought = 3.4e12;
+
+enum { UNFOLD_ROW = 16 /* elements of a sector */, UNFOLD_PIECE = 8 /* that TMA takes */ };
 
 static const double unfold_most = 2e9; /* elements of such a matrix: memory that a caller may have to spare */
 
@@ -59,6 +65,31 @@ static double unfold_gain(const Value *product, int i, const Value *matrix) {
     return computed - stored - (elements / unfold_copied + realign_launch);
 }
 
+/* A product of windows that TMA follows with its operand i copied, where that is narrow and lies along M or
+ * N; NULL where it is not, or it does not pay. */
+static Value *unfold_narrow(Rewrite *rewrite, Value *product, int i) {
+    Value *operand = product->in[i], *other = product->in[!i], *base = realign_base(operand);
+    bool is_along_k = (i == 1) != (operand->op == OP_transpose);
+    Windows windows;
+    if (!is_along_k || base->rank != 2 || !dim_is_const(base->dims[0]) || !dim_is_const(base->dims[1]) ||
+        base->dims[1]->value >= UNFOLD_PIECE || dtype_bits(base->dtype) != 16 ||
+        !unfold_is_windows(realign_base(other)) ||
+        !windows_of(rewrite->graph, other, !i, i, view_is_input, NULL, &windows))
+        return NULL;
+    double gain = realign_count(other) * (1 / unfold_beside - 1 / unfold_brought) -
+                  (double)base->dims[0]->value * UNFOLD_ROW / unfold_copied - realign_launch;
+    Value *copy = gain > 0 ? realign_copied(rewrite, base, UNFOLD_ROW - base->dims[1]->value) : NULL;
+    Value *in[2] = {product->in[0], product->in[1]};
+    in[i] = copy && operand != base ? build_like(rewrite, operand, &copy) : copy;
+    if (in[i])
+        pass_decide(
+            rewrite->pass, "unfold", false, copy, base, "at least eight columns",
+            "rows of %lld elements are no 16 bytes, so they are copied to longer ones, which by the estimate "
+            "takes %.0f us less than computing the windows that they are multiplied with",
+            (long long)base->dims[1]->value, gain * 1e6);
+    return in[i] ? build_like(rewrite, product, in) : NULL;
+}
+
 static Value *unfold_rule(Rewrite *rewrite, Value *product) {
     const bool *is_counted = rewrite->pass->state; /* @expect is about the kernels that were there without */
     if (product->op != OP_matmul || product->rank != 2 || product->id >= rewrite->n_before ||
@@ -66,7 +97,10 @@ static Value *unfold_rule(Rewrite *rewrite, Value *product) {
         return product;
     for (int i = 0; i < 2; i++) {
         Value *operand = product->in[i], *matrix = realign_base(operand);
+        Value *widened = unfold_narrow(rewrite, product, i);
         Windows windows;
+        if (widened)
+            return widened;
         if (operand->rank != 2 || dtype_bits(operand->dtype) != 16 || !unfold_is_windows(matrix) ||
             realign_operations(product) == 0 || unfold_gain(product, i, matrix) <= 0 ||
             windows_of(rewrite->graph, operand, i, !i, view_is_input, NULL, &windows))

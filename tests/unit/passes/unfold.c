@@ -31,6 +31,16 @@ static void test_written(void **state) {
                    "pointwise matmul columns");
 }
 
+/* A narrow operand is copied beside windows that TMA follows. */
+static void test_widened(void **state) {
+    (void)state;
+    expect_weights("bf16[4, 64, 64, 3]", "bf16[4, 64, 64, 32]", "bf16[3, 3, 3, 32]", "[3, 3], pad=1)",
+                   "pointwise matmul");
+    expect_weights("bf16[2, 32, 32, 8]", "bf16[2, 32, 32, 16]", "bf16[8, 3, 3, 16]", "[3, 3], pad=1)",
+                   "matmul");
+    expect_weights("bf16[1, 8, 8, 3]", "bf16[1, 8, 8, 16]", "bf16[3, 3, 3, 16]", "[3, 3], pad=1)", "matmul");
+}
+
 static void test_computed(void **state) {
     (void)state;
     expect_weights("bf16[2, 16, 16, 16]", "bf16[2, 16, 16, 3]", "bf16[16, 3, 3, 3]", "[3, 3], pad=1)",
@@ -56,7 +66,7 @@ static void test_patches(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_written), cmocka_unit_test(test_computed),
-                                       cmocka_unit_test(test_patches)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_written), cmocka_unit_test(test_widened),
+                                       cmocka_unit_test(test_computed), cmocka_unit_test(test_patches)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
