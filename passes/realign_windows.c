@@ -67,6 +67,13 @@ static Value *windows_rebuilt(Rewrite *rewrite, Value *value, const Value *base,
     return in[0] ? build_like(rewrite, value, in) : NULL;
 }
 
+/* Seconds that a copy to channels that so many are missing of takes: it writes them, too. */
+static double windows_copy_seconds(const Value *base, int64_t missing) {
+    double channels = (double)base->dims[base->rank - 1]->value;
+    return realign_launch +
+           (realign_copy_seconds(base) - realign_launch) * (1 + (double)missing / channels / 2);
+}
+
 static Value *windows_copied(Rewrite *rewrite, Value *operand, Value *base, int64_t missing) {
     Value *copy = realign_copied(rewrite, base, missing);
     Value *moved = copy ? windows_rebuilt(rewrite, operand, base, copy) : NULL;
@@ -128,7 +135,8 @@ static Value *windows_along_k(Rewrite *rewrite, Value *product, int i, const Win
             behind = windows_missing(weights, windows->channels);
     if (i == 0 && base->dims[base->rank - 1] != windows->channels)
         return windows_of_groups(rewrite, product, windows);
-    double cost = realign_copy_seconds(base) + (behind ? realign_copy_seconds(weights) : 0);
+    double cost = missing ? windows_copy_seconds(base, missing) : 0;
+    cost += behind ? windows_copy_seconds(weights, behind) : 0;
     double gain = realign_operations(product) * (1 / windows_odd - 1 / windows_even);
     if (!missing || !dim_is_const(k) || k->value < WINDOWS_TAPS * windows->channels->value || gain < cost)
         return NULL;

@@ -10,8 +10,8 @@
  * of K, which nobody shares. Along M only where windows do not overlap (patches of a transformer for images),
  * so that what is written is no more than the image.
  *
- * What is so narrow and multiplies windows that TMA does follow, as the gradient of a last layer's image, is
- * copied to rows of a sector: computed with it, these windows would be computed too. */
+ * What multiplies windows that TMA does follow and is none itself for its rows of three features, or of ten,
+ * is copied to rows of whole sectors: with it, these windows would be computed, too. */
 #include <math.h>
 
 #include "ir/windows.h"
@@ -23,8 +23,8 @@
 static const double unfold_step = 4.5e-9, unfold_computed = 130e12, unfold_stored = 400e12,
                     unfold_copied = 1e12, unfold_bytes = 3e12;
 
-/* Elements of windows a second that are computed beside a narrow operand, and that are brought. */
-static const double unfold_beside = 1e12, unfold_brought = 3.4e12;
+/* Elements of windows a second that are computed beside such an operand, and that are brought. */
+static const double unfold_windows = 1e12, unfold_brought = 3.4e12;
 
 enum { UNFOLD_ROW = 16 /* elements of a sector */, UNFOLD_PIECE = 8 /* that TMA takes */ };
 
@@ -65,28 +65,29 @@ static double unfold_gain(const Value *product, int i, const Value *matrix) {
     return computed - stored - (elements / unfold_copied + realign_launch);
 }
 
-/* A product of windows that TMA follows with its operand i copied, where that is narrow and lies along M or
- * N; NULL where it is not, or it does not pay. */
-static Value *unfold_narrow(Rewrite *rewrite, Value *product, int i) {
+/* A product of windows that TMA follows with its operand i copied, where rows of that lie along M or N and
+ * are no multiple of what TMA takes; NULL where they are, or it does not pay. */
+static Value *unfold_beside(Rewrite *rewrite, Value *product, int i) {
     Value *operand = product->in[i], *other = product->in[!i], *base = realign_base(operand);
     bool is_along_k = (i == 1) != (operand->op == OP_transpose);
     Windows windows;
     if (!is_along_k || base->rank != 2 || !dim_is_const(base->dims[0]) || !dim_is_const(base->dims[1]) ||
-        base->dims[1]->value >= UNFOLD_PIECE || dtype_bits(base->dtype) != 16 ||
+        base->dims[1]->value % UNFOLD_PIECE == 0 || dtype_bits(base->dtype) != 16 ||
         !unfold_is_windows(realign_base(other)) ||
         !windows_of(rewrite->graph, other, !i, i, view_is_input, NULL, &windows))
         return NULL;
-    double gain = realign_count(other) * (1 / unfold_beside - 1 / unfold_brought) -
-                  (double)base->dims[0]->value * UNFOLD_ROW / unfold_copied - realign_launch;
-    Value *copy = gain > 0 ? realign_copied(rewrite, base, UNFOLD_ROW - base->dims[1]->value) : NULL;
+    int64_t columns = base->dims[1]->value, missing = UNFOLD_ROW - columns % UNFOLD_ROW;
+    double gain = realign_count(other) * (1 / unfold_windows - 1 / unfold_brought) -
+                  (double)base->dims[0]->value * (double)(columns + missing) / unfold_copied - realign_launch;
+    Value *copy = gain > 0 ? realign_copied(rewrite, base, missing) : NULL;
     Value *in[2] = {product->in[0], product->in[1]};
     in[i] = copy && operand != base ? build_like(rewrite, operand, &copy) : copy;
     if (in[i])
         pass_decide(
-            rewrite->pass, "unfold", false, copy, base, "at least eight columns",
-            "rows of %lld elements are no 16 bytes, so they are copied to longer ones, which by the estimate "
+            rewrite->pass, "unfold", false, copy, base, "a multiple of eight columns",
+            "rows of %lld elements begin anywhere, so they are copied to longer ones, which by the estimate "
             "takes %.0f us less than computing the windows that they are multiplied with",
-            (long long)base->dims[1]->value, gain * 1e6);
+            (long long)columns, gain * 1e6);
     return in[i] ? build_like(rewrite, product, in) : NULL;
 }
 
@@ -97,7 +98,7 @@ static Value *unfold_rule(Rewrite *rewrite, Value *product) {
         return product;
     for (int i = 0; i < 2; i++) {
         Value *operand = product->in[i], *matrix = realign_base(operand);
-        Value *widened = unfold_narrow(rewrite, product, i);
+        Value *widened = unfold_beside(rewrite, product, i);
         Windows windows;
         if (widened)
             return widened;
