@@ -32,36 +32,32 @@ static const Value *linear_scaled(const Value *value, double n) {
     return by * n > 1 - 1e-6 && by * n < 1 + 1e-6 ? value->in[0] : NULL;
 }
 
-/* The sum that m is the mean of x by; NULL: it is not. */
-static const Value *linear_mean_of(const Value *x, const Value *m) {
+/* Whether m is the mean of x over the axes of `sum`. */
+static bool linear_is_mean(const Value *m, const Value *x, const Value *sum) {
     double n = 1;
     for (int i = 0; i < x->rank; i++) {
-        if (value_varies(m, x, i))
+        if (!value_reduces(sum, i))
             continue;
         if (!dim_is_const(x->dims[i]))
-            return NULL;
+            return false;
         n *= (double)x->dims[i]->value;
     }
-    const Value *sum = linear_scaled(m, n);
-    if (!sum || sum->op != OP_sum || !sum->attrs[1].i || sum->in[0] != x)
-        return NULL;
+    const Value *mean = linear_scaled(m, n);
+    if (!mean || mean->op != OP_sum || !mean->attrs[1].i || mean->in[0] != x)
+        return false;
     for (int i = 0; i < x->rank; i++)
-        if (value_reduces(sum, i) != !value_varies(sum, x, i) && !dim_is(x->dims[i], 1))
-            return NULL;
-    return sum;
+        if (value_reduces(mean, i) != value_reduces(sum, i) && !dim_is(x->dims[i], 1))
+            return false;
+    return true;
 }
 
-/* The m of x - m or m - x, whose mean is over the axes of `sum`; NULL: it does not lie around such a mean. */
+/* The m of x - m or m - x, m being the mean of x over the axes of `sum`; NULL: it does not lie around that.
+ */
 static Value *linear_mean(const Value *value, const Value *sum) {
-    const Value *mean = NULL;
-    int at = 0;
-    for (; at < 2 && value->op == OP_sub && !mean; at++)
-        if (value_same_dims(value->in[at], value) && value->in[!at]->rank == value->rank)
-            mean = linear_mean_of(value->in[at], value->in[!at]);
-    for (int i = 0; mean && i < value->rank; i++)
-        if (value_reduces(mean, i) != value_reduces(sum, i) && !dim_is(value->dims[i], 1))
-            return NULL;
-    return mean ? value->in[at == 1] : NULL;
+    for (int i = 0; i < 2 && value->op == OP_sub; i++)
+        if (value_same_dims(value->in[i], value) && linear_is_mean(value->in[!i], value->in[i], sum))
+            return value->in[!i];
+    return NULL;
 }
 
 /* What is left of `value`, summed as `sum` has it, where that comes to nothing: zero, or NaN where the mean

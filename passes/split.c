@@ -71,7 +71,7 @@ bool split_counts(const Value *value, int64_t *reduced, int64_t *kept) {
         if (!dim_is_const(operand->dims[i]) || __builtin_mul_overflow(*count, operand->dims[i]->value, count))
             return false;
     }
-    return *reduced > 0 && *kept > 0;
+    return *reduced > 0 && *kept > 0 && *kept <= INT64_MAX / *reduced;
 }
 
 /* The most parts, at most `wanted`, that divide n with `least` elements or more each, of which so many times

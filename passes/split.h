@@ -5,7 +5,7 @@
 #include "passes/rewrite.h"
 
 /* Elements along the axes that `value` reduces, and along the others; false where a dim is not constant,
- * there is none, or counts overflow. */
+ * there is none, or their product overflows. */
 bool split_counts(const Value *value, int64_t *reduced, int64_t *kept);
 
 /* Axes of a reduction's operand that follow each other, all of them reduced, of which parts are made. */

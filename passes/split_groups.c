@@ -60,11 +60,9 @@ static bool groups_cone(GroupsCone *cone, const Value *operand) {
 static void groups_order(const Value *transpose, SplitRun *run) {
     const int *from = transpose->attrs[0].ints;
     int n = 0, at = run->at;
-    bool is_taken[RANK_MAX] = {false};
     for (int place = 0; place < transpose->rank; place++)
         for (int i = 0; i <= at; i++)
-            if (from[i] == place && !is_taken[i]) {
-                is_taken[i] = true;
+            if (from[i] == place) {
                 run->perm[n++] = i;
                 if (i == at) {
                     run->row = n;
@@ -81,11 +79,10 @@ struct SplitGroups {
 
 /* Whether it reduces as many elements down columns as make up a tensor that is worth it. */
 static bool groups_is_of_columns(const Value *value) {
-    int64_t rows, kept, all;
+    int64_t rows, kept;
     int n_reduced;
     return value_class(value) == OPCLASS_REDUCTION && split_counts(value, &rows, &kept) &&
-           !__builtin_mul_overflow(rows, kept, &all) && all >= GROUPS_TOTAL &&
-           reduction_layout(value, &n_reduced) == REDUCTION_COLUMNS;
+           rows * kept >= GROUPS_TOTAL && reduction_layout(value, &n_reduced) == REDUCTION_COLUMNS;
 }
 
 const SplitGroups *split_groups_find(Pass *pass, const Graph *graph) {
@@ -96,7 +93,9 @@ const SplitGroups *split_groups_find(Pass *pass, const Graph *graph) {
         const Value *columns = graph->values.at[i];
         if (is_counted[columns->id] && value_class(columns) == OPCLASS_REDUCTION)
             value_map_set(&found->counted, columns, 1);
-        for (size_t k = 0; groups_is_of_columns(columns) && k < i; k++) {
+        if (!groups_is_of_columns(columns))
+            continue;
+        for (size_t k = 0; k < i; k++) {
             const Value *value = graph->values.at[k];
             if (value_class(value) == OPCLASS_REDUCTION && value_is_computed_from(columns, value))
                 value_map_set(&found->summed, value, 1);

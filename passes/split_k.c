@@ -46,18 +46,12 @@ static bool split_k_is_plain(const Value *base) {
     return base->op == OP_input && !base->strides;
 }
 
-/* A copy that is made first, which unfold.c has the windows of a long K in. */
-static bool split_k_is_copy(const Value *base) {
-    while (base->op == OP_transpose)
-        base = base->in[0];
-    return value_is_realigned(base);
-}
-
-/* Whether any parts of an operand are views of memory: of such an input, of a copy, and of what is computed
- * beside a copy, which is stored as well. */
+/* Whether any parts of an operand are views of memory: of such an input, of a copy that is made first, as
+ * unfold.c has it of the windows of a long K, and of what is computed beside a copy, which is stored as well.
+ */
 static bool split_k_is_memory(const Value *product, int i) {
-    return split_k_is_plain(product->in[i]) || split_k_is_copy(product->in[i]) ||
-           split_k_is_copy(product->in[!i]);
+    return split_k_is_plain(product->in[i]) || value_is_realigned(product->in[i]) ||
+           value_is_realigned(product->in[!i]);
 }
 
 /* Matrices of a product's batch; 0: not known, or more than are counted. */

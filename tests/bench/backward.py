@@ -1,7 +1,7 @@
 """Inputs and peers of each graph of backward.sg, in the form that cases.py describes."""
 import torch
 import torch.nn.functional as F
-from cases import F32, gelu, rand
+from cases import F32, gelu, rand, spent
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
@@ -42,7 +42,7 @@ def attention_backward(batch, heads, length, depth, causal, key_heads=None):
         shared = heads // key_heads
         sums = by_head(lambda q, k: ((lambda s: s.masked_fill(~seen(s), -torch.inf) if causal else s)(q.float() @ k.float().T * depth ** -0.5)
                                      .logsumexp(-1, keepdim=True),), q, k.repeat_interleave(shared, 1))[0]
-        forward["quickest"] = min((n for n in forward), key=lambda n: spent(n, dy))
+        forward["quickest"] = min((n for n in forward), key=lambda n: spent(lambda: gradients(n, dy)))
         print(f"    the peer is {forward['quickest']}'s backward pass")
         return [dy, q, k, v, y, sums]
 
@@ -50,17 +50,6 @@ def attention_backward(batch, heads, length, depth, causal, key_heads=None):
         out, leaves = forward[name]
         with torch.enable_grad():
             return torch.autograd.grad(out, leaves, dy, retain_graph=True)
-
-    def spent(name, dy):
-        times = []
-        for _ in range(4):
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            gradients(name, dy)
-            end.record()
-            torch.cuda.synchronize()
-            times.append(begin.elapsed_time(end))
-        return min(times)
 
     def peer(dy, q, k, v, y, l):
         if q.dtype != torch.float64:

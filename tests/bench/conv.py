@@ -123,14 +123,18 @@ def whisper():
 
 spectrogram, on_spectrogram = whisper()
 
+def backward(of_weights, dy, x, w, stride=1, pad=0, dilation=1, groups=1):
+    """A convolution's gradient of its weights or of its data, of which `w` or `x` has the shape alone; not worth a search in float64."""
+    n = dy.dim() - 2
+    with torch.backends.cudnn.flags(enabled=True, benchmark=dy.dtype != torch.float64):
+        data, weights, _ = torch.ops.aten.convolution_backward(dy, x, w, None, n * [stride], n * [pad], n * [dilation], False, n * [0], groups,
+                                                               [not of_weights, of_weights, False])
+    return channels_last(weights if of_weights else data)
+
+
 def gradient(of_weights, taps, size, channels, stride=1, groups=1, masked=False):
     """Of a 3 x 3 convolution of `channels` channels, pad 1, whose input is `size` wide; 64 images."""
-    def backward(dy, x, w):
-        with torch.backends.cudnn.flags(enabled=True, benchmark=dy.dtype != torch.float64):
-            data, weights, _ = torch.ops.aten.convolution_backward(
-                dy, x, w, None, [stride] * 2, [1, 1], [1, 1], False, [0, 0], groups, [not of_weights, of_weights, False])
-        return channels_last(weights if of_weights else data)
-
+    how = {"stride": stride, "pad": 1, "groups": groups}
     shape = {"w": (channels, taps, taps, channels // groups), "x": (64, size, size, channels)}
 
     def empty(like, name):
@@ -139,8 +143,8 @@ def gradient(of_weights, taps, size, channels, stride=1, groups=1, masked=False)
     def peer(dy, other, *rest):
         dy, other = channels_first(dy), channels_first(other)
         if of_weights:
-            return backward(dy, other, empty(dy, "w"))
-        dx = backward(dy, empty(dy, "x"), other)
+            return backward(True, dy, other, empty(dy, "w"), **how)
+        dx = backward(False, dy, empty(dy, "x"), other, **how)
         return torch.where(rest[0] > 0, dx, 0) if masked else dx
 
     return peer
@@ -164,10 +168,7 @@ def first_layer_case(name, stride=1, pad=0):
     def peer(dy, x):
         dy, x = channels_first(dy), channels_first(x)
         w = channels_first(torch.empty(shape, device="cuda", dtype=dy.dtype))
-        with torch.backends.cudnn.flags(enabled=True, benchmark=dy.dtype != torch.float64):
-            _, dw, _ = torch.ops.aten.convolution_backward(dy, x, w, None, [stride] * 2, [pad] * 2, [1, 1], False, [0, 0], 1,
-                                                           [False, True, False])
-        return channels_last(dw)
+        return backward(True, dy, x, w, stride, pad)
 
     return name, (lambda: [made(*tensor, None) for tensor in inputs], peer, 2.0 * places * math.prod(shape), size(inputs + outputs))
 

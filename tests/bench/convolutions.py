@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from cases import BF, positive, rand
-from conv import channels_first, channels_last, convolved, scaled
+from conv import backward, channels_first, channels_last, convolved, scaled
 
 torch.backends.cudnn.benchmark = True
 CHANNELS = [3, 16, 24, 32, 40, 48, 64, 64, 80, 96, 128, 128, 160, 192, 256, 256, 320, 384, 480, 512, 640, 768, 960, 1024, 1280, 2048]
@@ -94,11 +94,8 @@ class Case:
         is_data = self.kind == "data"
         shape = [self.batch, self.channels] + self.axes * [self.size] if is_data else [self.features, self.channels // self.groups] + self.axes * [self.taps]
         missing = torch.empty(shape, device=a.device, dtype=a.dtype, memory_format=torch.channels_last if self.axes == 2 else torch.contiguous_format)
-        n = self.axes
-        with torch.backends.cudnn.flags(enabled=True, benchmark=a.dtype != torch.float64):
-            dx, dw, _ = torch.ops.aten.convolution_backward(dy, missing if is_data else other, other if is_data else missing, None, n * [self.stride],
-                                                            n * [self.pad], n * [self.dilation], False, n * [0], self.groups, [is_data, not is_data, False])
-        return channels_last(dx if is_data else dw)
+        x, w = (missing, other) if is_data else (other, missing)
+        return backward(not is_data, dy, x, w, self.stride, self.pad, self.dilation, self.groups)
 
     def forward(self, x, w, *rest):
         x, w = channels_first(x), channels_first(w)

@@ -8,7 +8,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import attention
 from attention import BATCHES, CAP, DEPTHS, TYPES
-from cases import F32, rand
+from cases import F32, rand, spent
 
 LENGTHS, HEADS = [n for n in attention.LENGTHS if n <= 4096], [n for n in attention.HEADS if n <= 32]
 LEAST_FLOPS, MOST_FLOPS, MOST_ELEMENTS = 2e9, 8e11, 1e8
@@ -119,18 +119,10 @@ class Case(attention.Case):
             return torch.autograd.grad(out, self.leaves, dy, retain_graph=True)
 
     def spent(self, out, dy):
-        times = []
-        for _ in range(4):
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            try:
-                self.gradients(out, dy)
-            except RuntimeError:
-                return float("inf")
-            end.record()
-            torch.cuda.synchronize()
-            times.append(begin.elapsed_time(end))
-        return min(times)
+        try:
+            return spent(lambda: self.gradients(out, dy))
+        except RuntimeError:
+            return float("inf")
 
     def peer(self, dy, q, k, v, y, l, *rest):
         if q.dtype != torch.float64:
