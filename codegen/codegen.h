@@ -40,6 +40,10 @@ Kernel *codegen_kernel(Arena *arena, const Graph *graph, const Region *region, c
 
 /* CUDA C++ that needs no header. */
 void emit_cuda(Text *out, const Kernel *kernel);
+/* What a kernel is apart from names: the same without comments, names replaced by numbers, headed by what the
+ * other backend relies on besides. Kernels of one form are the same machine code but for their functions'
+ * names: the same layer of a model, each time it comes. */
+void emit_form(Text *out, const Kernel *kernel);
 
 /* The LLVM backend, in a plugin of its own (emit_llvm.c) so that Sinter runs without it: `libsinter_llvm.so`
  * exports sinter_llvm_emit with this type and sinter_llvm_abi, which must equal SINTER_LLVM_ABI: a number

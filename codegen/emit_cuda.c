@@ -24,7 +24,9 @@ static void cuda_indent(EmitCuda *e) {
 
 /* The kernel's names are unique and no words of C++ (kernel_build.c); one that the prelude or an atom's
  * function has too gets an underscore. A kernel's own name never ends in one. */
-static const char *cuda_name(EmitCuda *e, const Sections *taken, const char *name) {
+static const char *cuda_name(EmitCuda *e, const Sections *taken, const char *name, char kind, size_t id) {
+    if (e->is_form)
+        name = text_format(e->arena, "%c%zu", kind, id);
     return sections_define(&e->prelude, name, strlen(name)) || sections_define(taken, name, strlen(name))
                ? text_format(e->arena, "%s_", name)
                : name;
@@ -52,11 +54,11 @@ static void cuda_names(EmitCuda *e) {
     e->buffer_names = ARENA_ARRAY(e->arena, const char *, kernel->buffers.n);
     e->param_names = ARENA_ARRAY(e->arena, const char *, kernel->params.n);
     for (size_t i = 0; i < kernel->vars.n; i++)
-        e->var_names[i] = cuda_name(e, &taken, kernel->vars.at[i]->name);
+        e->var_names[i] = cuda_name(e, &taken, kernel->vars.at[i]->name, 'v', i);
     for (size_t i = 0; i < kernel->buffers.n; i++)
-        e->buffer_names[i] = cuda_name(e, &taken, kernel->buffers.at[i]->name);
+        e->buffer_names[i] = cuda_name(e, &taken, kernel->buffers.at[i]->name, 'b', i);
     for (size_t i = 0; i < kernel->params.n; i++)
-        e->param_names[i] = cuda_name(e, &taken, kernel->params.at[i].name);
+        e->param_names[i] = cuda_name(e, &taken, kernel->params.at[i].name, 'p', i);
 }
 
 /* ---- comments
@@ -240,21 +242,21 @@ static void cuda_for(EmitCuda *e, const KStmt *stmt) {
     text_add(&e->body, "}\n");
 }
 
-static void cuda_if(EmitCuda *e, const KStmt *stmt) {
-    text_add(&e->body, "if (%s) {", cuda_expr_text(e, stmt->expr, PREC_ANY));
-    if (stmt->name)
+static void cuda_if_head(EmitCuda *e, const KStmt *stmt, const char *before) {
+    text_add(&e->body, "%sif (%s) {", before, cuda_expr_text(e, stmt->expr, PREC_ANY));
+    if (stmt->name && !e->is_form)
         cuda_comment(&e->body, 1, stmt->name);
     else
         text_add(&e->body, "\n");
+}
+
+static void cuda_if(EmitCuda *e, const KStmt *stmt) {
+    cuda_if_head(e, stmt, "");
     cuda_block(e, &stmt->body);
     while (stmt->other.n == 1 && stmt->other.at[0]->kind == KS_IF) {
         stmt = stmt->other.at[0];
         cuda_indent(e);
-        text_add(&e->body, "} else if (%s) {", cuda_expr_text(e, stmt->expr, PREC_ANY));
-        if (stmt->name)
-            cuda_comment(&e->body, 1, stmt->name);
-        else
-            text_add(&e->body, "\n");
+        cuda_if_head(e, stmt, "} else ");
         cuda_block(e, &stmt->body);
     }
     if (stmt->other.n) {
@@ -294,6 +296,8 @@ static void cuda_block(EmitCuda *e, const KBlock *block) {
     e->indent++;
     for (size_t i = 0; i < block->n; i++) {
         const KStmt *stmt = block->at[i];
+        if (stmt->kind == KS_COMMENT && e->is_form)
+            continue;
         if (stmt->kind == KS_COMMENT) {
             if (i > 0 && block->at[i - 1]->kind != KS_COMMENT)
                 text_add(&e->body, "\n");
@@ -339,7 +343,7 @@ static void cuda_signature(EmitCuda *e, Text *out) {
     text_add(out, "extern \"C\" __global__ void __launch_bounds__(%d", kernel->threads);
     if (kernel->min_blocks)
         text_add(out, ", %d", kernel->min_blocks);
-    text_add(out, ")\n%s(", kernel->name);
+    text_add(out, ")\n%s(", e->is_form ? "kernel" : kernel->name);
     for (size_t i = 0; i < kernel->params.n; i++) {
         const KParam *param = &kernel->params.at[i];
         const char *name = e->param_names[i];
@@ -370,11 +374,12 @@ static void cuda_shared(EmitCuda *e, Text *out) {
     text_add(out, "\n");
 }
 
-void emit_cuda(Text *out, const Kernel *kernel) {
+static void cuda_emit(Text *out, const Kernel *kernel, bool is_form) {
     Arena *arena = out->arena;
     EmitCuda *e = ARENA_NEW(arena, EmitCuda);
     e->arena = arena;
     e->kernel = kernel;
+    e->is_form = is_form;
     e->body = text_new(arena);
     e->facts = emit_facts(arena, kernel);
     e->prelude = sections_parse(arena, codegen_prelude_text, "//! ", kernel->target->sm);
@@ -389,10 +394,25 @@ void emit_cuda(Text *out, const Kernel *kernel) {
     sections_use(&e->prelude, e->body.n ? e->body.at : "", e->body.n);
     sections_use(&e->prelude, atoms.n ? atoms.at : "", atoms.n);
 
-    cuda_head(e, out);
+    if (!is_form)
+        cuda_head(e, out);
     sections_print(&e->prelude, out);
     text_add_bytes(out, atoms.n ? atoms.at : "", atoms.n);
     text_add_bytes(out, frame.at, frame.n);
     cuda_lines(out, e->body.n ? e->body.at : "");
     text_add(out, "}\n");
+}
+
+void emit_cuda(Text *out, const Kernel *kernel) {
+    cuda_emit(out, kernel, false);
+}
+
+void emit_form(Text *out, const Kernel *kernel) {
+    text_add(out, "// parameters aligned to");
+    for (size_t i = 0; i < kernel->params.n; i++) {
+        const KParam *param = &kernel->params.at[i];
+        text_add(out, " %d", param->kind == PARAM_BUFFER ? param->buffer->align : 0);
+    }
+    text_add(out, "\n");
+    cuda_emit(out, kernel, true);
 }

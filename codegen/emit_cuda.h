@@ -41,6 +41,7 @@ typedef struct EmitCuda {
     int indent;
     EmitFacts facts;
     bool is_data_tree; /* of the expression that is printed: emit_is_data() */
+    bool is_form;      /* without comments, the graph's names replaced by numbers: emit_form() */
     Sections prelude;
     const char **var_names;    /* by KVar.id */
     const char **buffer_names; /* by KBuffer.id */

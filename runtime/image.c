@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char IMAGE_MAGIC[8] = "SGIMAGE2";
+static const char IMAGE_MAGIC[8] = "SGIMAGE3";
 
 const char *image_backend_name(ImageBackend backend) {
     return backend == IMAGE_LLVM ? "llvm" : "nvrtc";
@@ -74,6 +74,7 @@ void image_encode(Text *out, const Image *image) {
     text_add_bytes(out, IMAGE_MAGIC, sizeof IMAGE_MAGIC);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         image_put32(out, (uint32_t)numbers[i]);
+    image_put_block(out, image->entry, strlen(image->entry));
     image_put_block(out, image->ptx, image->ptx ? image->ptx_bytes : 0);
     image_put_block(out, image->cubin, image->cubin ? image->cubin_bytes : 0);
     image_put_block(out, image->log, image->log ? strlen(image->log) : 0);
@@ -129,11 +130,13 @@ bool image_decode(Arena *arena, const void *bytes, size_t n, Image *out) {
         return false;
     image.backend = (ImageBackend)backend;
     image.assembler = (ImageAssembler)assembler;
-    size_t log_bytes;
+    size_t entry_bytes, log_bytes;
+    image.entry = image_get_block(arena, &r, &entry_bytes);
     image.ptx = image_get_block(arena, &r, &image.ptx_bytes);
     image.cubin = image_get_block(arena, &r, &image.cubin_bytes);
     image.log = image_get_block(arena, &r, &log_bytes);
-    bool texts = (!image.ptx || strlen(image.ptx) == image.ptx_bytes) &&
+    bool texts = image.entry && strlen(image.entry) == entry_bytes &&
+                 (!image.ptx || strlen(image.ptx) == image.ptx_bytes) &&
                  (!image.log || strlen(image.log) == log_bytes);
     if (!image.log)
         image.log = "";

@@ -20,6 +20,7 @@ typedef struct ImageFigures {
 } ImageFigures;
 
 typedef struct Image {
+    const char *entry; /* the function's name in it: of the kernel that it was made for first */
     ImageBackend backend;
     ImageAssembler assembler;
     const char *ptx; /* NUL-terminated; NULL: none */

@@ -12,13 +12,13 @@
 #include "runtime/pack.h"
 
 /* Counts up when an image means something else for the same inputs. */
-static const char MACHINE_VERSION[] = "sinter " SINTER_VERSION " image 2";
+static const char MACHINE_VERSION[] = "sinter " SINTER_VERSION " image 3";
 
 typedef struct MachineJob {
     sinter_context *context;
     Arena *arena;
     const Kernel *kernel;
-    const char *cuda, *ir;
+    const char *cuda, *form;
     const MachineOptions *options;
     MachineResult *out;
     Diags *diags;
@@ -59,22 +59,20 @@ static void machine_hash_text(blake3_hasher *hasher, const char *text) {
     blake3_hasher_update(hasher, text ? text : "", (size_t)n);
 }
 
-/* Everything that the image depends on: the kernel's two texts, the target, and who compiles and assembles.
- */
+/* Everything that the image depends on: what the kernel is, the target, and who compiles and assembles. */
 static void machine_key(const MachineJob *job, ImageBackend backend, uint8_t key[CACHE_KEY_BYTES]) {
     blake3_hasher hasher;
     blake3_hasher_init(&hasher);
     machine_hash_text(&hasher, MACHINE_VERSION);
     machine_hash_text(&hasher, job->kernel->target->name);
     machine_hash_text(&hasher, image_backend_name(backend));
-    machine_hash_text(&hasher, job->cuda);
+    machine_hash_text(&hasher, job->form);
     uint64_t numbers[4] = {job->options->binary};
     if (backend == IMAGE_NVRTC) {
         const Nvrtc *nvrtc = context_nvrtc(job->context);
         numbers[1] = (uint64_t)nvrtc->major;
         numbers[2] = (uint64_t)nvrtc->minor;
     } else {
-        machine_hash_text(&hasher, job->ir);
         numbers[1] = context_llvm(job->context)->stamp;
         numbers[2] = job->options->binary ? context_ptxas(job->context)->stamp : 0;
     }
@@ -98,7 +96,7 @@ static bool machine_from_pack(const MachineJob *job) {
     Image *image = &job->out->image;
     if (!job->context->pack)
         return false;
-    pack_key(job->kernel->target->name, job->cuda, job->ir, key);
+    pack_key(job->kernel->target->name, job->form, key);
     const PackImage *found = pack_find(job->context->pack, key);
     if (!found || !image_decode(job->arena, found->image.at, found->image.n, image))
         return false;
@@ -118,6 +116,7 @@ static bool machine_compile(const MachineJob *job, ImageBackend backend) {
                                   kernel->target->name, job->options->binary, image, job->diags)
                   : llvm_backend_compile(context_llvm(job->context), job->arena, kernel, image, job->diags);
     job->out->backend_ms += context_now_ms() - begin;
+    image->entry = kernel->name;
     if (!ok || !job->options->binary || image->cubin)
         return ok;
     const Ptxas *ptxas = context_ptxas(job->context);
@@ -173,9 +172,9 @@ static void machine_forgive(Diags *diags, size_t n, int errors, const char *back
 }
 
 bool machine_build(sinter_context *context, Arena *arena, const Kernel *kernel, const char *cuda,
-                   const char *ir, const MachineOptions *options, MachineResult *out, Diags *diags) {
+                   const char *form, const MachineOptions *options, MachineResult *out, Diags *diags) {
     memset(out, 0, sizeof *out);
-    MachineJob job = {context, arena, kernel, cuda, ir, options, out, diags};
+    MachineJob job = {context, arena, kernel, cuda, form, options, out, diags};
     if (machine_from_pack(&job))
         return true;
     ImageBackend order[IMAGE_BACKENDS];

@@ -17,10 +17,10 @@ static void pack_hash(const void *bytes, size_t n, uint8_t out[BLAKE3_OUT_LEN]) 
     blake3_hasher_finalize(&hasher, out, BLAKE3_OUT_LEN);
 }
 
-void pack_key(const char *target, const char *cuda, const char *ir, uint8_t key[CACHE_KEY_BYTES]) {
+void pack_key(const char *target, const char *form, uint8_t key[CACHE_KEY_BYTES]) {
     blake3_hasher hasher;
     blake3_hasher_init(&hasher);
-    const char *parts[] = {target, cuda, ir};
+    const char *parts[] = {target, form};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         blake3_hasher_update(&hasher, parts[i], strlen(parts[i]) + 1); /* the NUL keeps them apart */
     blake3_hasher_finalize(&hasher, key, CACHE_KEY_BYTES);
@@ -41,7 +41,7 @@ static void pack_add_kernel(Pack *pack, const sinter_plan *plan, const PlanKerne
     PackImage entry;
     if (!kernel->has_image)
         return;
-    pack_key(plan->target->name, kernel->cuda, kernel->ir, entry.key);
+    pack_key(plan->target->name, kernel->form, entry.key);
     if (pack_find(pack, entry.key))
         return;
     Text bytes = text_new(pack->arena);

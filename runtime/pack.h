@@ -3,15 +3,15 @@
  *
  * A pack holds the canonical text of each graph, the target, the dims compiled in, and its kernels' images.
  * Opening one runs the passes and the code generator again, which takes milliseconds, and takes an image
- * wherever a kernel's text is exactly the one that was packed; a newer Sinter that generates another kernel
- * compiles it anew. */
+ * wherever a kernel is exactly one that was packed, apart from names; a newer Sinter that generates another
+ * kernel compiles it anew. */
 #ifndef SINTER_RUNTIME_PACK_H
 #define SINTER_RUNTIME_PACK_H
 
 #include "runtime/plan.h"
 
 typedef struct PackImage {
-    uint8_t key[CACHE_KEY_BYTES]; /* of the kernel's texts and target: pack_key() */
+    uint8_t key[CACHE_KEY_BYTES]; /* of the kernel's form and the target: pack_key() */
     Bytes image;                  /* image_encode()'s */
 } PackImage;
 
@@ -36,7 +36,8 @@ void pack_encode(Text *out, const Pack *pack);
 bool pack_decode(Arena *arena, const void *bytes, size_t n, const char *name, Diags *diags, Pack *out);
 bool pack_is(const void *bytes, size_t n);
 
-void pack_key(const char *target, const char *cuda, const char *ir, uint8_t key[CACHE_KEY_BYTES]);
+/* `form`: of the kernel, by emit_form(). */
+void pack_key(const char *target, const char *form, uint8_t key[CACHE_KEY_BYTES]);
 /* The image of a kernel; NULL where the pack has none. */
 const PackImage *pack_find(const Pack *pack, const uint8_t key[CACHE_KEY_BYTES]);
 

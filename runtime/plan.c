@@ -285,6 +285,8 @@ static bool plan_machine(PlanMake *make) {
                               .binary = make->options.stage <= SINTER_STAGE_BINARY,
                               .need_binary = make->options.stage == SINTER_STAGE_BINARY,
                               .no_cache = make->options.no_cache};
+    if (!make->trial && !make->scope) /* variants are made by threads already */
+        plan_code_ahead(plan, &options);
     for (int i = 0; i < plan->n_kernels; i++) {
         PlanKernel *entry = &plan->kernels[i];
         if (make->trial && make->trial->region != i)
@@ -295,16 +297,31 @@ static bool plan_machine(PlanMake *make) {
     return true;
 }
 
+/* A kernel before this one whose code it has; NULL: none. */
+static const PlanKernel *plan_find_loaded(const sinter_plan *plan, const PlanKernel *entry) {
+    for (const PlanKernel *other = plan->kernels; other < entry; other++)
+        if (other->has_image && other->machine.image.ptx == entry->machine.image.ptx &&
+            other->machine.image.cubin == entry->machine.image.cubin)
+            return other;
+    return NULL;
+}
+
 static bool plan_load_kernel(sinter_plan *plan, PlanKernel *entry) {
     const Driver *driver = &plan->context->driver;
     const Image *image = &entry->machine.image;
+    const PlanKernel *loaded = plan_find_loaded(plan, entry);
+    if (loaded) {
+        entry->function = loaded->function;
+        entry->machine.image.figures = loaded->machine.image.figures;
+        return true;
+    }
     char log[8192] = "";
     CUjit_option names[] = {DRIVER_JIT_ERROR_LOG, DRIVER_JIT_ERROR_LOG_BYTES};
     void *values[] = {log, (void *)(uintptr_t)sizeof log};
     CUresult error = driver->module_load(
         &entry->module, image->cubin ? image->cubin : (const void *)image->ptx, 2, names, values);
     if (!error)
-        error = driver->module_function(&entry->function, entry->module, entry->kernel->name);
+        error = driver->module_function(&entry->function, entry->module, image->entry);
     if (!error && entry->kernel->smem_bytes > 48 * 1024) /* beyond this a kernel has to ask */
         error =
             driver->function_set(entry->function, DRIVER_FUNCTION_SHARED_MAX, (int)entry->kernel->smem_bytes);

@@ -38,12 +38,19 @@ typedef struct PlanKernel {
     Kernel *kernel;
     PlanParam *params;
     int n_params;
-    const char *cuda, *ir;
+    const char *cuda, *ir, *form; /* emit_cuda()'s, kernel_print()'s, emit_form()'s */
     bool has_image;
     MachineResult machine;
-    CUmodule module; /* NULL: not loaded */
+    CUmodule module; /* NULL: not loaded, or a kernel before it has loaded the same code */
     CUfunction function;
 } PlanKernel;
+
+/* Machine code of some of a plan's kernels: those of one form, by the backend that was asked for. */
+typedef struct PlanCode {
+    const char *form;
+    sinter_backend backend;
+    MachineResult result;
+} PlanCode;
 
 /* An output that no kernel writes, because it is an input, or the same tensor as another output. */
 typedef struct PlanCopy {
@@ -84,6 +91,7 @@ struct sinter_plan {
     const Dim *workspace; /* bytes: what kernels share, then their scratch; NULL: none */
     PlanKernel *kernels;
     int n_kernels;
+    VEC(PlanCode) code;
     PlanCopy *copies;
     int n_copies;
     PlanDecision *decisions;
@@ -144,6 +152,9 @@ bool plan_generate(sinter_plan *plan, PlanKernel *entry);
 /* To machine code. Where the assembler finds that the kernel spills, the template's next schedules are tried,
  * and the first that does not, or the one that does least, is taken. */
 bool plan_choose(sinter_plan *plan, PlanKernel *entry, const MachineOptions *options);
+/* plan_code.c. Compiles what the kernels are, each form once and several at a time by threads, ahead of
+ * plan_choose() for each of them, which finds it made. What fails is left for that to report. */
+void plan_code_ahead(sinter_plan *plan, const MachineOptions *options);
 /* To machine code, with the schedule as it is. */
 bool plan_build_machine(sinter_plan *plan, PlanKernel *entry, const MachineOptions *options);
 /* Puts what a tuner found for the region on this device in place of the first choice. */

@@ -27,10 +27,12 @@ bool plan_generate(sinter_plan *plan, PlanKernel *entry) {
     entry->kernel = codegen_kernel(plan->arena, plan->graph, entry->region, plan->target, &plan->diags);
     if (!entry->kernel || !plan_params(plan, entry))
         return false;
-    Text cuda = text_new(plan->arena), ir = text_new(plan->arena);
+    Text cuda = text_new(plan->arena), ir = text_new(plan->arena), form = text_new(plan->arena);
     emit_cuda(&cuda, entry->kernel);
     kernel_print(&ir, entry->kernel);
+    emit_form(&form, entry->kernel);
     entry->cuda = cuda.at;
+    entry->form = form.at;
     entry->ir = ir.at;
     return true;
 }
@@ -54,14 +56,6 @@ void plan_take_tuned(sinter_plan *plan, PlanKernel *entry) {
                      "what was tuned for kernel '%s' is of no use, and the cost model decides: %s",
                      entry->region->name, why);
     }
-}
-
-bool plan_build_machine(sinter_plan *plan, PlanKernel *entry, const MachineOptions *options) {
-    entry->has_image = machine_build(plan->context, plan->arena, entry->kernel, entry->cuda, entry->ir,
-                                     options, &entry->machine, &plan->diags);
-    plan->times.backend_ms += entry->machine.backend_ms;
-    plan->times.ptxas_ms += entry->machine.ptxas_ms;
-    return entry->has_image;
 }
 
 /* Bytes of a thread that are not in registers, and worse; 0 is good. */

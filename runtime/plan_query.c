@@ -159,6 +159,7 @@ sinter_status sinter_plan_kernel(const sinter_plan *plan, int i, sinter_kernel *
         .spill_load_bytes = image ? image->figures.spill_load_bytes : 0,
         .shared_bytes = entry->kernel->smem_bytes + (image ? image->figures.static_shared_bytes : 0),
         .from_cache = entry->machine.from_cache,
+        .entry = image ? image->entry : NULL,
     };
     memcpy(out, &kernel, out->size < sizeof kernel ? out->size : sizeof kernel);
     return SINTER_OK;

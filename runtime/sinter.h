@@ -274,6 +274,9 @@ typedef struct sinter_kernel {
     int threads, registers /* 0: not known */, stack_bytes, spill_store_bytes, spill_load_bytes;
     int64_t shared_bytes;
     int from_cache;
+    const char
+        *entry; /* the function's name in ptx and cubin: of the first kernel that this code was made for,
+                   NULL where there is none; kernels that differ in names alone share their code */
 } sinter_kernel;
 
 SINTER_API int sinter_plan_kernel_count(const sinter_plan *plan);

@@ -64,9 +64,9 @@ typedef struct MatmulStaging {
     MatmulPart parts[STAGING_PARTS];
 } MatmulStaging;
 
-/* matmul_staging.c: shared memory for the outputs whose rows lie side by side, and the maps of those that TMA can
- * write; false where there are none. `over` NULL: memory of its own; else that of another product's, which
- * has as much. */
+/* matmul_staging.c: shared memory for the outputs whose rows lie side by side, and the maps of those that TMA
+ * can write; false where there are none. `over` NULL: memory of its own; else that of another product's,
+ * which has as much. */
 bool matmul_staging(Builder *b, const MatmulPlan *plan, const Schedule *schedule, const MatmulStaging *over,
                     MatmulStaging *staging);
 /* Whether the memory of one product's outputs serves another's as well, in boxes of the same size and

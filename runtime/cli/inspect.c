@@ -82,6 +82,7 @@ static void inspect_json(Cli *cli, unsigned parts, const sinter_plan *plan, int 
     json_begin(&cli->json, NULL, '{');
     json_text(&cli->json, "name", k->name);
     json_text(&cli->json, "kind", k->kind);
+    json_text(&cli->json, "entry", k->entry);
     json_text(&cli->json, "backend", k->backend);
     json_text(&cli->json, "assembler", k->assembler);
     json_int(&cli->json, "threads", k->threads);
@@ -122,6 +123,8 @@ static void inspect_text(Cli *cli, unsigned parts, const sinter_plan *plan, int 
             printf("    %d threads; registers are not known, because no assembler ran\n", k->threads);
         printf("    %lld bytes of shared memory; %d blocks an SM, %d of %d threads\n",
                (long long)k->shared_bytes, blocks, blocks * k->threads, plan->target->max_threads_per_sm);
+        if (k->entry && strcmp(k->entry, k->name) != 0)
+            printf("    its machine code was made for '%s', which is the same but for names\n", k->entry);
         if (image->figures.serialized)
             printf("    the assembler serialized its wgmma instructions: see --show=log\n");
     }

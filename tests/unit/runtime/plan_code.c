@@ -1,0 +1,46 @@
+/* What kernels are apart from names: of layers that come again the same, of others not. */
+#include "tests/unit/runtime/support.h"
+
+#include "runtime/plan.h"
+
+/* Layers of one form, but that the first does not wait for a kernel before it and the last lets none start,
+ * and one whose factor is another. */
+static const char text[] =
+    "sinter 1\n"
+    "graph layers (x: bf16[256, 1024], a: bf16[1024, 1024], b: bf16[1024, 1024], other: bf16[1024, 1024],\n"
+    "              c: bf16[1024, 1024], last: bf16[1024, 1024]) -> (y: bf16[256, 1024])\n"
+    "{ h = cast(relu(x @ a.T), bf16); i = cast(relu(h @ b.T), bf16); peculiar = cast(relu(i @ c.T), bf16)\n"
+    "  k = cast(relu(peculiar @ other.T) * 3.0, bf16); l = cast(relu(k @ a.T), bf16)\n"
+    "  y = cast(relu(l @ last.T), bf16) }\n";
+
+enum { FIRST, SECOND, THIRD, SCALED, AGAIN, LAST, KERNELS };
+
+static void test_forms(void **state) {
+    (void)state;
+    sinter_context *context;
+    sinter_graph *graph;
+    sinter_plan *plan;
+    assert_int_equal(sinter_context_create(NULL, &context), SINTER_OK);
+    sinter_source source = {.size = sizeof source, .text = text};
+    assert_int_equal(sinter_graph_parse(context, &source, &graph), SINTER_OK);
+    sinter_plan_options options = {.size = sizeof options, .stage = SINTER_STAGE_KERNELS, .target = "sm_90a"};
+    assert_int_equal(sinter_plan_create(context, graph, &options, &plan), SINTER_OK);
+    assert_int_equal(plan->n_kernels, KERNELS);
+    const PlanKernel *k = plan->kernels;
+    assert_string_equal(k[SECOND].form, k[THIRD].form);
+    assert_string_equal(k[SECOND].form, k[AGAIN].form);
+    assert_string_not_equal(k[SECOND].cuda, k[THIRD].cuda);
+    assert_string_not_equal(k[FIRST].form, k[SECOND].form);
+    assert_string_not_equal(k[SCALED].form, k[SECOND].form);
+    assert_string_not_equal(k[LAST].form, k[SECOND].form);
+    for (int i = 0; i < KERNELS; i++) /* neither what the graph calls things nor what it says of them */
+        assert_null(strstr(k[i].form, i == THIRD ? "peculiar" : k[i].kernel->name));
+    sinter_plan_destroy(plan);
+    sinter_graph_destroy(graph);
+    sinter_context_destroy(context);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
