@@ -275,6 +275,8 @@ bool matmul_plan(const Graph *graph, const Region *region, const Target *target,
             return false;
         vec_push(graph->arena, &plan->statistics, value);
     }
+    plan->of_statistics.arena = graph->arena;
+    matmul_mark_dependents(plan, plan->statistics.at, (int)plan->statistics.n, NULL, 0, &plan->of_statistics);
     *why = "statistics of columns wait for each other";
     if (!plan_order_columns(plan))
         return false;

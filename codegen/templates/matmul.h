@@ -143,6 +143,7 @@ typedef struct MatmulPlan {
     int batch_rank;
     const Dim *m, *n, *k;
     VEC(const Value *) statistics; /* reductions of the product along its rows, in order */
+    ValueMap of_statistics;        /* what is computed of them, and they themselves */
     int64_t block_cols;            /* they are of that many columns, a tile's; 0: of whole rows */
     VEC(const Value *) columns;    /* reductions of MATMUL_BLOCK_ROWS rows of its columns */
     /* Reductions along K of what the first operand is computed from, which the epilogue takes: those who

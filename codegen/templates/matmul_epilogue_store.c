@@ -376,11 +376,7 @@ MatmulStaging epilogue_part_of(const MatmulStaging *staging, const EpilogueStore
 }
 
 bool matmul_is_early(const MatmulPlan *plan, const Value *output) {
-    if (!plan->statistics.n || plan->region->column_block)
-        return false;
-    ValueMap marks = {.arena = plan->graph->arena};
-    matmul_mark_dependents(plan, plan->statistics.at, (int)plan->statistics.n, NULL, 0, &marks);
-    return !value_map_get(&marks, output);
+    return plan->statistics.n && !plan->region->column_block && !value_map_get(&plan->of_statistics, output);
 }
 
 void matmul_store_early(Epilogue *e) {
