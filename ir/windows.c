@@ -173,13 +173,17 @@ static bool windows_base(const Graph *graph, const ViewPlaces *places, Windows *
     return view_is_step(graph, windows->first_channel, windows->base->dtype);
 }
 
-bool windows_of(const Graph *graph, Value *value, int mn_axis, int k_axis,
-                bool (*is_base)(void *context, const Value *v), void *context, Windows *windows) {
+static bool windows_is_value(void *context, const Value *value) {
+    return value == context;
+}
+
+/* Windows of a base that is seen as this value. */
+static bool windows_seen(const Graph *graph, Value *value, int mn_axis, int k_axis, const Value *base,
+                         const Value *seen, Windows *windows) {
     ViewPlaces places;
-    if (!view_places(graph, value, is_base, context, &places) || !is_base(context, places.base) ||
-        dtype_bits(places.base->dtype) < 8)
+    if (!view_places(graph, value, windows_is_value, (void *)(uintptr_t)seen, &places))
         return false;
-    *windows = (Windows){.base = places.base, .images_axis = -1};
+    *windows = (Windows){.base = base, .seen = seen, .images_axis = -1};
     view_base_strides(graph, places.base, windows->strides);
     bool is_along_k = windows_channels(&places, k_axis, windows);
     if (!is_along_k && !windows_channels(&places, mn_axis, windows))
@@ -187,4 +191,26 @@ bool windows_of(const Graph *graph, Value *value, int mn_axis, int k_axis,
     windows->places_axis = is_along_k ? mn_axis : k_axis;
     return windows_places(graph, &places, windows) && windows_batch(graph, &places, value, windows) &&
            windows_corners(graph, &places, !is_along_k, windows) && windows_base(graph, &places, windows);
+}
+
+/* The highest of the reshapes that stand on the base, whose elements lie in their order; NULL: none does. */
+static const Value *windows_reshaped(const Value *value, const Value *base) {
+    const Value *highest = NULL;
+    if (base->strides)
+        return NULL;
+    for (; value != base; value = value->in[0])
+        highest = value->op != OP_reshape ? NULL : highest ? highest : value;
+    return highest;
+}
+
+bool windows_of(const Graph *graph, Value *value, int mn_axis, int k_axis,
+                bool (*is_base)(void *context, const Value *v), void *context, Windows *windows) {
+    ViewPlaces places;
+    if (!view_places(graph, value, is_base, context, &places) || !is_base(context, places.base) ||
+        dtype_bits(places.base->dtype) < 8)
+        return false;
+    if (windows_seen(graph, value, mn_axis, k_axis, places.base, places.base, windows))
+        return true;
+    const Value *reshaped = windows_reshaped(value, places.base);
+    return reshaped && windows_seen(graph, value, mn_axis, k_axis, places.base, reshaped, windows);
 }

@@ -23,16 +23,18 @@ typedef struct WindowsAxis {
 } WindowsAxis;
 
 typedef struct Windows {
-    const Value *base; /* [images, axes, channels], in any order */
-    const Dim *strides[RANK_MAX];
+    const Value *base; /* the tensor in memory */
+    /* It, or under which dims it is seen, a reshape of it: [images, axes, channels], in any order. */
+    const Value *seen;
+    const Dim *strides[RANK_MAX];       /* of `seen` */
     WindowsAxis axis[WINDOWS_AXES_MAX]; /* those whose places vary fastest first */
     int n;
     int places_axis, within_axis;   /* of the matrix */
-    int images_axis, channels_axis; /* of the base; images_axis -1: there is one image */
+    int images_axis, channels_axis; /* of `seen`, as base_axis; images_axis -1: there is one image */
     bool is_by_lines; /* TMA does not count their places, but has boxes of some along the first axis */
     bool is_of_some;  /* the images are some of the base's, others of which follow them */
     const Dim *channels, *first_channel; /* of a window */
-    /* Of each axis of the batch: along which axis of the base it goes, -1: along none, and how far. */
+    /* Of each axis of the batch: along which axis of `seen` it goes, -1: along none, and how far. */
     struct {
         int base_axis;
         const Dim *step;

@@ -225,6 +225,36 @@ static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_
     return chain_has_other_path(fuse->graph) ? "the graph asks for other ways to multiply" : NULL;
 }
 
+/* An operand of so many rows' attention. Written wide and read so, an element costs 5 bytes in place of 1;
+ * kept narrow, the weights of a row are stored and read in two types, 12 bytes for each key. */
+static void chain_widen(Fuse *fuse, Value *matmul, Value *operand) {
+    Value *wide = value_below_views(operand);
+    if (wide->op != OP_cast || !dtype_widens(wide->in[0]->dtype, wide->dtype) ||
+        fuse_node(fuse, wide)->barrier)
+        return;
+    fuse_node(fuse, wide)->barrier = true;
+    pass_decide(fuse->pass, "chain", false, wide, matmul, "fewer rows of queries",
+                "attention reads 16 bits, and of so many queries it costs less to store it so");
+}
+
+void chain_mark_widened(Fuse *fuse) {
+    enum { CONE = 32 };
+    for (size_t i = 0; i < fuse->graph->values.n && fuse->limits->chain_columns_max; i++) {
+        Value *value = fuse->graph->values.at[i];
+        Softmax softmax;
+        if (value->op != OP_matmul || !softmax_of(value->in[0], &softmax))
+            continue;
+        Value *scores = product_below(softmax.x, softmax.x, CONE);
+        if (!scores || !product_is_16bit(scores) || !product_is_16bit(value) ||
+            fuse_extent(fuse, scores->dims[scores->rank - 2]) <
+                fuse_extent(fuse, scores->in[0]->dims[scores->rank - 1]))
+            continue;
+        chain_widen(fuse, scores, scores->in[0]);
+        chain_widen(fuse, scores, scores->in[1]);
+        chain_widen(fuse, value, value->in[1]);
+    }
+}
+
 /* What the kernel reads has to lie in memory. */
 void chain_read(Fuse *fuse, Value *matmul, int operand) {
     ViewGather read;

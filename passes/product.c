@@ -53,6 +53,15 @@ double product_matrices(const Graph *graph, const Value *product) {
     return matrices;
 }
 
+Value *product_below(Value *value, const Value *x, int depth) {
+    if (value->op == OP_matmul)
+        return value_same_dims(value, x) ? value : NULL;
+    Value *product = NULL;
+    for (int i = 0; i < value->n_in && !product && depth && value_is_pointwise(value); i++)
+        product = product_below(value->in[i], x, depth - 1);
+    return product;
+}
+
 bool product_streams(const Graph *graph, const Value *product, int64_t times) {
     enum { ROWS = 64, TILES = 32 };
     return product_extent(graph, product->dims[product->rank - 2]) >= ROWS ||

@@ -83,6 +83,9 @@ int64_t product_extent(const Graph *graph, const Dim *dim);
 /* Matrices of a product's batch, where few of them make another kernel the better one: along an axis whose
  * extent is not known, few. */
 double product_matrices(const Graph *graph, const Value *product);
+/* The product of x's dims that `value`, x or an operand of what computes it, is computed from element by
+ * element, at most `depth` operations below it; NULL: there is none. */
+Value *product_below(Value *value, const Value *x, int depth);
 /* Whether a kernel that takes a product's columns in parts has tiles worth its while: of whole rows, or so
  * many, `times` the matrices, that they ask enough of memory, for which few rows wait. */
 bool product_streams(const Graph *graph, const Value *product, int64_t times);

@@ -129,7 +129,7 @@ static Value *windows_of_groups(Rewrite *rewrite, Value *product, const Windows 
 static Value *windows_along_k(Rewrite *rewrite, Value *product, int i, const Windows *windows) {
     Value *operand = product->in[i], *other = product->in[1 - i];
     const Dim *k = operand->dims[windows->within_axis];
-    Value *base = (Value *)(uintptr_t)windows->base,
+    Value *base = (Value *)(uintptr_t)windows->seen,
           *weights = view_below_movements(other, view_is_input, NULL);
     int64_t missing = windows_missing(base, windows->channels),
             behind = windows_missing(weights, windows->channels);
@@ -246,7 +246,7 @@ static Value *windows_narrowed(Rewrite *rewrite, Value *wide, const Value *like,
 
 /* A product whose M or N has them. */
 static Value *windows_across(Rewrite *rewrite, Value *product, int i, const Windows *windows) {
-    Value *base = (Value *)(uintptr_t)windows->base;
+    Value *base = (Value *)(uintptr_t)windows->seen;
     const Dim *channels = windows->channels;
     int axis = product->rank - (i ? 1 : 2);
     if (base->op != OP_input || base->strides || !dim_is_const(channels) ||

@@ -290,6 +290,11 @@ Value *build_slice(Rewrite *rewrite, Value *value, const Dim *const *start, cons
     return build_append(rewrite, OP_slice, &value, 1, attrs, like);
 }
 
+Value *build_window(Rewrite *rewrite, Value *value, int axis, const Dim *size, int step, const Value *like) {
+    Attr attrs[OP_MAX_ATTRS] = {{.i = axis}, {.dim = size}, {.i = step}, {.i = 1}};
+    return value ? build_append(rewrite, OP_window, &value, 1, attrs, like) : NULL;
+}
+
 Value *build_part(Rewrite *rewrite, Value *value, int axis, const Dim *start, const Dim *limit, int step,
                   const Value *like) {
     const Dim *starts[RANK_MAX], *limits[RANK_MAX];

@@ -60,6 +60,8 @@ Value *build_slice(Rewrite *rewrite, Value *value, const Dim *const *start, cons
 /* What lies from `start` up to `limit` along one axis. */
 Value *build_part(Rewrite *rewrite, Value *value, int axis, const Dim *start, const Dim *limit, int step,
                   const Value *like);
+/* What windows of `size` elements have along an axis, `step` apart: their places there, and a last axis. */
+Value *build_window(Rewrite *rewrite, Value *value, int axis, const Dim *size, int step, const Value *like);
 Value *build_pad(Rewrite *rewrite, Value *value, Value *border, const Dim *const *low, const Dim *const *high,
                  const Value *like);
 Value *build_reduce(Rewrite *rewrite, OpKind op, Value *value, int n_axes, const int *axes, bool keep,

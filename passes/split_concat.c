@@ -5,7 +5,9 @@
  * ->  y = x @ w[0:K, :] + z @ w[K:K + P, :]
  *
  * The terms are those of the one sum over K, in f32 or i32 as before. The parts must be memory, or what other
- * kernels store anyway, and start at 16 bytes of the other operand's rows. */
+ * kernels store anyway, and start at 16 bytes of the other operand's rows. Values of attention, kept ones and
+ * new ones, stay joined: its kernel would not be one, and its weights be stored. */
+#include "ir/softmax.h"
 #include "passes/fuse.h"
 #include "passes/movement.h"
 #include "passes/product.h"
@@ -98,6 +100,9 @@ static Value *split_concat_rule(Rewrite *rewrite, Value *value) {
     const FuseLimits *limits = rewrite->pass->options->limits;
     if (value->op != OP_matmul || (value->dtype != DTYPE_F32 && value->dtype != DTYPE_I32) ||
         !product_uses_tensor_cores(limits, value) || split_concat_has_hint(rewrite->graph, value))
+        return value;
+    Softmax softmax;
+    if (softmax_of(value->in[0], &softmax))
         return value;
     for (int i = value->rank - 2; i < value->rank; i++)
         if (!dim_is_const(value->dims[i]) || value->dims[i]->value < CONCAT_FEW)

@@ -133,10 +133,10 @@ static int64_t split_k_weights(const Rewrite *rewrite, const FuseLimits *limits,
     Value *operand = product->in[1];
     Windows windows;
     if (product->rank != 2 || !windows_of(rewrite->graph, operand, 1, 0, view_is_input, NULL, &windows) ||
-        windows.images_axis < 0 || !dim_is_const(windows.base->dims[windows.images_axis]) ||
+        windows.images_axis < 0 || !dim_is_const(windows.seen->dims[windows.images_axis]) ||
         !dim_is_const(windows.channels) || dtype_bits(windows.base->dtype) != 16)
         return 0;
-    int64_t taps = 1, images = windows.base->dims[windows.images_axis]->value;
+    int64_t taps = 1, images = windows.seen->dims[windows.images_axis]->value;
     for (int i = 0; i < windows.n; i++) {
         if (windows.axis[i].step != 1)
             return 0;

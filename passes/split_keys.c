@@ -9,8 +9,10 @@
  *
  * The first is a chain (fuse_chain.c) which gives rows' logarithms of sums besides, the second reads little
  * ("Flash-Decoding for long-context inference", 2023). A part that a row sees nothing of weighs nothing. Keys
- * and values are views of memory, of pages too, where a part has whole ones. The parts' number must be known
- * to divide the keys'. What x is computed from is moved to the parts' space here rather than by `movement`,
+ * and values are views of memory, of pages too, where a part has whole ones. Of keys that the parts' number
+ * does not divide, T = 2049 of 16, parts overlap: they begin as far apart as the quotient says, 128, each has
+ * what the last one needs to reach the end, 129, and all but the last are masked behind their own. What x is
+ * computed from is moved to the parts' space here rather than by `movement`,
  * so that coordinates stay coordinates: masks that compare them are limits to the chain (ir/softmax.h). */
 #include <math.h>
 #include <string.h>
@@ -44,17 +46,9 @@ typedef struct Keys {
     Value *core, *product; /* q @ k.T, and softmax(x) @ v */
     int64_t parts;
     const Dim *each; /* keys of a part */
+    const Dim
+        *step; /* from where one begins to where the next one does; less than `each` where they overlap */
 } Keys;
-
-/* The product of x's dims that it is computed from, element by element; NULL: there is none. */
-static Value *keys_core(Value *value, const Value *x, int depth) {
-    if (value->op == OP_matmul)
-        return value_same_dims(value, x) ? value : NULL;
-    Value *core = NULL;
-    for (int i = 0; i < value->n_in && !core && depth && value_is_pointwise(value); i++)
-        core = keys_core(value->in[i], x, depth - 1);
-    return core;
-}
 
 static const Dim *keys_dim(const Value *value, int from_end) {
     return value->dims[value->rank - from_end];
@@ -79,7 +73,7 @@ static bool keys_find(Rewrite *rewrite, Value *product, Keys *keys) {
     if (product->op != OP_matmul || !softmax_of(product->in[0], &keys->softmax))
         return false;
     const Softmax *softmax = &keys->softmax;
-    keys->core = keys_core(softmax->x, softmax->x, KEYS_CONE);
+    keys->core = product_below(softmax->x, softmax->x, KEYS_CONE);
     /* x is read by its maximum and by what is below it, which both are read once, as nothing else is here */
     return keys->core && rewrite_uses(rewrite, product->in[0]) == 1 &&
            rewrite_uses(rewrite, keys->core) == 1 && rewrite_uses(rewrite, softmax->x) == 2 &&
@@ -105,6 +99,11 @@ static double keys_row_tiles(const Keys *keys, double *tile_rows) {
     return ceil(rows / *tile_rows);
 }
 
+/* Keys of each of so many parts. */
+static double keys_longest(double keys, int64_t parts) {
+    return keys - floor(keys / (double)parts) * (double)(parts - 1);
+}
+
 /* Seconds in so many parts, of which each block takes its share of tiles. */
 static double keys_seconds(const Keys *keys, const FuseLimits *limits, int64_t parts, bool is_ragged) {
     double tile_rows, row_tiles = keys_row_tiles(keys, &tile_rows), sms = limits->sm_count;
@@ -112,7 +111,7 @@ static double keys_seconds(const Keys *keys, const FuseLimits *limits, int64_t p
     double rate = fmin(keys_bytes / active, keys_bytes_sm) * row_tiles; /* which share what L2 has */
     double step = fmax(keys_step, fmax(KEYS_STEP * 2 * keys_depth(keys) / rate,
                                        2 * tile_rows * KEYS_STEP * keys_depth(keys) / keys_flops_sm));
-    double steps = ceil(keys_extent(keys, keys->core, 1) / (double)parts / KEYS_STEP);
+    double steps = ceil(keys_longest(keys_extent(keys, keys->core, 1), parts) / KEYS_STEP);
     double tile = steps * step + keys_tile;
     double rounds = ceil(tiles / sms);
     double together = (is_ragged && rounds > 1 ? keys_seen * tiles / sms + 1 - keys_seen : rounds) * tile;
@@ -137,12 +136,17 @@ static bool keys_are_ragged(const Keys *keys) {
     return is_ragged;
 }
 
-/* Whether so many parts divide the keys, into whole pages where there may be some. */
+/* Whether there can be so many parts: they divide the keys, into whole pages where there may be some, or
+ * overlap, of a known number of keys. */
 static bool keys_divide(const Keys *keys, int64_t parts) {
-    int64_t divisor = dim_divisor(keys->rewrite->graph->dims, keys_dim(keys->core, 1));
+    const Dim *all = keys_dim(keys->core, 1);
+    int64_t divisor = dim_divisor(keys->rewrite->graph->dims, all);
     bool has_pages = value_below_views(keys->core->in[1])->op == OP_gather ||
                      value_below_views(keys->product->in[1])->op == OP_gather;
-    return divisor % (has_pages ? parts * KEYS_STEP : parts) == 0;
+    if (has_pages)
+        return divisor % (parts * KEYS_STEP) == 0;
+    return divisor % parts == 0 ||
+           (dim_is_const(all) && all->value / parts >= KEYS_STEP / 2 && all->value <= INT32_MAX);
 }
 
 /* 1: as it is, in one kernel where there are matrices enough. */
@@ -181,8 +185,21 @@ static const Dim *keys_number(const Keys *keys, int64_t number) {
     return dim_const(keys->rewrite->graph->dims, number);
 }
 
+static bool keys_overlap(const Keys *keys) {
+    return keys->step != keys->each;
+}
+
+/* Parts that overlap along an axis, of which each one's keys are a last axis. */
+static Value *keys_windows(const Keys *keys, Value *value, int axis) {
+    return build_window(keys->rewrite, value, axis, keys->each, (int)keys->step->value, value);
+}
+
 /* A matrix whose rows are keys: [..., T, D] as [..., P, T / P, D]. */
 static Value *keys_rows(const Keys *keys, Value *value) {
+    if (keys_overlap(keys)) {
+        Value *parts = keys_windows(keys, value, value->rank - 2);
+        return parts ? build_turned(keys->rewrite, parts, value) : NULL;
+    }
     return keys_reshape(keys, value, value->rank - 2, keys_number(keys, keys->parts), keys->each,
                         keys_dim(value, 1));
 }
@@ -195,12 +212,20 @@ static Value *keys_moved(const Keys *keys, Value *value) {
     const Dim *one = keys_number(keys, 1), *rows = value->rank > 1 ? keys_dim(value, 2) : one;
     if (dim_is(keys_dim(value, 1), 1))
         return keys_reshape(keys, value, n_batch, one, rows, one);
-    Value *cut = keys_reshape(keys, value, n_batch, rows, keys_number(keys, keys->parts), keys->each);
+    Value *cut = keys_overlap(keys)
+                     ? keys_windows(keys, value, value->rank - 1)
+                     : keys_reshape(keys, value, n_batch, rows, keys_number(keys, keys->parts), keys->each);
+    if (cut && cut->rank == 2) /* of a vector */
+        cut = keys_reshape(keys, cut, 0, one, keys_number(keys, keys->parts), keys->each);
     for (int i = 0; i < n_batch + 3; i++)
         perm[i] = i;
     perm[n_batch] = n_batch + 1;
     perm[n_batch + 1] = n_batch;
     return cut ? build_transpose(keys->rewrite, cut, perm, value) : NULL;
+}
+
+static Value *keys_float(Rewrite *rewrite, double number, const Value *like) {
+    return build_constant(rewrite, (Number){.f = number}, DTYPE_F32, like);
 }
 
 /* A coordinate along an axis of a space of parts. */
@@ -217,7 +242,7 @@ static Value *keys_index(const Keys *keys, Value *value, int axis) {
     int rank = value->rank < 2 ? 3 : value->rank + 1, behind = value->rank - 1 - axis;
     if (behind > 0)
         return keys_along(keys, rank, behind == 1 ? rank - 2 : axis, value->dims[axis], value);
-    Value *size = build_cast(rewrite, build_dim(rewrite, keys->each, value), value->dtype, value);
+    Value *size = build_cast(rewrite, build_dim(rewrite, keys->step, value), value->dtype, value);
     Value *part = keys_along(keys, rank, rank - 3, keys_number(keys, keys->parts), value);
     Value *first = build_scalar(rewrite, OP_mul, part, size, NULL, value);
     Value *within = keys_along(keys, rank, rank - 1, keys->each, value);
@@ -253,6 +278,20 @@ static Value *keys_cone(const Keys *keys, Value *value, int depth) {
     return build_like(keys->rewrite, value, in);
 }
 
+/* x without the keys of a part that the next one begins with. */
+static Value *keys_masked(const Keys *keys, Value *x) {
+    Rewrite *rewrite = keys->rewrite;
+    int last = x->rank - 1;
+    Value *within = keys_along(keys, x->rank, last, keys->each, x),
+          *part = keys_along(keys, x->rank, last - 2, keys_number(keys, keys->parts), x);
+    Value *own = build_constant(rewrite, (Number){.i = keys->step->value}, within->dtype, x),
+          *end = build_constant(rewrite, (Number){.i = keys->parts - 1}, part->dtype, x);
+    Value *is_own = build_scalar(rewrite, OP_lt, within, own, NULL, x),
+          *is_end = build_scalar(rewrite, OP_eq, part, end, NULL, x);
+    Value *is_seen = build_scalar(rewrite, OP_or, is_own, is_end, NULL, x);
+    return build_scalar(rewrite, OP_select, is_seen, x, keys_float(rewrite, -INFINITY, x), x);
+}
+
 /* ---- what the graph asks for */
 
 /* Whether a hint wants one kernel, or says how it multiplies. */
@@ -272,10 +311,6 @@ static bool keys_is_for_one(const Hint *hint) {
 
 static Value *keys_exp(Rewrite *rewrite, Value *x, Value *max) {
     return build_scalar(rewrite, OP_exp, build_scalar(rewrite, OP_sub, x, max, NULL, x), NULL, NULL, x);
-}
-
-static Value *keys_float(Rewrite *rewrite, double number, const Value *like) {
-    return build_constant(rewrite, (Number){.f = number}, DTYPE_F32, like);
 }
 
 /* [..., P, R, D] with its parts last, which are few: [..., R, D, P]. */
@@ -305,14 +340,29 @@ static Value *keys_weighed(Rewrite *rewrite, Value *parts, Value *log, const Val
     return build_scalar(rewrite, OP_div, all, weights, NULL, like);
 }
 
+/* How long the parts are, and how far apart. */
+static void keys_cut(Keys *keys) {
+    DimTable *dims = keys->rewrite->graph->dims;
+    const Dim *all = keys_dim(keys->core, 1);
+    if (dim_divisor(dims, all) % keys->parts == 0) {
+        keys->each = keys->step = dim_div(dims, all, keys_number(keys, keys->parts));
+        return;
+    }
+    int64_t step = all->value / keys->parts;
+    keys->step = keys_number(keys, step);
+    keys->each = keys_number(keys, all->value - (keys->parts - 1) * step);
+}
+
 static Value *keys_rule(Rewrite *rewrite, Value *value) {
     Keys keys;
     const bool *is_kept = rewrite->pass->state;
     if (value->id >= rewrite->n_before || is_kept[value->id] || !keys_find(rewrite, value, &keys))
         return value;
     keys.parts = keys_parts(&keys, rewrite->pass->options->limits);
-    keys.each = dim_div(rewrite->graph->dims, keys_dim(keys.core, 1), keys_number(&keys, keys.parts));
+    keys_cut(&keys);
     Value *x = keys.parts > 1 ? keys_cone(&keys, keys.softmax.x, KEYS_CONE) : NULL;
+    if (x && keys_overlap(&keys))
+        x = keys_masked(&keys, x);
     if (!x)
         return value;
     int last = x->rank - 1;

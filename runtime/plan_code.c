@@ -3,7 +3,8 @@
  * A model is its layers again and again: of a dozen layers ten have the same kernels, under other names. What
  * differs in names alone (emit_form()) is compiled once and loaded once. What is left, a kernel a form, is
  * compiled by as many threads as there are processors: each of them in memory of its own, which the plan
- * keeps, and what comes of it is taken in the kernels' order, so that a plan does not depend on who was first.
+ * keeps, and what comes of it is taken in the kernels' order, so that a plan does not depend on who was
+ * first.
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -32,7 +32,7 @@ static int64_t reach_steps_each(const MatmulPlan *plan, const Schedule *s, const
     for (int i = 0; i < windows->n; i++) {
         const WindowsAxis *axis = &windows->axis[i];
         if (!dim_is_const(axis->places) || axis->places->value < 1 || axis->step < 1 ||
-            !dim_is_const(windows->base->dims[axis->base_axis]))
+            !dim_is_const(windows->seen->dims[axis->base_axis]))
             return 0;
         places *= axis->places->value;
     }
@@ -52,7 +52,7 @@ static int64_t reach_steps_each(const MatmulPlan *plan, const Schedule *s, const
 static void reach_tap(const Windows *windows, const WindowsAxis *axis, int tap, int *low, int *count) {
     int64_t number = axis->tap_step < 0 ? axis->taps - 1 - tap : tap;
     int64_t first = axis->low + number * (axis->tap_step < 0 ? -axis->tap_step : axis->tap_step);
-    int64_t extent = windows->base->dims[axis->base_axis]->value;
+    int64_t extent = windows->seen->dims[axis->base_axis]->value;
     *low = *count = 0;
     for (int64_t place = axis->places->value - 1; place >= 0; place--) {
         int64_t at = first + place * axis->step;

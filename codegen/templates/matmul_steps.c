@@ -32,7 +32,7 @@ static bool steps_end_known(const MatmulPlan *plan, const MatmulOperand *operand
     }
     if (matmul_has_windows(operand) && windows_have_lines(operand->windows)) {
         const WindowsAxis *line = &operand->windows->axis[0];
-        return line->places == unit && operand->windows->base->dims[line->base_axis] == unit;
+        return line->places == unit && operand->windows->seen->dims[line->base_axis] == unit;
     }
     if (matmul_is_parted(operand) && operand->k_part)
         return operand->k_part == unit;
@@ -62,7 +62,7 @@ const Dim *matmul_find_k_unit(const MatmulPlan *plan) {
 /* Whether an operand's memory is a copy that has zeros behind each part, neighbours in memory, up to `filled`
  * elements of it. */
 static bool steps_has_zeros(const MatmulPlan *plan, const MatmulOperand *operand, int64_t filled) {
-    const Value *base = operand->windows ? operand->windows->base : operand->view.base;
+    const Value *base = operand->windows ? operand->windows->seen : operand->view.base;
     int axis = operand->windows ? operand->windows->channels_axis : base->rank - 1;
     double border;
     return operand->major == MAJOR_K && base->op == OP_pad && value_is_constant(base->in[1], &border) &&

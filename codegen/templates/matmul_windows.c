@@ -22,14 +22,14 @@ int matmul_windows_map(Builder *b, DimTable *dims, const MatmulTma *tma, int cha
                       .rank = windows->n + (are_lines ? 1 : 2),
                       .dims = {tma->unit && operand->major == MAJOR_K
                                    ? tma->unit_end
-                                   : windows->base->dims[windows->channels_axis]},
+                                   : windows->seen->dims[windows->channels_axis]},
                       .strides = {windows->strides[windows->channels_axis]},
                       .box = {channels, places, 1, 1, 1},
                       .swizzle = tma->tile.swizzle,
                       .places = patch || are_lines ? NULL : corners};
     for (int i = 0; i < windows->n; i++) {
         const WindowsAxis *axis = &windows->axis[i];
-        map.dims[i + 1] = windows->base->dims[axis->base_axis];
+        map.dims[i + 1] = windows->seen->dims[axis->base_axis];
         map.strides[i + 1] = windows->strides[axis->base_axis];
         map.box[i + 1] = patch ? patch->box[i] : map.box[i + 1];
         if (!map.places)
@@ -43,7 +43,7 @@ int matmul_windows_map(Builder *b, DimTable *dims, const MatmulTma *tma, int cha
     name = text_format(b->arena, "%s_map", name);
     if (are_lines)
         return k_tensor_map(b, name, map);
-    map.dims[map.rank - 1] = has_images ? windows->base->dims[windows->images_axis] : dim_const(dims, 1);
+    map.dims[map.rank - 1] = has_images ? windows->seen->dims[windows->images_axis] : dim_const(dims, 1);
     map.strides[map.rank - 1] = has_images ? windows->strides[windows->images_axis] : dim_const(dims, ANY);
     return k_tensor_map(b, name, map);
 }
