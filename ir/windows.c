@@ -36,13 +36,18 @@ static WindowsAxis *windows_add(const Graph *graph, Windows *windows, int base_a
 static bool windows_channels(const ViewPlaces *places, int within, Windows *windows) {
     const ViewFactor *factors[VIEW_FACTORS_MAX];
     int n = windows_factors(places, within, factors);
-    if (!n || !dim_is(factors[0]->stride, 1) || !dim_is(windows->strides[factors[0]->base_axis], 1))
+    if (!n || !dim_is(factors[0]->stride, 1))
         return false;
     windows->within_axis = within;
     windows->channels_axis = factors[0]->base_axis;
     windows->channels = factors[0]->dim;
     windows->first_channel = places->start[factors[0]->base_axis];
     return true;
+}
+
+/* Whether channels are neighbours in memory. */
+static bool windows_are_close(const Windows *windows) {
+    return dim_is(windows->strides[windows->channels_axis], 1);
 }
 
 /* Whether the images are parts of a batch, which has all of the base's. */
@@ -185,8 +190,8 @@ static bool windows_seen(const Graph *graph, Value *value, int mn_axis, int k_ax
         return false;
     *windows = (Windows){.base = base, .seen = seen, .images_axis = -1};
     view_base_strides(graph, places.base, windows->strides);
-    bool is_along_k = windows_channels(&places, k_axis, windows);
-    if (!is_along_k && !windows_channels(&places, mn_axis, windows))
+    bool is_along_k = windows_channels(&places, k_axis, windows) && windows_are_close(windows);
+    if (!is_along_k && (!windows_channels(&places, mn_axis, windows) || !windows_are_close(windows)))
         return false;
     windows->places_axis = is_along_k ? mn_axis : k_axis;
     return windows_places(graph, &places, windows) && windows_batch(graph, &places, value, windows) &&
@@ -213,4 +218,21 @@ bool windows_of(const Graph *graph, Value *value, int mn_axis, int k_axis,
         return true;
     const Value *reshaped = windows_reshaped(value, places.base);
     return reshaped && windows_seen(graph, value, mn_axis, k_axis, places.base, reshaped, windows);
+}
+
+bool windows_found(const Graph *graph, Value *value, int mn_axis, int k_axis, Windows *windows) {
+    ViewPlaces places;
+    if (!view_places(graph, value, windows_is_value, NULL, &places))
+        return false;
+    *windows = (Windows){.base = places.base, .seen = places.base, .images_axis = -1};
+    view_base_strides(graph, places.base, windows->strides);
+    windows->places_axis = mn_axis;
+    if (!windows_channels(&places, k_axis, windows) || !windows_places(graph, &places, windows) ||
+        !windows_batch(graph, &places, value, windows))
+        return false;
+    windows_corners(graph, &places, false, windows);
+    for (int i = 0; i < windows->n; i++)
+        if (!dim_is_const(places.start[windows->axis[i].base_axis]))
+            return false;
+    return true;
 }

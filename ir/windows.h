@@ -50,5 +50,7 @@ bool windows_have_lines(const Windows *windows);
  * whose places are along K; all but channels in steps of 16 bytes. */
 bool windows_of(const Graph *graph, Value *value, int mn_axis, int k_axis,
                 bool (*is_base)(void *context, const Value *v), void *context, Windows *windows);
+/* The same with places along the first of these axes, whatever TMA makes of it, of what is no movement. */
+bool windows_found(const Graph *graph, Value *value, int mn_axis, int k_axis, Windows *windows);
 
 #endif

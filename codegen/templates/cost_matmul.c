@@ -240,6 +240,10 @@ double cost_of_rows(CostRows rows, double aligned, double sectors, double anywhe
     return rows == COST_ROWS_ALIGNED ? aligned : rows == COST_ROWS_SECTORS ? sectors : anywhere;
 }
 
+double cost_seams(const Schedule *s, const CostShare *w) {
+    return w->tiles_n <= 1 && !s->swap_ab ? 0 : w->rows * w->tiles_n;
+}
+
 /* L2's time for a row of 128 bytes of an operand. */
 static double cost_row(CostRows rows) {
     return cost_of_rows(rows, 1, cost_two_lines, cost_five_sectors);
@@ -302,7 +306,7 @@ static double cost_tiles_seconds(const Cost *c, const Schedule *s) {
     double left = waits > 0 ? waits * waits / (waits + cost_hidden * others) : 0;
     double work = w.rounds * (busy + left);
     double edge = cost_of_rows(c->rows_out, 0, cost_edge_line, cost_edge_sector);
-    double bytes = (double)c->bytes + edge * w.rows * w.tiles_n * (double)c->batch;
+    double bytes = (double)c->bytes + edge * cost_seams(s, &w) * (double)c->batch;
     if (c->from_memory)
         bytes += cost_again * cost_bytes_again(c, &w);
     double memory = bytes / plan->target->memory_bytes_per_second;

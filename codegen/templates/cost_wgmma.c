@@ -538,7 +538,7 @@ static double cost_reopened(const Cost *c, const Schedule *s) {
 static double cost_memory(const Cost *c, const Schedule *s, const CostShare *w) {
     double result = c->bytes_out * (double)c->m * (double)c->n * (double)c->batch;
     double bytes = (double)c->bytes - (1 - cost_written) * fmin(result, (double)c->plan->target->l2_bytes) +
-                   cost_seam(c, result) * w->rows * w->tiles_n / w->cluster_n * (double)c->batch +
+                   cost_seam(c, result) * cost_seams(s, w) / w->cluster_n * (double)c->batch +
                    cost_reopened(c, s);
     if (c->from_memory)
         bytes += cost_again * cost_bytes_again(c, w);
