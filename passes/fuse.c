@@ -97,10 +97,20 @@ static void fuse_mark_hints(Fuse *fuse) {
     }
 }
 
+/* A pad of nothing is a copy. */
+static bool fuse_is_copy(const Value *value) {
+    bool is_copy = value->op == OP_pad;
+    for (int i = 0; is_copy && i < value->rank; i++)
+        is_copy = dim_is(value->attrs[0].dims[i], 0) && dim_is(value->attrs[1].dims[i], 0);
+    return is_copy;
+}
+
 /* Copies are made to be read from memory. */
 static void fuse_mark_copies(Fuse *fuse) {
     for (size_t i = 0; i < fuse->graph->values.n; i++) {
         const Value *value = fuse->graph->values.at[i];
+        if (fuse_is_copy(value))
+            fuse_node(fuse, fuse->graph->values.at[i])->barrier = true;
         if (value->op == OP_slice && value_is_realigned(value))
             fuse_node(fuse, value->in[0])->barrier = true;
     }

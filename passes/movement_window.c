@@ -1,9 +1,11 @@
 /* Windows repeat what they are of, so what is computed of one element is computed below them:
  *
  *     cast(reshape(window(pad(x, 0))), bf16)   ->   reshape(window(pad(cast(x, bf16), 0)))
+ *     cast(reduce_max(window(x)), bf16)        ->   reduce_max(window(cast(x, bf16)))    x of a product
  *     window(x, axis, size=1, step=2)          ->   reshape(x[::2])
  */
 #include "passes/movement.h"
+#include "passes/realign.h"
 
 enum { WINDOW_CHAIN_MAX = 16 };
 
@@ -26,12 +28,25 @@ static int window_chain(const Rewrite *rewrite, Value *value, Value **chain) {
     return has_window ? lowest : 0;
 }
 
+/* The largest of what windows have, which is the same rounded before and after: a product's kernel stores
+ * half as much. NULL: it is none. */
+static Value *window_largest(const Rewrite *rewrite, const Value *cast) {
+    Value *largest = cast->in[0];
+    bool is_16bit = cast->dtype == DTYPE_BF16 || cast->dtype == DTYPE_F16;
+    return (largest->op == OP_reduce_max || largest->op == OP_reduce_min) && is_16bit &&
+                   largest->dtype == DTYPE_F32 && rewrite_uses(rewrite, largest) == 1
+               ? largest
+               : NULL;
+}
+
 Value *movement_cast_windows(Rewrite *rewrite, Value *value) {
     Value *chain[WINDOW_CHAIN_MAX];
     if (value->op != OP_cast || dtype_bits(value->dtype) >= dtype_bits(value->in[0]->dtype))
         return value;
-    int n = window_chain(rewrite, value->in[0], chain);
-    if (!n)
+    Value *largest = window_largest(rewrite, value);
+    int n = window_chain(rewrite, largest ? largest->in[0] : value->in[0], chain);
+    const Value *base = n ? chain[n - 1]->in[0] : NULL;
+    if (!n || (largest && (base->dtype != DTYPE_F32 || !realign_has_product(base))))
         return value;
     Value *fresh = build_cast(rewrite, chain[n - 1]->in[0], value->dtype, value);
     for (int i = n; i-- > 0 && fresh;) {
@@ -40,6 +55,8 @@ Value *movement_cast_windows(Rewrite *rewrite, Value *value) {
             in[1] = build_cast(rewrite, chain[i]->in[1], value->dtype, value);
         fresh = build_like(rewrite, chain[i], in);
     }
+    if (fresh && largest)
+        fresh = build_cast(rewrite, build_like(rewrite, largest, &fresh), value->dtype, value);
     return fresh ? fresh : value;
 }
 
