@@ -22,6 +22,10 @@
  *
  *     y = q @ k.T                                       q: [B, 32, 1, D], k: [B, 8, T, D]
  * ->  y = reshape(reshape(q, dims=[B, 8, 4, D]) @ k.T, dims=[B, 32, 1, T])
+ *
+ * Where they are written out, as many heads as there are queries', a product reads what is repeated:
+ *
+ *     q @ reshape(broadcast(k, dims=[B, 8, 4, T, D]), dims=[B, 32, T, D]).T  ->  q @ k.T
  */
 #include "passes/fuse.h"
 #include "passes/movement.h"
@@ -330,10 +334,47 @@ static Value *flatten_repeated(Rewrite *rewrite, Value *value, int64_t times) {
     return product ? build_reshape(rewrite, product, value->rank, value->dims, value) : value;
 }
 
+/* What a product's second operand repeats each matrix of, and a reshape counts as more of them; NULL: it does
+ * not. */
+static Value *flatten_written_out(const Value *matmul) {
+    const Value *many = matmul->op == OP_matmul ? matmul->in[1] : NULL;
+    if (many && value_turned(many))
+        many = value_turned(many);
+    if (!many || many->op != OP_reshape || many->in[0]->op != OP_broadcast || many->rank < 3)
+        return NULL;
+    const Value *wide = many->in[0];
+    Value *few = wide->in[0];
+    int heads = many->rank - 3;
+    if (wide->rank != many->rank + 1 || few->rank != wide->rank || !dim_is(few->dims[heads + 1], 1) ||
+        matmul->in[0]->rank < 3 || matmul->in[0]->dims[matmul->in[0]->rank - 3] != many->dims[heads])
+        return NULL;
+    for (int i = 0; i < few->rank; i++)
+        if (i != heads + 1 &&
+            (few->dims[i] != wide->dims[i] || (i != heads && wide->dims[i] != many->dims[i - (i > heads)])))
+            return NULL;
+    return few;
+}
+
+/* The product with each of those once. */
+static Value *flatten_shared(Rewrite *rewrite, Value *value, Value *few) {
+    const Dim *dims[RANK_MAX];
+    int heads = few->rank - 4;
+    for (int i = 0; i < few->rank; i++)
+        dims[i - (i > heads)] = i == heads + 1 ? dims[heads] : few->dims[i];
+    Value *in[] = {value->in[0], build_reshape(rewrite, few, few->rank - 1, dims, value)};
+    if (in[1] && value->in[1]->op == OP_transpose)
+        in[1] = build_turned(rewrite, in[1], value);
+    Value *product = in[1] ? build_like(rewrite, value, in) : NULL;
+    return product ? product : value;
+}
+
 static Value *flatten_rule(Rewrite *rewrite, Value *value) {
     const Flatten *flatten = rewrite->pass->state;
     if (value->op != OP_matmul || value->id >= rewrite->n_before)
         return value;
+    Value *few = flatten_written_out(value);
+    if (few)
+        return flatten_shared(rewrite, value, few);
     int64_t times = flatten_repeats(value);
     if (times > 1)
         return flatten_repeated(rewrite, value, times);
@@ -368,6 +409,7 @@ bool pass_flatten(Pass *pass, Graph *graph) {
             return false;
     for (size_t i = 0; i < graph->values.n; i++)
         any = any || flatten.n_joined[i] > 0 || flatten_repeats(graph->values.at[i]) > 1 ||
+              flatten_written_out(graph->values.at[i]) ||
               (graph->values.at[i]->op == OP_matmul && flatten_many(graph->values.at[i]) >= 0);
     pass->state = &flatten;
     return any && rewrite_graph(pass, graph, flatten_rule);

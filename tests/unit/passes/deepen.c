@@ -1,9 +1,10 @@
-/* Convolutions of images of few channels: where a copy of more channels pays, what it means then, and where the
- * windows stay as they are. */
+/* Convolutions of images of few channels: where a copy of more channels pays, what it means then, and where
+ * the windows stay as they are. */
 #include "support.h"
 
 /* The kernels of a convolution, and that it says what the graph says. */
-static void expect_windows(const char *x, const char *w, const char *y, const char *how, const char *kernels) {
+static void expect_windows(const char *x, const char *w, const char *y, const char *how,
+                           const char *kernels) {
     char text[512];
     snprintf(text, sizeof text, "graph g (x: %s, w: %s) -> (y: %s) { y = conv(x, w%s }", x, w, y, how);
     Support support = {.text = text, .dims = NO_DIMS};
