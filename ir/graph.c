@@ -330,3 +330,27 @@ void dims_packed_strides(DimTable *table, int rank, const Dim *const *dims, cons
         stride = dim_mul(table, stride, dims[i]);
     }
 }
+
+static bool attr_same(AttrKind kind, const Attr *a, const Attr *b) {
+    switch (kind) {
+    case ATTR_INT:
+    case ATTR_NUMBER: return a->i == b->i; /* the bits: 0.0 and -0.0 differ */
+    case ATTR_DTYPE: return a->dtype == b->dtype;
+    case ATTR_DIM: return a->dim == b->dim;
+    case ATTR_DIMS:
+        return a->n_dims == b->n_dims && !memcmp(a->dims, b->dims, (size_t)a->n_dims * sizeof *a->dims);
+    case ATTR_INTS:
+        return a->n_ints == b->n_ints && !memcmp(a->ints, b->ints, (size_t)a->n_ints * sizeof *a->ints);
+    case ATTR_AXES:
+        return a->axes.n == b->axes.n && !memcmp(a->axes.at, b->axes.at, (size_t)a->axes.n * sizeof(int));
+    }
+    return false;
+}
+
+bool value_same_attrs(const Value *a, const Value *b) {
+    const OpInfo *info = op_info(a->op);
+    for (int i = 0; i < info->n_attrs; i++)
+        if (!attr_same(info->attrs[i].kind, &a->attrs[i], &b->attrs[i]))
+            return false;
+    return true;
+}

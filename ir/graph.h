@@ -157,6 +157,8 @@ int value_coordinate(const Value *value);
 /* Product of the dims; NULL on overflow. */
 const Dim *value_count(const Graph *graph, const Value *value);
 bool value_same_dims(const Value *a, const Value *b);
+/* Whether two values of one operation have the same attributes. */
+bool value_same_attrs(const Value *a, const Value *b);
 /* Whether an operand that broadcasts to `whole` has several elements along an axis of that. */
 bool value_varies(const Value *operand, const Value *whole, int axis);
 /* What a transpose exchanges the last two axes of, and no others; NULL: `value` is no such. */

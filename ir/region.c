@@ -39,6 +39,27 @@ Region *region_part(Arena *arena, const Region *whole, Value *const *outputs, si
     return part;
 }
 
+#define REGION_COPY(arena, to, from)                                                                         \
+    do {                                                                                                     \
+        memset(&(to), 0, sizeof(to));                                                                        \
+        for (size_t i_ = 0; i_ < (from).n; i_++)                                                             \
+            vec_push((arena), &(to), (from).at[i_]);                                                         \
+    } while (0)
+
+Region *region_copy(Arena *arena, const Region *region) {
+    Region *copy = ARENA_NEW(arena, Region);
+    *copy = *region;
+    REGION_COPY(arena, copy->values, region->values);
+    REGION_COPY(arena, copy->inputs, region->inputs);
+    REGION_COPY(arena, copy->outputs, region->outputs);
+    REGION_COPY(arena, copy->cores, region->cores);
+    REGION_COPY(arena, copy->sums, region->sums);
+    REGION_COPY(arena, copy->windows, region->windows);
+    if (region->guest)
+        copy->guest = region_copy(arena, region->guest);
+    return copy;
+}
+
 const Dim *region_extent(const Graph *graph, const Region *region, int begin, int end) {
     return dims_product(graph->dims, (const Dim *const *)region->dims + begin, end - begin);
 }

@@ -108,6 +108,13 @@ bool region_writes(const Region *region, const Value *value);
 bool region_kernel_computes(const Region *region, const Value *value);
 bool region_kernel_writes(const Region *region, const Value *value);
 
+/* A copy whose lists are its own. */
+Region *region_copy(Arena *arena, const Region *region);
+
+/* Whether two regions of one graph compute the same of other tensors, in the same way: what is known of the
+ * schedules of one holds for the other. Neither has @schedule. `arena` is left as it was. */
+bool region_is_alike(Arena *arena, const Graph *graph, const Region *a, const Region *b);
+
 /* The window of an output; NULL: it has none. */
 const RegionWindow *region_window(const Region *region, const Value *value);
 

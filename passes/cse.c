@@ -47,33 +47,13 @@ static uint64_t cse_hash(const Value *value) {
     return hash;
 }
 
-static bool cse_same_attr(AttrKind kind, const Attr *a, const Attr *b) {
-    switch (kind) {
-    case ATTR_INT:
-    case ATTR_NUMBER: return a->i == b->i; /* the bits: 0.0 and -0.0 differ */
-    case ATTR_DTYPE: return a->dtype == b->dtype;
-    case ATTR_DIM: return a->dim == b->dim;
-    case ATTR_DIMS:
-        return a->n_dims == b->n_dims && !memcmp(a->dims, b->dims, (size_t)a->n_dims * sizeof *a->dims);
-    case ATTR_INTS:
-        return a->n_ints == b->n_ints && !memcmp(a->ints, b->ints, (size_t)a->n_ints * sizeof *a->ints);
-    case ATTR_AXES:
-        return a->axes.n == b->axes.n && !memcmp(a->axes.at, b->axes.at, (size_t)a->axes.n * sizeof(int));
-    }
-    return false;
-}
-
 static bool cse_same(const Value *a, const Value *b) {
-    const OpInfo *info = op_info(a->op);
     if (a->op != b->op || a->dtype != b->dtype || a->n_in != b->n_in || !value_same_dims(a, b))
         return false;
     for (int i = 0; i < a->n_in; i++)
         if (a->in[i] != b->in[i])
             return false;
-    for (int i = 0; i < info->n_attrs; i++)
-        if (!cse_same_attr(info->attrs[i].kind, &a->attrs[i], &b->attrs[i]))
-            return false;
-    return true;
+    return value_same_attrs(a, b);
 }
 
 /* The equal Value that the table holds, or `value`, which it now holds. */

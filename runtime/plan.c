@@ -9,6 +9,7 @@
 
 #include "ir/print.h"
 #include "passes/pass.h"
+#include "runtime/plan_known.h"
 
 typedef struct PlanMake {
     sinter_plan *plan;
@@ -106,19 +107,18 @@ static void plan_dump(void *context, int number, const char *pass, const Graph *
 }
 
 static bool plan_takes(void *context, const Graph *graph, const Region *region, const char **why) {
-    const PlanMake *make = context;
-    return codegen_takes(graph, region, make->plan->target, &make->plan->hint, why);
+    return plan_known_takes(context, graph, region, why);
 }
 
 static double plan_seconds(void *context, const Graph *graph, const Region *region) {
-    const PlanMake *make = context;
-    return codegen_seconds(graph, region, make->plan->target, &make->plan->hint);
+    return plan_known_seconds(context, graph, region);
 }
 
 static bool plan_passes(PlanMake *make) {
     sinter_plan *plan = make->plan;
     FuseLimits limits = target_fuse_limits(plan->target);
     PlanDump dump = {make};
+    PlanKnown known = {.arena = plan->arena, .target = plan->target, .hint = &plan->hint};
     PassOptions options = {
         .limits = &limits,
         .verify = make->options.verify,
@@ -129,7 +129,7 @@ static bool plan_passes(PlanMake *make) {
         .dump_context = &dump,
         .takes = plan_takes,
         .seconds = plan_seconds,
-        .takes_context = make,
+        .takes_context = &known,
     };
     plan->partition = passes_run(plan->graph, &options, &plan->diags);
     return plan->partition != NULL && !plan->diags.errors;
@@ -253,6 +253,18 @@ static bool plan_copies(sinter_plan *plan) {
     return true;
 }
 
+/* The template's schedules: those of a kernel before that is like it, where there is one. */
+static void plan_schedules(sinter_plan *plan, PlanKernel *entry) {
+    for (const PlanKernel *other = plan->kernels; other < entry; other++)
+        if (region_is_alike(plan->arena, plan->graph, other->region, entry->region)) {
+            entry->n_choices = other->n_choices;
+            memcpy(entry->choices, other->choices, sizeof entry->choices);
+            return;
+        }
+    entry->n_choices = codegen_schedules(plan->graph, entry->region, plan->target, &plan->hint,
+                                         entry->choices, CODEGEN_SCHEDULES);
+}
+
 static bool plan_kernels(PlanMake *make) {
     sinter_plan *plan = make->plan;
     const Partition *partition = plan->partition;
@@ -261,8 +273,7 @@ static bool plan_kernels(PlanMake *make) {
     for (size_t i = 0; i < partition->regions.n; i++) {
         PlanKernel *entry = &plan->kernels[i];
         entry->region = partition->regions.at[i];
-        entry->n_choices = codegen_schedules(plan->graph, entry->region, plan->target, &plan->hint,
-                                             entry->choices, CODEGEN_SCHEDULES);
+        plan_schedules(plan, entry);
         int choice = make->options.choice < entry->n_choices ? make->options.choice : entry->n_choices - 1;
         if (!codegen_settle(plan->graph, entry->region, plan->target, &plan->hint,
                             &entry->choices[choice > 0 ? choice : 0], &plan->diags))

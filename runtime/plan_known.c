@@ -1,0 +1,34 @@
+#include "runtime/plan_known.h"
+
+/* Most regions are told apart by these. */
+static bool known_may_be(const Region *a, const Region *b) {
+    return a->kind == b->kind && a->values.n == b->values.n && a->outputs.n == b->outputs.n &&
+           a->inputs.n == b->inputs.n;
+}
+
+static KnownRegion *known_of(PlanKnown *known, const Graph *graph, const Region *region) {
+    for (size_t i = 0; i < known->regions.n; i++) {
+        KnownRegion *at = &known->regions.at[i];
+        if (known_may_be(at->region, region) && region_is_alike(known->arena, graph, at->region, region))
+            return at;
+    }
+    vec_push(known->arena, &known->regions, ((KnownRegion){.region = region_copy(known->arena, region)}));
+    return &known->regions.at[known->regions.n - 1];
+}
+
+bool plan_known_takes(PlanKnown *known, const Graph *graph, const Region *region, const char **why) {
+    KnownRegion *at = known_of(known, graph, region);
+    if (!at->has_takes)
+        at->takes = codegen_takes(graph, region, known->target, known->hint, &at->why);
+    at->has_takes = true;
+    *why = at->why;
+    return at->takes;
+}
+
+double plan_known_seconds(PlanKnown *known, const Graph *graph, const Region *region) {
+    KnownRegion *at = known_of(known, graph, region);
+    if (!at->has_seconds)
+        at->seconds = codegen_seconds(graph, region, known->target, known->hint);
+    at->has_seconds = true;
+    return at->seconds;
+}
