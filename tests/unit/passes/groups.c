@@ -13,10 +13,10 @@ static void test_by_elements(void **state) {
     (void)state;
     expect_groups("graph g (x: bf16[2, 6, 7, 8], w: bf16[16, 3, 3, 4]) -> (y: f32[2, 6, 7, 16]) {\n"
                   "  y = relu(conv(x, w, pad=1, groups=2)) }",
-                  "pointwise columns");
+                  "columns");
     expect_groups("graph g (x: f16[2, 9, 8], w: f16[8, 3, 2]) -> (y: f32[2, 9, 8]) {\n"
                   "  y = conv(x, w, pad=1, groups=4) }",
-                  "pointwise columns");
+                  "columns");
     expect_groups("graph g (dy: bf16[2, 6, 7, 16], w: bf16[16, 3, 3, 2]) -> (dx: f32[2, 6, 7, 4]) {\n"
                   "  dx = conv_backward_data(dy, w, [6, 7], pad=1, groups=2) }",
                   "columns");
