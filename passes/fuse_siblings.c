@@ -5,6 +5,9 @@
  *     a = relu(x)              pointwise "a", "b": reads x once
  *     b = x * 2
  *
+ * Where both are little work, which a launch is much beside, they need not read anything in common: the keys
+ * and the values that are kept, each with new ones behind it.
+ *
  * The other may multiply matrices, where everything large that the first reads is read behind the product:
  *
  *     d = (dy @ w) * silu_backward(g, u)      matmul "d", "h": reads g and u once
@@ -15,9 +18,10 @@
 
 enum {
     SIBLING_OPEN = 4,
-    SIBLING_TRIES = 65536, /* pairs looked at, so that a hostile graph cannot make this walk long */
-    SIBLING_ROWS = 128,    /* rows below which a rows kernel leaves most of the machine idle */
-    SIBLING_SMALL = 65536, /* elements that one block handles as fast as a launch */
+    SIBLING_TRIES = 65536,     /* pairs looked at, so that a hostile graph cannot make this walk long */
+    SIBLING_ROWS = 128,        /* rows below which a rows kernel leaves most of the machine idle */
+    SIBLING_SMALL = 65536,     /* elements that one block handles as fast as a launch */
+    SIBLING_LITTLE = 32 << 20, /* bytes that take ten microseconds, of which a launch is a fifth */
 };
 
 typedef VEC(Group *) SiblingReaders;
@@ -80,11 +84,11 @@ static bool sibling_merge(Siblings *siblings, Group *into, Group *from, const ch
     return true;
 }
 
-static bool sibling_try(Siblings *siblings, Group *into, Group *from) {
+static bool sibling_try(Siblings *siblings, Group *into, Group *from, const char *why) {
     return into != from && sibling_is_candidate(into) && sibling_is_candidate(from) &&
            from->kind == TEMPLATE_POINTWISE && space_same(into, from->rank, from->dims) &&
            sibling_is_wide(siblings->fuse, into) && siblings->tries++ < SIBLING_TRIES &&
-           sibling_merge(siblings, into, from, "both read the same tensor");
+           sibling_merge(siblings, into, from, why);
 }
 
 /* A reduction computed in place, one element a thread, stays alone: beside others it would be repeated for
@@ -97,15 +101,15 @@ static bool sibling_is_plain(const Group *group) {
 }
 
 /* Joins the readers of one tensor to one another: each to one of a few that were met before it. */
-static void sibling_join(Siblings *siblings, Group *const *readers, size_t n) {
+static void sibling_join(Siblings *siblings, Group *const *readers, size_t n, const char *why) {
     Group *open[SIBLING_OPEN];
     int n_open = 0;
     for (size_t i = 0; i < n; i++) {
         bool joined = readers[i]->dead;
         for (int k = 0; k < n_open && !joined; k++)
-            joined = readers[i] == open[k] || sibling_try(siblings, open[k], readers[i]);
+            joined = readers[i] == open[k] || sibling_try(siblings, open[k], readers[i], why);
         for (int k = 0; k < n_open && !joined; k++)
-            if (sibling_try(siblings, readers[i], open[k])) {
+            if (sibling_try(siblings, readers[i], open[k], why)) {
                 open[k] = readers[i];
                 joined = true;
             }
@@ -115,6 +119,31 @@ static void sibling_join(Siblings *siblings, Group *const *readers, size_t n) {
             memmove(open, open + 1, (size_t)--n_open * sizeof *open);
         open[n_open++] = readers[i];
     }
+}
+
+/* Whether a pointwise kernel reads and writes so little that its launch is much of its time. */
+static bool sibling_is_little(const Siblings *siblings, const Group *group) {
+    const Fuse *fuse = siblings->fuse;
+    const FuseClosure *closure = &siblings->closures[group->id];
+    int64_t bytes = 0;
+    for (size_t i = 0; i < closure->read.n && bytes <= SIBLING_LITTLE; i++)
+        bytes += fuse_bytes(fuse, closure->read.at[i]);
+    for (size_t i = 0; i < group->outputs.n && bytes <= SIBLING_LITTLE; i++)
+        bytes += fuse_bytes(fuse, group->outputs.at[i]);
+    return bytes <= SIBLING_LITTLE;
+}
+
+/* Joins little pointwise kernels over one space to one another. */
+static void sibling_join_little(Siblings *siblings) {
+    Fuse *fuse = siblings->fuse;
+    VEC(Group *) little = {0};
+    for (int i = 0; i < siblings->n; i++) {
+        Group *group = fuse->groups.at[i];
+        if (group->kind == TEMPLATE_POINTWISE && sibling_is_candidate(group) && sibling_is_plain(group) &&
+            sibling_is_little(siblings, group))
+            vec_push(fuse->arena, &little, group);
+    }
+    sibling_join(siblings, little.at, little.n, "both are little work, and one launch is saved");
 }
 
 /* What the group's product is computed from, as far as the group computes it, and what that reads. */
@@ -229,6 +258,7 @@ void fuse_siblings(Fuse *fuse) {
         }
     }
     for (size_t v = 0; v < fuse->graph->values.n; v++)
-        sibling_join(&siblings, readers[v].at, readers[v].n);
+        sibling_join(&siblings, readers[v].at, readers[v].n, "both read the same tensor");
+    sibling_join_little(&siblings);
     sibling_join_products(&siblings);
 }

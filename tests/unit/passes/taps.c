@@ -17,7 +17,7 @@ static void test_copied(void **state) {
     /* Two weights, in two places of the expression. */
     expect_graph("graph g (x: f32[N, 9, 32], w: f32[32, 3], v: f32[32, 3]) -> (y: f32[N, 7, 32]) {\n"
                  "  y = sum(exp(window(x, axis=1, size=3) * w) * v, over=-1, keep=0) }",
-                 "pointwise pointwise columns", sizes);
+                 "pointwise>2 columns", sizes);
     /* Of an image that is computed: what is reduced is transposed, not its operands. */
     expect_graph(
         "graph g (x: bf16[N, 9, 10, 32], v: bf16[32, 32], w: bf16[32, 3, 3, 1]) -> (y: bf16[N, 9, 10, "
