@@ -92,20 +92,24 @@ static bool deepen_find(Rewrite *rewrite, Value *product, Deepen *d) {
     int64_t inner = 1;
     d->n = windows->n;
     d->channels = d->deep = windows->channels->value;
+    if (d->channels < 1)
+        return false;
     bool slides = false;
     for (int i = 0; i < d->n; i++) { /* fastest first */
         int position = d->n - 1 - i;
         if (!deepen_axis(d, position, &windows->axis[i], inner))
             return false;
-        inner *= d->taps[position];
-        d->deep *= d->steps[position];
+        if (!checked_mul(inner, d->taps[position], &inner) ||
+            !checked_mul(d->deep, d->steps[position], &d->deep) || d->deep > DEEPEN_MOST)
+            return false;
         slides |= d->blocks[position] > 1;
     }
     d->padded = round_up(d->deep, DEEPEN_CHANNELS);
     bool is_followed = d->channels % DEEPEN_CHANNELS == 0;
     return slides && (!is_followed || (d->channels == DEEPEN_CHANNELS && d->deep > d->channels)) &&
-           d->padded <= DEEPEN_MOST && dim_is(product->in[0]->dims[1], inner * d->channels) &&
-           dim_is_const(product->dims[0]) && dim_is_const(product->dims[1]) && deepen_has_images(d);
+           d->padded <= DEEPEN_MOST && checked_mul(inner, d->channels, &inner) &&
+           dim_is(product->in[0]->dims[1], inner) && dim_is_const(product->dims[0]) &&
+           dim_is_const(product->dims[1]) && deepen_has_images(d);
 }
 
 /* Seconds that it saves. */
@@ -127,7 +131,7 @@ static double deepen_gain(const Deepen *d) {
     return rows * k / computed - product - 2 * (from + to) / deepen_copied - 2 * realign_launch;
 }
 
-/* ---- tensors whose axes, from `first` on, are those of the windows, and channels behind them */
+/* ---- tensors whose axes are images or features, then those of the windows, and channels behind them */
 
 static Value *deepen_reshape(const Deepen *d, Value *value, int rank, const Dim *const *dims) {
     return value ? build_reshape(d->rewrite, value, rank, dims, d->product) : NULL;
