@@ -5,7 +5,7 @@
  *     window(x, axis, size=1, step=2)          ->   reshape(x[::2])
  */
 #include "passes/movement.h"
-#include "passes/realign.h"
+#include "passes/product.h"
 
 enum { WINDOW_CHAIN_MAX = 16 };
 
@@ -46,7 +46,7 @@ Value *movement_cast_windows(Rewrite *rewrite, Value *value) {
     Value *largest = window_largest(rewrite, value);
     int n = window_chain(rewrite, largest ? largest->in[0] : value->in[0], chain);
     const Value *base = n ? chain[n - 1]->in[0] : NULL;
-    if (!n || (largest && (base->dtype != DTYPE_F32 || !realign_has_product(base))))
+    if (!n || (largest && (base->dtype != DTYPE_F32 || !product_is_below(base))))
         return value;
     Value *fresh = build_cast(rewrite, chain[n - 1]->in[0], value->dtype, value);
     for (int i = n; i-- > 0 && fresh;) {

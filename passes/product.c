@@ -53,6 +53,20 @@ double product_matrices(const Graph *graph, const Value *product) {
     return matrices;
 }
 
+static bool product_is_found(const Value *value, int *room) {
+    if (value->op == OP_matmul || --*room < 0)
+        return true;
+    for (int i = 0; i < value->n_in; i++)
+        if (product_is_found(value->in[i], room))
+            return true;
+    return false;
+}
+
+bool product_is_below(const Value *value) {
+    int room = 256; /* values, counted once for each use */
+    return product_is_found(value, &room);
+}
+
 Value *product_below(Value *value, const Value *x, int depth) {
     if (value->op == OP_matmul)
         return value_same_dims(value, x) ? value : NULL;

@@ -83,6 +83,10 @@ int64_t product_extent(const Graph *graph, const Dim *dim);
 /* Matrices of a product's batch, where few of them make another kernel the better one: along an axis whose
  * extent is not known, few. */
 double product_matrices(const Graph *graph, const Value *product);
+/* Whether a value is computed from a product, as far as a bounded search sees: beyond it there may be one.
+ * Then it may stay in the registers of that product's kernel; what is computed element by element from
+ * anything else is written in any order at once. */
+bool product_is_below(const Value *value);
 /* The product of x's dims that `value`, x or an operand of what computes it, is computed from element by
  * element, at most `depth` operations below it; NULL: there is none. */
 Value *product_below(Value *value, const Value *x, int depth);

@@ -45,7 +45,6 @@ enum {
     REALIGN_SECTOR = 32,
     REALIGN_TILE = 16,  /* elements along either side of a tile that is turned */
     REALIGN_LONG = 512, /* bytes of a row that is made whole lines */
-    REALIGN_CONE = 256, /* values that an operand is computed from, counted once for each use */
     REALIGN_FEW = 16    /* rows or columns of a product that a path without tiles takes as it lies */
 };
 
@@ -131,21 +130,6 @@ Value *realign_base(Value *operand) {
     return operand->op == OP_transpose ? operand->in[0] : operand;
 }
 
-/* Values beyond `room` count as products. */
-static bool realign_finds_product(const Value *value, int *room) {
-    if (value->op == OP_matmul || --*room < 0)
-        return true;
-    for (int i = 0; i < value->n_in; i++)
-        if (realign_finds_product(value->in[i], room))
-            return true;
-    return false;
-}
-
-bool realign_has_product(const Value *value) {
-    int room = REALIGN_CONE;
-    return realign_finds_product(value, &room);
-}
-
 /* Whether an input's rows or columns lie in more parts than TMA follows: in pieces of an image that are a
  * row each, say, of which a row is 16 elements in each line of each channel. TMA follows two parts of a row
  * or a column, three of these and of the batch's axes in all, and one part is of neighbours. */
@@ -228,8 +212,8 @@ static double realign_copy(const Graph *graph, Value *operand, bool is_second) {
         return realign_count(operand) * REALIGN_SECTOR / realign_sectors + realign_launch;
     if (realign_is_scattered(graph, operand) || realign_is_turned(operand, is_second))
         return realign_copy_seconds(operand);
-    bool is_stored = base->op == OP_input || value_is_heavy(base) ||
-                     (value_is_pointwise(base) && !realign_has_product(base));
+    bool is_stored =
+        base->op == OP_input || value_is_heavy(base) || (value_is_pointwise(base) && !product_is_below(base));
     if (!is_stored || !realign_is_tensor_type(base->dtype) || !realign_missing(base))
         return 0;
     return realign_copy_seconds(base);

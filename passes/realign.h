@@ -15,9 +15,6 @@ double realign_operations(const Value *product);
 double realign_copy_seconds(const Value *value);
 /* Whether an operand, the first or the second, lies along M or N, of elements that are only taken along K. */
 bool realign_is_turned(const Value *operand, bool is_second);
-/* Whether a value is computed from a product: then it may stay in the registers of that product's kernel.
- * What is computed element by element from anything else is written to aligned rows at once. */
-bool realign_has_product(const Value *value);
 /* Whether neighbours along the last two axes of an operand are none in memory, or too few. */
 bool realign_is_scattered(const Graph *graph, const Value *operand);
 /* Elements that a row lacks; 0 where it lies well, or where the pass has nothing to say. */

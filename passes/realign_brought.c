@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#include "passes/product.h"
+
 /* Operations a second with one operand brought, and with both; of others; seconds for each of K that is
  * brought where tiles are few. */
 static const double brought_one = 380e12, brought_both = 130e12, brought_none = 600e12, brought_step = 7e-9;
@@ -13,7 +15,7 @@ static const double brought_one = 380e12, brought_both = 130e12, brought_none = 
 static bool brought_is_memory(Value *operand) {
     const Value *base = realign_base(operand);
     return base->op == OP_input || value_is_heavy(base) ||
-           (value_is_pointwise(base) && realign_has_product(base));
+           (value_is_pointwise(base) && product_is_below(base));
 }
 
 double realign_brought(const Rewrite *rewrite, const Value *product, int n) {

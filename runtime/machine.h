@@ -17,8 +17,8 @@ typedef struct MachineResult {
     double backend_ms, ptxas_ms;
 } MachineResult;
 
-/* `cuda` is the kernel's source, `form` what it is apart from names (emit_form()): by it images are cached
- * and packed, so that one may come from a kernel of another name. False with diagnostics. With
+/* `cuda` is the kernel's source, `form` stands for what it is apart from names (emit_form()): by it images
+ * are cached and packed, so that one may come from a kernel of another name. False with diagnostics. With
  * SINTER_BACKEND_AUTO a backend that fails gives its place to the other, and a warning. */
 bool machine_build(sinter_context *context, Arena *arena, const Kernel *kernel, const char *cuda,
                    const char *form, const MachineOptions *options, MachineResult *out, Diags *diags);

@@ -36,7 +36,7 @@ void pack_encode(Text *out, const Pack *pack);
 bool pack_decode(Arena *arena, const void *bytes, size_t n, const char *name, Diags *diags, Pack *out);
 bool pack_is(const void *bytes, size_t n);
 
-/* `form`: of the kernel, by emit_form(). */
+/* `form`: the kernel's, as PlanKernel has it. */
 void pack_key(const char *target, const char *form, uint8_t key[CACHE_KEY_BYTES]);
 /* The image of a kernel; NULL where the pack has none. */
 const PackImage *pack_find(const Pack *pack, const uint8_t key[CACHE_KEY_BYTES]);

@@ -253,9 +253,11 @@ static bool plan_copies(sinter_plan *plan) {
     return true;
 }
 
-/* The template's schedules: those of a kernel before that is like it, where there is one. */
+/* The template's schedules: those of a kernel not long before that is like it, where there is one. */
 static void plan_schedules(sinter_plan *plan, PlanKernel *entry) {
-    for (const PlanKernel *other = plan->kernels; other < entry; other++)
+    enum { BEFORE = 256 };
+    const PlanKernel *first = entry - plan->kernels > BEFORE ? entry - BEFORE : plan->kernels;
+    for (const PlanKernel *other = first; other < entry; other++)
         if (region_is_alike(plan->arena, plan->graph, other->region, entry->region)) {
             entry->n_choices = other->n_choices;
             memcpy(entry->choices, other->choices, sizeof entry->choices);

@@ -38,7 +38,8 @@ typedef struct PlanKernel {
     Kernel *kernel;
     PlanParam *params;
     int n_params;
-    const char *cuda, *ir, *form; /* emit_cuda()'s, kernel_print()'s, emit_form()'s */
+    const char *cuda, *ir; /* emit_cuda()'s, kernel_print()'s */
+    const char *form;      /* what it is apart from names: the hash of emit_form()'s text */
     bool has_image;
     MachineResult machine;
     CUmodule module; /* NULL: not loaded, or a kernel before it has loaded the same code */

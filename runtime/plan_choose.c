@@ -11,8 +11,10 @@
  * sometimes has registers where the other has not.
  *
  * What @schedule asks for stays as asked. */
+#include <stdio.h>
 #include <string.h>
 
+#include "ir/vendor/blake3/blake3.h"
 #include "runtime/tuned.h"
 
 enum { CHOOSE_TRIES = 8, CHOOSE_FEW = 256 /* bytes */ };
@@ -22,17 +24,33 @@ enum { CHOOSE_TRIES = 8, CHOOSE_FEW = 256 /* bytes */ };
 #define CHOOSE_NEAR 1.5
 #define CHOOSE_FAR 2.0
 
+/* What the kernel is apart from names, as a hash in hexadecimal: plans have hundreds of kernels. */
+static const char *choose_form(Arena *arena, const Kernel *kernel) {
+    uint8_t hash[BLAKE3_OUT_LEN];
+    char digits[2 * BLAKE3_OUT_LEN + 1];
+    ArenaMark mark = arena_mark(arena);
+    Text text = text_new(arena);
+    emit_form(&text, kernel);
+    blake3_hasher hasher;
+    blake3_hasher_init(&hasher);
+    blake3_hasher_update(&hasher, text.at, text.n);
+    blake3_hasher_finalize(&hasher, hash, sizeof hash);
+    arena_release(arena, mark);
+    for (int i = 0; i < BLAKE3_OUT_LEN; i++)
+        snprintf(digits + 2 * i, 3, "%02x", hash[i]);
+    return arena_strdup(arena, digits);
+}
+
 bool plan_generate(sinter_plan *plan, PlanKernel *entry) {
     entry->region->schedule = entry->schedule;
     entry->kernel = codegen_kernel(plan->arena, plan->graph, entry->region, plan->target, &plan->diags);
     if (!entry->kernel || !plan_params(plan, entry))
         return false;
-    Text cuda = text_new(plan->arena), ir = text_new(plan->arena), form = text_new(plan->arena);
+    Text cuda = text_new(plan->arena), ir = text_new(plan->arena);
     emit_cuda(&cuda, entry->kernel);
     kernel_print(&ir, entry->kernel);
-    emit_form(&form, entry->kernel);
     entry->cuda = cuda.at;
-    entry->form = form.at;
+    entry->form = choose_form(plan->arena, entry->kernel);
     entry->ir = ir.at;
     return true;
 }

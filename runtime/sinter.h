@@ -211,7 +211,8 @@ typedef struct sinter_plan_options {
     int no_variants; /* 1: the same kernels for all values of symbolic dims */
 } sinter_plan_options;
 
-/* `options` NULL: all defaults. */
+/* `options` NULL: all defaults. Kernels are compiled by as many threads as there are processors, which have
+ * ended when the call returns. */
 SINTER_API sinter_status sinter_plan_create(sinter_context *context, const sinter_graph *graph,
                                             const sinter_plan_options *options, sinter_plan **out);
 SINTER_API void sinter_plan_destroy(sinter_plan *plan);
