@@ -1,5 +1,5 @@
 """Whole models, layer upon layer, as one graph each, forward as inference has them; in the form of blocks.py. The peer is what PyTorch
-compiles of the same model, and the same again as one CUDA graph. What a seed draws is which models, and how large their batches are."""
+compiles of the same model, replayed as one CUDA graph. What a seed draws is which models, and how large their batches are."""
 import random
 
 import torch
@@ -7,13 +7,13 @@ import torch.nn.functional as F
 
 import blocks
 from blocks import batchnorm, conv, heads_apart, normed, rotated
-from cases import gelu, rand
+from cases import gelu
 
 TOLERANCE = {"bf16": 6e-2}  # a dozen layers of bf16 from each other
 
 
 class Compiled(blocks.Compiled):
-    """The quicker of two ways to run what PyTorch compiles: as it is called, and captured as a graph."""
+    """What PyTorch compiles, captured once as a graph and replayed."""
 
     def __init__(self, block):
         super().__init__(block, False)
