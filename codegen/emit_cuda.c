@@ -296,9 +296,9 @@ static void cuda_block(EmitCuda *e, const KBlock *block) {
     e->indent++;
     for (size_t i = 0; i < block->n; i++) {
         const KStmt *stmt = block->at[i];
-        if (stmt->kind == KS_COMMENT && e->is_form)
-            continue;
         if (stmt->kind == KS_COMMENT) {
+            if (e->is_form)
+                continue;
             if (i > 0 && block->at[i - 1]->kind != KS_COMMENT)
                 text_add(&e->body, "\n");
             cuda_comment(&e->body, 4 * e->indent, stmt->name);

@@ -86,6 +86,13 @@ static bool alike_window(Alike *alike, const RegionWindow *a, const RegionWindow
            alike_met(alike, a->value, b->value) && alike_met(alike, a->root, b->root);
 }
 
+static bool alike_met_all(Alike *alike, Value *const *a, Value *const *b, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (!alike_met(alike, a[i], b[i]))
+            return false;
+    return true;
+}
+
 static bool alike_lists(Alike *alike, const Region *a, const Region *b) {
     if (a->values.n != b->values.n || a->inputs.n != b->inputs.n || a->outputs.n != b->outputs.n ||
         a->cores.n != b->cores.n || a->sums.n != b->sums.n || a->windows.n != b->windows.n)
@@ -93,22 +100,15 @@ static bool alike_lists(Alike *alike, const Region *a, const Region *b) {
     for (size_t i = 0; i < a->values.n; i++)
         if (!alike_computed(alike, a->values.at[i], b->values.at[i]))
             return false;
-    for (size_t i = 0; i < a->inputs.n; i++)
-        if (!alike_met(alike, a->inputs.at[i], b->inputs.at[i]))
-            return false;
     for (size_t i = 0; i < a->outputs.n; i++)
         if (!alike_output(alike, a->outputs.at[i], b->outputs.at[i]))
-            return false;
-    for (size_t i = 0; i < a->cores.n; i++)
-        if (!alike_met(alike, a->cores.at[i], b->cores.at[i]))
-            return false;
-    for (size_t i = 0; i < a->sums.n; i++)
-        if (!alike_met(alike, a->sums.at[i], b->sums.at[i]))
             return false;
     for (size_t i = 0; i < a->windows.n; i++)
         if (!alike_window(alike, &a->windows.at[i], &b->windows.at[i]))
             return false;
-    return true;
+    return alike_met_all(alike, a->inputs.at, b->inputs.at, a->inputs.n) &&
+           alike_met_all(alike, a->cores.at, b->cores.at, a->cores.n) &&
+           alike_met_all(alike, a->sums.at, b->sums.at, a->sums.n);
 }
 
 static bool alike_regions(Alike *alike, const Region *a, const Region *b) {

@@ -133,10 +133,6 @@ static double deepen_gain(const Deepen *d) {
 
 /* ---- tensors whose axes are images or features, then those of the windows, and channels behind them */
 
-static Value *deepen_reshape(const Deepen *d, Value *value, int rank, const Dim *const *dims) {
-    return value ? build_reshape(d->rewrite, value, rank, dims, d->product) : NULL;
-}
-
 /* So many zeros before and behind what there is along an axis; a copy, even of none. */
 static Value *deepen_bordered(const Deepen *d, Value *value, int axis, int64_t before, int64_t behind) {
     const Dim *low[RANK_MAX], *high[RANK_MAX];
@@ -177,9 +173,9 @@ static Value *deepen_channels(const Deepen *d, Value *value, const int64_t *coun
     apart[1 + 2 * n] = deepen_dim(d, d->channels);
     perm[1 + 2 * n] = 1 + 2 * n;
     together[1 + n] = deepen_dim(d, d->deep);
-    value = deepen_reshape(d, value, 2 + 2 * n, apart);
-    value = value ? build_transpose(d->rewrite, value, perm, d->product) : NULL;
-    value = deepen_reshape(d, value, 2 + n, together);
+    value = build_reshape(d->rewrite, value, 2 + 2 * n, apart, d->product);
+    value = build_transpose(d->rewrite, value, perm, d->product);
+    value = build_reshape(d->rewrite, value, 2 + n, together, d->product);
     return deepen_bordered(d, value, 1 + n, 0, d->padded - d->deep);
 }
 
@@ -203,7 +199,7 @@ static Value *deepen_base(const Deepen *d) {
     dims[1 + d->n] = d->windows.channels;
     perm[at] = d->windows.channels_axis;
     Value *value = build_transpose(d->rewrite, (Value *)(uintptr_t)base, perm, d->product);
-    value = deepen_reshape(d, value, 2 + d->n, dims);
+    value = build_reshape(d->rewrite, value, 2 + d->n, dims, d->product);
     for (int k = 0; k < d->n; k++)
         value = deepen_span(d, value, 1 + k, d->low[k], d->lines[k] * d->steps[k]);
     return deepen_channels(d, value, d->lines);
@@ -214,7 +210,7 @@ static Value *deepen_rows(const Deepen *d, Value *value) {
     int perm[RANK_MAX], n = d->n;
     const Dim *dims[2] = {d->product->dims[0]};
     int64_t k = d->padded;
-    for (int i = 0; i < n && value; i++)
+    for (int i = 0; i < n; i++)
         value = build_window(d->rewrite, value, 1 + i, deepen_dim(d, d->blocks[i]), 1, d->product);
     for (int i = 0; i < n; i++) {
         perm[i] = i;
@@ -224,8 +220,8 @@ static Value *deepen_rows(const Deepen *d, Value *value) {
     perm[n] = n;
     perm[1 + 2 * n] = 1 + n;
     dims[1] = deepen_dim(d, k);
-    value = value ? build_transpose(d->rewrite, value, perm, d->product) : NULL;
-    return deepen_reshape(d, value, 2, dims);
+    value = build_transpose(d->rewrite, value, perm, d->product);
+    return build_reshape(d->rewrite, value, 2, dims, d->product);
 }
 
 /* The weights, of [taps * channels, features], to match. */
@@ -239,13 +235,13 @@ static Value *deepen_weights(const Deepen *d) {
         k *= d->blocks[i];
     }
     dims[1 + d->n] = d->windows.channels;
-    value = deepen_reshape(d, value, 2 + d->n, dims);
+    value = build_reshape(d->rewrite, value, 2 + d->n, dims, d->product);
     for (int i = 0; i < d->n; i++)
         value = deepen_span(d, value, 1 + i, 0, d->blocks[i] * d->steps[i]);
     value = deepen_channels(d, value, d->blocks);
     dims[1] = deepen_dim(d, k);
-    value = deepen_reshape(d, value, 2, dims);
-    return value ? build_turned(d->rewrite, value, d->product) : NULL;
+    value = build_reshape(d->rewrite, value, 2, dims, d->product);
+    return build_turned(d->rewrite, value, d->product);
 }
 
 static Value *deepen_rule(Rewrite *rewrite, Value *product) {

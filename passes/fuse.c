@@ -108,9 +108,9 @@ static bool fuse_is_copy(const Value *value) {
 /* Copies are made to be read from memory. */
 static void fuse_mark_copies(Fuse *fuse) {
     for (size_t i = 0; i < fuse->graph->values.n; i++) {
-        const Value *value = fuse->graph->values.at[i];
+        Value *value = fuse->graph->values.at[i];
         if (fuse_is_copy(value))
-            fuse_node(fuse, fuse->graph->values.at[i])->barrier = true;
+            fuse_node(fuse, value)->barrier = true;
         if (value->op == OP_slice && value_is_realigned(value))
             fuse_node(fuse, value->in[0])->barrier = true;
     }

@@ -100,7 +100,8 @@ static bool sibling_is_plain(const Group *group) {
     return true;
 }
 
-/* Joins the readers of one tensor to one another: each to one of a few that were met before it. */
+/* Joins kernels to one another, each to one of a few that were met before it: the readers of one tensor, or
+ * what is little work over one space. */
 static void sibling_join(Siblings *siblings, Group *const *readers, size_t n, const char *why) {
     Group *open[SIBLING_OPEN];
     int n_open = 0;

@@ -45,10 +45,10 @@ Value *movement_cast_windows(Rewrite *rewrite, Value *value) {
         return value;
     Value *largest = window_largest(rewrite, value);
     int n = window_chain(rewrite, largest ? largest->in[0] : value->in[0], chain);
-    const Value *base = n ? chain[n - 1]->in[0] : NULL;
+    Value *base = n ? chain[n - 1]->in[0] : NULL;
     if (!n || (largest && (base->dtype != DTYPE_F32 || !product_is_below(base))))
         return value;
-    Value *fresh = build_cast(rewrite, chain[n - 1]->in[0], value->dtype, value);
+    Value *fresh = build_cast(rewrite, base, value->dtype, value);
     for (int i = n; i-- > 0 && fresh;) {
         Value *in[2] = {fresh, NULL};
         if (chain[i]->op == OP_pad)

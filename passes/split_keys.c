@@ -12,8 +12,8 @@
  * and values are views of memory, of pages too, where a part has whole ones. Of keys that the parts' number
  * does not divide, T = 2049 of 16, parts overlap: they begin as far apart as the quotient says, 128, each has
  * what the last one needs to reach the end, 129, and all but the last are masked behind their own. What x is
- * computed from is moved to the parts' space here rather than by `movement`,
- * so that coordinates stay coordinates: masks that compare them are limits to the chain (ir/softmax.h). */
+ * computed from is moved to the parts' space here rather than by `movement`, so that coordinates stay
+ * coordinates: masks that compare them are limits to the chain (ir/softmax.h). */
 #include <math.h>
 #include <string.h>
 

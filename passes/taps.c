@@ -15,11 +15,6 @@ enum { TAPS_COPIED_MOST = 1 << 20 /* elements of weights */ };
 /* Seconds that vectors save for each result; a copy's, with what the others wait for it. */
 static const double taps_result = 1.75e-12, taps_copy = 3.6e-6;
 
-static bool taps_is_input(void *context, const Value *value) {
-    (void)context;
-    return value->op == OP_input;
-}
-
 /* An operand of what is reduced, whose axes may be in another order there: axis i of the reduction's operand
  * is its axis perm[i]. NULL: the same. */
 static int taps_axis(const Value *reduction, const Value *value, const int *perm, int axis) {
@@ -37,7 +32,7 @@ static bool taps_lies_otherwise(Rewrite *rewrite, const Value *reduction, Value 
     double count = realign_count(value);
     if (!varies || last < 0 || dim_is(value->dims[last], 1) || count == 0 || count > TAPS_COPIED_MOST)
         return false;
-    View view = view_of(rewrite->graph, value, taps_is_input, NULL);
+    View view = view_of(rewrite->graph, value, view_is_input, NULL);
     return view.base->op == OP_input && !dim_is(view.strides[last], 1);
 }
 

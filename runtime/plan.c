@@ -106,14 +106,6 @@ static void plan_dump(void *context, int number, const char *pass, const Graph *
     arena_release(dump->make->plan->arena, mark);
 }
 
-static bool plan_takes(void *context, const Graph *graph, const Region *region, const char **why) {
-    return plan_known_takes(context, graph, region, why);
-}
-
-static double plan_seconds(void *context, const Graph *graph, const Region *region) {
-    return plan_known_seconds(context, graph, region);
-}
-
 static bool plan_passes(PlanMake *make) {
     sinter_plan *plan = make->plan;
     FuseLimits limits = target_fuse_limits(plan->target);
@@ -127,8 +119,8 @@ static bool plan_passes(PlanMake *make) {
         .skip = make->options.skip,
         .dump = make->options.dump ? plan_dump : NULL,
         .dump_context = &dump,
-        .takes = plan_takes,
-        .seconds = plan_seconds,
+        .takes = plan_known_takes,
+        .seconds = plan_known_seconds,
         .takes_context = &known,
     };
     plan->partition = passes_run(plan->graph, &options, &plan->diags);
@@ -310,19 +302,10 @@ static bool plan_machine(PlanMake *make) {
     return true;
 }
 
-/* A kernel before this one whose code it has; NULL: none. */
-static const PlanKernel *plan_find_loaded(const sinter_plan *plan, const PlanKernel *entry) {
-    for (const PlanKernel *other = plan->kernels; other < entry; other++)
-        if (other->has_image && other->machine.image.ptx == entry->machine.image.ptx &&
-            other->machine.image.cubin == entry->machine.image.cubin)
-            return other;
-    return NULL;
-}
-
 static bool plan_load_kernel(sinter_plan *plan, PlanKernel *entry) {
     const Driver *driver = &plan->context->driver;
     const Image *image = &entry->machine.image;
-    const PlanKernel *loaded = plan_find_loaded(plan, entry);
+    const PlanKernel *loaded = plan_same_code(plan, entry);
     if (loaded) {
         entry->function = loaded->function;
         entry->machine.image.figures = loaded->machine.image.figures;

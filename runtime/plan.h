@@ -158,6 +158,8 @@ bool plan_choose(sinter_plan *plan, PlanKernel *entry, const MachineOptions *opt
 void plan_code_ahead(sinter_plan *plan, const MachineOptions *options);
 /* To machine code, with the schedule as it is. */
 bool plan_build_machine(sinter_plan *plan, PlanKernel *entry, const MachineOptions *options);
+/* The first kernel before this one of the plan's that has the same machine code; NULL: none. */
+const PlanKernel *plan_same_code(const sinter_plan *plan, const PlanKernel *entry);
 /* Puts what a tuner found for the region on this device in place of the first choice. */
 void plan_take_tuned(sinter_plan *plan, PlanKernel *entry);
 /* Where the memory of each of the kernel's parameters is. */

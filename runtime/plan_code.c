@@ -6,14 +6,10 @@
  * keeps, and what comes of it is taken in the kernels' order, so that a plan does not depend on who was
  * first.
  */
-#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "runtime/plan.h"
-
-enum { CODE_THREADS = 16 };
+#include "runtime/family.h"
 
 /* A form that is compiled ahead. */
 typedef struct CodeJob {
@@ -51,18 +47,6 @@ static void *code_thread(void *context) {
     return NULL;
 }
 
-static void code_run(CodeWork *work) {
-    pthread_t threads[CODE_THREADS];
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    int begun = 0;
-    while (begun + 1 < work->n && begun + 1 < processors && begun < CODE_THREADS &&
-           !pthread_create(&threads[begun], NULL, code_thread, work))
-        begun++;
-    code_thread(work);
-    while (begun-- > 0)
-        pthread_join(threads[begun], NULL);
-}
-
 static void code_release(void *context) {
     CodeWork *work = context;
     for (int i = 0; i < work->n; i++)
@@ -85,7 +69,7 @@ void plan_code_ahead(sinter_plan *plan, const MachineOptions *options) {
     if (work->n < 2)
         return;
     arena_defer(plan->arena, code_release, work);
-    code_run(work);
+    family_run(code_thread, work, work->n);
     for (int i = 0; i < work->n; i++)
         if (work->jobs[i].is_made)
             vec_push(plan->arena, &plan->code,
@@ -96,6 +80,14 @@ static PlanCode *code_find(const sinter_plan *plan, const char *form, sinter_bac
     for (size_t i = 0; i < plan->code.n; i++)
         if (plan->code.at[i].backend == backend && strcmp(plan->code.at[i].form, form) == 0)
             return &plan->code.at[i];
+    return NULL;
+}
+
+const PlanKernel *plan_same_code(const sinter_plan *plan, const PlanKernel *entry) {
+    for (const PlanKernel *other = plan->kernels; other < entry; other++)
+        if (other->has_image && other->machine.image.ptx == entry->machine.image.ptx &&
+            other->machine.image.cubin == entry->machine.image.cubin)
+            return other;
     return NULL;
 }
 

@@ -23,7 +23,8 @@ static KnownRegion *known_of(PlanKnown *known, const Graph *graph, const Region 
     return &known->regions.at[known->regions.n - 1];
 }
 
-bool plan_known_takes(PlanKnown *known, const Graph *graph, const Region *region, const char **why) {
+bool plan_known_takes(void *context, const Graph *graph, const Region *region, const char **why) {
+    PlanKnown *known = context;
     KnownRegion *at = known_of(known, graph, region);
     if (!at)
         return codegen_takes(graph, region, known->target, known->hint, why);
@@ -34,7 +35,8 @@ bool plan_known_takes(PlanKnown *known, const Graph *graph, const Region *region
     return at->takes;
 }
 
-double plan_known_seconds(PlanKnown *known, const Graph *graph, const Region *region) {
+double plan_known_seconds(void *context, const Graph *graph, const Region *region) {
+    PlanKnown *known = context;
     KnownRegion *at = known_of(known, graph, region);
     if (!at)
         return codegen_seconds(graph, region, known->target, known->hint);

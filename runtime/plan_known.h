@@ -19,8 +19,9 @@ typedef struct PlanKnown {
     VEC(KnownRegion) regions;
 } PlanKnown;
 
-/* codegen_takes() and codegen_seconds(), of regions of one graph that does not change meanwhile. */
-bool plan_known_takes(PlanKnown *known, const Graph *graph, const Region *region, const char **why);
-double plan_known_seconds(PlanKnown *known, const Graph *graph, const Region *region);
+/* codegen_takes() and codegen_seconds(), of regions of one graph that does not change meanwhile, as
+ * PassOptions has them: context is a PlanKnown. */
+bool plan_known_takes(void *context, const Graph *graph, const Region *region, const char **why);
+double plan_known_seconds(void *context, const Graph *graph, const Region *region);
 
 #endif

@@ -108,16 +108,6 @@ static void compile_emit_llvm(Compile *c, const sinter_plan *plan) {
     }
 }
 
-/* Whether a kernel before it has the same machine code, under the same name in it. */
-static bool compile_is_repeated(const sinter_plan *plan, int i) {
-    const Image *image = &plan->kernels[i].machine.image;
-    for (int k = 0; k < i; k++)
-        if (plan->kernels[k].machine.image.ptx == image->ptx &&
-            plan->kernels[k].machine.image.cubin == image->cubin)
-            return true;
-    return false;
-}
-
 static void compile_emit(Compile *c, const Emit *emit, const sinter_graph *graph, const sinter_plan *plan) {
     Cli *cli = c->cli;
     switch (emit->kind) {
@@ -138,7 +128,8 @@ static void compile_emit(Compile *c, const Emit *emit, const sinter_graph *graph
         for (int i = 0; i < plan->n_kernels; i++) {
             sinter_kernel kernel = {.size = sizeof kernel};
             sinter_plan_kernel(plan, i, &kernel);
-            if ((emit->kind == EMIT_PTX || emit->kind == EMIT_CUBIN) && compile_is_repeated(plan, i))
+            if ((emit->kind == EMIT_PTX || emit->kind == EMIT_CUBIN) &&
+                plan_same_code(plan, &plan->kernels[i]))
                 continue;
             if (emit->kind == EMIT_CUBIN)
                 text_add_bytes(&c->out, kernel.cubin, kernel.cubin_bytes);

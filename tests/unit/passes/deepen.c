@@ -7,14 +7,7 @@ static void expect_windows(const char *x, const char *w, const char *y, const ch
                            const char *kernels) {
     char text[512];
     snprintf(text, sizeof text, "graph g (x: %s, w: %s) -> (y: %s) { y = conv(x, w%s }", x, w, y, how);
-    Support support = {.text = text, .dims = NO_DIMS};
-    support_run(&support);
-    assert_string_equal(support.messages, "");
-    if (strcmp(support.kernels, kernels) != 0)
-        print_error("%s\n", text);
-    assert_string_equal(support.kernels, kernels);
-    assert_true(support.evaluated && support.worst < 1e-2);
-    support_end(&support);
+    expect_within(text, kernels, NO_DIMS, 1e-2);
 }
 
 static void test_copied(void **state) {

@@ -5,13 +5,7 @@
 static const SupportDim *sizes = (const SupportDim[]){{"T", 256}, {NULL, 0}};
 
 static void expect(const char *text, const char *kernels) {
-    Support support = {.text = text, .dims = sizes};
-    support_run(&support);
-    if (strcmp(support.kernels, kernels) != 0)
-        print_error("%s\n", text);
-    assert_string_equal(support.kernels, kernels);
-    assert_true(support.evaluated && support.worst < 1e-2);
-    support_end(&support);
+    expect_within(text, kernels, sizes, 1e-2);
 }
 
 #define ATTENTION(batch, heads, groups, rows, keys, mask)                                                    \

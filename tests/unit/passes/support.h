@@ -204,8 +204,9 @@ static inline void support_end(Support *support) {
 }
 
 /* The kernels that `text` becomes are `kernels`, nothing is reported, and where dims are given the meaning is
- * the same. */
-static inline void expect_graph(const char *text, const char *kernels, const SupportDim *dims) {
+ * the same, but for less than `worst`. */
+static inline void expect_within(const char *text, const char *kernels, const SupportDim *dims,
+                                 double worst) {
     Support support = {.text = text, .dims = dims};
     support_run(&support);
     if (*support.messages || !support.kernels || strcmp(support.kernels, kernels) != 0)
@@ -214,11 +215,15 @@ static inline void expect_graph(const char *text, const char *kernels, const Sup
     assert_string_equal(support.kernels, kernels);
     if (dims) {
         assert_true(support.evaluated);
-        if (!(support.worst < 2e-2))
+        if (!(support.worst < worst))
             print_message("%s\n", support.printed);
-        assert_true(support.worst < 2e-2);
+        assert_true(support.worst < worst);
     }
     support_end(&support);
+}
+
+static inline void expect_graph(const char *text, const char *kernels, const SupportDim *dims) {
+    expect_within(text, kernels, dims, 2e-2);
 }
 
 /* The graph afterwards holds each of `with` and none of `without` (lists end in NULL). */

@@ -1,9 +1,7 @@
 /* Variants of plans with symbolic dims: which sizes are whose, and that each computes what it should. */
-#include "tests/unit/runtime/support.h"
+#include "tests/unit/runtime/plan_bench.h"
 
 #include <math.h>
-
-#include "runtime/plan.h"
 
 static const char text[] =
     "sinter 1\n"
@@ -14,30 +12,6 @@ static const char text[] =
     "graph rows (x: f32[M, N]) -> (y: f32[M, N]) { y = softmax(x, over=N) }\n"
     "graph add (x: f32[M], y: f32[M]) -> (z: f32[M]) where M >= 1 { z = x + y }\n"
     "graph empty (x: f32[4]) -> (y: f32[4]) { y = x + x }\n";
-
-typedef struct Bench {
-    sinter_context *context;
-    sinter_graph *graph;
-    sinter_plan *plan;
-} Bench;
-
-static Bench open_bench(const char *name, const sinter_plan_options *asked) {
-    Bench bench;
-    assert_int_equal(sinter_context_create(NULL, &bench.context), SINTER_OK);
-    sinter_source source = {.size = sizeof source, .text = text, .graph = name};
-    assert_int_equal(sinter_graph_parse(bench.context, &source, &bench.graph), SINTER_OK);
-    sinter_plan_options options = *asked;
-    options.size = sizeof options;
-    options.stage = SINTER_STAGE_KERNELS;
-    assert_int_equal(sinter_plan_create(bench.context, bench.graph, &options, &bench.plan), SINTER_OK);
-    return bench;
-}
-
-static void close_bench(Bench *bench) {
-    sinter_plan_destroy(bench->plan);
-    sinter_graph_destroy(bench->graph);
-    sinter_context_destroy(bench->context);
-}
 
 /* The values of dims by name, in the plan's order. */
 static const sinter_plan *select_for(const sinter_plan *plan, const sinter_dim *dims, int n, int64_t *out) {
@@ -109,7 +83,7 @@ static void run_linear(const Bench *bench, int64_t m, int64_t n, int64_t k) {
 
 static void test_every_size_is_right(void **state) {
     (void)state;
-    Bench bench = open_bench("linear", &(sinter_plan_options){0});
+    Bench bench = open_bench(text, "linear", &(sinter_plan_options){0});
     static const int64_t rows[] = {0, 1, 2, 16, 17, 65, 129, 257, 330};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         run_linear(&bench, rows[i], 24, 40);
@@ -126,7 +100,7 @@ static void test_every_size_is_right(void **state) {
 
 static void test_sizes_have_their_variants(void **state) {
     (void)state;
-    Bench bench = open_bench("linear", &(sinter_plan_options){0});
+    Bench bench = open_bench(text, "linear", &(sinter_plan_options){0});
     assert_non_null(strstr(GUARD(&bench, {"M", 1}, {"N", 64}, {"K", 64}), "M == 1, "));
     assert_non_null(strstr(GUARD(&bench, {"M", 9}, {"N", 64}, {"K", 64}), "<= M <= 16, "));
     assert_non_null(strstr(GUARD(&bench, {"M", 300}, {"N", 64}, {"K", 64}), "257 <= M"));
@@ -137,11 +111,11 @@ static void test_sizes_have_their_variants(void **state) {
     assert_string_equal(GUARD(&bench, {"M", 0}, {"N", 64}, {"K", 64}), "");
     assert_string_equal(GUARD(&bench, {"M", -1}, {"N", 64}, {"K", 64}), ""); /* and is refused there */
     close_bench(&bench);
-    bench = open_bench("tokens", &(sinter_plan_options){0}); /* a product of dims is cut like one dim */
+    bench = open_bench(text, "tokens", &(sinter_plan_options){0}); /* a product of dims is cut like one dim */
     assert_non_null(strstr(GUARD(&bench, {"B", 4}, {"S", 4}), "<= B*S <= 16"));
     assert_non_null(strstr(GUARD(&bench, {"B", 1}, {"S", 1}), "B*S == 1"));
     close_bench(&bench);
-    bench = open_bench("rows", &(sinter_plan_options){0});
+    bench = open_bench(text, "rows", &(sinter_plan_options){0});
     assert_non_null(strstr(GUARD(&bench, {"M", 4}, {"N", 1000}), "N <= 1024"));
     assert_string_equal(GUARD(&bench, {"M", 4}, {"N", 1001}), "");
     close_bench(&bench);
@@ -150,7 +124,7 @@ static void test_sizes_have_their_variants(void **state) {
 /* Every variant is chosen for some size, and is a plan that can be asked. */
 static void test_variants_are_plans(void **state) {
     (void)state;
-    Bench bench = open_bench("layer", &(sinter_plan_options){0});
+    Bench bench = open_bench(text, "layer", &(sinter_plan_options){0});
     int n = sinter_plan_variant_count(bench.plan);
     assert_true(n >= 5);
     assert_null(sinter_plan_variant(bench.plan, n));
@@ -177,19 +151,19 @@ static void test_variants_are_plans(void **state) {
 
 static void test_none_where_none_is_wanted(void **state) {
     (void)state;
-    Bench bench = open_bench("layer", &(sinter_plan_options){.no_variants = 1});
+    Bench bench = open_bench(text, "layer", &(sinter_plan_options){.no_variants = 1});
     assert_int_equal(sinter_plan_variant_count(bench.plan), 0);
     close_bench(&bench);
-    bench = open_bench("layer", &(sinter_plan_options){.dims = &(sinter_dim){"M", 7}, .n_dims = 1});
+    bench = open_bench(text, "layer", &(sinter_plan_options){.dims = &(sinter_dim){"M", 7}, .n_dims = 1});
     assert_int_equal(sinter_plan_variant_count(bench.plan), 0);
     close_bench(&bench);
-    bench = open_bench("layer", &(sinter_plan_options){.no_fusion = 1});
+    bench = open_bench(text, "layer", &(sinter_plan_options){.no_fusion = 1});
     assert_int_equal(sinter_plan_variant_count(bench.plan), 0);
     close_bench(&bench);
-    bench = open_bench("add", &(sinter_plan_options){0}); /* would be the same kernel */
+    bench = open_bench(text, "add", &(sinter_plan_options){0}); /* would be the same kernel */
     assert_int_equal(sinter_plan_variant_count(bench.plan), 0);
     close_bench(&bench);
-    bench = open_bench("empty", &(sinter_plan_options){0});
+    bench = open_bench(text, "empty", &(sinter_plan_options){0});
     assert_int_equal(sinter_plan_variant_count(bench.plan), 0);
     close_bench(&bench);
 }
@@ -197,7 +171,8 @@ static void test_none_where_none_is_wanted(void **state) {
 /* A size that is expected is not cut: all schedules are chosen for it. */
 static void test_hints_are_kept(void **state) {
     (void)state;
-    Bench bench = open_bench("layer", &(sinter_plan_options){.hints = &(sinter_dim){"M", 8}, .n_hints = 1});
+    Bench bench =
+        open_bench(text, "layer", &(sinter_plan_options){.hints = &(sinter_dim){"M", 8}, .n_hints = 1});
     for (int i = 0; i < sinter_plan_variant_count(bench.plan); i++)
         assert_string_equal(sinter_plan_guard(sinter_plan_variant(bench.plan, i)), "1 <= M");
     close_bench(&bench);
@@ -217,7 +192,7 @@ static void make_late(void *context) {
 static void test_what_fails_is_left_out(void **state) {
     (void)state;
     Late late = {.options = {.size = sizeof late.options, .stage = SINTER_STAGE_KERNELS, .no_variants = 1}};
-    Bench bench = open_bench("linear", &late.options);
+    Bench bench = open_bench(text, "linear", &late.options);
     late.bench = &bench;
     bench.context->memory_limit = 1024;
     assert_true(arena_run(bench.plan->arena, make_late, &late));

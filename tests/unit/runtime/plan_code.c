@@ -1,7 +1,5 @@
 /* What kernels are apart from names: of layers that come again the same, of others not. */
-#include "tests/unit/runtime/support.h"
-
-#include "runtime/plan.h"
+#include "tests/unit/runtime/plan_bench.h"
 
 /* Layers of one form, but that the first does not wait for a kernel before it and the last lets none start,
  * and one whose factor is another. */
@@ -17,14 +15,8 @@ enum { FIRST, SECOND, THIRD, SCALED, AGAIN, LAST, KERNELS };
 
 static void test_forms(void **state) {
     (void)state;
-    sinter_context *context;
-    sinter_graph *graph;
-    sinter_plan *plan;
-    assert_int_equal(sinter_context_create(NULL, &context), SINTER_OK);
-    sinter_source source = {.size = sizeof source, .text = text};
-    assert_int_equal(sinter_graph_parse(context, &source, &graph), SINTER_OK);
-    sinter_plan_options options = {.size = sizeof options, .stage = SINTER_STAGE_KERNELS, .target = "sm_90a"};
-    assert_int_equal(sinter_plan_create(context, graph, &options, &plan), SINTER_OK);
+    Bench bench = open_bench(text, NULL, &(sinter_plan_options){.target = "sm_90a"});
+    const sinter_plan *plan = bench.plan;
     assert_int_equal(plan->n_kernels, KERNELS);
     const PlanKernel *k = plan->kernels;
     assert_string_equal(k[SECOND].form, k[THIRD].form);
@@ -39,9 +31,7 @@ static void test_forms(void **state) {
         assert_non_null(strstr(text.at, "kernel("));
         assert_null(strstr(text.at, i == THIRD ? "peculiar" : k[i].kernel->name));
     }
-    sinter_plan_destroy(plan);
-    sinter_graph_destroy(graph);
-    sinter_context_destroy(context);
+    close_bench(&bench);
 }
 
 int main(void) {

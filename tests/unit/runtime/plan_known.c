@@ -1,33 +1,10 @@
 /* Kernels that are alike: layers that come again are, and what differs in anything that a schedule could
  * depend on is not. */
-#include "tests/unit/runtime/support.h"
+#include "tests/unit/runtime/plan_bench.h"
 
 #include "runtime/plan_known.h"
 
-#include "runtime/plan.h"
-
-typedef struct Bench {
-    sinter_context *context;
-    sinter_graph *graph;
-    sinter_plan *plan;
-} Bench;
-
-static Bench open_bench(const char *text) {
-    Bench bench;
-    assert_int_equal(sinter_context_create(NULL, &bench.context), SINTER_OK);
-    sinter_source source = {.size = sizeof source, .text = text};
-    assert_int_equal(sinter_graph_parse(bench.context, &source, &bench.graph), SINTER_OK);
-    sinter_plan_options options = {
-        .size = sizeof options, .stage = SINTER_STAGE_KERNELS, .target = "sm_90a", .ignore_tuned = 1};
-    assert_int_equal(sinter_plan_create(bench.context, bench.graph, &options, &bench.plan), SINTER_OK);
-    return bench;
-}
-
-static void close_bench(Bench *bench) {
-    sinter_plan_destroy(bench->plan);
-    sinter_graph_destroy(bench->graph);
-    sinter_context_destroy(bench->context);
-}
+static const sinter_plan_options asked = {.target = "sm_90a", .ignore_tuned = 1};
 
 /* Whether kernels i and k of the plan are alike; the same both ways. */
 static bool alike(const Bench *bench, int i, int k) {
@@ -47,7 +24,7 @@ static bool alike(const Bench *bench, int i, int k) {
     "  y = cast(relu(j @ d.T), bf16) }\n"
 
 static bool third_is_alike(const char *text) {
-    Bench bench = open_bench(text);
+    Bench bench = open_bench(text, NULL, &asked);
     assert_int_equal(bench.plan->n_kernels, 4);
     assert_false(alike(&bench, 0, 1)); /* it waits for nothing */
     assert_false(alike(&bench, 3, 1)); /* nothing waits for it */
@@ -74,7 +51,8 @@ static void test_same_operand(void **state) {
     Bench bench =
         open_bench("sinter 1\n"
                    "graph g (x: f32[512, 512], z: f32[512, 512]) -> (y: f32[512, 512], w: f32[512, 512])\n"
-                   "{ y = transpose(x, [1, 0]) * x;  w = transpose(x, [1, 0]) * z  @fuse(never) }\n");
+                   "{ y = transpose(x, [1, 0]) * x;  w = transpose(x, [1, 0]) * z  @fuse(never) }\n",
+                   NULL, &asked);
     bool any = false;
     for (int i = 0; i < bench.plan->n_kernels; i++)
         for (int k = 0; k < i; k++)
