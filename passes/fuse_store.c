@@ -231,14 +231,17 @@ static bool store_reordered(Fuse *fuse, FuseNode *node) {
     return true;
 }
 
-/* Whether the kernel of what such a view is of stores it in the view's order (fuse_joined.c). */
+/* Whether the kernel of what such a view is of stores it in the view's order (fuse_joined.c); a product's
+ * does where parts of its rows change places, heads of its columns being found by fuse_columns.c. */
 static bool store_joins_heads(const Fuse *fuse, const FuseNode *node) {
     const Value *base = space_stored_base(fuse, node->value);
     const Group *home = fuse_home(fuse, base);
-    bool is_able =
-        home && (home->is_chain || home->kind == TEMPLATE_ROWS || home->kind == TEMPLATE_POINTWISE);
-    return is_able && !fuse_node(fuse, base)->stored && !store_foreign(fuse_node(fuse, base)) &&
-           fuse_joins(fuse, node->value, base);
+    if (!home || fuse_node(fuse, base)->stored || store_foreign(fuse_node(fuse, base)))
+        return false;
+    bool is_able = home->is_chain || home->kind == TEMPLATE_ROWS || home->kind == TEMPLATE_POINTWISE;
+    if (home->kind == TEMPLATE_MATMUL && !is_able)
+        is_able = node->value->in[0]->in[0] != base;
+    return is_able && fuse_joins(fuse, node->value, base);
 }
 
 /* The same of what floats, which several products would want in the order that it has. */

@@ -123,6 +123,15 @@ static void expect_rows(const char *text, int64_t rows) {
     support_end(&support);
 }
 
+/* What is joined along rows, which is stored first. */
+static void test_rows_of_parts(void **state) {
+    (void)state;
+    expect_product(
+        "graph g (x: bf16[B, S, 8], z: bf16[B, 2, 8], w: bf16[16, 8]) -> (y: bf16[B, S + 2, 16]) {\n"
+        "  t = concat(x, z, axis=1)\n  y = cast(exp(t - reduce_max(t, over=-1)), bf16) @ w.T }",
+        "rows matmul", true);
+}
+
 static void test_exchanged(void **state) {
     (void)state;
     expect_rows("graph g (x: bf16[96, 4, 8], w: bf16[8, 16]) -> (y: bf16[4, 96, 16]) {\n"
@@ -146,7 +155,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_flat),      cmocka_unit_test(test_single_rows),
         cmocka_unit_test(test_repeated),  cmocka_unit_test(test_left_alone),
-        cmocka_unit_test(test_exchanged),
+        cmocka_unit_test(test_exchanged), cmocka_unit_test(test_rows_of_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

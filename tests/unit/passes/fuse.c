@@ -572,6 +572,21 @@ static void test_heads_are_joined(void **state) {
     support_end(&support);
 }
 
+/* Rows in windows of 2 x 2, in which order the kernel that computes them stores them. */
+static void test_windows_are_joined(void **state) {
+    (void)state;
+    Support support = {
+        .text = "graph g (x: bf16[B,4,6,16], g: bf16[16], w: bf16[24,16]) -> (y: bf16[B,6,4,24]) {\n"
+                "  n = reshape(rmsnorm(x, g), dims=[B, 2, 2, 3, 2, 16])\n"
+                "  y = reshape(transpose(n, [0, 1, 3, 2, 4, 5]), dims=[B, 6, 4, 16]) @ w.T }",
+        .dims = DIMS({"B", 3})};
+    support_run(&support);
+    assert_string_equal(support.kernels, "rows matmul");
+    assert_int_equal(support.partition->regions.at[0]->outputs.at[0]->op, OP_reshape);
+    assert_true(support.evaluated && support.worst < 2e-2);
+    support_end(&support);
+}
+
 /* A GELU's slope in three forms, which the second product's kernel computes again of what all come of: beside
  * its own output, the first one's kernel stores one tensor. */
 static void test_roots(void **state) {
@@ -741,6 +756,7 @@ int main(void) {
         cmocka_unit_test(test_mlp_is_two),
         cmocka_unit_test(test_heads_are_stored_in_order),
         cmocka_unit_test(test_heads_are_joined),
+        cmocka_unit_test(test_windows_are_joined),
         cmocka_unit_test(test_roots),
         cmocka_unit_test(test_no_fusion),
         cmocka_unit_test(test_never_fuse),
