@@ -13,50 +13,44 @@
  * does not divide, T = 2049 of 16, parts overlap: they begin as far apart as the quotient says, 128, each has
  * what the last one needs to reach the end, 129, and all but the last are masked behind their own. What x is
  * computed from is moved to the parts' space here rather than by `movement`, so that coordinates stay
- * coordinates: masks that compare them are limits to the chain (ir/softmax.h). */
+ * coordinates: masks that compare them are limits to the chain (ir/softmax.h).
+ *
+ * New keys behind kept ones, k = concat(kept, new), are such a part of their own, so that what is kept need
+ * not be copied to where both lie side by side. A single one's result is its value, its x the logarithm. */
 #include <math.h>
 #include <string.h>
 
 #include "ir/band.h"
-#include "ir/softmax.h"
 #include "passes/fuse.h"
 #include "passes/product.h"
-#include "passes/rewrite.h"
+#include "passes/split_keys.h"
 
 enum {
     KEYS_ROWS = 64,  /* of a warpgroup; more come in tiles of two */
     KEYS_STEP = 128, /* keys that a tile takes at a time */
     KEYS_PARTS = 64, /* most parts */
-    KEYS_CONE = 32   /* operations between the products on one way */
+    KEYS_CONE = 32,  /* operations between the products on one way */
+    KEYS_NEW = 64    /* most keys that are attended to apart */
 };
 
 /* What a plan takes (H200): bytes a second from memory, by all and by one multiprocessor, which does so many
  * operations; a step of a tile that waits for neither, a tile besides its steps; a kernel more, and with its
- * scores stored three. */
+ * scores stored three, and one of little work. */
 static const double keys_bytes = 3.8e12, keys_bytes_sm = 80e9, keys_flops_sm = 4.5e12,
                     keys_parts_bytes = 3e12;
-static const double keys_step = 1.3e-6, keys_tile = 1.5e-6, keys_weigh = 4e-6, keys_apart = 9e-6;
+static const double keys_step = 1.3e-6, keys_tile = 1.5e-6, keys_weigh = 4e-6, keys_apart = 9e-6,
+                    keys_copy = 3e-6;
 /* Of tiles whose lengths memory says, the share of keys that is seen; what parts must take of the time of a
  * single kernel, of which estimates this rough leave something. */
 static const double keys_seen = 0.6, keys_worth = 0.85;
 
-typedef struct Keys {
-    Rewrite *rewrite;
-    Softmax softmax;
-    Value *core, *product; /* q @ k.T, and softmax(x) @ v */
-    int64_t parts;
-    const Dim *each; /* keys of a part */
-    const Dim
-        *step; /* from where one begins to where the next one does; less than `each` where they overlap */
-} Keys;
-
-static const Dim *keys_dim(const Value *value, int from_end) {
-    return value->dims[value->rank - from_end];
-}
-
 /* What an extent is taken for in estimates. */
 static double keys_extent(const Keys *keys, const Value *value, int from_end) {
     return (double)product_extent(keys->rewrite->graph, keys_dim(value, from_end));
+}
+
+static double keys_count(const Keys *keys) {
+    return (double)product_extent(keys->rewrite->graph, keys->all);
 }
 
 /* Whether rows, and what is read of a row or a key, are known. */
@@ -74,6 +68,8 @@ static bool keys_find(Rewrite *rewrite, Value *product, Keys *keys) {
         return false;
     const Softmax *softmax = &keys->softmax;
     keys->core = product_below(softmax->x, softmax->x, KEYS_CONE);
+    keys->first = dim_const(rewrite->graph->dims, 0);
+    keys->all = keys->core ? keys_dim(keys->core, 1) : NULL;
     /* x is read by its maximum and by what is below it, which both are read once, as nothing else is here */
     return keys->core && rewrite_uses(rewrite, product->in[0]) == 1 &&
            rewrite_uses(rewrite, keys->core) == 1 && rewrite_uses(rewrite, softmax->x) == 2 &&
@@ -104,6 +100,12 @@ static double keys_longest(double keys, int64_t parts) {
     return keys - floor(keys / (double)parts) * (double)(parts - 1);
 }
 
+/* Seconds in which the results of so many parts are written, read and weighed. */
+static double keys_weighing(const Keys *keys, int64_t parts) {
+    double rows = keys_matrices(keys) * keys_extent(keys, keys->core, 2);
+    return keys_weigh + 2 * 4 * (double)parts * rows * keys_extent(keys, keys->product, 1) / keys_parts_bytes;
+}
+
 /* Seconds in so many parts, of which each block takes its share of tiles. */
 static double keys_seconds(const Keys *keys, const FuseLimits *limits, int64_t parts, bool is_ragged) {
     double tile_rows, row_tiles = keys_row_tiles(keys, &tile_rows), sms = limits->sm_count;
@@ -111,19 +113,16 @@ static double keys_seconds(const Keys *keys, const FuseLimits *limits, int64_t p
     double rate = fmin(keys_bytes / active, keys_bytes_sm) * row_tiles; /* which share what L2 has */
     double step = fmax(keys_step, fmax(KEYS_STEP * 2 * keys_depth(keys) / rate,
                                        2 * tile_rows * KEYS_STEP * keys_depth(keys) / keys_flops_sm));
-    double steps = ceil(keys_longest(keys_extent(keys, keys->core, 1), parts) / KEYS_STEP);
+    double steps = ceil(keys_longest(keys_count(keys), parts) / KEYS_STEP);
     double tile = steps * step + keys_tile;
     double rounds = ceil(tiles / sms);
     double together = (is_ragged && rounds > 1 ? keys_seen * tiles / sms + 1 - keys_seen : rounds) * tile;
-    double rows = keys_matrices(keys) * keys_extent(keys, keys->core, 2);
-    double bytes = 2 * 4 * (double)parts * rows * keys_extent(keys, keys->product, 1);
-    return parts == 1 ? together : together + keys_weigh + bytes / keys_parts_bytes;
+    return parts == 1 ? together : together + keys_weighing(keys, parts);
 }
 
 /* Seconds of both products in kernels of their own, whose tiles are parts of the keys anyway. */
 static double keys_seconds_apart(const Keys *keys) {
-    return keys_matrices(keys) * keys_extent(keys, keys->core, 1) * 2 * keys_depth(keys) / keys_bytes +
-           keys_apart;
+    return keys_matrices(keys) * keys_count(keys) * 2 * keys_depth(keys) / keys_bytes + keys_apart;
 }
 
 static bool keys_are_ragged(const Keys *keys) {
@@ -139,7 +138,7 @@ static bool keys_are_ragged(const Keys *keys) {
 /* Whether there can be so many parts: they divide the keys, into whole pages where there may be some, or
  * overlap, of a known number of keys. */
 static bool keys_divide(const Keys *keys, int64_t parts) {
-    const Dim *all = keys_dim(keys->core, 1);
+    const Dim *all = keys->all;
     int64_t divisor = dim_divisor(keys->rewrite->graph->dims, all);
     bool has_pages = value_below_views(keys->core->in[1])->op == OP_gather ||
                      value_below_views(keys->product->in[1])->op == OP_gather;
@@ -150,146 +149,68 @@ static bool keys_divide(const Keys *keys, int64_t parts) {
 }
 
 /* 1: as it is, in one kernel where there are matrices enough. */
-static int64_t keys_parts(const Keys *keys, const FuseLimits *limits) {
+static int64_t keys_parts(const Keys *keys, const FuseLimits *limits, double *seconds) {
     int64_t best = 1;
     bool is_ragged = keys_are_ragged(keys);
     bool has_chain = product_streams(keys->rewrite->graph, keys->core, 1);
-    double least =
-        has_chain ? keys_worth * keys_seconds(keys, limits, 1, is_ragged) : keys_seconds_apart(keys);
+    *seconds = has_chain ? keys_seconds(keys, limits, 1, is_ragged) : keys_seconds_apart(keys);
+    double least = *seconds * (has_chain ? keys_worth : 1);
     for (int64_t parts = 2; parts <= KEYS_PARTS; parts++) {
         if (!keys_divide(keys, parts) || !product_streams(keys->rewrite->graph, keys->core, parts))
             continue;
-        double seconds = keys_seconds(keys, limits, parts, is_ragged);
-        if (seconds < least) {
-            least = seconds;
+        double of_parts = keys_seconds(keys, limits, parts, is_ragged);
+        if (of_parts < least) {
+            *seconds = least = of_parts;
             best = parts;
         }
     }
     return best;
 }
 
-/* ---- the space of parts: [..., R, T] is [..., P, R, T / P] */
+/* ---- kept keys and new ones */
 
-static Value *keys_reshape(const Keys *keys, Value *value, int n_batch, const Dim *a, const Dim *b,
-                           const Dim *c) {
-    const Dim *dims[RANK_MAX];
-    for (int i = 0; i < n_batch; i++)
-        dims[i] = value->dims[i];
-    dims[n_batch] = a;
-    dims[n_batch + 1] = b;
-    dims[n_batch + 2] = c;
-    return build_reshape(keys->rewrite, value, n_batch + 3, dims, value);
-}
-
-static const Dim *keys_number(const Keys *keys, int64_t number) {
-    return dim_const(keys->rewrite->graph->dims, number);
-}
-
-static bool keys_overlap(const Keys *keys) {
-    return keys->step != keys->each;
-}
-
-/* Parts that overlap along an axis, of which each one's keys are a last axis. */
-static Value *keys_windows(const Keys *keys, Value *value, int axis) {
-    return build_window(keys->rewrite, value, axis, keys->each, (int)keys->step->value, value);
-}
-
-/* A matrix whose rows are keys: [..., T, D] as [..., P, T / P, D]. */
-static Value *keys_rows(const Keys *keys, Value *value) {
-    if (keys_overlap(keys)) {
-        Value *parts = keys_windows(keys, value, value->rank - 2);
-        return parts ? build_turned(keys->rewrite, parts, value) : NULL;
+/* How many of the keys are the first tensor's of two, which both keys and values are joined of, and which no
+ * one else wants joined; 0: they are not, or one is not known. */
+static int64_t keys_kept(const Keys *keys) {
+    const Graph *graph = keys->rewrite->graph;
+    const Value *joined[2], *operands[] = {keys->core->in[1], keys->product->in[1]};
+    const Dim *kept[2], *all = keys_dim(keys->core, 1);
+    for (int i = 0; i < 2; i++) {
+        kept[i] = keys_boundary(operands[i], operands[i]->rank - (i ? 2 : 1), &joined[i]);
+        if (!kept[i] || value_is_output(graph, joined[i]))
+            return 0;
     }
-    return keys_reshape(keys, value, value->rank - 2, keys_number(keys, keys->parts), keys->each,
-                        keys_dim(value, 1));
+    return kept[0] == kept[1] && dim_is_const(kept[0]) && dim_is_const(all) ? kept[0]->value : 0;
 }
 
-/* Any value that has x's axes, or broadcasts to them. */
-static Value *keys_moved(const Keys *keys, Value *value) {
-    if (value->rank == 0)
-        return value;
-    int n_batch = value->rank > 2 ? value->rank - 2 : 0, perm[RANK_MAX];
-    const Dim *one = keys_number(keys, 1), *rows = value->rank > 1 ? keys_dim(value, 2) : one;
-    if (dim_is(keys_dim(value, 1), 1))
-        return keys_reshape(keys, value, n_batch, one, rows, one);
-    Value *cut = keys_overlap(keys)
-                     ? keys_windows(keys, value, value->rank - 1)
-                     : keys_reshape(keys, value, n_batch, rows, keys_number(keys, keys->parts), keys->each);
-    if (cut && cut->rank == 2) /* of a vector */
-        cut = keys_reshape(keys, cut, 0, one, keys_number(keys, keys->parts), keys->each);
-    for (int i = 0; i < n_batch + 3; i++)
-        perm[i] = i;
-    perm[n_batch] = n_batch + 1;
-    perm[n_batch + 1] = n_batch;
-    return cut ? build_transpose(keys->rewrite, cut, perm, value) : NULL;
+/* Seconds in which a kernel writes them joined. */
+static double keys_joining(const Keys *keys) {
+    double bits = dtype_bits(keys->product->in[1]->dtype);
+    return 2 * keys_matrices(keys) * keys_count(keys) * keys_depth(keys) * bits / 8 / keys_parts_bytes +
+           keys_copy;
 }
 
-static Value *keys_float(Rewrite *rewrite, double number, const Value *like) {
-    return build_constant(rewrite, (Number){.f = number}, DTYPE_F32, like);
-}
-
-/* A coordinate along an axis of a space of parts. */
-static Value *keys_along(const Keys *keys, int rank, int axis, const Dim *extent, const Value *like) {
-    const Dim *dims[RANK_MAX];
-    for (int i = 0; i < rank; i++)
-        dims[i] = i == axis ? extent : keys_number(keys, 1);
-    return build_index(keys->rewrite, rank, dims, axis, like);
-}
-
-/* One along an axis of x's: of a key, the part's first and that within the part. */
-static Value *keys_index(const Keys *keys, Value *value, int axis) {
-    Rewrite *rewrite = keys->rewrite;
-    int rank = value->rank < 2 ? 3 : value->rank + 1, behind = value->rank - 1 - axis;
-    if (behind > 0)
-        return keys_along(keys, rank, behind == 1 ? rank - 2 : axis, value->dims[axis], value);
-    Value *size = build_cast(rewrite, build_dim(rewrite, keys->step, value), value->dtype, value);
-    Value *part = keys_along(keys, rank, rank - 3, keys_number(keys, keys->parts), value);
-    Value *first = build_scalar(rewrite, OP_mul, part, size, NULL, value);
-    Value *within = keys_along(keys, rank, rank - 1, keys->each, value);
-    return build_scalar(rewrite, OP_add, within, first, NULL, value);
-}
-
-/* q @ k.T of parts. */
-static Value *keys_scores(const Keys *keys) {
-    Value *q = keys->core->in[0], *k = keys->core->in[1];
-    Value *in[2] = {keys_reshape(keys, q, q->rank - 2, keys_number(keys, 1), keys_dim(q, 2), keys_dim(q, 1)),
-                    NULL};
-    Value *turned = build_turned(keys->rewrite, k, k);
-    Value *rows = turned ? keys_rows(keys, turned) : NULL;
-    in[1] = rows ? build_turned(keys->rewrite, rows, k) : NULL;
-    return in[0] && in[1] ? build_like(keys->rewrite, keys->core, in) : NULL;
-}
-
-/* What x is computed by, of parts. */
-static Value *keys_cone(const Keys *keys, Value *value, int depth) {
-    if (value == keys->core)
-        return keys_scores(keys);
-    int axis = value_coordinate(value);
-    if (axis >= 0)
-        return keys_index(keys, value, axis);
-    if (!value_is_pointwise(value) || !value->n_in || !depth || value->rank == 0)
-        return keys_moved(keys, value);
-    Value *in[OP_MAX_ARITY];
-    for (int i = 0; i < value->n_in; i++) {
-        in[i] = keys_cone(keys, value->in[i], depth - 1);
-        if (!in[i])
-            return NULL;
-    }
-    return build_like(keys->rewrite, value, in);
-}
-
-/* x without the keys of a part that the next one begins with. */
-static Value *keys_masked(const Keys *keys, Value *x) {
-    Rewrite *rewrite = keys->rewrite;
-    int last = x->rank - 1;
-    Value *within = keys_along(keys, x->rank, last, keys->each, x),
-          *part = keys_along(keys, x->rank, last - 2, keys_number(keys, keys->parts), x);
-    Value *own = build_constant(rewrite, (Number){.i = keys->step->value}, within->dtype, x),
-          *end = build_constant(rewrite, (Number){.i = keys->parts - 1}, part->dtype, x);
-    Value *is_own = build_scalar(rewrite, OP_lt, within, own, NULL, x),
-          *is_end = build_scalar(rewrite, OP_eq, part, end, NULL, x);
-    Value *is_seen = build_scalar(rewrite, OP_or, is_own, is_end, NULL, x);
-    return build_scalar(rewrite, OP_select, is_seen, x, keys_float(rewrite, -INFINITY, x), x);
+/* Where new keys are joined to kept ones, both are parts of their own if that takes less than to join them in
+ * memory: then `keys` means the kept ones and `own` the new. */
+static bool keys_come_apart(Keys *keys, Keys *own, const FuseLimits *limits) {
+    double joined, apart;
+    int64_t kept = keys_kept(keys);
+    keys->parts = keys_parts(keys, limits, &joined);
+    if (!kept)
+        return false;
+    Keys first = *keys;
+    first.all = dim_const(keys->rewrite->graph->dims, kept);
+    *own = *keys;
+    own->first = first.all;
+    own->all = dim_const(keys->rewrite->graph->dims, keys->all->value - kept);
+    own->parts = 1;
+    first.parts = keys_parts(&first, limits, &apart);
+    apart += first.parts == 1 ? keys_weighing(keys, 2) : keys_weighing(keys, 1) - keys_weigh;
+    apart += own->all->value == 1 ? keys_copy : keys_seconds_apart(own);
+    if (own->all->value > KEYS_NEW || apart > joined + keys_joining(keys))
+        return false;
+    *keys = first;
+    return true;
 }
 
 /* ---- what the graph asks for */
@@ -323,67 +244,111 @@ static Value *keys_parts_last(Rewrite *rewrite, Value *value) {
     return build_transpose(rewrite, value, perm, value);
 }
 
-/* The parts by their logarithms of sums. Of those that weigh nothing the result may be no number. */
-static Value *keys_weighed(Rewrite *rewrite, Value *parts, Value *log, const Value *like) {
-    Value *each = keys_parts_last(rewrite, parts), *logs = keys_parts_last(rewrite, log);
+/* What attention to parts of the keys gives, and the logarithm of each row's sum. */
+typedef struct KeysResult {
+    Value *o, *log;
+} KeysResult;
+
+/* The parts by their logarithms of sums, and those of new keys, if there are. Of those that weigh nothing the
+ * result may be no number. */
+static Value *keys_weighed(Rewrite *rewrite, const KeysResult *parts, const KeysResult *own,
+                           const Value *like) {
+    Value *each = keys_parts_last(rewrite, parts->o), *logs = keys_parts_last(rewrite, parts->log);
     if (!each || !logs)
         return NULL;
     int last = each->rank - 1;
     logs = build_broadcast(rewrite, logs, each->rank, (const Dim *const *)each->dims, like);
-    Value *weight = keys_exp(rewrite, logs, build_reduce(rewrite, OP_reduce_max, logs, 1, &last, true, like));
-    Value *zero = keys_float(rewrite, 0, like),
+    Value *most = build_reduce(rewrite, OP_reduce_max, logs, 1, &last, true, like);
+    Value *of_own = own ? keys_parts_last(rewrite, own->log) : NULL;
+    if (own)
+        most = build_scalar(rewrite, OP_max, most, of_own, NULL, like);
+    Value *weight = keys_exp(rewrite, logs, most), *zero = keys_float(rewrite, 0, like),
           *weighs = build_scalar(rewrite, OP_gt, weight, zero, NULL, like);
     Value *seen = build_scalar(rewrite, OP_mul, each, weight, NULL, like);
     seen = build_scalar(rewrite, OP_select, weighs, seen, zero, like);
     Value *all = build_reduce(rewrite, OP_sum, seen, 1, &last, true, like),
           *weights = build_reduce(rewrite, OP_sum, weight, 1, &last, true, like);
+    if (own) {
+        Value *share = keys_exp(rewrite, of_own, most);
+        Value *added = build_scalar(rewrite, OP_mul, keys_parts_last(rewrite, own->o), share, NULL, like);
+        added = build_scalar(rewrite, OP_select, build_scalar(rewrite, OP_gt, share, zero, NULL, like), added,
+                             zero, like);
+        all = build_scalar(rewrite, OP_add, all, added, NULL, like);
+        weights = build_scalar(rewrite, OP_add, weights, share, NULL, like);
+    }
     return build_scalar(rewrite, OP_div, all, weights, NULL, like);
 }
 
 /* How long the parts are, and how far apart. */
 static void keys_cut(Keys *keys) {
     DimTable *dims = keys->rewrite->graph->dims;
-    const Dim *all = keys_dim(keys->core, 1);
+    const Dim *all = keys->all, *parts = dim_const(dims, keys->parts);
     if (dim_divisor(dims, all) % keys->parts == 0) {
-        keys->each = keys->step = dim_div(dims, all, keys_number(keys, keys->parts));
+        keys->each = keys->step = dim_div(dims, all, parts);
         return;
     }
     int64_t step = all->value / keys->parts;
-    keys->step = keys_number(keys, step);
-    keys->each = keys_number(keys, all->value - (keys->parts - 1) * step);
+    keys->step = dim_const(dims, step);
+    keys->each = dim_const(dims, all->value - (keys->parts - 1) * step);
 }
 
-static Value *keys_rule(Rewrite *rewrite, Value *value) {
-    Keys keys;
-    const bool *is_kept = rewrite->pass->state;
-    if (value->id >= rewrite->n_before || is_kept[value->id] || !keys_find(rewrite, value, &keys))
-        return value;
-    keys.parts = keys_parts(&keys, rewrite->pass->options->limits);
-    keys_cut(&keys);
-    Value *x = keys.parts > 1 ? keys_cone(&keys, keys.softmax.x, KEYS_CONE) : NULL;
-    if (x && keys_overlap(&keys))
-        x = keys_masked(&keys, x);
-    if (!x)
-        return value;
+/* Attention to the keys that are meant, in their parts; false where the graph has no room. */
+static bool keys_attend(Keys *keys, Value *value, KeysResult *result) {
+    Rewrite *rewrite = keys->rewrite;
+    keys_cut(keys);
+    Value *x = keys_cone(keys, keys->softmax.x, KEYS_CONE), *values = keys_rows(keys, value->in[1]);
+    if (x && keys_overlap(keys))
+        x = keys_masked(keys, x);
+    if (!x || !values)
+        return false;
+    if (dim_is(keys->all, 1)) { /* all the weight there is */
+        *result = (KeysResult){.o = build_cast(rewrite, values, DTYPE_F32, value), .log = x};
+        return true;
+    }
     int last = x->rank - 1;
     Value *max = build_reduce(rewrite, OP_reduce_max, x, 1, &last, true, value);
     Value *e = keys_exp(rewrite, x, max);
     Value *sum = build_reduce(rewrite, OP_sum, e, 1, &last, true, value);
     Value *share = build_scalar(rewrite, OP_div, e, sum, NULL, value);
-    Value *in[] = {build_cast(rewrite, share, value->in[0]->dtype, value), keys_rows(&keys, value->in[1])};
-    Value *parts = in[0] && in[1] ? build_like(rewrite, value, in) : NULL;
+    Value *in[] = {build_cast(rewrite, share, value->in[0]->dtype, value), values};
+    result->o = in[0] ? build_like(rewrite, value, in) : NULL;
     Value *none = keys_float(rewrite, -INFINITY, value),
           *is_none = build_scalar(rewrite, OP_eq, max, none, NULL, value);
     Value *log = build_scalar(rewrite, OP_log, sum, NULL, NULL, value);
     log = build_scalar(rewrite, OP_add, max, log, NULL, value);
-    log = build_scalar(rewrite, OP_select, is_none, none, log, value);
-    Value *o = parts && log ? keys_weighed(rewrite, parts, log, value) : NULL;
+    result->log = build_scalar(rewrite, OP_select, is_none, none, log, value);
+    return result->o && result->log;
+}
+
+static void keys_decide(const Keys *keys, const Keys *own, Value *parts) {
+    Pass *pass = keys->rewrite->pass;
+    if (own)
+        pass_decide(
+            pass, "split_keys", false, parts, NULL, "keys that are in memory in one tensor",
+            "its last %lld keys are attended to apart, which takes less than to write them behind the "
+            "others, and a kernel behind weighs both",
+            (long long)own->all->value);
+    if (keys->parts > 1)
+        pass_decide(pass, "split_keys", false, parts, NULL, "more queries, or fewer keys",
+                    "its keys come in %lld parts, so that every multiprocessor has some, and a kernel behind "
+                    "weighs them",
+                    (long long)keys->parts);
+}
+
+static Value *keys_rule(Rewrite *rewrite, Value *value) {
+    Keys keys, own;
+    KeysResult parts, last;
+    const bool *is_kept = rewrite->pass->state;
+    if (value->id >= rewrite->n_before || is_kept[value->id] || !keys_find(rewrite, value, &keys))
+        return value;
+    bool has_own = keys_come_apart(&keys, &own, rewrite->pass->options->limits);
+    if ((!has_own && keys.parts == 1) || !keys_attend(&keys, value, &parts) ||
+        (has_own && !keys_attend(&own, value, &last)))
+        return value;
+    Value *o = keys_weighed(rewrite, &parts, has_own ? &last : NULL, value);
     if (!o)
         return value;
-    pass_decide(
-        rewrite->pass, "split_keys", false, parts, NULL, "more queries, or fewer keys",
-        "its keys come in %lld parts, so that every multiprocessor has some, and a kernel behind weighs them",
-        (long long)keys.parts);
+    keys_decide(&keys, has_own ? &own : NULL, parts.o);
     return build_reshape(rewrite, o, value->rank, (const Dim *const *)value->dims, value);
 }
 

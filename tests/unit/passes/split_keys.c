@@ -36,6 +36,22 @@ static void test_overlapping(void **state) {
     expect(ATTENTION(2, 2, 2, 2, 4097, "select(b && index(s, 3) < max(n, 1), s, -inf)"), "chain2>2 rows");
 }
 
+/* Behind kept keys, which are many: new ones, of which one needs no softmax of its own. */
+#define KEPT(heads, groups, rows, keys, made, outputs, softmax)                                              \
+    "graph g (q: bf16[1," #heads "," #rows ",64], k: bf16[1," #groups "," #keys ",64], v: bf16[1," #groups   \
+    "," #keys ",16], j: bf16[1," #groups "," #made ",64], w: bf16[1," #groups "," #made                      \
+    ",16]) -> (o: bf16[1," #heads "," #rows ",16]" outputs ") {\n"                                           \
+    "  t = concat(k, j, axis=2)\n  s = q @ t.T * 0.2\n  o = softmax(" softmax ") @ concat(v, w, axis=2) }"
+
+static void test_kept(void **state) {
+    (void)state;
+    expect(KEPT(4, 4, 1, 4096, 1, "", "s"), "chain2>2 matmul rows");
+    expect(KEPT(8, 8, 3, 8192, 3, "", "select(index(s, 3) <= index(s, 2) + 8192, s, -inf)"),
+           "chain2>2 matmul/rows>2 rows>3 matmul");
+    /* which someone else wants joined */
+    expect(KEPT(4, 4, 1, 4096, 1, ", t: bf16[1,4,4097,64]", "s"), "pointwise pointwise chain2>2 rows");
+}
+
 static void test_whole(void **state) {
     (void)state;
     expect(ATTENTION(4, 33, 33, 1, 1024, "s"), "chain2");
@@ -49,6 +65,6 @@ static void test_whole(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_parts), cmocka_unit_test(test_overlapping),
-                                       cmocka_unit_test(test_whole)};
+                                       cmocka_unit_test(test_kept), cmocka_unit_test(test_whole)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
