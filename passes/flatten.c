@@ -105,6 +105,11 @@ static bool flatten_is_joined(const Value *reshape, int n_joined) {
     return true;
 }
 
+/* Whether rows of several tensors are one behind the other. */
+static bool flatten_joins_rows(const Value *value) {
+    return value->op == OP_concat && value->attrs[0].i < value->rank - 1;
+}
+
 /* Whether joining the axes of a first operand moves nothing in memory. */
 static bool flatten_is_free(const Flatten *flatten, const Value *like, const Value *value, int n_joined,
                             int *budget) {
@@ -122,7 +127,7 @@ static bool flatten_is_free(const Flatten *flatten, const Value *like, const Val
         return flatten_is_free(flatten, like, value->in[0], n_joined, budget);
     if (value->op == OP_reshape && flatten_is_joined(value, n_joined))
         return true;
-    if (value->op == OP_concat && value->attrs[0].i < value->rank - 1)
+    if (flatten_joins_rows(value))
         return true; /* which no product reads as it lies: it is stored first */
     const Value *base = flatten_unmoved(value);
     return flatten_is_packed(base) || (base != value && flatten->is_heavy[base->id]);
@@ -194,7 +199,8 @@ static bool flatten_joins(const Flatten *flatten, const Value *core, const Value
         return flatten->n_joined[other->id] == n;
     bool is_whole =
         operand->rank == like->rank && operand->dims[like->rank - 2] == like->dims[like->rank - 2];
-    bool is_moved = flatten_unmoved(operand) != operand; /* in memory, where it is as good */
+    /* in memory, or brought from there, where it is as good */
+    bool is_moved = flatten_unmoved(operand) != operand || flatten_joins_rows(operand);
     return flatten_spans(like, operand, n) && !(is_whole && flatten->is_heavy[operand->id] && !is_moved &&
                                                 !value_is_computed_from(core, operand));
 }

@@ -88,6 +88,20 @@ static bool slice_of_applied(Rewrite *rewrite, const Value *value) {
     return false;
 }
 
+/* Whether slices that are steps of axes before the last, as pixels are that become one, together take all of
+ * what is computed of products or reductions: each would compute its own share from what lies as far apart,
+ * where the whole may be stored by the kernel that has it. */
+static bool slice_of_places(Rewrite *rewrite, const Value *value) {
+    const Value *operand = value->in[0];
+    bool has_step = false;
+    for (int i = 0; i < value->rank - 1; i++)
+        has_step = has_step || value->attrs[2].ints[i] != 1;
+    const Graph *graph = rewrite->graph;
+    const Dim *uses = dim_const(graph->dims, rewrite_uses(rewrite, operand));
+    return has_step && rewrite_is_heavy(rewrite, operand) &&
+           dim_mul(graph->dims, uses, value_count(graph, value)) == value_count(graph, operand);
+}
+
 /* Whether every n-th row or column of a product's operand is read as well as all of them: where the other
  * axis is the one whose neighbours are neighbours in memory. */
 static bool slice_may_step(const Value *operand, bool rows) {
@@ -206,7 +220,8 @@ Value *movement_slice(Rewrite *rewrite, Value *value) {
         return value;
     if (operand->op == OP_matmul)
         return slice_of_matmul(rewrite, value);
-    if (!value_is_pointwise(operand) || slice_of_applied(rewrite, value) || slice_of_sum(rewrite, value))
+    if (!value_is_pointwise(operand) || slice_of_applied(rewrite, value) || slice_of_sum(rewrite, value) ||
+        slice_of_places(rewrite, value))
         return value;
     return slice_of_pointwise(rewrite, value);
 }

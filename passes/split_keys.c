@@ -292,6 +292,15 @@ static void keys_cut(Keys *keys) {
     keys->each = dim_const(dims, all->value - (keys->parts - 1) * step);
 }
 
+/* Whether a matrix' batch is that of x, or broadcasts to it: no heads that share it. */
+static bool keys_has_batch(const Value *matrix, const Value *x) {
+    for (int back = 3; back <= matrix->rank; back++)
+        if (!dim_is(keys_dim(matrix, back), 1) &&
+            (back > x->rank || keys_dim(matrix, back) != keys_dim(x, back)))
+            return false;
+    return true;
+}
+
 /* Attention to the keys that are meant, in their parts; false where the graph has no room. */
 static bool keys_attend(Keys *keys, Value *value, KeysResult *result) {
     Rewrite *rewrite = keys->rewrite;
@@ -301,7 +310,7 @@ static bool keys_attend(Keys *keys, Value *value, KeysResult *result) {
         x = keys_masked(keys, x);
     if (!x || !values)
         return false;
-    if (dim_is(keys->all, 1)) { /* all the weight there is */
+    if (dim_is(keys->all, 1) && keys_has_batch(values, x)) { /* all the weight there is */
         *result = (KeysResult){.o = build_cast(rewrite, values, DTYPE_F32, value), .log = x};
         return true;
     }

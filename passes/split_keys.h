@@ -9,11 +9,11 @@
 typedef struct Keys {
     Rewrite *rewrite;
     Softmax softmax;
-    Value *core, *product;   /* q @ k.T, and softmax(x) @ v */
-    const Dim *first, *all;  /* the keys that are meant: from which on, and how many; of joined ones some */
-    int64_t parts;           /* of these */
-    const Dim *each;         /* keys of a part */
-    const Dim *step;         /* from where one begins to where the next does; less than `each` if they overlap */
+    Value *core, *product;  /* q @ k.T, and softmax(x) @ v */
+    const Dim *first, *all; /* the keys that are meant: from which on, and how many; of joined ones some */
+    int64_t parts;          /* of these */
+    const Dim *each;        /* keys of a part */
+    const Dim *step; /* from where one begins to where the next does; less than `each` if they overlap */
 } Keys;
 
 /* A value's extent along an axis that is counted from the last, which is 1. */

@@ -15,8 +15,8 @@ static bool keys_is_whole(const Value *slice, int axis) {
     return slice->dims[axis] == slice->in[0]->dims[axis] && slice->attrs[2].ints[axis] == 1;
 }
 
-/* The axis of its operand that a movement's axis is; -1: none, or a part of it. Of reshapes, those that put in or
- * leave out axes of one. */
+/* The axis of its operand that a movement's axis is; -1: none, or a part of it. Of reshapes, those that put
+ * in or leave out axes of one. */
 static int keys_axis_below(const Value *value, int axis) {
     const Value *operand = value->in[0];
     if (value->op == OP_transpose)
@@ -121,7 +121,8 @@ Value *keys_rows(const Keys *keys, Value *matrix) {
 
 /* Any value that has x's axes, or broadcasts to them. */
 static Value *keys_moved(const Keys *keys, Value *whole) {
-    Value *value = whole->rank == 0 || dim_is(keys_dim(whole, 1), 1) ? whole : keys_of(keys, whole, whole->rank - 1);
+    Value *value =
+        whole->rank == 0 || dim_is(keys_dim(whole, 1), 1) ? whole : keys_of(keys, whole, whole->rank - 1);
     if (!value || value->rank == 0)
         return value;
     int n_batch = value->rank > 2 ? value->rank - 2 : 0, perm[RANK_MAX];

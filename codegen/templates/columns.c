@@ -24,6 +24,7 @@ enum {
     COLUMNS_STRIP_BYTES = 256,    /* of one row, where there are strips enough */
     COLUMNS_STRIP_BYTES_MIN = 64, /* what memory delivers at once */
     COLUMNS_UNROLL = 4,
+    COLUMNS_UNROLL_MOST = 16,
     COLUMNS_REGISTERS = 32, /* beside those of what is in flight */
     COLUMNS_FEW_ROWS = 64,
     COLUMNS_IN_FLIGHT = 9, /* of few rows, the taps of 3 x 3 */
@@ -440,8 +441,9 @@ static bool columns_accepts(const Graph *graph, const Region *region, const Sche
     }
     if (!template_takes_rows(s, why) || !template_takes_vector(graph, region, s, why))
         return false;
-    if (s->unroll < 1 || s->unroll > 16) {
-        *why = "unroll must lie between 1 and 16";
+    int most = s->places ? PLACES_TAPS : COLUMNS_UNROLL_MOST;
+    if (s->unroll < 1 || s->unroll > most) {
+        *why = "unroll must lie between 1 and 16, or 32 taps of several places";
         return false;
     }
     if (columns_smem(region, s) > target->smem_per_block) {

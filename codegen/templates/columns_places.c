@@ -1,7 +1,7 @@
 /* Columns that are windows beside one another, as a depthwise convolution's: each thread has several places
  * of an axis, which share most of what their windows read. What is the same for all, as weights are, is read
- * once a tap. All taps along the last reduced axis are written out, of all places, so that the compiler sees
- * what is read twice, and reads and widens it once:
+ * once a tap. All taps along the last reduced axis are written out, of all places, and what several
+ * of these read is read once:
  *
  *     place 0    | x0 x1 x2 |
  *     place 1       | x1 x2 x3 |                 4 places and 3 taps: 6 of 12 loads of x, 3 of 12 of weights
@@ -10,8 +10,8 @@
  *
  * A thread goes through all of its own rows, and needs no other's. (H200, LLVM, us, a place a thread; 4
  * places; 8 or 7: 7 x 7 taps of 32 x 56 x 56 x 256 248, 123, 110; 5 x 5 of 2 x 128 x 128 x 640 117, 58, 49; 3
- * x 3 of 32 x 112 x 112 x 32 33, 26, 24; in steps of 2 15.7, 15.0, 15.1. NVRTC does not see that loads are
- * the same: 298, 178, 167.) */
+ * x 3 of 32 x 112 x 112 x 32 33, 26, 24; in steps of 2 15.7, 15.0, 15.1. NVRTC did not see that loads are
+ * the same, where each was written out: 298, 178, 167.) */
 #include "codegen/templates/columns_places.h"
 
 #include "codegen/cost.h"
@@ -21,7 +21,6 @@
 enum {
     PLACES_THREADS = 128,
     PLACES_MOST = 8,
-    PLACES_TAPS = 9,   /* written out */
     PLACES_TURNS = 64, /* of the loop over those of other axes */
     PLACES_RUN = 4,    /* elements: runs of 8 leave registers for fewer threads */
 };
@@ -55,7 +54,7 @@ bool columns_accepts_places(const Graph *graph, const Region *region, const Sche
         return false;
     *why =
         "a thread with several places has all of their rows, those along the last reduced axis at once, up "
-        "to 9";
+        "to 32";
     if (s->threads_per_row != s->threads || !dim_is(places_taps(region), s->unroll) ||
         s->unroll > PLACES_TAPS)
         return false;
@@ -104,6 +103,84 @@ static bool places_share(const Region *region, const Dim *taps, int places) {
     return false;
 }
 
+/* What neighbouring places have in common: of tap `t` place `p` reads what lies at `step` p + t. */
+typedef struct PlacesShared {
+    int64_t step; /* 0: nothing known yet */
+    bool differs; /* something reads otherwise */
+} PlacesShared;
+
+/* The axis of its operand that a movement's axis is: all of it, in its order; -1: none. Of reshapes, those
+ * that put in or leave out axes of one. */
+static int places_axis_below(const Value *movement, int axis) {
+    const Value *operand = movement->in[0];
+    switch (movement->op) {
+    case OP_transpose: return movement->attrs[0].ints[axis];
+    case OP_slice: return movement->attrs[2].ints[axis] == 1 ? axis : -1;
+    case OP_pad: return axis;
+    case OP_window: return axis != (int)movement->attrs[0].i && axis < operand->rank ? axis : -1;
+    case OP_reshape: break;
+    default: return -1;
+    }
+    int at = 0, found = -1;
+    for (int i = 0; i < movement->rank; i++) {
+        if (dim_is(movement->dims[i], 1))
+            continue;
+        while (at < operand->rank && dim_is(operand->dims[at], 1))
+            at++;
+        if (at == operand->rank || operand->dims[at] != movement->dims[i])
+            return -1;
+        found = i == axis ? at : found;
+        at++;
+    }
+    return found;
+}
+
+/* A window whose places are those of the columns and whose elements are the taps, or the other way around. */
+static bool places_is_window(const Value *value, int place, int tap, int64_t *of_place, int64_t *of_tap) {
+    if (value->op != OP_window)
+        return false;
+    int along = (int)value->attrs[0].i, elements = value->rank - 1;
+    int64_t step = value->attrs[2].i, dilation = value->attrs[3].i;
+    bool is_forth = place == along && tap == elements;
+    *of_place = is_forth ? step : dilation;
+    *of_tap = is_forth ? dilation : step;
+    return is_forth || (tap == along && place == elements);
+}
+
+/* What is read by what is reduced. */
+static void places_find_shared(const Region *region, const Value *value, PlacesShared *shared) {
+    int missing = region->rank - value->rank;
+    int place = places_axis(region) - missing, tap = region->n_reduced - 1 - missing;
+    if (place < 0 || dim_is(value->dims[place], 1))
+        return;
+    if (op_info(value->op)->class_ == OPCLASS_POINTWISE) {
+        for (int i = 0; i < value->n_in; i++)
+            places_find_shared(region, value->in[i], shared);
+        return;
+    }
+    int64_t of_place = 0, of_tap = 0;
+    while (place >= 0 && tap >= 0 && op_info(value->op)->class_ == OPCLASS_MOVEMENT &&
+           !places_is_window(value, place, tap, &of_place, &of_tap)) {
+        of_place = 0;
+        place = places_axis_below(value, place);
+        tap = places_axis_below(value, tap);
+        value = value->in[0];
+    }
+    bool is_window = place >= 0 && tap >= 0 && places_is_window(value, place, tap, &of_place, &of_tap);
+    shared->differs |= !is_window || of_tap != 1 || of_place > places_taps(region)->value ||
+                       (shared->step && shared->step != of_place);
+    shared->step = of_place;
+}
+
+/* How far apart neighbouring places read, where all that varies between them is read by windows along their
+ * axis alone; 0: it is not. */
+static int64_t places_step(const Region *region, const ReduceLevel *level) {
+    PlacesShared shared = {0};
+    for (size_t i = 0; i < level->n; i++)
+        places_find_shared(region, level->at[i]->in[0], &shared);
+    return shared.differs ? 0 : shared.step;
+}
+
 int columns_places_schedules(const Graph *graph, const Region *region, const Target *target,
                              const DimBindings *hint, int vector, Schedule *out, int room) {
     static const int places[] = {8, 7, 4, 5, 3, 2};
@@ -140,6 +217,8 @@ typedef struct Places {
     const KExpr *column, *inside;  /* of the first place; whether it is there (NULL: yes) */
     const KExpr *coords[RANK_MAX]; /* of the kept axes */
     ReduceLevel level;
+    int64_t step; /* from one place's first element to the next one's, where places share what they read; else
+                     0 */
     PartialVars *acc;
 } Places;
 
@@ -167,18 +246,41 @@ static Run places_run(const Places *p, const KExpr *turn, const KExpr *tap, cons
     return run;
 }
 
-/* The loops over taps and places, and the number of the pass in them. */
+/* The loops over taps and places, and the number of what the pass in them reads. */
 static const KExpr *places_slots_begin(const Places *p, const KExpr **tap, const KExpr **place) {
     Builder *b = p->b;
     int n = p->schedule->places;
     *tap = k_for_begin(b, "tap", k_i32(b, 0), k_i32(b, p->schedule->unroll), 1, UNROLL_FULL);
     *place = k_for_begin(b, "place", k_i32(b, 0), k_i32(b, n), 1, UNROLL_FULL);
+    if (p->step)
+        return k_add(b, k_mul(b, *place, k_i32(b, (int)p->step)), *tap);
     return k_add(b, k_mul(b, *tap, k_i32(b, n)), *place);
 }
 
 static void places_slots_end(const Places *p) {
     k_end(p->b);
     k_end(p->b);
+}
+
+/* All that the taps of a turn read of all places, in registers; what several places read, once. */
+static void places_load(const Places *p, const KExpr *turn, const LowerTarget *targets) {
+    Builder *b = p->b;
+    int taps = p->schedule->unroll, places = p->schedule->places;
+    int shared = (int)p->step * (places - 1) + taps;
+    Run run = places_run(p, turn, k_i32(b, 0), k_i32(b, 0));
+    lower_batch_begin(p->lower, &run, targets, (int)p->level.n, p->step ? shared : taps * places);
+    if (!p->step) {
+        const KExpr *tap, *place, *slot = places_slots_begin(p, &tap, &place);
+        run = places_run(p, turn, tap, place);
+        lower_batch_load(p->lower, &run, slot);
+        places_slots_end(p);
+        return;
+    }
+    const KExpr *slot = k_for_begin(b, "slot", k_i32(b, 0), k_i32(b, shared), 1, UNROLL_FULL);
+    const KExpr *place = k_min(b, k_div(b, slot, k_i32(b, (int)p->step)), k_i32(b, places - 1));
+    run = places_run(p, turn, k_sub(b, slot, k_mul(b, place, k_i32(b, (int)p->step))), place);
+    lower_batch_load(p->lower, &run, slot);
+    k_end(b);
 }
 
 static void places_reduce(Places *p) {
@@ -204,13 +306,8 @@ static void places_reduce(Places *p) {
     run = places_run(p, turn, tap, zero);
     lower_batch_load(p->lower, &run, tap);
     k_end(b);
-    run = places_run(p, turn, zero, zero);
-    lower_batch_begin(p->lower, &run, targets, (int)n, taps * places);
+    places_load(p, turn, targets);
     const KExpr *slot = places_slots_begin(p, &tap, &place);
-    run = places_run(p, turn, tap, place);
-    lower_batch_load(p->lower, &run, slot);
-    places_slots_end(p);
-    slot = places_slots_begin(p, &tap, &place);
     run = places_run(p, turn, tap, place);
     for (size_t i = 0; i < n; i++) {
         targets[i].fold.number = run.outer;
@@ -299,6 +396,7 @@ void columns_build_places(Builder *b, const Region *region) {
     lower_declare_params(p.lower);
     p.index = lower_index_type(p.lower);
     p.level = lower_find_levels(p.lower).at[0];
+    p.step = places_step(region, &p.level);
     kernel->threads = schedule->threads;
     kernel->summary =
         text_format(b->arena, "columns: %d places beside each other a thread, %d elements of %d rows at once",

@@ -4,6 +4,8 @@
 
 #include "codegen/kernel_build.h"
 
+enum { PLACES_TAPS = 32 /* along the last reduced axis, at most, which are written out */ };
+
 /* Whether a schedule with `places`, which suits the columns template otherwise, suits this part. */
 bool columns_accepts_places(const Graph *graph, const Region *region, const Schedule *schedule,
                             const char **why);
