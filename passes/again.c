@@ -108,6 +108,18 @@ static bool again_has_room(const Graph *graph, const Value *a, const Value *b) {
     return value_same_dims(a, b) && columns <= RELAY_ACCUMULATORS / RELAY_LAST;
 }
 
+/* Whether what first products give is more than their rows are: else to store it takes no longer than to
+ * multiply again, as of two halves of a gate behind a projection of as many columns as rows are long. */
+static bool again_pays(const Relay *relay) {
+    bool pays = true;
+    for (int i = 0; i < relay->n_first; i++) {
+        const Value *first = relay->first[i], *rows = first->in[0];
+        const Dim *columns = first->dims[first->rank - 1], *depth = rows->dims[rows->rank - 1];
+        pays = pays && !(dim_is_const(columns) && dim_is_const(depth) && columns->value <= depth->value);
+    }
+    return pays;
+}
+
 /* Last products that one kernel does not take with one before them that is computed of the same: values
  * deeper than queries, or more than 128 columns of each. Each gets what it is computed of for itself. (H200,
  * gradients of 3 x 8 causal heads of 3072 x 256: 1770 us with weights in memory.) */
@@ -126,7 +138,7 @@ static bool again_apart(Pass *pass, Graph *graph) {
         for (size_t k = 0; k < i; k++)
             is_apart = is_apart || (relay_share_first(&own->relay, &lasts.at[k].relay) &&
                                     !again_has_room(graph, own->product, lasts.at[k].product));
-        if (!is_apart)
+        if (!is_apart || !again_pays(&own->relay))
             continue;
         Again again = {.pass = pass, .graph = graph, .inner = {.arena = pass->arena}};
         again_mark(&again, &own->relay);

@@ -155,6 +155,17 @@ static bool flatten_leads(const Value *value, const Value *core) {
     return leads;
 }
 
+/* Whether a first operand is joined along K of what is computed, and so little beside the second that it is
+ * stored: queries, of which parts are rotated, for many keys. */
+static bool flatten_is_little(const Value *matmul) {
+    enum { LESS = 8 };
+    const Value *a = matmul->in[0];
+    while (a->op == OP_cast || a->op == OP_reshape)
+        a = a->in[0];
+    return a->op == OP_concat && a->attrs[0].i == a->rank - 1 &&
+           LESS * realign_count(matmul->in[0]) <= realign_count(matmul->in[1]);
+}
+
 static void flatten_find(Flatten *flatten, const Value *value) {
     size_t id = value->id;
     flatten->is_heavy[id] = value_is_heavy(value);
@@ -173,7 +184,7 @@ static void flatten_find(Flatten *flatten, const Value *value) {
     int n = flatten_axes(value), budget = FLATTEN_SEARCH;
     flatten->core[id] = flatten->whole[id] = value;
     bool is_free = n && (flatten_is_free(flatten, value->in[0], value->in[0], n, &budget) ||
-                         realign_is_scattered(flatten->graph, value->in[0]));
+                         realign_is_scattered(flatten->graph, value->in[0]) || flatten_is_little(value));
     flatten->n_joined[id] = is_free ? n : 0;
 }
 
