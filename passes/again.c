@@ -108,14 +108,15 @@ static bool again_has_room(const Graph *graph, const Value *a, const Value *b) {
     return value_same_dims(a, b) && columns <= RELAY_ACCUMULATORS / RELAY_LAST;
 }
 
-/* Whether what first products give is more than their rows are: else to store it takes no longer than to
- * multiply again, as of two halves of a gate behind a projection of as many columns as rows are long. */
+/* Whether to multiply again takes less than to store what first products give, which is more than their rows
+ * are, or each matrix has a second operand of its own; not so two halves of a gate behind a projection. */
 static bool again_pays(const Relay *relay) {
     bool pays = true;
     for (int i = 0; i < relay->n_first; i++) {
         const Value *first = relay->first[i], *rows = first->in[0];
         const Dim *columns = first->dims[first->rank - 1], *depth = rows->dims[rows->rank - 1];
-        pays = pays && !(dim_is_const(columns) && dim_is_const(depth) && columns->value <= depth->value);
+        bool is_more = !dim_is_const(columns) || !dim_is_const(depth) || columns->value > depth->value;
+        pays = pays && (is_more || first->in[1]->rank > 2);
     }
     return pays;
 }

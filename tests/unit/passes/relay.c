@@ -24,15 +24,16 @@ static void test_gradients(void **state) {
     expect(GRADIENTS(DK ", " DV) WEIGHTS "  dk = e.T @ q\n  dv = cast(p, bf16).T @ g }", "relay4>2");
     expect(GRADIENTS(DQ ", " DK) WEIGHTS "  dq = e @ k\n  dk = e.T @ q }", "relay3 relay3");
     /* so deep that registers have the sums of one product: each has its weights for itself */
-    expect("graph g (q: bf16[24,152,144], k: bf16[24,136,144], v: bf16[24,136,144], g: bf16[24,152,144], l: "
-           "f32[24,152,1]) -> (dk: bf16[24,136,144], dv: bf16[24,136,144]) {\n" WEIGHTS
+    expect("graph g (q: bf16[24,24,144], k: bf16[24,136,144], v: bf16[24,136,144], g: bf16[24,24,144], l: "
+           "f32[24,24,1]) -> (dk: bf16[24,136,144], dv: bf16[24,136,144]) {\n" WEIGHTS
            "  dk = e.T @ q\n  dv = cast(p, bf16).T @ g }",
            "relay3 chain2");
     /* unless those are no more than what they are multiplied from: halves of a gate share a projection */
-    expect("graph g (x: bf16[640,256], w: bf16[256,256], u: bf16[256,256], v: bf16[256,256]) -> (y: "
-           "bf16[640,256]) {\n"
-           "  h = cast(layernorm(x @ w.T), bf16)\n  y = sigmoid(h @ u.T) * (h @ v.T) }",
-           "matmul/rows matmul2");
+    expect("graph g (x: bf16[6400,256], w: bf16[256,256], u: bf16[512,256], r: bf16[6400,256]) -> (y: "
+           "bf16[6400,256]) {\n"
+           "  t = cast(x @ w.T + r, bf16)\n  h = layernorm(t) @ u.T\n"
+           "  y = cast(h[:, :256] * sigmoid(h[:, 256:]), bf16) + t }",
+           "matmul/rows>2 matmul2");
 }
 
 /* What is read both ways around is computed one way, and what reads it the other way goes across: of depths
