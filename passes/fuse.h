@@ -109,6 +109,7 @@ typedef enum FuseRefusal {
     REFUSED_PRODUCT = 4, /* the product, beside or behind another */
     REFUSED_STORE = 8,   /* the element-wise result */
     REFUSED_SUM = 16,    /* the product, behind another that it is added to */
+    REFUSED_CORES = 32,  /* the product, beside more than one other */
 } FuseRefusal;
 
 /* Seconds of the kernels in which two plans differ around a statistic: with it in the product's kernel, and

@@ -88,7 +88,8 @@ bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b) {
                     "one kernel computes no more products side by side");
         return false;
     }
-    if ((fuse->known->refused[first->id] | fuse->known->refused[second->id]) & REFUSED_PRODUCT) {
+    int refusal = REFUSED_PRODUCT | (a->cores.n + b->cores.n > 2 ? REFUSED_CORES : 0);
+    if ((fuse->known->refused[first->id] | fuse->known->refused[second->id]) & refusal) {
         pass_decide(fuse->pass, "dual_matmul", false, value, second, "operands that are copied, not computed",
                     "no schedule has registers for all products");
         return false;

@@ -7,14 +7,14 @@ typedef struct Gates {
     DType type, out;
     int n; /* gates: 3 or 4 */
     int64_t m, width, k;
-    bool is_whole; /* their weights are parts of one matrix, whose rows are columns of the result */
+    bool is_whole;  /* their weights are parts of one matrix, whose rows are columns of the result */
     bool is_turned; /* [N, K] in memory */
     bool has_state; /* another input, and a second output */
 } Gates;
 
 static Value *gates_weights(Case *c, const Gates *g, Value *whole, int i) {
     static const char *const names[] = {"w0", "w1", "w2", "w3"};
-    Value *w = whole           ? case_part(c, whole, g->is_turned ? 0 : 1, i * g->width, (i + 1) * g->width)
+    Value *w = whole          ? case_part(c, whole, g->is_turned ? 0 : 1, i * g->width, (i + 1) * g->width)
                : g->is_turned ? INPUT(c, names[i], g->type, g->width, g->k)
                               : INPUT(c, names[i], g->type, g->k, g->width);
     return g->is_turned ? case_t(c, w) : w;
@@ -183,8 +183,8 @@ static void test_chosen(void **state) {
     (void)state;
     for (int n = 3; n <= 4; n++)
         for (int64_t m = 1; m <= 80; m = 4 * m + 1) {
-            Gates g = {"sm_90a", DTYPE_BF16, DTYPE_BF16, n, m, 128, 192, .is_turned = true, .is_whole = true,
-                       .has_state = true};
+            Gates g = {"sm_90a",          DTYPE_BF16,       DTYPE_BF16,       n, m, 128, 192,
+                       .is_turned = true, .is_whole = true, .has_state = true};
             gates_check(g, NULL, 1e-2);
             g.target = "sm_80";
             gates_check(g, NULL, 1e-2);
@@ -193,9 +193,12 @@ static void test_chosen(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wgmma),         cmocka_unit_test(test_wgmma_types),
-        cmocka_unit_test(test_transposed_wgmma), cmocka_unit_test(test_mma_sync),
-        cmocka_unit_test(test_multiply_adds), cmocka_unit_test(test_few_rows),
+        cmocka_unit_test(test_wgmma),
+        cmocka_unit_test(test_wgmma_types),
+        cmocka_unit_test(test_transposed_wgmma),
+        cmocka_unit_test(test_mma_sync),
+        cmocka_unit_test(test_multiply_adds),
+        cmocka_unit_test(test_few_rows),
         cmocka_unit_test(test_chosen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
