@@ -41,6 +41,7 @@ typedef struct RegionWindow {
 
 enum {
     REGION_SUM_MAX = 4,     /* products that one kernel adds up */
+    REGION_CORES_MAX = 4,   /* products that share their first operand, side by side in one kernel */
     REGION_COLUMNS_MAX = 4, /* statistics of columns, of blocks of rows, that a kernel of rows takes */
 };
 

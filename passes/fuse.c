@@ -153,8 +153,8 @@ double fuse_seconds(const Fuse *fuse, const Region *region) {
 }
 
 /* What a product's kernel without a schedule gives up first: of products that are added up the last, a chain
- * its later products, others their statistics, then what moves columns, then the second of two products, then
- * elements of less than a byte. */
+ * its later products, others their statistics, then what moves columns, then more than two products side by
+ * side, then the second of two, then elements of less than a byte. */
 static int fuse_gives_up(const Region *region, const Value *value) {
     OpClass class_ = value_class(value);
     if (region->sums.n)
@@ -163,6 +163,8 @@ static int fuse_gives_up(const Region *region, const Value *value) {
         return class_ == OPCLASS_REDUCTION ? REFUSED_ROWS : 0;
     if (region->column_block > 0 || region->windows.n > 0)
         return class_ != OPCLASS_CONTRACTION ? REFUSED_COLUMNS : 0;
+    if (region->kind == TEMPLATE_MATMUL && region->cores.n > 2)
+        return class_ == OPCLASS_CONTRACTION ? REFUSED_CORES : 0;
     if (region->cores.n > 1)
         return class_ == OPCLASS_CONTRACTION && value != region->cores.at[0] ? REFUSED_PRODUCT : 0;
     return dtype_bits(value->dtype) < 8 ? REFUSED_STORE : 0;

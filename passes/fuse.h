@@ -109,6 +109,7 @@ typedef enum FuseRefusal {
     REFUSED_PRODUCT = 4, /* the product, beside or behind another */
     REFUSED_STORE = 8,   /* the element-wise result */
     REFUSED_SUM = 16,    /* the product, behind another that it is added to */
+    REFUSED_CORES = 32,  /* the product, beside more than one other */
 } FuseRefusal;
 
 /* Seconds of the kernels in which two plans differ around a statistic: with it in the product's kernel, and
@@ -250,7 +251,10 @@ bool fuse_rows_block(Fuse *fuse, Value *value, const BlockStatistic *block);
 bool fuse_block_statistic(Fuse *fuse, Value *value);
 bool fuse_block_repeated(Fuse *fuse, Value *value);
 void fuse_light(Fuse *fuse, Value *value);
-/* Two single products become one kernel with two cores where `value` is the first to need both. */
+/* Whether all products of both groups share their first operand and are of equal size and type: they may be
+ * the cores of one kernel, and no sum is added up in one of them. */
+bool fuse_are_dual(const Group *a, const Group *b);
+/* Then they become one, up to REGION_CORES_MAX of them, where `value` is the first to need both groups. */
 bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b);
 /* fuse_sum.c: whether `value` adds a product of one of two groups to what the other computes. */
 bool fuse_is_sum(const Fuse *fuse, const Value *value, const Group *a, const Group *b);

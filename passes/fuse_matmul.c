@@ -52,41 +52,69 @@ static bool matmul_widens_both(const Fuse *fuse, const Value *a, const Value *b)
     return widens && m > MATMUL_TILE && product_uses_tensor_cores(fuse->limits, a);
 }
 
+static bool matmul_is_of_cores(const Group *group) {
+    return group->kind == TEMPLATE_MATMUL && !group->is_chain && !group->sums.n;
+}
+
+bool fuse_are_dual(const Group *a, const Group *b) {
+    return matmul_is_of_cores(a) && matmul_is_of_cores(b) &&
+           product_are_dual(a->cores.at[0], b->cores.at[0]); /* all of a group are alike */
+}
+
+/* The cores in the order of the graph. */
+static void matmul_sort_cores(Group *group) {
+    for (size_t i = 1; i < group->cores.n; i++)
+        for (size_t k = i; k > 0 && group->cores.at[k]->id < group->cores.at[k - 1]->id; k--) {
+            Value *core = group->cores.at[k];
+            group->cores.at[k] = group->cores.at[k - 1];
+            group->cores.at[k - 1] = core;
+        }
+}
+
 bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b) {
-    if (a == b || a->kind != TEMPLATE_MATMUL || b->kind != TEMPLATE_MATMUL || a->cores.n != 1 ||
-        b->cores.n != 1)
+    if (a == b || !matmul_is_of_cores(a) || !matmul_is_of_cores(b))
         return false;
     Value *first = a->cores.at[0], *second = b->cores.at[0];
-    const char *change = "both products with the same first operand, and results of equal dims and type";
+    const char *change = "products with the same first operand, and results of equal dims and type";
     if (!product_are_dual(first, second)) {
         pass_decide(
             fuse->pass, "dual_matmul", false, value, second, change,
             "two products meet here that do not share their first operand, or differ in size or type");
         return false;
     }
-    if ((fuse->known->refused[first->id] | fuse->known->refused[second->id]) & REFUSED_PRODUCT) {
+    if (a->cores.n + b->cores.n > REGION_CORES_MAX) {
+        pass_decide(fuse->pass, "dual_matmul", false, value, second,
+                    text_format(fuse->arena, "at most %d products", REGION_CORES_MAX),
+                    "one kernel computes no more products side by side");
+        return false;
+    }
+    int refusal = REFUSED_PRODUCT | (a->cores.n + b->cores.n > 2 ? REFUSED_CORES : 0);
+    if ((fuse->known->refused[first->id] | fuse->known->refused[second->id]) & refusal) {
         pass_decide(fuse->pass, "dual_matmul", false, value, second, "operands that are copied, not computed",
-                    "no schedule has registers for both products");
+                    "no schedule has registers for all products");
         return false;
     }
     if (matmul_widens_both(fuse, first, second)) {
         pass_decide(fuse->pass, "dual_matmul", false, value, second,
                     "at most 128 rows, or weights of the type that they are multiplied in",
-                    "a kernel converts one second operand on its way, not two");
+                    "a kernel converts one second operand on its way, not several");
         return false;
     }
     if (a->n_reduced || b->n_reduced || group_waits(a, b) || group_waits(b, a)) {
         pass_decide(fuse->pass, "dual_matmul", false, value, second, change,
-                    "one of the two products waits for the other");
+                    "one of the products waits for another");
         return false;
     }
-    if (a->leaves.n + b->leaves.n > (size_t)fuse->limits->max_inputs) {
-        pass_decide(fuse->pass, "inputs", false, value, second, "fewer operands",
-                    "the two together read too many tensors");
+    if (a->leaves.n + b->leaves.n > (size_t)fuse->limits->max_inputs ||
+        a->members.n + b->members.n > FUSE_MEMBERS_MAX) {
+        pass_decide(fuse->pass, "inputs", false, value, second, "fewer operands or operations",
+                    "together they read too many tensors, or compute too much");
         return false;
     }
     group_merge(fuse, a, b);
-    pass_decide(fuse->pass, "dual_matmul", true, value, second, NULL, "both products read '%s' and meet here",
+    matmul_sort_cores(a);
+    pass_decide(fuse->pass, "dual_matmul", true, value, second, NULL, "%s products read '%s' and meet here",
+                a->cores.n == 2 ? "both" : "the",
                 first->in[0]->name ? first->in[0]->name : "the same operand");
     return true;
 }

@@ -97,6 +97,20 @@ static bool pointwise_try(Fuse *fuse, Group *group, Value *value) {
     return true;
 }
 
+/* Whether the kernel of a product has an operand of `value` element by element, none of whose columns move,
+ * and can read the others: it need not be computed where columns of another product move to it. */
+static bool pointwise_follows_product(Fuse *fuse, const Value *value) {
+    const Value *blocker;
+    for (int i = 0; i < value->n_in; i++) {
+        Group *home = fuse_home(fuse, value->in[i]);
+        if (home && home->kind == TEMPLATE_MATMUL && !home->is_chain && !home->is_moved &&
+            !fuse_node(fuse, value->in[i])->barrier && space_fits(home, value) &&
+            pointwise_can_join(fuse, home, value, &blocker))
+            return true;
+    }
+    return false;
+}
+
 void fuse_light(Fuse *fuse, Value *value) {
     Group *homes[POINTWISE_HOMES];
     if (fuse_node(fuse, value)->is_in_operand) {
@@ -105,7 +119,7 @@ void fuse_light(Fuse *fuse, Value *value) {
     }
     if (fuse_block_repeated(fuse, value))
         return;
-    if ((value_is_pointwise(value) || value->op == OP_concat) &&
+    if ((value_is_pointwise(value) || value->op == OP_concat) && !pointwise_follows_product(fuse, value) &&
         (fuse_columns(fuse, value, value->op == OP_concat) || fuse_bundle(fuse, value)))
         return;
     if (value_is_pointwise(value) || value->op == OP_broadcast) {

@@ -87,8 +87,7 @@ bool fuse_is_sum(const Fuse *fuse, const Value *value, const Group *a, const Gro
     for (int i = 0; i < 2; i++)
         if (fuse_home(fuse, value->in[i]) != a && fuse_home(fuse, value->in[i]) != b)
             return false;
-    return fuse_home(fuse, value->in[0]) != fuse_home(fuse, value->in[1]) &&
-           !(a->cores.n == 1 && b->cores.n == 1 && product_are_dual(a->cores.at[0], b->cores.at[0]));
+    return fuse_home(fuse, value->in[0]) != fuse_home(fuse, value->in[1]) && !fuse_are_dual(a, b);
 }
 
 /* Whether a group has accumulators of one sum, and nothing but elements made of them. */

@@ -3,12 +3,11 @@
  *   2  an operand of a Value computed in a region is computed there, an input, a constant or a dim
  *   3  Values are topological, and each is needed by an output
  *   4  each output of the graph is written, by one region; no Value is written twice
- *   5  a matmul stands in a matmul region, as one or two cores or what sums add up, in a chain of 2 or 3,
- *      or in a relay of up to 5
- *   6  reduced axes lie inside the space; outputs have the space's elements, or its rows', or a window of its
- *      columns, or are statistics of blocks of a product or of rows, or a product across a relay's rows
- *   7  a guest is a region of rows or of columns, or a product that may have a product for a guest; its host
- * is a product */
+ *   5  a matmul stands in a matmul region, as one of up to four cores or what sums add up, in a chain of 2 or
+ * 3, or in a relay of up to 5 6  reduced axes lie inside the space; outputs have the space's elements, or its
+ * rows', or a window of its columns, or are statistics of blocks of a product or of rows, or a product across
+ * a relay's rows 7  a guest is a region of rows or of columns, or a product that may have a product for a
+ * guest; its host is a product */
 #include "passes/fuse.h"
 #include "passes/relay.h"
 
@@ -55,7 +54,7 @@ static void verify_values(PartitionCheck *check, const Region *region, int mark)
     bool is_product = is_chain || is_relay || region->kind == TEMPLATE_MATMUL;
     int fewest = is_chain || is_relay ? 2 : is_product, most = is_relay     ? RELAY_FIRST + RELAY_LAST + 1
                                                                : is_chain   ? 3
-                                                               : is_product ? 2
+                                                               : is_product ? REGION_CORES_MAX
                                                                             : 0;
     if (region->sums.n)
         fewest = most = (int)region->sums.n + 1;

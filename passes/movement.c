@@ -176,5 +176,9 @@ static Value *movement_rule(Rewrite *rewrite, Value *value) {
 }
 
 bool pass_movement(Pass *pass, Graph *graph) {
-    return rewrite_graph(pass, graph, movement_rule);
+    void *state = pass->state; /* of the pass that has this one follow it */
+    pass->state = movement_find_cut(pass, graph);
+    bool changed = rewrite_graph(pass, graph, movement_rule);
+    pass->state = state;
+    return changed;
 }

@@ -44,6 +44,8 @@ Value *movement_turn_result(Rewrite *rewrite, Value *value);  /* a transposed pr
 Value *movement_reduce(Rewrite *rewrite, Value *value);       /* reductions */
 Value *movement_reduce_concat(Rewrite *rewrite, Value *value); /* reductions of single elements, joined */
 Value *movement_slice(Rewrite *rewrite, Value *value);
+/* By id, which products are cut into the parts of their columns that are read: Pass.state of the pass. */
+bool *movement_find_cut(Pass *pass, Graph *graph);
 Value *movement_cast_joined(Rewrite *rewrite, Value *value);  /* a rounding behind a concat */
 Value *movement_cast_windows(Rewrite *rewrite, Value *value); /* a rounding behind windows */
 Value *movement_window(Rewrite *rewrite, Value *value);       /* windows of one element */

@@ -130,9 +130,15 @@ static bool slice_hands_on(const Value *operand, int *budget) {
     return false;
 }
 
+/* Whether all slices of a product are to be products of their own. */
+static bool slice_is_cut(const Rewrite *rewrite, const Value *matmul) {
+    const bool *cut = rewrite->pass->state;
+    return matmul->id < rewrite->n_before && cut[matmul->id];
+}
+
 /* Rows or columns of a product, where the slices together are no more than the whole. Columns cut into more
- * than two parts stay with the product, whose kernel stores each part where it belongs (fuse_columns.c); two
- * may meet again as the cores of one kernel. */
+ * than two parts stay with the product, whose kernel stores each part where it belongs (fuse_columns.c), but
+ * for those that meet again as the cores of one kernel (movement_cut.c), as two may. */
 static Value *slice_of_matmul(Rewrite *rewrite, Value *value) {
     Value *matmul = value->in[0];
     DimTable *table = rewrite->graph->dims;
@@ -145,7 +151,7 @@ static Value *slice_of_matmul(Rewrite *rewrite, Value *value) {
     if (!rows && !columns)
         return value;
     int axis = rows ? m : n;
-    if ((!rows && uses > 2) || slice_hands_on(matmul->in[rows], &budget))
+    if ((!rows && uses > 2 && !slice_is_cut(rewrite, matmul)) || slice_hands_on(matmul->in[rows], &budget))
         return value;
     const Dim *together = dim_mul(table, dim_const(table, uses), value->dims[axis]);
     Value *in[2] = {matmul->in[0], matmul->in[1]};

@@ -383,18 +383,30 @@ static double cost_region_slots(const MatmulPlan *plan, int streams) {
     return slots;
 }
 
-/* Whether the epilogue reads an element of an input for each of the product's; an operand may have as many.
- */
-static bool cost_is_stream(const MatmulPlan *plan, const Value *input) {
-    return value_count(plan->graph, input) == value_count(plan->graph, plan->core[0]) &&
-           matmul_is_read_behind(plan, input);
+static bool cost_has_count(const MatmulPlan *plan, const Value *value) {
+    return value_count(plan->graph, value) == value_count(plan->graph, plan->core[0]);
+}
+
+/* Elements of an input that the epilogue reads for each of the product's: one of one that has as many (an
+ * operand may have as many), or one of each of its parts that have, beside several products. */
+static int cost_epilogue_parts(const MatmulPlan *plan, const Value *input) {
+    const Region *region = plan->region;
+    int parts = 0;
+    if (cost_has_count(plan, input))
+        return matmul_is_read_behind(plan, input);
+    for (size_t i = 0; i < region->values.n && plan->n_cores > 1; i++) {
+        const Value *part = region->values.at[i];
+        parts += part->op == OP_slice && part->in[0] == input && cost_has_count(plan, part) &&
+                 matmul_is_read_behind(plan, part);
+    }
+    return parts;
 }
 
 static int cost_epilogue_streams(const MatmulPlan *plan) {
     const Region *region = plan->region;
     int streams = 0;
     for (size_t i = 0; i < region->inputs.n; i++)
-        streams += cost_is_stream(plan, region->inputs.at[i]);
+        streams += cost_epilogue_parts(plan, region->inputs.at[i]);
     return streams;
 }
 
@@ -402,8 +414,8 @@ static double cost_bytes_in(const MatmulPlan *plan) {
     const Region *region = plan->region;
     double bytes = 0;
     for (size_t i = 0; i < region->inputs.n; i++)
-        if (cost_is_stream(plan, region->inputs.at[i]))
-            bytes += dtype_bits(region->inputs.at[i]->dtype) / 8.0;
+        bytes +=
+            cost_epilogue_parts(plan, region->inputs.at[i]) * (dtype_bits(region->inputs.at[i]->dtype) / 8.0);
     return bytes;
 }
 

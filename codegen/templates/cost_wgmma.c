@@ -357,7 +357,7 @@ static CostSide cost_side(const MatmulPlan *plan, const Schedule *s, const CostS
                      .overlaps = matmul_overlaps(plan, s, is_rows)};
     if (matmul_is_brought(plan, side.operand)) /* it has come by then */
         return side;
-    int tiles = side.is_b ? plan->n_cores : 1; /* two products: two tiles of their second operand */
+    int tiles = side.is_b ? plan->n_cores : 1; /* each product has a tile of its second operand */
     side.bits = matmul_stage_bits(plan, s, is_rows) * tiles / (double)(is_rows ? w->cluster_n : w->cluster_m);
     side.bits *= matmul_row_elements(plan, s, side.operand) / (double)s->tile_k;
     side.bits *= cost_window_rows(plan, side.operand, s) * cost_box(plan, s, is_rows);

@@ -199,14 +199,14 @@ static const MatmulPlan *plan_scaled(const MatmulPlan *plan) {
     return scaled->kind == MATMUL_FP8 || scaled->kind == MATMUL_INT8 ? scaled : NULL;
 }
 
-/* The product, or two, or the last of those that are added up. */
+/* The product, or those side by side, or the last of those that are added up. */
 static bool plan_products(MatmulPlan *plan, const char **why) {
     const Region *region = plan->region;
     bool is_sum = region->sums.n > 0;
     MatmulSum sum = {0};
     if (is_sum)
         sum = matmul_last_sum(region);
-    *why = "a matmul region has one or two products, or adds some up";
+    *why = "a matmul region has one to four products, or adds some up";
     if (region->kind != TEMPLATE_MATMUL || region->cores.n < 1 ||
         (is_sum ? !sum.product : region->cores.n > MATMUL_CORES))
         return false;
@@ -222,7 +222,7 @@ static bool plan_products(MatmulPlan *plan, const char **why) {
         const Value *product = is_sum ? sum.product : region->cores.at[i];
         plan->core[i] = is_sum ? sum.sum : product;
         matmul_read_operand(plan->graph, region, product, 1, &plan->b[i]);
-        *why = "two products of one kernel share their first operand and their shape";
+        *why = "the products of one kernel share their first operand and their shape";
         if (product->in[0] != first->in[0] || !value_same_dims(product, first) ||
             product->dtype != first->dtype)
             return false;

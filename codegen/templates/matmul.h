@@ -7,8 +7,8 @@
  *     matmul_result.h    accumulators and what becomes of them; matmul_partials.h: parts of sums
  *     matmul_inputs.h, matmul_staging.h   what the epilogue reads, and what leaves by shared memory
  *
- * A region of this kind is one matrix product, two that share their first operand, or several that are added
- * up, with what is computed on the operands before (prologue) and on the product after (epilogue):
+ * A region of this kind is one matrix product, up to four that share their first operand, or several that are
+ * added up, with what is computed on the operands before (prologue) and on the product after (epilogue):
  *
  *     matmul.c           what the region is (MatmulPlan), its paths and schedules, the Template row
  *     matmul_operand.c   where operands lie in memory, and how TMA reads them
@@ -64,7 +64,7 @@ enum { MATMUL_PRODUCTS_MAX = 4 };
  * loads. */
 enum { GUEST_REGISTERS = 56, GUEST_AT_LAUNCH = 128 /* where setmaxnreg deals none out */ };
 
-enum { MATMUL_CORES = 2, MATMUL_BLOCK_ROWS = 16 };
+enum { MATMUL_CORES = REGION_CORES_MAX, MATMUL_BLOCK_ROWS = 16 };
 
 /* What multiplies. */
 typedef enum MatmulKind {

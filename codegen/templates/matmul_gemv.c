@@ -27,7 +27,7 @@ typedef struct Gemv {
     const Schedule *schedule;
     GemvShape shape;
     int split;
-    int n_x, n_w; /* operands of each kind: two products have one in common */
+    int n_x, n_w; /* operands of each kind: several products have one in common */
     Lower *x_lower[MATMUL_CORES], *w_lower[MATMUL_CORES];
     LowerTarget x_target[MATMUL_CORES], w_target[MATMUL_CORES];
     const KExpr *thread_k;         /* first of the thread's, within a step */

@@ -64,7 +64,9 @@ static bool inputs_is_elementwise(const MatmulPlan *plan, const Value *input, co
     value_map_set(marks, input, true);
     for (size_t i = 0; i < region->values.n; i++) { /* topological */
         const Value *value = region->values.at[i];
-        bool reads = false, is_core = value == plan->core[0] || value == plan->core[1];
+        bool reads = false, is_core = false;
+        for (int k = 0; k < plan->n_cores; k++)
+            is_core |= value == plan->core[k];
         for (int k = 0; k < value->n_in && !is_core; k++)
             reads |= value_map_get(marks, value->in[k]);
         if (!reads || inputs_is_order(plan, value))

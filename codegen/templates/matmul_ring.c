@@ -12,14 +12,13 @@
 #include "codegen/templates/matmul_partials.h"
 
 MatmulRing matmul_ring(Builder *b, const MatmulPlan *plan, const Schedule *schedule, int threads) {
-    static const char *const names[] = {"b_tile_0", "b_tile_1"};
     MatmulRing ring = {.plan = plan, .schedule = schedule, .split = 1};
     ring.a = matmul_loader(b, plan, &plan->a, "a_tile", schedule->tile_m, schedule->tile_k, schedule->stages,
                            threads, schedule->path);
     for (int i = 0; i < plan->n_cores; i++)
-        ring.b[i] =
-            matmul_loader(b, plan, &plan->b[i], plan->n_cores == 1 ? "b_tile" : names[i], schedule->tile_n,
-                          schedule->tile_k, schedule->stages, threads, schedule->path);
+        ring.b[i] = matmul_loader(
+            b, plan, &plan->b[i], plan->n_cores == 1 ? "b_tile" : text_format(b->arena, "b_tile_%d", i),
+            schedule->tile_n, schedule->tile_k, schedule->stages, threads, schedule->path);
     return ring;
 }
 

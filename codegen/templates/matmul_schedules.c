@@ -375,11 +375,13 @@ static void schedules_wgmma(const Cost *c, SchedulesAccept *accepts, Candidates 
     bool promote = plan->kind == MATMUL_FP8 && !plan->region->fast_sums && c->k > line;
     bool is_small = c->m <= SMALL_ROWS, is_turned = schedules_is_turned(plan);
     int swaps = is_small || is_turned || schedules_swaps(c, plan) ? 2 : 1;
+    /* of three products or four that share few columns out, tiles of 16 each would leave SMs without work */
+    int least = plan->n_cores > 2 ? 8 : 16;
     schedules_patches(c, accepts, found, step);
     for (int swap = is_turned; swap < swaps; swap++)
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-            for (int tile_n = 16; tile_n <= 256; tile_n += 16) {
-                bool is_round = tile_n % 64 == 0 || tile_n == 16 || tile_n == 32 || tile_n == 96 ||
+            for (int tile_n = least; tile_n <= 256; tile_n += tile_n < 16 ? 8 : 16) {
+                bool is_round = tile_n % 64 == 0 || tile_n <= 16 || tile_n == 32 || tile_n == 96 ||
                                 tile_n == 160 || (whole > 0 && tile_n % whole == 0);
                 /* few tiles may share themselves out among the SMs more evenly with another number of
                  * columns, or with their finer side along M: 4800 x 1024 x 8192 took 114 us, with 160 rows of

@@ -407,9 +407,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan) {
     wgmma_add_operand(&w, &plan->a, "a_tile", !schedule->swap_ab);
     for (int i = 0; i < plan->n_cores; i++)
         wgmma_add_operand(&w, &plan->b[i],
-                          plan->n_cores == 1 ? "b_tile"
-                          : i                ? "b_tile_1"
-                                             : "b_tile_0",
+                          plan->n_cores == 1 ? "b_tile" : text_format(b->arena, "b_tile_%d", i),
                           schedule->swap_ab);
     /* a cooperative launch does not begin before the kernel before has ended */
     bool may_start_early = kernel->waits && w.cluster == 1 && !w.converters && !w.stream.blocks &&

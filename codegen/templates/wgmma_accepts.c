@@ -211,7 +211,7 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
     for (int i = 0; i < plan->n_cores; i++) {
         if (!wgmma_accepts_operand(plan, schedule, &plan->b[i], schedule->swap_ab, why))
             return false;
-        *why = "both products must read their second operands alike";
+        *why = "all products must read their second operands alike";
         if (plan->b[i].major != plan->b[0].major || plan->b[i].elem != plan->b[0].elem)
             return false;
     }

@@ -173,6 +173,48 @@ static void test_two_products(void **state) {
     }
 }
 
+/* Steps of recurrent cells, whose gates are parts of one matrix. */
+static void test_gates(void **state) {
+    (void)state;
+    enum { MOST = 4 };
+    static const struct {
+        const char *target;
+        int n;
+        int64_t m, width;
+        DType type;
+        MatmulPath path;
+    } cells[] = {{"sm_90a", 3, 1, 1024, DTYPE_BF16, MATMUL_GEMV},
+                 {"sm_90a", 3, 16, 1024, DTYPE_BF16, MATMUL_WGMMA},
+                 {"sm_90a", 4, 64, 1024, DTYPE_BF16, MATMUL_WGMMA},
+                 {"sm_90a", 4, 4096, 1024, DTYPE_BF16, MATMUL_WGMMA},
+                 {"sm_90a", 4, 64, 1024, DTYPE_TF32, MATMUL_WGMMA},
+                 {"sm_80", 4, 64, 1024, DTYPE_BF16, MATMUL_MMA_SYNC},
+                 {"sm_80", 3, 4096, 1024, DTYPE_F16, MATMUL_MMA_SYNC},
+                 {"sm_90a", 4, 256, 1024, DTYPE_F32, MATMUL_SIMT}};
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
+        Case c;
+        case_open(&c, cells[i].target);
+        int64_t width = cells[i].width;
+        Value *h = INPUT(&c, "h", cells[i].type, cells[i].m, width), *at[MOST];
+        Value *w = INPUT(&c, "w", cells[i].type, cells[i].n * width, width);
+        Value *x = INPUT(&c, "x", cells[i].type, cells[i].m, cells[i].n * width);
+        Value *cell = INPUT(&c, "s", DTYPE_F32, cells[i].m, width);
+        for (int k = 0; k < cells[i].n; k++) {
+            Value *gate = case_matmul(&c, h, case_t(&c, case_part(&c, w, 0, k * width, (k + 1) * width)));
+            Value *part = case_part(&c, x, 1, k * width, (k + 1) * width);
+            at[k] = case_op(&c, OP_sigmoid, case_op(&c, OP_add, gate, part, NULL, NULL), NULL, NULL, NULL);
+        }
+        Value *fresh = case_op(&c, OP_mul, at[0], at[1], NULL, NULL);
+        Value *y = case_op(&c, OP_add, fresh, case_op(&c, OP_mul, at[2], cell, NULL, NULL), NULL, NULL);
+        case_output(&c, "state", y);
+        if (cells[i].n > 3)
+            y = case_op(&c, OP_mul, case_op(&c, OP_tanh, y, NULL, NULL, NULL), at[3], NULL, NULL);
+        case_output(&c, "y", case_cast(&c, y, DTYPE_BF16));
+        compile_choices(&c, 1, cells[i].path);
+        case_close(&c);
+    }
+}
+
 static void test_row_statistics(void **state) {
     (void)state;
     static const Shape shapes[] = {{"sm_90a", 8192, 192, 1024, DTYPE_BF16, false, MATMUL_WGMMA},
@@ -288,11 +330,12 @@ static void test_symbolic(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bias_gelu),      cmocka_unit_test(test_integers),
-        cmocka_unit_test(test_rounds),         cmocka_unit_test(test_two_products),
-        cmocka_unit_test(test_row_statistics), cmocka_unit_test(test_wide_softmax),
-        cmocka_unit_test(test_prologue),       cmocka_unit_test(test_symbolic),
-        cmocka_unit_test(test_chains),         cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_bias_gelu),    cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_rounds),       cmocka_unit_test(test_two_products),
+        cmocka_unit_test(test_gates),        cmocka_unit_test(test_row_statistics),
+        cmocka_unit_test(test_wide_softmax), cmocka_unit_test(test_prologue),
+        cmocka_unit_test(test_symbolic),     cmocka_unit_test(test_chains),
+        cmocka_unit_test(test_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

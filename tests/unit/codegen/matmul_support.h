@@ -97,6 +97,22 @@ static inline Value *case_t(Case *c, Value *x) {
     return case_op(c, OP_transpose, x, NULL, NULL, attrs);
 }
 
+/* What lies from `from` up to `to` along one axis. */
+static inline Value *case_part(Case *c, Value *x, int axis, int64_t from, int64_t to) {
+    const Dim **start = ARENA_ARRAY(c->arena, const Dim *, RANK_MAX),
+              **limit = ARENA_ARRAY(c->arena, const Dim *, RANK_MAX);
+    int *step = ARENA_ARRAY(c->arena, int, RANK_MAX);
+    for (int i = 0; i < x->rank; i++) {
+        start[i] = dim_const(c->graph->dims, i == axis ? from : 0);
+        limit[i] = i == axis ? dim_const(c->graph->dims, to) : x->dims[i];
+        step[i] = 1;
+    }
+    Attr attrs[OP_MAX_ATTRS] = {{.dims = start, .n_dims = x->rank},
+                                {.dims = limit, .n_dims = x->rank},
+                                {.ints = step, .n_ints = x->rank}};
+    return case_op(c, OP_slice, x, NULL, NULL, attrs);
+}
+
 static inline Value *case_row(Case *c, OpKind reduction, Value *x) {
     Attr attrs[OP_MAX_ATTRS] = {{.axes = {.n = 1, .at = {x->rank - 1}}}, {.i = 1}};
     return case_op(c, reduction, x, NULL, NULL, attrs);
