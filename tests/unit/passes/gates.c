@@ -76,17 +76,20 @@ static void test_parts_that_do_not(void **state) {
 /* As the graph has them: up to four of them side by side. */
 static void test_products_that_meet(void **state) {
     (void)state;
-    expect_graph("graph g (x: bf16[M, 16], a: bf16[16, 8], b: bf16[16, 8], c: bf16[16, 8]) -> (y: bf16[M, 8]) {\n"
-                 "  y = sigmoid(x @ a) * (x @ b) + x @ c }",
-                 "matmul3", rows);
-    expect_graph("graph g (x: bf16[M, 16], a: bf16[16, 8], b: bf16[16, 8], c: bf16[16, 8], d: bf16[16, 8]) -> (y: "
-                 "bf16[M, 8]) {\n"
-                 "  y = relu(x @ a) * (x @ b) - relu(x @ c) * (x @ d) }",
-                 "matmul4", rows);
-    expect_graph("graph g (x: bf16[M, 16], a: bf16[16, 8], b: bf16[16, 8], c: bf16[16, 8], d: bf16[16, 8], e: "
-                 "bf16[16, 8]) -> (y: bf16[M, 8]) {\n"
-                 "  y = relu(x @ a) * (x @ b) * relu(x @ c) * (x @ d) * (x @ e) }",
-                 "matmul4 matmul", rows);
+    expect_graph(
+        "graph g (x: bf16[M, 16], a: bf16[16, 8], b: bf16[16, 8], c: bf16[16, 8]) -> (y: bf16[M, 8]) {\n"
+        "  y = sigmoid(x @ a) * (x @ b) + x @ c }",
+        "matmul3", rows);
+    expect_graph(
+        "graph g (x: bf16[M, 16], a: bf16[16, 8], b: bf16[16, 8], c: bf16[16, 8], d: bf16[16, 8]) -> (y: "
+        "bf16[M, 8]) {\n"
+        "  y = relu(x @ a) * (x @ b) - relu(x @ c) * (x @ d) }",
+        "matmul4", rows);
+    expect_graph(
+        "graph g (x: bf16[M, 16], a: bf16[16, 8], b: bf16[16, 8], c: bf16[16, 8], d: bf16[16, 8], e: "
+        "bf16[16, 8]) -> (y: bf16[M, 8]) {\n"
+        "  y = relu(x @ a) * (x @ b) * relu(x @ c) * (x @ d) * (x @ e) }",
+        "matmul4 matmul", rows);
 }
 
 /* No schedule for more than two products side by side. */
