@@ -32,7 +32,6 @@ typedef struct Split {
     const SplitRows *rows;
     const SplitGroups *groups;
     const SplitSquares *squares;
-    const SplitImages *images;
     ValueMap operands; /* of products by tensor cores, before they are moved */
 } Split;
 
@@ -49,7 +48,6 @@ static Split *split_new(Pass *pass, const Graph *graph) {
                      .rows = split_rows_find(pass, graph),
                      .groups = groups,
                      .squares = split_squares_find(pass, graph, groups),
-                     .images = split_images_find(pass, graph),
                      .operands.arena = pass->arena};
     for (size_t i = 0; i < graph->values.n; i++) {
         const Value *value = graph->values.at[i];
@@ -210,8 +208,7 @@ static Value *split_rule(Rewrite *rewrite, Value *value) {
     SplitRun run;
     const Split *split = rewrite->pass->state;
     if (value_class(value) != OPCLASS_REDUCTION || product_get(split->products, value) ||
-        split_images_has(split->images, value) || split_rows_block(split->rows, value) ||
-        !split_is_divisible_op(value->op) || !value->attrs[1].i)
+        split_rows_block(split->rows, value) || !split_is_divisible_op(value->op) || !value->attrs[1].i)
         return value;
     bool is_run = split_run(split->groups, value, &run);
     Value *places = run.kept * run.rows >= SPLIT_COLUMN_TOTAL ? split_places(rewrite, value) : value;

@@ -1,5 +1,4 @@
-/* What the files split.c, split_rows.c, split_squares.c, split_groups.c, split_images.c and split_places.c
- * share; split_product.c takes what split_images.c finds. */
+/* What the files split.c, split_rows.c, split_squares.c, split_groups.c and split_places.c share. */
 #ifndef SINTER_PASSES_SPLIT_H
 #define SINTER_PASSES_SPLIT_H
 
@@ -62,16 +61,6 @@ const SplitSquares *split_squares_find(Pass *pass, const Graph *graph, const Spl
 int64_t split_squares_get(const SplitSquares *found, const Value *value);
 /* A sum of squares in so many parts; `value` itself where it is none. */
 Value *split_squares_apply(Rewrite *rewrite, const SplitGroups *groups, Value *value, int64_t parts);
-
-typedef struct SplitImages SplitImages;
-
-/* Finds sums over the places of images, and of squares around their means, of what a product gives. Lasts as
- * long as the pass. */
-const SplitImages *split_images_find(Pass *pass, const Graph *graph);
-/* Whether `value` is one of them. */
-bool split_images_has(const SplitImages *found, const Value *value);
-/* Such a sum by what the product's kernel has of it; `value` itself where it is none. */
-Value *split_images_apply(Rewrite *rewrite, const SplitImages *found, Value *value);
 
 /* The most parts, at most `wanted`, that divide n with `least` elements or more each; 1 where there are none.
  */

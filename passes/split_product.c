@@ -18,7 +18,6 @@
  *
  * product.c says for which reductions. */
 #include "passes/fuse.h"
-#include "passes/split.h"
 
 #include <math.h>
 
@@ -256,19 +255,7 @@ static Value *parts_rule(Rewrite *rewrite, Value *value) {
     return fresh;
 }
 
-static Value *parts_images_rule(Rewrite *rewrite, Value *value) {
-    return value->id < rewrite->n_before ? split_images_apply(rewrite, rewrite->pass->state, value) : value;
-}
-
-/* What is reduced of each image. */
-static bool parts_images(Pass *pass, Graph *graph) {
-    graph_renumber(graph);
-    pass->state = (void *)(uintptr_t)split_images_find(pass, graph);
-    return rewrite_graph(pass, graph, parts_images_rule);
-}
-
 bool pass_split_product(Pass *pass, Graph *graph) {
-    bool has_images = parts_images(pass, graph);
     graph_renumber(graph);
     ProductReductions *found = product_find(pass, graph);
     pass->state = found;
@@ -281,6 +268,5 @@ bool pass_split_product(Pass *pass, Graph *graph) {
             is_row ? "what waits for the statistics of these rows reads them again, and takes them on the way"
                    : "one reduction of these columns waits for another, and reads the product again");
     }
-    bool has_parts = found->n && rewrite_graph(pass, graph, parts_rule);
-    return has_images || has_parts;
+    return found->n && rewrite_graph(pass, graph, parts_rule);
 }
