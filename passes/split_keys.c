@@ -22,12 +22,14 @@
 #include "passes/fuse.h"
 #include "passes/product.h"
 #include "passes/rewrite.h"
+#include "passes/streams.h"
 
 enum {
-    KEYS_ROWS = 64,  /* of a warpgroup; more come in tiles of two */
-    KEYS_STEP = 128, /* keys that a tile takes at a time */
-    KEYS_PARTS = 64, /* most parts */
-    KEYS_CONE = 32   /* operations between the products on one way */
+    KEYS_ROWS = 64,      /* of a warpgroup; more come in tiles of two */
+    KEYS_STEP = 128,     /* keys that a tile takes at a time */
+    KEYS_STEP_WIDE = 64, /* the same of wide heads */
+    KEYS_PARTS = 64,     /* most parts */
+    KEYS_CONE = 32       /* operations between the products on one way */
 };
 
 /* What a plan takes (H200): bytes a second from memory, by all and by one multiprocessor, which does so many
@@ -35,6 +37,8 @@ enum {
  * scores stored three. */
 static const double keys_bytes = 3.8e12, keys_bytes_sm = 80e9, keys_flops_sm = 4.5e12,
                     keys_parts_bytes = 3e12;
+/* Of wide heads, whose two stages of keys are never both under way while one is multiplied. */
+static const double keys_flops_sm_wide = 4e12;
 static const double keys_step = 1.3e-6, keys_tile = 1.5e-6, keys_weigh = 4e-6, keys_apart = 9e-6;
 /* Of tiles whose lengths memory says, the share of keys that is seen; what parts must take of the time of a
  * single kernel, of which estimates this rough leave something. */
@@ -45,6 +49,7 @@ typedef struct Keys {
     Softmax softmax;
     Value *core, *product; /* q @ k.T, and softmax(x) @ v */
     int64_t parts;
+    bool is_wide;    /* its heads: streams_is_wide */
     const Dim *each; /* keys of a part */
     const Dim
         *step; /* from where one begins to where the next one does; less than `each` where they overlap */
@@ -78,7 +83,8 @@ static bool keys_find(Rewrite *rewrite, Value *product, Keys *keys) {
     return keys->core && rewrite_uses(rewrite, product->in[0]) == 1 &&
            rewrite_uses(rewrite, keys->core) == 1 && rewrite_uses(rewrite, softmax->x) == 2 &&
            rewrite_uses(rewrite, softmax->max) == 1 && rewrite_uses(rewrite, softmax->sum) == 1 &&
-           product_is_16bit(keys->core) && product_is_16bit(product) && keys_fit(keys);
+           product_is_16bit(keys->core) && product_is_16bit(product) && keys_fit(keys) &&
+           streams_heads(rewrite->graph, keys->core, product);
 }
 
 /* ---- how many parts */
@@ -87,15 +93,20 @@ static double keys_matrices(const Keys *keys) {
     return product_matrices(keys->rewrite->graph, keys->core);
 }
 
-/* Elements of a key and its value. */
+/* Elements of a key and its value; of those, the ones that memory has (values may be a part of the keys). */
 static double keys_depth(const Keys *keys) {
     return keys_extent(keys, keys->core->in[0], 1) + keys_extent(keys, keys->product, 1);
+}
+
+static double keys_depth_read(const Keys *keys) {
+    return streams_keeps_values(keys->core, keys->product) ? keys_extent(keys, keys->core->in[0], 1)
+                                                           : keys_depth(keys);
 }
 
 /* Tiles of a matrix' rows, and rows of one. */
 static double keys_row_tiles(const Keys *keys, double *tile_rows) {
     double rows = keys_extent(keys, keys->core, 2);
-    *tile_rows = rows <= KEYS_ROWS ? KEYS_ROWS : 2 * KEYS_ROWS;
+    *tile_rows = rows <= KEYS_ROWS || keys->is_wide ? KEYS_ROWS : 2 * KEYS_ROWS;
     return ceil(rows / *tile_rows);
 }
 
@@ -109,9 +120,11 @@ static double keys_seconds(const Keys *keys, const FuseLimits *limits, int64_t p
     double tile_rows, row_tiles = keys_row_tiles(keys, &tile_rows), sms = limits->sm_count;
     double tiles = keys_matrices(keys) * row_tiles * (double)parts, active = fmin(tiles, sms);
     double rate = fmin(keys_bytes / active, keys_bytes_sm) * row_tiles; /* which share what L2 has */
-    double step = fmax(keys_step, fmax(KEYS_STEP * 2 * keys_depth(keys) / rate,
-                                       2 * tile_rows * KEYS_STEP * keys_depth(keys) / keys_flops_sm));
-    double steps = ceil(keys_longest(keys_extent(keys, keys->core, 1), parts) / KEYS_STEP);
+    double length = keys->is_wide ? KEYS_STEP_WIDE : KEYS_STEP;
+    double flops = keys->is_wide ? keys_flops_sm_wide : keys_flops_sm;
+    double step = fmax(keys_step, fmax(length * 2 * keys_depth_read(keys) / rate,
+                                       2 * tile_rows * length * keys_depth(keys) / flops));
+    double steps = ceil(keys_longest(keys_extent(keys, keys->core, 1), parts) / length);
     double tile = steps * step + keys_tile;
     double rounds = ceil(tiles / sms);
     double together = (is_ragged && rounds > 1 ? keys_seen * tiles / sms + 1 - keys_seen : rounds) * tile;
@@ -358,6 +371,7 @@ static Value *keys_rule(Rewrite *rewrite, Value *value) {
     const bool *is_kept = rewrite->pass->state;
     if (value->id >= rewrite->n_before || is_kept[value->id] || !keys_find(rewrite, value, &keys))
         return value;
+    keys.is_wide = streams_is_wide(rewrite->graph, keys.core, value);
     keys.parts = keys_parts(&keys, rewrite->pass->options->limits);
     keys_cut(&keys);
     Value *x = keys.parts > 1 ? keys_cone(&keys, keys.softmax.x, KEYS_CONE) : NULL;

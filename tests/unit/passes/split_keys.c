@@ -47,8 +47,24 @@ static void test_whole(void **state) {
            "matmul/rows matmul");
 }
 
+#define LATENT(batch, heads, rows, keys, values, where)                                                      \
+    "graph g (q: bf16[" #batch "," #heads "," #rows ",576], k: bf16[" #batch ",1," #keys                     \
+    ",576], v: bf16[" #batch ",1," #keys ",512]) -> (o: bf16[" #batch "," #heads "," #rows ",512])" where    \
+    "{\n  o = softmax(q @ k.T * 0.1) @ " values " }"
+
+/* Heads wider than a warpgroup's registers, in one kernel where they wait for memory, or where values are
+ * part of the keys: few tiles in parts of keys, heads that share keys in one tile. */
+static void test_wide(void **state) {
+    (void)state;
+    expect(LATENT(1, 16, 1, 4096, "k[:, :, :, :512]", ""), "chain2>2 rows");
+    expect(LATENT(1, 16, 1, 4096, "v", ""), "chain2>2 rows");
+    expect(LATENT(2, 64, 1, T, "k[:, :, :, :512]", "where T >= 1"), "chain2");
+    expect(LATENT(1, 1, 160, T, "k[:, :, :, :512]", "where T >= 1"), "chain2");
+    expect(LATENT(1, 1, 160, T, "v", "where T >= 1"), "matmul rows matmul");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_parts), cmocka_unit_test(test_overlapping),
-                                       cmocka_unit_test(test_whole)};
+                                       cmocka_unit_test(test_whole), cmocka_unit_test(test_wide)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
