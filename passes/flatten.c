@@ -122,8 +122,9 @@ static bool flatten_is_free(const Flatten *flatten, const Value *like, const Val
         return flatten_is_free(flatten, like, value->in[0], n_joined, budget);
     if (value->op == OP_reshape && flatten_is_joined(value, n_joined))
         return true;
-    if (value->op == OP_concat && value->attrs[0].i < value->rank - 1)
-        return true; /* which no product reads as it lies: it is stored first */
+    if (value->op == OP_concat &&
+        (value->attrs[0].i < value->rank - 1 || dim_is(value->dims[value->rank - 2], 1)))
+        return true; /* which no product reads as it lies, nor single rows' columns: it is stored first */
     const Value *base = flatten_unmoved(value);
     return flatten_is_packed(base) || (base != value && flatten->is_heavy[base->id]);
 }

@@ -235,7 +235,19 @@ static void chain_widen(Fuse *fuse, Value *matmul, Value *operand) {
                 "attention reads 16 bits, and of so many queries it costs less to store it so");
 }
 
-void chain_mark_widened(Fuse *fuse) {
+/* A few rows of queries that are joined of parts, as one that turns with its position and one that does not,
+ * are stored in one piece: the keys are read by TMA then, which else wait for what is computed. */
+static void chain_join_query(Fuse *fuse, Value *scores, Value *product) {
+    Value *query = value_below_views(scores->in[0]);
+    if (query->op != OP_concat || fuse_node(fuse, query)->barrier ||
+        !product_streams(fuse->graph, scores, 1) || !streams_heads(fuse->graph, scores, product))
+        return;
+    fuse_node(fuse, query)->barrier = true;
+    pass_decide(fuse->pass, "chain", false, query, scores, "queries in one piece of memory",
+                "attention reads queries by TMA, and joined they are little beside the keys");
+}
+
+void chain_mark_stored(Fuse *fuse) {
     enum { CONE = 32 };
     for (size_t i = 0; i < fuse->graph->values.n && fuse->limits->chain_columns_max; i++) {
         Value *value = fuse->graph->values.at[i];
@@ -243,13 +255,16 @@ void chain_mark_widened(Fuse *fuse) {
         if (value->op != OP_matmul || !softmax_of(value->in[0], &softmax))
             continue;
         Value *scores = product_below(softmax.x, softmax.x, CONE);
-        if (!scores || !product_is_16bit(scores) || !product_is_16bit(value) ||
-            fuse_extent(fuse, scores->dims[scores->rank - 2]) <
-                fuse_extent(fuse, scores->in[0]->dims[scores->rank - 1]))
+        if (!scores || !product_is_16bit(scores) || !product_is_16bit(value))
             continue;
-        chain_widen(fuse, scores, scores->in[0]);
-        chain_widen(fuse, scores, scores->in[1]);
-        chain_widen(fuse, value, value->in[1]);
+        if (fuse_extent(fuse, scores->dims[scores->rank - 2]) >=
+            fuse_extent(fuse, scores->in[0]->dims[scores->rank - 1])) {
+            chain_widen(fuse, scores, scores->in[0]);
+            chain_widen(fuse, scores, scores->in[1]);
+            chain_widen(fuse, value, value->in[1]);
+        } else {
+            chain_join_query(fuse, scores, value);
+        }
     }
 }
 
