@@ -14,7 +14,8 @@
  *
  * The producer brings q once a tile, and keys and values by rings of their own, keys one part ahead. Where
  * the values are columns of the keys' own rows (compressed keys: "DeepSeek-V2", 2024), a stage of keys is
- * both operands, and is free behind the second product.
+ * both operands, and is free behind the second product. With two such stages that product comes before x of
+ * the next part, whose stage may still be on its way.
  *
  * More columns of the second product than registers of a warpgroup hold are shared by two that have the same
  * rows (warps_n), each all parts' sums of its half. Of a part each does half of the columns of x, with their
@@ -173,6 +174,41 @@ static void stream_wait_values(Stream *s, const PipelineState *value) {
         pipeline_wait_full(s->b, &s->values, value);
 }
 
+/* The second product of a part ends. */
+static void stream_end_sums(Stream *s, const PipelineState *value) {
+    stream_wait(s, 0, s->sums);
+    stream_next_values(s, value);
+}
+
+/* x of the next part is computed ahead of the sums of this one, which go on during its exponentials. */
+static void stream_ahead(Stream *s, const PipelineState *key, const PipelineState *value) {
+    Builder *b = s->b;
+    pipeline_wait_full(b, &s->keys, key);
+    stream_issue_scores(s, k_var(b, key->stage));
+    stream_wait_values(s, value);
+    stream_issue_sums(s, k_var(b, value->stage));
+    stream_wait(s, 1, s->scores);
+    stream_next_keys(s, key);
+}
+
+/* Whether two stages have keys and values of a part each: then none would be on its way while x of the next
+ * part waits for its stage, and this part's sums behind it. */
+static bool stream_sums_first(const Stream *s) {
+    return s->keeps_values && s->schedule->stages == 2;
+}
+
+/* This part's sums come first, and what they free is filled during all that the next part needs. */
+static void stream_behind(Stream *s, const PipelineState *key, const PipelineState *value) {
+    Builder *b = s->b;
+    stream_issue_sums(s, k_var(b, value->stage));
+    pipeline_wait_full(b, &s->keys, key);
+    stream_issue_scores(s, k_var(b, key->stage));
+    stream_wait(s, 1, s->sums);
+    stream_next_values(s, value);
+    stream_wait(s, 0, s->scores);
+    stream_next_keys(s, key);
+}
+
 static void stream_parts_of_tile(Stream *s, const MatmulTile *tile, PartsAt *at, PipelineState *query,
                                  PipelineState *key, PipelineState *value) {
     Builder *b = s->b;
@@ -189,16 +225,11 @@ static void stream_parts_of_tile(Stream *s, const MatmulTile *tile, PartsAt *at,
     stream_softmax(s, &scores, tile, at);
     stream_pack(s);
     const KExpr *part = k_for_begin(b, "part", k_add(b, s->parts.first, one), s->parts.end, 1, UNROLL_NONE);
-    pipeline_wait_full(b, &s->keys, key);
-    stream_issue_scores(s, k_var(b, key->stage));
-    stream_wait_values(s, value);
-    stream_issue_sums(s, k_var(b, value->stage));
-    stream_wait(s, 1, s->scores);
-    stream_next_keys(s, key);
+    (stream_sums_first(s) ? stream_behind : stream_ahead)(s, key, value);
     at->col = stream_part_col(s, part);
     stream_softmax(s, &scores, tile, at);
-    stream_wait(s, 0, s->sums);
-    stream_next_values(s, value);
+    if (!stream_sums_first(s))
+        stream_end_sums(s, value);
     stream_scale_sums(s);
     stream_pack(s);
     k_end(b);
@@ -206,8 +237,7 @@ static void stream_parts_of_tile(Stream *s, const MatmulTile *tile, PartsAt *at,
     pipeline_advance(b, &s->queries, query);
     stream_wait_values(s, value);
     stream_issue_sums(s, k_var(b, value->stage));
-    stream_wait(s, 0, s->sums);
-    stream_next_values(s, value);
+    stream_end_sums(s, value);
 }
 
 /* Descriptors of the first stages. A warpgroup that shares its rows has some of a part's columns, with which

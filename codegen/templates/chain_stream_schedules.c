@@ -88,23 +88,41 @@ static int stream_groups(const ChainPlan *plan, const DimBindings *hint) {
     return rows > WGMMA_M ? 2 : 1;
 }
 
+/* Adds a schedule, if the kernel takes it; how many there are. */
+static int stream_add(const ChainPlan *plan, Schedule s, Schedule *out, int n, int room) {
+    const char *why;
+    s.tile_n = stream_columns(plan, &s);
+    if (n < room && chain_stream_accepts(plan, &s, &why))
+        out[n++] = s;
+    return n;
+}
+
+/* Where values come with the keys, few rows wait for stages of both: short parts, as many as there is room
+ * for. */
+static int stream_kept_schedules(const ChainPlan *plan, Schedule s, Schedule *out, int n, int room) {
+    enum { PART = 64, MOST = 4, FEWEST = 3 };
+    s.tile_k = PART;
+    s.tile_n = stream_columns(plan, &s);
+    for (s.stages = MOST; s.stages >= FEWEST && stream_keeps_values(plan, &s); s.stages--)
+        n = stream_add(plan, s, out, n, room);
+    return n;
+}
+
 /* The columns of the second product shared by two warpgroups. Parts as long as memory holds, and boxes for
  * outputs where these leave some: what is stored is little beside the keys. */
 static int stream_wide_schedules(const ChainPlan *plan, Schedule *out, int room) {
     static const int parts[] = {128, 96, 64, 32};
-    const char *why;
-    int n = 0;
+    Schedule s = parts_schedule(2, 0, 0);
+    s.tile_m = WGMMA_M;
+    s.warps_m = 1;
+    s.warps_n = 2;
+    int n = stream_kept_schedules(plan, s, out, 0, room);
+    s.stages = 2;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        for (int boxes = 1; boxes >= 0 && n < room; boxes--) {
-            Schedule s = parts_schedule(2, 0, parts[i]);
-            s.tile_m = WGMMA_M;
-            s.warps_m = 1;
-            s.warps_n = 2;
-            s.tile_n = stream_columns(plan, &s);
+        for (int boxes = 1; boxes >= 0; boxes--) {
+            s.tile_k = parts[i];
             s.tma_store = boxes;
-            s.stages = 2;
-            if (chain_stream_accepts(plan, &s, &why))
-                out[n++] = s;
+            n = stream_add(plan, s, out, n, room);
         }
     return n;
 }
@@ -113,16 +131,16 @@ static int stream_wide_schedules(const ChainPlan *plan, Schedule *out, int room)
  * stages are enough: L2 has what they bring, and for few rows more of them bring memory no sooner. */
 int chain_stream_schedules(const ChainPlan *plan, const DimBindings *hint, Schedule *out, int room) {
     static const int parts[] = {128, 96, 64};
-    const char *why;
-    int n = 0;
+    int n = 0, most = stream_groups(plan, hint);
     if (plan->columns[1] > WGMMA_N_MAX)
         return stream_wide_schedules(plan, out, room);
-    for (int groups = stream_groups(plan, hint); groups >= 1; groups--)
-        for (size_t i = 0; i < sizeof parts / sizeof *parts && n < room; i++) {
-            Schedule s = parts_schedule(groups, plan->columns[1], parts[i]);
+    if (most == 1)
+        n = stream_kept_schedules(plan, parts_schedule(1, 0, 0), out, n, room);
+    for (int groups = most; groups >= 1; groups--)
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+            Schedule s = parts_schedule(groups, 0, parts[i]);
             s.stages = 2;
-            if (chain_stream_accepts(plan, &s, &why))
-                out[n++] = s;
+            n = stream_add(plan, s, out, n, room);
         }
     return n;
 }

@@ -63,8 +63,23 @@ static void test_wide(void **state) {
     expect(LATENT(1, 1, 160, T, "v", "where T >= 1"), "matmul rows matmul");
 }
 
+/* Queries joined of parts are stored, and their heads rows of a tile. */
+static void test_joined(void **state) {
+    (void)state;
+    expect("graph g (a: bf16[1,16,1,128], b: bf16[1,16,1,64], k: bf16[1,1,4096,192]) -> (o: "
+           "bf16[1,16,1,128]) {\n"
+           "  o = softmax(concat(a, b, axis=3) @ k.T * 0.1) @ k[:, :, :, :128] }",
+           "pointwise chain2>2 rows");
+    expect("graph g (x: bf16[16,2,64], w: bf16[16,64,128], b: bf16[2,16,1,64], k: bf16[2,1,4096,192]) -> (o: "
+           "bf16[2,16,1,128]) {\n"
+           "  a = cast(reshape(transpose(x @ w, [1, 0, 2]), [2, 16, 1, 128]), bf16)\n"
+           "  o = softmax(concat(a, b, axis=3) @ k.T * 0.1) @ k[:, :, :, :128] }",
+           "matmul pointwise chain2>2 rows");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_parts), cmocka_unit_test(test_overlapping),
-                                       cmocka_unit_test(test_whole), cmocka_unit_test(test_wide)};
+                                       cmocka_unit_test(test_whole), cmocka_unit_test(test_wide),
+                                       cmocka_unit_test(test_joined)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
