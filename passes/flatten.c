@@ -105,10 +105,16 @@ static bool flatten_is_joined(const Value *reshape, int n_joined) {
     return true;
 }
 
+/* Whether a value is coordinates along an axis that is not joined: it is the same for all joined rows. */
+static bool flatten_is_beside(const Value *value, int n_joined) {
+    int axis = value_coordinate(value);
+    return axis >= 0 && (axis == value->rank - 1 || axis < value->rank - 2 - n_joined);
+}
+
 /* Whether joining the axes of a first operand moves nothing in memory. */
 static bool flatten_is_free(const Flatten *flatten, const Value *like, const Value *value, int n_joined,
                             int *budget) {
-    if (value->rank == 0 || value_is_scalar_constant(value))
+    if (value->rank == 0 || value_is_scalar_constant(value) || flatten_is_beside(value, n_joined))
         return true;
     if (!flatten_spans(like, value, n_joined) || --*budget < 0)
         return false;

@@ -127,7 +127,7 @@ static bool chain_streams(const Fuse *fuse, const Group *group, const Value *mat
     Softmax softmax;
     return group->cores.n == 1 && softmax_of(held, &softmax) &&
            (has_rows || dim_upper(dims, held->dims[held->rank - 1]) > fuse->limits->chain_columns_max) &&
-           product_streams(fuse->graph, held, 1) && streams_heads(fuse->graph, first, matmul);
+           streams_pays(fuse->graph, first, matmul, 1);
 }
 
 static bool chain_is_moved(const Value *value) {
@@ -235,20 +235,19 @@ static void chain_widen(Fuse *fuse, Value *matmul, Value *operand) {
                 "attention reads 16 bits, and of so many queries it costs less to store it so");
 }
 
-/* A few rows of queries that are joined of parts, as one that turns with its position and one that does not,
- * are stored in one piece: the keys are read by TMA then, which else wait for what is computed. */
-static void chain_join_query(Fuse *fuse, Value *scores, Value *product) {
-    Value *query = value_below_views(scores->in[0]);
-    if (query->op != OP_concat || fuse_node(fuse, query)->barrier ||
-        !product_streams(fuse->graph, scores, 1) || !streams_heads(fuse->graph, scores, product))
+/* An operand that is joined of parts, as of elements that turn with their position and others, is stored in
+ * one piece, which TMA reads. */
+static void chain_join(Fuse *fuse, Value *scores, Value *operand) {
+    Value *joined = value_below_views(operand);
+    if (joined->op != OP_concat || fuse_node(fuse, joined)->barrier)
         return;
-    fuse_node(fuse, query)->barrier = true;
-    pass_decide(fuse->pass, "chain", false, query, scores, "queries in one piece of memory",
-                "attention reads queries by TMA, and joined they are little beside the keys");
+    fuse_node(fuse, joined)->barrier = true;
+    pass_decide(fuse->pass, "chain", false, joined, scores, "an operand in one piece of memory",
+                "attention reads its operands by TMA, and joined this one is little beside the scores");
 }
 
 void chain_mark_stored(Fuse *fuse) {
-    enum { CONE = 32 };
+    enum { CONE = 32, MANY = 64 /* queries, for which keys are worth it */ };
     for (size_t i = 0; i < fuse->graph->values.n && fuse->limits->chain_columns_max; i++) {
         Value *value = fuse->graph->values.at[i];
         Softmax softmax;
@@ -257,14 +256,17 @@ void chain_mark_stored(Fuse *fuse) {
         Value *scores = product_below(softmax.x, softmax.x, CONE);
         if (!scores || !product_is_16bit(scores) || !product_is_16bit(value))
             continue;
-        if (fuse_extent(fuse, scores->dims[scores->rank - 2]) >=
-            fuse_extent(fuse, scores->in[0]->dims[scores->rank - 1])) {
+        int64_t rows = fuse_extent(fuse, scores->dims[scores->rank - 2]);
+        if (rows >= fuse_extent(fuse, scores->in[0]->dims[scores->rank - 1])) {
             chain_widen(fuse, scores, scores->in[0]);
             chain_widen(fuse, scores, scores->in[1]);
             chain_widen(fuse, value, value->in[1]);
-        } else {
-            chain_join_query(fuse, scores, value);
         }
+        if (!streams_take(fuse->graph, fuse->limits, scores, value))
+            continue;
+        chain_join(fuse, scores, scores->in[0]);
+        if (rows >= MANY)
+            chain_join(fuse, scores, scores->in[1]);
     }
 }
 

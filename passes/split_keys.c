@@ -133,10 +133,16 @@ static double keys_seconds(const Keys *keys, const FuseLimits *limits, int64_t p
     return parts == 1 ? together : together + keys_weigh + bytes / keys_parts_bytes;
 }
 
-/* Seconds of both products in kernels of their own, whose tiles are parts of the keys anyway. */
-static double keys_seconds_apart(const Keys *keys) {
-    return keys_matrices(keys) * keys_extent(keys, keys->core, 1) * 2 * keys_depth(keys) / keys_bytes +
-           keys_apart;
+/* Seconds of both products in kernels of their own, whose tiles are parts of the keys anyway. Wide heads, of
+ * which there are many, take as long to multiply as to read, and their weights are stored. */
+static double keys_seconds_apart(const Keys *keys, const FuseLimits *limits) {
+    double columns = keys_matrices(keys) * keys_extent(keys, keys->core, 1), depth = keys_depth(keys);
+    double seconds = columns * 2 * depth / keys_bytes + keys_apart, tile_rows;
+    if (!keys->is_wide)
+        return seconds;
+    double tiles = keys_row_tiles(keys, &tile_rows), rows = keys_extent(keys, keys->core, 2);
+    return seconds + columns * tiles * tile_rows * 2 * depth / (keys_flops_sm * limits->sm_count) +
+           columns * rows * 4 / keys_parts_bytes;
 }
 
 static bool keys_are_ragged(const Keys *keys) {
@@ -162,15 +168,19 @@ static bool keys_divide(const Keys *keys, int64_t parts) {
            (dim_is_const(all) && all->value / parts >= KEYS_STEP / 2 && all->value <= INT32_MAX);
 }
 
+static bool keys_stream(const Keys *keys, int64_t parts) {
+    return streams_pays(keys->rewrite->graph, keys->core, keys->product, parts);
+}
+
 /* 1: as it is, in one kernel where there are matrices enough. */
 static int64_t keys_parts(const Keys *keys, const FuseLimits *limits) {
     int64_t best = 1;
     bool is_ragged = keys_are_ragged(keys);
-    bool has_chain = product_streams(keys->rewrite->graph, keys->core, 1);
+    bool has_chain = keys_stream(keys, 1);
     double least =
-        has_chain ? keys_worth * keys_seconds(keys, limits, 1, is_ragged) : keys_seconds_apart(keys);
+        has_chain ? keys_worth * keys_seconds(keys, limits, 1, is_ragged) : keys_seconds_apart(keys, limits);
     for (int64_t parts = 2; parts <= KEYS_PARTS; parts++) {
-        if (!keys_divide(keys, parts) || !product_streams(keys->rewrite->graph, keys->core, parts))
+        if (!keys_divide(keys, parts) || !keys_stream(keys, parts))
             continue;
         double seconds = keys_seconds(keys, limits, parts, is_ragged);
         if (seconds < least) {

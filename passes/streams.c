@@ -8,7 +8,9 @@ enum {
     STREAMS_WIDE_QUERY =
         640, /* with which 64 rows, and two parts of 32 keys and values, fill an SM's memory */
     STREAMS_WIDE_VALUE = 512, /* in the registers of two warpgroups */
-    STREAMS_WIDE_ROWS = 128   /* with which a kernel waits for memory, not for tensor cores */
+    STREAMS_WIDE_ROWS = 128,  /* with which a kernel waits for memory, not for tensor cores */
+    STREAMS_TILE = 64,        /* rows */
+    STREAMS_TILES = 32        /* that together ask enough of memory */
 };
 
 static int64_t streams_query(const Graph *graph, const Value *scores) {
@@ -38,4 +40,31 @@ bool streams_heads(const Graph *graph, const Value *scores, const Value *product
            streams_value(graph, product) <= STREAMS_WIDE_VALUE &&
            (streams_keeps_values(scores, product) ||
             product_extent(graph, scores->dims[scores->rank - 2]) <= STREAMS_WIDE_ROWS);
+}
+
+/* Whether several matrices have the same keys, each in a tile of its own. */
+static bool streams_repeats_keys(const Value *scores) {
+    const Value *keys = scores->in[1];
+    for (int i = 0; i < scores->rank - 2; i++) {
+        int at = i - (scores->rank - keys->rank);
+        if (!dim_is(scores->dims[i], 1) && (at < 0 || dim_is(keys->dims[at], 1)))
+            return true;
+    }
+    return false;
+}
+
+bool streams_pays(const Graph *graph, const Value *scores, const Value *product, int64_t times) {
+    if (!streams_is_wide(graph, scores, product))
+        return product_streams(graph, scores, times);
+    int64_t rows = product_extent(graph, scores->dims[scores->rank - 2]);
+    if (streams_repeats_keys(scores) && 2 * rows < STREAMS_TILE) /* tensor cores wait for empty rows */
+        return false;
+    double tiles = product_matrices(graph, scores) * (double)times;
+    tiles *= (double)((rows + STREAMS_TILE - 1) / STREAMS_TILE);
+    return tiles >= STREAMS_TILES && streams_heads(graph, scores, product);
+}
+
+bool streams_take(const Graph *graph, const FuseLimits *limits, const Value *scores, const Value *product) {
+    return limits->chain_columns_max && product_is_16bit(scores) && product_is_16bit(product) &&
+           streams_pays(graph, scores, product, 1);
 }

@@ -58,9 +58,9 @@ static void test_wide(void **state) {
     (void)state;
     expect(LATENT(1, 16, 1, 4096, "k[:, :, :, :512]", ""), "chain2>2 rows");
     expect(LATENT(1, 16, 1, 4096, "v", ""), "chain2>2 rows");
-    expect(LATENT(2, 64, 1, T, "k[:, :, :, :512]", "where T >= 1"), "chain2");
-    expect(LATENT(1, 1, 160, T, "k[:, :, :, :512]", "where T >= 1"), "chain2");
-    expect(LATENT(1, 1, 160, T, "v", "where T >= 1"), "matmul rows matmul");
+    expect(LATENT(33, 2, 1, T, "k[:, :, :, :512]", "where T >= 1"), "chain2");
+    expect(LATENT(11, 1, 130, T, "k[:, :, :, :512]", "where T >= 1"), "chain2");
+    expect(LATENT(11, 1, 130, T, "v", "where T >= 1"), "matmul rows matmul");
 }
 
 /* Queries joined of parts are stored, and their heads rows of a tile. */
