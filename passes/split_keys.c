@@ -37,9 +37,9 @@ enum {
  * scores stored three. */
 static const double keys_bytes = 3.8e12, keys_bytes_sm = 80e9, keys_flops_sm = 4.5e12,
                     keys_parts_bytes = 3e12;
-/* Of wide heads, whose two stages of keys are never both under way while one is multiplied. */
-static const double keys_flops_sm_wide = 4e12;
 static const double keys_step = 1.3e-6, keys_tile = 1.5e-6, keys_weigh = 4e-6, keys_apart = 9e-6;
+/* Of wide heads, in whose kernels the products take turns with what lies between. */
+static const double keys_flops_sm_wide = 4e12;
 /* Of tiles whose lengths memory says, the share of keys that is seen; what parts must take of the time of a
  * single kernel, of which estimates this rough leave something. */
 static const double keys_seen = 0.6, keys_worth = 0.85;

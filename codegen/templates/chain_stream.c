@@ -89,8 +89,8 @@ static void stream_issue_scores(Stream *s, const KExpr *stage) {
     Builder *b = s->b;
     const MatmulOperand *query = s->query.operand, *key = s->key.operand;
     const KExpr *at = parts_stage(b, &s->key.tile, s->key_at, stage), *query_at = s->query_at;
-    if (s->across) /* what is added to it is the same for all parts, and would take two registers for each k
-                    */
+    /* its sums with k are the same for all parts, and would take two registers each */
+    if (s->across)
         query_at = matmul_anew(b, "again", query_at);
     k_atom(b, ATOM_wgmma_fence, NULL, NULL, 0);
     for (int k = 0; k < stream_depth(s->plan); k += PARTS_K) {
