@@ -110,10 +110,16 @@ static bool flatten_joins_rows(const Value *value) {
     return value->op == OP_concat && value->attrs[0].i < value->rank - 1;
 }
 
+/* Whether a value is coordinates along an axis that is not joined: it is the same for all joined rows. */
+static bool flatten_is_beside(const Value *value, int n_joined) {
+    int axis = value_coordinate(value);
+    return axis >= 0 && (axis == value->rank - 1 || axis < value->rank - 2 - n_joined);
+}
+
 /* Whether joining the axes of a first operand moves nothing in memory. */
 static bool flatten_is_free(const Flatten *flatten, const Value *like, const Value *value, int n_joined,
                             int *budget) {
-    if (value->rank == 0 || value_is_scalar_constant(value))
+    if (value->rank == 0 || value_is_scalar_constant(value) || flatten_is_beside(value, n_joined))
         return true;
     if (!flatten_spans(like, value, n_joined) || --*budget < 0)
         return false;
@@ -127,8 +133,8 @@ static bool flatten_is_free(const Flatten *flatten, const Value *like, const Val
         return flatten_is_free(flatten, like, value->in[0], n_joined, budget);
     if (value->op == OP_reshape && flatten_is_joined(value, n_joined))
         return true;
-    if (flatten_joins_rows(value))
-        return true; /* which no product reads as it lies: it is stored first */
+    if (flatten_joins_rows(value) || (value->op == OP_concat && dim_is(value->dims[value->rank - 2], 1)))
+        return true; /* which no product reads as it lies, nor single rows' columns: it is stored first */
     const Value *base = flatten_unmoved(value);
     return flatten_is_packed(base) || (base != value && flatten->is_heavy[base->id]);
 }
@@ -155,17 +161,6 @@ static bool flatten_leads(const Value *value, const Value *core) {
     return leads;
 }
 
-/* Whether a first operand is joined along K of what is computed, and so little beside the second that it is
- * stored: queries, of which parts are rotated, for many keys. */
-static bool flatten_is_little(const Value *matmul) {
-    enum { LESS = 8 };
-    const Value *a = matmul->in[0];
-    while (a->op == OP_cast || a->op == OP_reshape)
-        a = a->in[0];
-    return a->op == OP_concat && a->attrs[0].i == a->rank - 1 &&
-           LESS * realign_count(matmul->in[0]) <= realign_count(matmul->in[1]);
-}
-
 static void flatten_find(Flatten *flatten, const Value *value) {
     size_t id = value->id;
     flatten->is_heavy[id] = value_is_heavy(value);
@@ -184,7 +179,7 @@ static void flatten_find(Flatten *flatten, const Value *value) {
     int n = flatten_axes(value), budget = FLATTEN_SEARCH;
     flatten->core[id] = flatten->whole[id] = value;
     bool is_free = n && (flatten_is_free(flatten, value->in[0], value->in[0], n, &budget) ||
-                         realign_is_scattered(flatten->graph, value->in[0]) || flatten_is_little(value));
+                         realign_is_scattered(flatten->graph, value->in[0]));
     flatten->n_joined[id] = is_free ? n : 0;
 }
 

@@ -202,7 +202,7 @@ static bool fuse_find_refused(Fuse *fuse) {
 static bool fuse_all(Fuse *fuse) {
     fuse_mark_hints(fuse);
     fuse_mark_copies(fuse);
-    chain_mark_widened(fuse);
+    chain_mark_stored(fuse);
     fuse_relays_find(fuse);
     for (size_t i = 0; i < fuse->graph->values.n && !fuse->is_stale; i++) {
         Value *value = fuse->graph->values.at[i];

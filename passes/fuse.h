@@ -314,8 +314,9 @@ bool fuse_operand_refuse(Fuse *fuse, const Region *region);
 /* fuse_chain.c: a product joins the kernel that computes its first operand, where that stays in registers */
 bool fuse_chain(Fuse *fuse, Value *matmul);
 /* Operands of attention in a narrower type, of which more rows than that costs want the wider one, are stored
- * in it: the chain reads 16 bits. */
-void chain_mark_widened(Fuse *fuse);
+ * in it: the chain reads 16 bits. So are queries and keys whose
+ * elements are joined of parts. */
+void chain_mark_stored(Fuse *fuse);
 /* Whether TMA can read an operand, or indices choose it; marks what it reads, which has to lie in memory. */
 bool chain_reads(Fuse *fuse, Value *matmul, int operand);
 void chain_read(Fuse *fuse, Value *matmul, int operand);

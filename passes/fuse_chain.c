@@ -11,6 +11,7 @@
 #include "ir/view.h"
 #include "passes/fuse.h"
 #include "passes/product.h"
+#include "passes/streams.h"
 
 enum {
     CHAIN_LINKS = 3,
@@ -22,8 +23,6 @@ enum {
     CHAIN_TMA_ELEMENTS = 8,  /* 16 bytes */
     CHAIN_INSTRUCTION = 256, /* columns of one matrix instruction */
     CHAIN_REGISTERS = 164, /* of a thread, for accumulators and what a link is handed, with row statistics */
-    CHAIN_STREAM_DEPTH =
-        256, /* of either product around a softmax that comes in parts: their other extents */
 };
 
 /* Whether indices choose an operand's matrices, or its pages, of memory, as a cache's of a sequence. */
@@ -128,9 +127,7 @@ static bool chain_streams(const Fuse *fuse, const Group *group, const Value *mat
     Softmax softmax;
     return group->cores.n == 1 && softmax_of(held, &softmax) &&
            (has_rows || dim_upper(dims, held->dims[held->rank - 1]) > fuse->limits->chain_columns_max) &&
-           product_streams(fuse->graph, held, 1) &&
-           dim_upper(dims, first->in[0]->dims[first->rank - 1]) <= CHAIN_STREAM_DEPTH &&
-           dim_upper(dims, matmul->dims[matmul->rank - 1]) <= CHAIN_STREAM_DEPTH;
+           streams_pays(fuse->graph, first, matmul, 1);
 }
 
 static bool chain_is_moved(const Value *value) {
@@ -205,7 +202,8 @@ static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_
         return "the number of columns is not bounded";
     *change = "more rows, or a shorter first and a narrower second product";
     int64_t depth = fuse_extent(fuse, first->in[0]->dims[first->rank - 1]);
-    if ((chain_blocks(fuse, first) < CHAIN_BLOCKS &&
+    bool is_wide = streams && streams_is_wide(fuse->graph, first, matmul); /* whose tiles were counted */
+    if ((!is_wide && chain_blocks(fuse, first) < CHAIN_BLOCKS &&
          (depth > CHAIN_SMALL || fuse_extent(fuse, matmul->dims[matmul->rank - 1]) > CHAIN_SMALL)) ||
         (chain_blocks(fuse, first) < 2 * CHAIN_BLOCKS && depth > CHAIN_DEEP))
         return "too few blocks would do both products, which kernels of their own spread wider";
@@ -237,21 +235,38 @@ static void chain_widen(Fuse *fuse, Value *matmul, Value *operand) {
                 "attention reads 16 bits, and of so many queries it costs less to store it so");
 }
 
-void chain_mark_widened(Fuse *fuse) {
-    enum { CONE = 32 };
+/* An operand that is joined of parts, as of elements that turn with their position and others, is stored in
+ * one piece, which TMA reads. */
+static void chain_join(Fuse *fuse, Value *scores, Value *operand) {
+    Value *joined = value_below_views(operand);
+    if (joined->op != OP_concat || fuse_node(fuse, joined)->barrier)
+        return;
+    fuse_node(fuse, joined)->barrier = true;
+    pass_decide(fuse->pass, "chain", false, joined, scores, "an operand in one piece of memory",
+                "attention reads its operands by TMA, and joined this one is little beside the scores");
+}
+
+void chain_mark_stored(Fuse *fuse) {
+    enum { CONE = 32, MANY = 64 /* queries, for which keys are worth it */ };
     for (size_t i = 0; i < fuse->graph->values.n && fuse->limits->chain_columns_max; i++) {
         Value *value = fuse->graph->values.at[i];
         Softmax softmax;
         if (value->op != OP_matmul || !softmax_of(value->in[0], &softmax))
             continue;
         Value *scores = product_below(softmax.x, softmax.x, CONE);
-        if (!scores || !product_is_16bit(scores) || !product_is_16bit(value) ||
-            fuse_extent(fuse, scores->dims[scores->rank - 2]) <
-                fuse_extent(fuse, scores->in[0]->dims[scores->rank - 1]))
+        if (!scores || !product_is_16bit(scores) || !product_is_16bit(value))
             continue;
-        chain_widen(fuse, scores, scores->in[0]);
-        chain_widen(fuse, scores, scores->in[1]);
-        chain_widen(fuse, value, value->in[1]);
+        int64_t rows = fuse_extent(fuse, scores->dims[scores->rank - 2]);
+        if (rows >= fuse_extent(fuse, scores->in[0]->dims[scores->rank - 1])) {
+            chain_widen(fuse, scores, scores->in[0]);
+            chain_widen(fuse, scores, scores->in[1]);
+            chain_widen(fuse, value, value->in[1]);
+        }
+        if (!streams_take(fuse->graph, fuse->limits, scores, value))
+            continue;
+        chain_join(fuse, scores, scores->in[0]);
+        if (rows >= MANY)
+            chain_join(fuse, scores, scores->in[1]);
     }
 }
 

@@ -6,17 +6,20 @@
  *
  * The terms are those of the one sum over K, in f32 or i32 as before. The parts must be memory, or what other
  * kernels store anyway, and start at 16 bytes of the other operand's rows. Values of attention, kept ones and
- * new ones, stay joined: its kernel would not be one, and its weights be stored. */
+ * new ones, stay joined, and so do elements of its queries and keys, as those that turn with their position
+ * and those that do not: its kernel would not be one, and its weights be stored. */
 #include "ir/softmax.h"
 #include "passes/fuse.h"
 #include "passes/movement.h"
 #include "passes/product.h"
+#include "passes/streams.h"
 
 enum {
     CONCAT_LEAST = 64,  /* K of a part: shorter ones leave a kernel's steps half empty */
     CONCAT_ALIGN = 128, /* bits that it is a multiple of */
     CONCAT_FEW = 64,    /* rows or columns of the result: those have kernels of their own */
-    CONCAT_DEPTH = 8    /* operations behind a product */
+    CONCAT_DEPTH = 8,   /* operations behind a product */
+    CONCAT_CONE = 32    /* and between those of attention, on one way */
 };
 
 /* Whether a part is memory, or the result of a kernel: of a product or a reduction, and what is computed of
@@ -101,8 +104,8 @@ static Value *split_concat_rule(Rewrite *rewrite, Value *value) {
     if (value->op != OP_matmul || (value->dtype != DTYPE_F32 && value->dtype != DTYPE_I32) ||
         !product_uses_tensor_cores(limits, value) || split_concat_has_hint(rewrite->graph, value))
         return value;
-    Softmax softmax;
-    if (softmax_of(value->in[0], &softmax))
+    const bool *stays = rewrite->pass->state;
+    if (value->id >= rewrite->n_before || stays[value->id])
         return value;
     for (int i = value->rank - 2; i < value->rank; i++)
         if (!dim_is_const(value->dims[i]) || value->dims[i]->value < CONCAT_FEW)
@@ -116,9 +119,27 @@ static Value *split_concat_rule(Rewrite *rewrite, Value *value) {
     return value;
 }
 
+/* By id: the products of attention that one kernel does. */
+static bool *split_concat_mark(const Pass *pass, Graph *graph) {
+    bool *stays = ARENA_ARRAY(pass->arena, bool, graph->values.n + 1);
+    for (size_t i = 0; i < graph->values.n; i++) {
+        const Value *value = graph->values.at[i];
+        Softmax softmax;
+        if (value->op != OP_matmul || !softmax_of(value->in[0], &softmax))
+            continue;
+        stays[i] = true;
+        const Value *scores = product_below(softmax.x, softmax.x, CONCAT_CONE);
+        if (scores && streams_take(graph, pass->options->limits, scores, value))
+            stays[scores->id] = true;
+    }
+    return stays;
+}
+
 bool pass_split_concat(Pass *pass, Graph *graph) {
     if (pass->options->no_fusion || !pass->options->limits || !pass->options->limits->has_tensor_cores)
         return false;
+    graph_renumber(graph);
+    pass->state = split_concat_mark(pass, graph);
     if (!rewrite_graph(pass, graph, split_concat_rule))
         return false;
     for (int round = 0; round < 4 && pass_movement(pass, graph); round++)

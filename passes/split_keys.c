@@ -24,13 +24,15 @@
 #include "passes/fuse.h"
 #include "passes/product.h"
 #include "passes/split_keys.h"
+#include "passes/streams.h"
 
 enum {
-    KEYS_ROWS = 64,  /* of a warpgroup; more come in tiles of two */
-    KEYS_STEP = 128, /* keys that a tile takes at a time */
-    KEYS_PARTS = 64, /* most parts */
-    KEYS_CONE = 32,  /* operations between the products on one way */
-    KEYS_NEW = 64    /* most keys that are attended to apart */
+    KEYS_ROWS = 64,      /* of a warpgroup; more come in tiles of two */
+    KEYS_STEP = 128,     /* keys that a tile takes at a time */
+    KEYS_STEP_WIDE = 64, /* the same of wide heads */
+    KEYS_PARTS = 64,     /* most parts */
+    KEYS_CONE = 32,      /* operations between the products on one way */
+    KEYS_NEW = 64        /* most keys that are attended to apart */
 };
 
 /* What a plan takes (H200): bytes a second from memory, by all and by one multiprocessor, which does so many
@@ -40,6 +42,8 @@ static const double keys_bytes = 3.8e12, keys_bytes_sm = 80e9, keys_flops_sm = 4
                     keys_parts_bytes = 3e12;
 static const double keys_step = 1.3e-6, keys_tile = 1.5e-6, keys_weigh = 4e-6, keys_apart = 9e-6,
                     keys_copy = 3e-6;
+/* Of wide heads, in whose kernels the products take turns with what lies between. */
+static const double keys_flops_sm_wide = 4e12;
 /* Of tiles whose lengths memory says, the share of keys that is seen; what parts must take of the time of a
  * single kernel, of which estimates this rough leave something. */
 static const double keys_seen = 0.6, keys_worth = 0.85;
@@ -74,7 +78,8 @@ static bool keys_find(Rewrite *rewrite, Value *product, Keys *keys) {
     return keys->core && rewrite_uses(rewrite, product->in[0]) == 1 &&
            rewrite_uses(rewrite, keys->core) == 1 && rewrite_uses(rewrite, softmax->x) == 2 &&
            rewrite_uses(rewrite, softmax->max) == 1 && rewrite_uses(rewrite, softmax->sum) == 1 &&
-           product_is_16bit(keys->core) && product_is_16bit(product) && keys_fit(keys);
+           product_is_16bit(keys->core) && product_is_16bit(product) && keys_fit(keys) &&
+           streams_heads(rewrite->graph, keys->core, product);
 }
 
 /* ---- how many parts */
@@ -83,15 +88,20 @@ static double keys_matrices(const Keys *keys) {
     return product_matrices(keys->rewrite->graph, keys->core);
 }
 
-/* Elements of a key and its value. */
+/* Elements of a key and its value; of those, the ones that memory has (values may be a part of the keys). */
 static double keys_depth(const Keys *keys) {
     return keys_extent(keys, keys->core->in[0], 1) + keys_extent(keys, keys->product, 1);
+}
+
+static double keys_depth_read(const Keys *keys) {
+    return streams_keeps_values(keys->core, keys->product) ? keys_extent(keys, keys->core->in[0], 1)
+                                                           : keys_depth(keys);
 }
 
 /* Tiles of a matrix' rows, and rows of one. */
 static double keys_row_tiles(const Keys *keys, double *tile_rows) {
     double rows = keys_extent(keys, keys->core, 2);
-    *tile_rows = rows <= KEYS_ROWS ? KEYS_ROWS : 2 * KEYS_ROWS;
+    *tile_rows = rows <= KEYS_ROWS || keys->is_wide ? KEYS_ROWS : 2 * KEYS_ROWS;
     return ceil(rows / *tile_rows);
 }
 
@@ -111,18 +121,27 @@ static double keys_seconds(const Keys *keys, const FuseLimits *limits, int64_t p
     double tile_rows, row_tiles = keys_row_tiles(keys, &tile_rows), sms = limits->sm_count;
     double tiles = keys_matrices(keys) * row_tiles * (double)parts, active = fmin(tiles, sms);
     double rate = fmin(keys_bytes / active, keys_bytes_sm) * row_tiles; /* which share what L2 has */
-    double step = fmax(keys_step, fmax(KEYS_STEP * 2 * keys_depth(keys) / rate,
-                                       2 * tile_rows * KEYS_STEP * keys_depth(keys) / keys_flops_sm));
-    double steps = ceil(keys_longest(keys_count(keys), parts) / KEYS_STEP);
+    double length = keys->is_wide ? KEYS_STEP_WIDE : KEYS_STEP;
+    double flops = keys->is_wide ? keys_flops_sm_wide : keys_flops_sm;
+    double step = fmax(keys_step, fmax(length * 2 * keys_depth_read(keys) / rate,
+                                       2 * tile_rows * length * keys_depth(keys) / flops));
+    double steps = ceil(keys_longest(keys_count(keys), parts) / length);
     double tile = steps * step + keys_tile;
     double rounds = ceil(tiles / sms);
     double together = (is_ragged && rounds > 1 ? keys_seen * tiles / sms + 1 - keys_seen : rounds) * tile;
     return parts == 1 ? together : together + keys_weighing(keys, parts);
 }
 
-/* Seconds of both products in kernels of their own, whose tiles are parts of the keys anyway. */
-static double keys_seconds_apart(const Keys *keys) {
-    return keys_matrices(keys) * keys_count(keys) * 2 * keys_depth(keys) / keys_bytes + keys_apart;
+/* Seconds of both products in kernels of their own, whose tiles are parts of the keys anyway. Wide heads, of
+ * which there are many, take as long to multiply as to read, and their weights are stored. */
+static double keys_seconds_apart(const Keys *keys, const FuseLimits *limits) {
+    double columns = keys_matrices(keys) * keys_count(keys), depth = keys_depth(keys);
+    double seconds = columns * 2 * depth / keys_bytes + keys_apart, tile_rows;
+    if (!keys->is_wide)
+        return seconds;
+    double tiles = keys_row_tiles(keys, &tile_rows), rows = keys_extent(keys, keys->core, 2);
+    return seconds + columns * tiles * tile_rows * 2 * depth / (keys_flops_sm * limits->sm_count) +
+           columns * rows * 4 / keys_parts_bytes;
 }
 
 static bool keys_are_ragged(const Keys *keys) {
@@ -148,15 +167,19 @@ static bool keys_divide(const Keys *keys, int64_t parts) {
            (dim_is_const(all) && all->value / parts >= KEYS_STEP / 2 && all->value <= INT32_MAX);
 }
 
+static bool keys_stream(const Keys *keys, int64_t parts) {
+    return streams_pays(keys->rewrite->graph, keys->core, keys->product, parts);
+}
+
 /* 1: as it is, in one kernel where there are matrices enough. */
 static int64_t keys_parts(const Keys *keys, const FuseLimits *limits, double *seconds) {
     int64_t best = 1;
     bool is_ragged = keys_are_ragged(keys);
-    bool has_chain = product_streams(keys->rewrite->graph, keys->core, 1);
-    *seconds = has_chain ? keys_seconds(keys, limits, 1, is_ragged) : keys_seconds_apart(keys);
+    bool has_chain = keys_stream(keys, 1);
+    *seconds = has_chain ? keys_seconds(keys, limits, 1, is_ragged) : keys_seconds_apart(keys, limits);
     double least = *seconds * (has_chain ? keys_worth : 1);
     for (int64_t parts = 2; parts <= KEYS_PARTS; parts++) {
-        if (!keys_divide(keys, parts) || !product_streams(keys->rewrite->graph, keys->core, parts))
+        if (!keys_divide(keys, parts) || !keys_stream(keys, parts))
             continue;
         double of_parts = keys_seconds(keys, limits, parts, is_ragged);
         if (of_parts < least) {
@@ -206,7 +229,7 @@ static bool keys_come_apart(Keys *keys, Keys *own, const FuseLimits *limits) {
     own->parts = 1;
     first.parts = keys_parts(&first, limits, &apart);
     apart += first.parts == 1 ? keys_weighing(keys, 2) : keys_weighing(keys, 1) - keys_weigh;
-    apart += own->all->value == 1 ? keys_copy : keys_seconds_apart(own);
+    apart += own->all->value == 1 ? keys_copy : keys_seconds_apart(own, limits);
     if (own->all->value > KEYS_NEW || apart > joined + keys_joining(keys))
         return false;
     *keys = first;
@@ -350,6 +373,7 @@ static Value *keys_rule(Rewrite *rewrite, Value *value) {
     const bool *is_kept = rewrite->pass->state;
     if (value->id >= rewrite->n_before || is_kept[value->id] || !keys_find(rewrite, value, &keys))
         return value;
+    keys.is_wide = streams_is_wide(rewrite->graph, keys.core, value);
     bool has_own = keys_come_apart(&keys, &own, rewrite->pass->options->limits);
     if ((!has_own && keys.parts == 1) || !keys_attend(&keys, value, &parts) ||
         (has_own && !keys_attend(&own, value, &last)))

@@ -10,6 +10,7 @@ typedef struct Keys {
     Rewrite *rewrite;
     Softmax softmax;
     Value *core, *product;  /* q @ k.T, and softmax(x) @ v */
+    bool is_wide;           /* its heads: streams_is_wide */
     const Dim *first, *all; /* the keys that are meant: from which on, and how many; of joined ones some */
     int64_t parts;          /* of these */
     const Dim *each;        /* keys of a part */

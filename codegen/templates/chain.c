@@ -130,6 +130,7 @@ static bool chain_links(ChainPlan *plan, bool streams, const char **why) {
         return false;
     if (!chain_rows(plan, rows, n_rows, why))
         return false;
+    plan->values_from = streams ? chain_values_from(plan) : -1;
     *why = NULL;
     return true;
 }
@@ -264,7 +265,8 @@ static bool chain_accepts_planned(const ChainPlan *plan, const Schedule *schedul
     if (schedule->path != MATMUL_WGMMA || schedule->swap_ab || schedule->ping_pong)
         return false;
     *why = "tile_m is 64 rows for each of 1 to 3 consumer warpgroups";
-    if (schedule->warps_m < 1 || schedule->warps_m > 3 || schedule->tile_m != schedule->warps_m * WGMMA_M)
+    if (schedule->warps_m < 1 || schedule->warps_m > 3 || schedule->tile_m != schedule->warps_m * WGMMA_M ||
+        schedule->warps_n > 1)
         return false;
     *why = "tile_n is a multiple of 16 up to 256";
     if (schedule->tile_n < 16 || schedule->tile_n > CHAIN_COLUMNS_LAST || schedule->tile_n % 16 != 0)

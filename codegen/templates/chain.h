@@ -9,6 +9,7 @@
  *     chain.c         what the links are (ChainPlan), which schedules it can take, the Template row
  *     chain_wgmma.c   the kernel
  *     chain_stream.c  the kernel where a softmax of long rows lies between two links, with chain_softmax.c
+ * and chain_exchange.c chain_values.c  values that are columns of the keys
  *
  * A link is a matrix product with its epilogue, so each has a MatmulPlan, of a region of its own; everything
  * that is known of products, epilogues and row statistics serves links as well. */
@@ -36,6 +37,8 @@ typedef struct ChainPlan {
      * link 0 hands on what the softmax is of. Outputs that are computed from its maximum and its sum, one
      * element a row, are a plan's of their own. */
     bool streams;
+    int64_t
+        values_from; /* the values are columns of the keys' own rows, from this one on; -1: they are not */
     Softmax softmax;
     MatmulPlan rows; /* region NULL: there are none */
 } ChainPlan;
@@ -60,6 +63,9 @@ int chain_blocks_per_sm(const ChainPlan *plan, const Schedule *schedule);
 MatmulTiles chain_tiles(const ChainPlan *plan, const Schedule *schedule);
 
 void chain_build(Builder *b, const ChainPlan *plan);
+
+/* chain_values.c: ChainPlan.values_from, of two links around a softmax. */
+int64_t chain_values_from(const ChainPlan *plan);
 
 /* chain_stream.c */
 bool chain_stream_accepts(const ChainPlan *plan, const Schedule *schedule, const char **why);

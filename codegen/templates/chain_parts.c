@@ -5,10 +5,15 @@
 
 /* ---- schedules */
 
+int parts_groups(const Schedule *schedule) {
+    return schedule->warps_m * (schedule->warps_n > 1 ? schedule->warps_n : 1);
+}
+
 bool parts_accepts_registers(const Target *target, const Schedule *schedule, const char **why) {
     *why = "setmaxnreg takes multiples of 8 from 24 to 256, together no more than the block has at launch";
-    return target_deals_registers(target, 1 + schedule->warps_m, schedule->warps_m,
-                                  schedule->producer_registers, schedule->consumer_registers);
+    int groups = parts_groups(schedule);
+    return target_deals_registers(target, 1 + groups, groups, schedule->producer_registers,
+                                  schedule->consumer_registers);
 }
 
 bool parts_accepts(const Target *target, const Schedule *schedule, const char **why) {
@@ -20,7 +25,8 @@ bool parts_accepts(const Target *target, const Schedule *schedule, const char **
         schedule->cluster_m > 1 || schedule->cluster_n > 1)
         return false;
     *why = "tile_m is 64 rows for each of 1 to 3 consumer warpgroups";
-    if (schedule->warps_m < 1 || schedule->warps_m > 3 || schedule->tile_m != schedule->warps_m * WGMMA_M)
+    if (schedule->warps_m < 1 || parts_groups(schedule) > 3 ||
+        schedule->tile_m != schedule->warps_m * WGMMA_M)
         return false;
     *why = "2 to 8 stages of parts";
     if (schedule->stages < 2 || schedule->stages > 8)
@@ -30,7 +36,7 @@ bool parts_accepts(const Target *target, const Schedule *schedule, const char **
 
 int parts_registers(const Target *target, const Schedule *schedule) {
     enum { MOST = 255 };
-    int at_launch = target->registers_per_sm / (WARPGROUP * (1 + schedule->warps_m));
+    int at_launch = target->registers_per_sm / (WARPGROUP * (1 + parts_groups(schedule)));
     return schedule->consumer_registers ? schedule->consumer_registers : at_launch > MOST ? MOST : at_launch;
 }
 
@@ -53,6 +59,7 @@ Schedule parts_store_schedule(const Schedule *schedule) {
     enum { NARROW = 32 };
     Schedule store = *schedule;
     store.tile_n = schedule->tile_n % NARROW == 0 ? NARROW : schedule->tile_n;
+    store.warps_m = parts_groups(schedule);
     return store;
 }
 

@@ -10,6 +10,9 @@
 #include "codegen/templates/matmul_tma.h"
 #include "ir/band.h"
 
+/* Consumer warpgroups of a block: some that have rows each, or several (warps_n) that share their rows'
+ * columns. */
+int parts_groups(const Schedule *schedule);
 /* What all such kernels ask of a schedule: wgmma, rows for warpgroups, registers that the SM has. False, with
  * a person's words in *why. */
 bool parts_accepts(const Target *target, const Schedule *schedule, const char **why);

@@ -1,5 +1,4 @@
 /* A softmax in parts (chain_stream.c): what a warpgroup does in its registers between the two products. */
-#include "codegen/reduce.h"
 #include "codegen/templates/chain_stream.h"
 
 #include <math.h>
@@ -25,9 +24,9 @@ void stream_declare_tile(Stream *s) {
     const KExpr *zero = k_float(b, K_F32, 0);
     // zeros cost nothing, as the first product reads none of them; unwritten, they are kept from one tile to
     // the next
-    s->scores = k_array(b, "scores", K_F32, s->schedule->tile_k / 2, zero);
+    s->scores = k_array(b, "scores", K_F32, stream_scored(s->schedule) / 2, zero);
     s->packed = k_array(b, "packed", K_U32, s->schedule->tile_k / 4, NULL);
-    s->sums = k_array(b, "sums", K_F32, s->schedule->tile_n / 2, zero);
+    s->sums = k_array(b, "sums", K_F32, stream_summed(s->schedule) / 2, zero);
     s->top = k_array(b, "top", K_F32, STREAM_HALVES, k_float(b, K_F32, -INFINITY));
     s->total = k_array(b, "total", K_F32, STREAM_HALVES, zero);
     s->scale = k_array(b, "scale", K_F32, STREAM_HALVES, zero);
@@ -56,7 +55,7 @@ static void stream_each_end(Stream *s) {
 
 void stream_scale_sums(Stream *s) {
     Builder *b = s->b;
-    StreamEach each = stream_each_begin(s, s->schedule->tile_n);
+    StreamEach each = stream_each_begin(s, stream_summed(s->schedule));
     k_set_elem(b, s->sums, each.at, k_mul(b, k_elem(b, s->sums, each.at), k_elem(b, s->scale, each.half)));
     stream_each_end(s);
 }
@@ -65,43 +64,55 @@ void stream_scale_sums(Stream *s) {
 static void stream_mask(void *context, const PartsMask *mask) {
     Stream *s = context;
     Builder *b = s->b;
-    StreamEach each = stream_each_begin(s, s->schedule->tile_k);
+    StreamEach each = stream_each_begin(s, stream_scored(s->schedule));
     const KExpr *inside = parts_is_inside(b, mask, each.group, each.half, each.j);
     k_set_elem(b, s->scores, each.at,
                k_select(b, inside, k_elem(b, s->scores, each.at), k_float(b, K_F32, -INFINITY)));
     stream_each_end(s);
 }
 
-/* The rows' largest elements with those of this part, and what the sums so far are scaled by. Rows of which
- * all is -inf so far count from 0. */
+/* What the rows' exponentials count from, and what the sums so far are scaled by, of one of the lane's rows.
+ * Rows of which all is -inf so far count from 0. */
+static void stream_count_from(Stream *s, const KVar *base, int half, const KExpr *top) {
+    Builder *b = s->b;
+    const KExpr *row = k_i32(b, half), *low = k_float(b, K_F32, -INFINITY);
+    const KExpr *counted = k_select(b, k_eq(b, top, low), k_float(b, K_F32, 0), top);
+    const KExpr *log2_e = k_float(b, K_F32, s->by * M_LOG2E);
+    k_set_elem(b, base, row, k_mul(b, counted, log2_e));
+    const KExpr *below = k_sub(b, k_mul(b, k_elem(b, s->top, row), log2_e), k_elem(b, base, row));
+    k_set_elem(b, s->scale, row, lower_power_of_two(b, below));
+    k_set_elem(b, s->top, row, top);
+}
+
+/* The rows' largest elements with those of this part. */
 static void stream_find_top(Stream *s, const KVar *base) {
     Builder *b = s->b;
     const Value *max = s->plan->softmax.max;
     PartialVars tops = reduce_declare(b, max, "part_top", 2 * STREAM_HALVES, K_I32);
-    StreamEach each = stream_each_begin(s, s->schedule->tile_k);
+    StreamEach each = stream_each_begin(s, stream_scored(s->schedule));
     const KExpr *column = k_add(b, k_mul(b, each.half, k_i32(b, 2)), each.j);
     reduce_take(b, max, tops, column, k_elem(b, s->scores, each.at), NULL, NULL);
     stream_each_end(s);
     for (int half = 0; half < STREAM_HALVES; half++) {
-        const KExpr *row = k_i32(b, half), *own = k_i32(b, 2 * half);
+        const KExpr *own = k_i32(b, 2 * half);
         reduce_into(b, max, tops, own, reduce_get(b, tops, k_i32(b, 2 * half + 1)));
         reduce_lanes(b, max, tops, own, 4);
-        reduce_into(b, max, tops, own, (Partial){k_elem(b, s->top, row), NULL});
-        const KExpr *top = k_elem(b, tops.x, own), *low = k_float(b, K_F32, -INFINITY);
-        const KExpr *counted = k_select(b, k_eq(b, top, low), k_float(b, K_F32, 0), top);
-        const KExpr *log2_e = k_float(b, K_F32, s->by * M_LOG2E);
-        k_set_elem(b, base, row, k_mul(b, counted, log2_e));
-        const KExpr *below = k_sub(b, k_mul(b, k_elem(b, s->top, row), log2_e), k_elem(b, base, row));
-        k_set_elem(b, s->scale, row, lower_power_of_two(b, below));
-        k_set_elem(b, s->top, row, top);
+        reduce_into(b, max, tops, own, (Partial){k_elem(b, s->top, k_i32(b, half)), NULL});
+        if (!s->across)
+            stream_count_from(s, base, half, k_elem(b, tops.x, own));
     }
+    if (!s->across)
+        return;
+    stream_exchange_tops(s, max, tops);
+    for (int half = 0; half < STREAM_HALVES; half++)
+        stream_count_from(s, base, half, k_elem_at(b, tops.x, 2 * half));
 }
 
 /* p in the place of x, and the sum of a row with it. */
 static void stream_exponentials(Stream *s, const KVar *base) {
     Builder *b = s->b;
     const KVar *part = k_array(b, "part_sum", K_F32, 2 * STREAM_HALVES, k_float(b, K_F32, 0));
-    StreamEach each = stream_each_begin(s, s->schedule->tile_k);
+    StreamEach each = stream_each_begin(s, stream_scored(s->schedule));
     const KExpr *x = k_elem(b, s->scores, each.at), *log2_e = k_float(b, K_F32, s->by * M_LOG2E);
     const KExpr *below = k_sub(b, k_mul(b, x, log2_e), k_elem(b, base, each.half));
     const KExpr *column = k_add(b, k_mul(b, each.half, k_i32(b, 2)), each.j);
@@ -130,11 +141,14 @@ void stream_softmax(Stream *s, const MatmulFragment *scores, const MatmulTile *t
 
 void stream_pack(Stream *s) {
     Builder *b = s->b;
-    const KExpr *word = k_for_begin(b, "word", k_i32(b, 0), k_i32(b, s->packed->count), 1, UNROLL_FULL);
+    int words = s->packed->count / stream_across(s->schedule);
+    const KExpr *word = k_for_begin(b, "word", k_i32(b, 0), k_i32(b, words), 1, UNROLL_FULL);
     const KExpr *at = k_mul(b, word, k_i32(b, 2));
     const KExpr *pair[] = {k_elem(b, s->scores, at), k_elem(b, s->scores, k_add(b, at, k_i32(b, 1)))};
     k_set_elem(b, s->packed, word, k_pack(b, s->value.operand->elem, pair));
     k_end(b);
+    if (s->across)
+        stream_exchange_packed(s);
     matmul_settle(b, s->packed);
 }
 
@@ -142,9 +156,12 @@ void stream_divide(Stream *s) {
     Builder *b = s->b;
     const Value *sum = s->plan->softmax.sum;
     PartialVars totals = {.x = s->total};
+    for (int half = 0; half < STREAM_HALVES; half++)
+        reduce_lanes(b, sum, totals, k_i32(b, half), 4);
+    if (s->across)
+        stream_exchange_totals(s, sum, totals);
     for (int half = 0; half < STREAM_HALVES; half++) {
         const KExpr *row = k_i32(b, half);
-        reduce_lanes(b, sum, totals, row, 4);
         k_set_elem(b, s->scale, row, k_div(b, k_float(b, K_F32, 1), k_elem(b, s->total, row)));
     }
     stream_scale_sums(s);

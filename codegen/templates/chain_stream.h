@@ -1,17 +1,43 @@
-/* Shared by the two files of a chain whose softmax comes in parts; nobody else includes it.
+/* Shared by the files of a chain whose softmax comes in parts; nobody else includes it.
  *
- *     chain_stream.c    schedules, the order of tiles, what is loaded and multiplied
- *     chain_softmax.c   a part of the softmax, in the registers
+ *     chain_stream.c            the order of tiles, what is loaded and multiplied
+ *     chain_stream_schedules.c  sizes and schedules
+ *     chain_softmax.c           a part of the softmax, in the registers
+ *     chain_exchange.c          what two warpgroups tell each other that share their rows
  */
 #ifndef SINTER_CODEGEN_TEMPLATES_CHAIN_STREAM_H
 #define SINTER_CODEGEN_TEMPLATES_CHAIN_STREAM_H
 
+#include "codegen/reduce.h"
 #include "codegen/templates/chain.h"
 #include "codegen/templates/matmul_result.h"
 
 enum {
-    STREAM_HALVES = 2 /* rows of a thread, 8 apart */
+    STREAM_HALVES = 2,     /* rows of a thread, 8 apart */
+    STREAM_ACROSS_MOST = 2 /* warpgroups that share rows */
 };
+
+/* chain_stream_schedules.c */
+
+/* Elements of a query and a key, rounded up to what instructions take. */
+int stream_depth(const ChainPlan *plan);
+/* Tiles of queries in memory: two where they fit, so that the next tile's parts are on their way while this
+ * one's last are multiplied. */
+int stream_queries(const ChainPlan *plan, const Schedule *s);
+/* Whether values are read from the keys' tiles. */
+bool stream_keeps_values(const ChainPlan *plan, const Schedule *s);
+/* Bytes of memory that a column of x needs. */
+int stream_bytes(const ChainPlan *plan, const Schedule *s);
+/* Warpgroups that share rows; columns of a part, and of the sums, that each of them has. */
+int stream_across(const Schedule *s);
+int stream_scored(const Schedule *s);
+int stream_summed(const Schedule *s);
+
+/* Shared memory of those that share rows. */
+typedef struct StreamExchange {
+    const KBuffer *tops, *totals; /* a number a row of each */
+    const KBuffer *packed;        /* words of each thread */
+} StreamExchange;
 
 typedef struct Stream {
     Builder *b;
@@ -19,8 +45,13 @@ typedef struct Stream {
     const Schedule *schedule;
     Parts parts;
     MatmulTma query, key, value;
-    const KExpr *query_first, *key_at, *value_at; /* descriptors of the first stage */
-    const KExpr *query_at;                        /* of the tile's */
+    bool keeps_values;                         /* they are columns of the keys' tiles, whose ring is theirs */
+    const KExpr *query_first, *key_at;         /* descriptors of the first stage */
+    const KExpr *value_at[STREAM_ACROSS_MOST]; /* the same, from the part's own columns on, and the others */
+    const KExpr *query_at;                     /* of the tile's */
+    const KExpr *across; /* the warpgroup's number of those that share its rows; NULL: nobody does */
+    const KExpr *place;  /* the lane's first row in the tile */
+    StreamExchange exchange;
     Pipeline queries, keys, values;
     Lower *lower[2]; /* of each link */
     Lower *rows;     /* of the rows' own outputs; NULL: there are none */
@@ -45,11 +76,22 @@ void stream_declare_tile(Stream *s);
 void stream_softmax(Stream *s, const MatmulFragment *scores, const MatmulTile *tile, const PartsAt *at);
 /* The sums so far count from the largest element that the last part brought. */
 void stream_scale_sums(Stream *s);
-/* p in 16 bits, for the products: two neighbours a register. */
+/* p in 16 bits, for the products: two neighbours a register; that of all columns. */
 void stream_pack(Stream *s);
 /* The rows divided by their sums. */
 void stream_divide(Stream *s);
 /* Behind that: stores what is computed of the rows' maxima and sums, if anything. */
 void stream_store_rows(Stream *s, const MatmulFragment *scores, const MatmulTile *tile);
+
+/* chain_exchange.c */
+
+int64_t stream_exchange_bytes(const Schedule *s);
+StreamExchange stream_exchange_new(Builder *b, const Schedule *s, DType elem);
+/* Of what each has of the lane's rows, in all lanes of a row: what both have together. `tops` has a register
+ * between two rows. */
+void stream_exchange_tops(Stream *s, const Value *max, PartialVars tops);
+void stream_exchange_totals(Stream *s, const Value *sum, PartialVars totals);
+/* The other's words of p, behind the own ones. */
+void stream_exchange_packed(Stream *s);
 
 #endif

@@ -101,6 +101,9 @@ static bool relay_fits_registers(const RelayPlan *plan, const Schedule *s, int b
 static bool relay_accepts_planned(const RelayPlan *plan, const Schedule *s, const char **why) {
     if (!parts_accepts(plan->target, s, why))
         return false;
+    *why = "a relay's warpgroups have rows of their own";
+    if (s->warps_n > 1)
+        return false;
     *why = "tile_n is the columns of a last product, tile_k those of a part";
     if (s->tile_n != plan->columns || s->tile_k < PARTS_K || s->tile_k > WGMMA_N_MAX || s->tile_k % PARTS_K)
         return false;

@@ -119,6 +119,112 @@ static void test_attention(void **state) {
     check_attention(1, 1, 70, 257, 64, chain_schedule(2, 64, 1)); /* two instructions side by side */
 }
 
+static Schedule latent_schedule(int columns, int part) {
+    Schedule schedule = chain_schedule(1, columns, 1);
+    schedule.warps_n = 2;
+    schedule.tile_k = part;
+    schedule.stages = 2;
+    schedule.later_stages = 0;
+    schedule.tma_store = false;
+    schedule.producer_registers = 24;
+    schedule.consumer_registers = 240;
+    return schedule;
+}
+
+/* Columns of x's rows from one on. */
+static Value *latent_columns(Case *c, Value *x, int64_t from, int64_t columns) {
+    const Dim **dims[2];
+    int *step = ARENA_ARRAY(c->arena, int, RANK_MAX);
+    for (int end = 0; end < 2; end++) {
+        dims[end] = ARENA_ARRAY(c->arena, const Dim *, RANK_MAX);
+        for (int i = 0; i < x->rank; i++)
+            dims[end][i] = end ? x->dims[i] : dim_const(c->graph->dims, 0);
+        dims[end][x->rank - 1] = dim_const(c->graph->dims, from + end * columns);
+    }
+    for (int i = 0; i < x->rank; i++)
+        step[i] = 1;
+    Attr attrs[OP_MAX_ATTRS] = {{.dims = dims[0], .n_dims = x->rank},
+                                {.dims = dims[1], .n_dims = x->rank},
+                                {.ints = step, .n_ints = x->rank}};
+    return case_op(c, OP_slice, x, NULL, NULL, attrs);
+}
+
+typedef struct Latent {
+    DType type;
+    int64_t matrices, rows, keys, depth, from, columns;
+} Latent;
+
+/* Attention of which the values are columns of the keys, with the logarithms of rows' sums. */
+static void latent_open(Case *c, const Latent *latent, const Target *target) {
+    chain_open(c);
+    if (target)
+        c->target = target;
+    Value *q = INPUT(c, "q", latent->type, latent->matrices, latent->rows, latent->depth),
+          *k = INPUT(c, "k", latent->type, latent->matrices, latent->keys, latent->depth);
+    Value *v = latent_columns(c, k, latent->from, latent->columns);
+    Value *x = case_op(c, OP_mul, case_matmul(c, q, case_t(c, k)), case_number(c, 0.0625), NULL, NULL);
+    Value *max = case_row(c, OP_reduce_max, x);
+    Value *e = case_op(c, OP_exp, case_op(c, OP_sub, x, max, NULL, NULL), NULL, NULL, NULL);
+    Value *sum = case_row(c, OP_sum, e);
+    Value *p = case_op(c, OP_div, e, sum, NULL, NULL);
+    Value *y = case_matmul(c, case_cast(c, p, latent->type), v);
+    case_output(c, "y", case_cast(c, y, latent->type));
+    Value *log = case_op(c, OP_log, sum, NULL, NULL, NULL);
+    case_output(c, "l", case_op(c, OP_add, max, log, NULL, NULL));
+}
+
+static void check_latent(Latent latent, Schedule schedule) {
+    Case c;
+    Target few = *target_find("sm_90a"); /* several tiles for each block */
+    few.sm_count = 2;
+    latent_open(&c, &latent, &few);
+    case_check(&c, &schedule, 1e-2);
+    case_close(&c);
+}
+
+/* Two warpgroups share the columns of 64 rows; of the keys' tile the values are read too, or of one of their
+ * own, where no block of it begins with them. */
+static void test_latent(void **state) {
+    (void)state;
+    check_latent((Latent){DTYPE_BF16, 3, 16, 200, 576, 0, 512}, latent_schedule(512, 64));
+    check_latent((Latent){DTYPE_F16, 1, 100, 130, 320, 64, 256}, latent_schedule(256, 64));
+    check_latent((Latent){DTYPE_BF16, 1, 64, 256, 192, 0, 128}, latent_schedule(128, 128));
+    check_latent((Latent){DTYPE_F16, 2, 70, 97, 192, 24, 80}, latent_schedule(128, 32));
+    check_latent((Latent){DTYPE_BF16, 1, 64, 64, 384, 64, 300},
+                 latent_schedule(384, 32)); /* beyond the keys */
+    Schedule alone = latent_schedule(80, 64);
+    alone.warps_n = 1;
+    alone.producer_registers = alone.consumer_registers = 0;
+    alone.tma_store = true;
+    check_latent((Latent){DTYPE_BF16, 2, 70, 97, 160, 32, 80}, alone);
+}
+
+static void test_latent_refusals(void **state) {
+    (void)state;
+    Case c;
+    Latent wide = {DTYPE_BF16, 1, 64, 400, 576, 0, 512}, apart = {DTYPE_BF16, 1, 64, 400, 576, 8, 512};
+    Schedule schedules[] = {latent_schedule(512, 64), latent_schedule(512, 128), latent_schedule(512, 48),
+                            latent_schedule(448, 64)};
+    const char *words[] = {NULL, "shared memory", "multiple of 32", "tile_n"};
+    for (int i = 0; i < 4; i++) {
+        const char *why = NULL;
+        latent_open(&c, &wide, NULL);
+        case_region(&c);
+        assert_int_equal(template_chain.accepts(c.graph, &c.region, &schedules[i], c.target, &why),
+                         !words[i]);
+        assert_true(!words[i] || strstr(why, words[i]));
+        case_close(&c);
+    }
+    const char *why = NULL; /* a tile of values besides */
+    latent_open(&c, &apart, NULL);
+    case_region(&c);
+    assert_false(template_chain.accepts(c.graph, &c.region, &schedules[0], c.target, &why));
+    assert_non_null(strstr(why, "shared memory"));
+    schedules[0].tile_k = 32;
+    assert_true(template_chain.accepts(c.graph, &c.region, &schedules[0], c.target, &why));
+    case_close(&c);
+}
+
 static void test_symbolic(void **state) {
     (void)state;
     Case c;
@@ -176,9 +282,17 @@ static void test_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two),       cmocka_unit_test(test_ragged),   cmocka_unit_test(test_three),
-        cmocka_unit_test(test_cluster),   cmocka_unit_test(test_passes),   cmocka_unit_test(test_resident),
-        cmocka_unit_test(test_attention), cmocka_unit_test(test_symbolic), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_two),
+        cmocka_unit_test(test_ragged),
+        cmocka_unit_test(test_three),
+        cmocka_unit_test(test_cluster),
+        cmocka_unit_test(test_passes),
+        cmocka_unit_test(test_resident),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_symbolic),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_latent),
+        cmocka_unit_test(test_latent_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,6 +53,18 @@ static void test_flat(void **state) {
         "columns rows matmul", true);
 }
 
+/* Heads that share keys are rows, also where coordinates along the keys mask some, or a query is joined of
+ * parts. */
+static void test_shared_keys(void **state) {
+    (void)state;
+    expect_product("graph g (q: f32[S, 1, 16], k: f32[24, 16], n: i32[]) -> (y: f32[S, 1, 16]) {\n"
+                   "  s = q @ k.T\n  y = softmax(select(index(s, 2) < max(n, 1), s, -inf)) @ k }",
+                   "matmul/rows matmul", true);
+    expect_product("graph g (q: f32[S, 1, 16], r: f32[S, 1, 8], k: f32[24, 24]) -> (y: f32[S, 1, 24]) {\n"
+                   "  y = softmax(concat(q, r, axis=2) @ k.T) @ k }",
+                   "matmul/rows matmul", true);
+}
+
 /* Single rows of a batch, one product behind the other, stay a chain. */
 static void test_single_rows(void **state) {
     (void)state;
@@ -153,9 +165,10 @@ static void test_exchanged(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_flat),      cmocka_unit_test(test_single_rows),
-        cmocka_unit_test(test_repeated),  cmocka_unit_test(test_left_alone),
-        cmocka_unit_test(test_exchanged), cmocka_unit_test(test_rows_of_parts),
+        cmocka_unit_test(test_flat),        cmocka_unit_test(test_single_rows),
+        cmocka_unit_test(test_repeated),    cmocka_unit_test(test_left_alone),
+        cmocka_unit_test(test_exchanged),   cmocka_unit_test(test_rows_of_parts),
+        cmocka_unit_test(test_shared_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,8 +63,39 @@ static void test_whole(void **state) {
            "matmul/rows matmul");
 }
 
+#define LATENT(batch, heads, rows, keys, values, where)                                                      \
+    "graph g (q: bf16[" #batch "," #heads "," #rows ",576], k: bf16[" #batch ",1," #keys                     \
+    ",576], v: bf16[" #batch ",1," #keys ",512]) -> (o: bf16[" #batch "," #heads "," #rows ",512])" where    \
+    "{\n  o = softmax(q @ k.T * 0.1) @ " values " }"
+
+/* Heads wider than a warpgroup's registers, in one kernel where they wait for memory, or where values are
+ * part of the keys: few tiles in parts of keys, heads that share keys in one tile. */
+static void test_wide(void **state) {
+    (void)state;
+    expect(LATENT(1, 16, 1, 4096, "k[:, :, :, :512]", ""), "chain2>2 rows");
+    expect(LATENT(1, 16, 1, 4096, "v", ""), "chain2>2 rows");
+    expect(LATENT(33, 2, 1, T, "k[:, :, :, :512]", "where T >= 1"), "chain2");
+    expect(LATENT(11, 1, 130, T, "k[:, :, :, :512]", "where T >= 1"), "chain2");
+    expect(LATENT(11, 1, 130, T, "v", "where T >= 1"), "matmul rows matmul");
+}
+
+/* Queries joined of parts are stored, and their heads rows of a tile. */
+static void test_joined(void **state) {
+    (void)state;
+    expect("graph g (a: bf16[1,16,1,128], b: bf16[1,16,1,64], k: bf16[1,1,4096,192]) -> (o: "
+           "bf16[1,16,1,128]) {\n"
+           "  o = softmax(concat(a, b, axis=3) @ k.T * 0.1) @ k[:, :, :, :128] }",
+           "pointwise chain2>2 rows");
+    expect("graph g (x: bf16[16,2,64], w: bf16[16,64,128], b: bf16[2,16,1,64], k: bf16[2,1,4096,192]) -> (o: "
+           "bf16[2,16,1,128]) {\n"
+           "  a = cast(reshape(transpose(x @ w, [1, 0, 2]), [2, 16, 1, 128]), bf16)\n"
+           "  o = softmax(concat(a, b, axis=3) @ k.T * 0.1) @ k[:, :, :, :128] }",
+           "matmul pointwise chain2>2 rows");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_parts), cmocka_unit_test(test_overlapping),
-                                       cmocka_unit_test(test_kept), cmocka_unit_test(test_whole)};
+                                       cmocka_unit_test(test_kept),  cmocka_unit_test(test_whole),
+                                       cmocka_unit_test(test_wide),  cmocka_unit_test(test_joined)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
