@@ -42,8 +42,10 @@ static const double keys_bytes = 3.8e12, keys_bytes_sm = 80e9, keys_flops_sm = 4
                     keys_parts_bytes = 3e12;
 static const double keys_step = 1.3e-6, keys_tile = 1.5e-6, keys_weigh = 4e-6, keys_apart = 9e-6,
                     keys_copy = 3e-6;
-/* Of wide heads, in whose kernels the products take turns with what lies between. */
-static const double keys_flops_sm_wide = 4e12;
+/* Of wide heads, in whose kernels the products take turns with what lies between: 64 keys of 576 and 512
+ * elements took 4 us, of 32 x 16 queries to 1024 keys and of 8 x 128 to 4096 (29 us for 34 apart, 55 for 47).
+ */
+static const double keys_flops_sm_wide = 2.2e12;
 /* Of tiles whose lengths memory says, the share of keys that is seen; what parts must take of the time of a
  * single kernel, of which estimates this rough leave something. */
 static const double keys_seen = 0.6, keys_worth = 0.85;
@@ -133,10 +135,12 @@ static double keys_seconds(const Keys *keys, const FuseLimits *limits, int64_t p
 }
 
 /* Seconds of both products in kernels of their own, whose tiles are parts of the keys anyway. Wide heads, of
- * which there are many, take as long to multiply as to read, and their weights are stored. */
+ * which there are many, take as long to multiply as to read, and their weights are stored; L2 has what both
+ * read. */
 static double keys_seconds_apart(const Keys *keys, const FuseLimits *limits) {
-    double columns = keys_matrices(keys) * keys_count(keys), depth = keys_depth(keys);
-    double seconds = columns * 2 * depth / keys_bytes + keys_apart, tile_rows;
+    double columns = keys_matrices(keys) * keys_count(keys), depth = keys_depth(keys), tile_rows;
+    double read = keys->is_wide ? keys_depth_read(keys) : depth;
+    double seconds = columns * 2 * read / keys_bytes + keys_apart;
     if (!keys->is_wide)
         return seconds;
     double tiles = keys_row_tiles(keys, &tile_rows), rows = keys_extent(keys, keys->core, 2);
