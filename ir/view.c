@@ -133,6 +133,22 @@ static View view_step(const Graph *graph, Value *value, const View *in) {
     return said ? out : view_own(graph, value);
 }
 
+int view_axis_below_reshape(const Value *reshape, int axis) {
+    const Value *operand = reshape->in[0];
+    int at = 0, found = -1;
+    for (int i = 0; i < reshape->rank; i++) {
+        if (dim_is(reshape->dims[i], 1))
+            continue;
+        while (at < operand->rank && dim_is(operand->dims[at], 1))
+            at++;
+        if (at == operand->rank || operand->dims[at] != reshape->dims[i])
+            return -1;
+        found = i == axis ? at : found;
+        at++;
+    }
+    return found;
+}
+
 bool view_is_input(void *context, const Value *value) {
     (void)context;
     return value->op == OP_input;

@@ -20,6 +20,9 @@ typedef struct View {
 View view_of(const Graph *graph, Value *value, bool (*is_base)(void *context, const Value *v), void *context);
 /* An is_base for walks down to what a graph is given. */
 bool view_is_input(void *context, const Value *value);
+/* The axis of its operand that an axis of a reshape is, where this does no more than put in or leave out axes
+ * of one; -1: it does, or the axis is one of those. */
+int view_axis_below_reshape(const Value *reshape, int axis);
 /* A view of slices that indices choose (gather), of data that is a view: element (c0, ..., cr-1) is that of
  * `data` with `at * step` more, where `at` is the element of `index` at the same coordinates, both with
  * strides of 0 along the axes that are not theirs; 0 where `at` is not from 0 to `extent` - 1.

@@ -2,6 +2,7 @@
  * (split_keys.c): [..., R, T] is [..., P, R, T / P]. */
 #include <math.h>
 
+#include "ir/view.h"
 #include "passes/split_keys.h"
 
 const Dim *keys_dim(const Value *value, int from_end) {
@@ -15,28 +16,13 @@ static bool keys_is_whole(const Value *slice, int axis) {
     return slice->dims[axis] == slice->in[0]->dims[axis] && slice->attrs[2].ints[axis] == 1;
 }
 
-/* The axis of its operand that a movement's axis is; -1: none, or a part of it. Of reshapes, those that put
- * in or leave out axes of one. */
+/* The axis of its operand that a movement's axis is; -1: none, or a part of it. */
 static int keys_axis_below(const Value *value, int axis) {
-    const Value *operand = value->in[0];
     if (value->op == OP_transpose)
         return value->attrs[0].ints[axis];
     if (value->op == OP_cast || (value->op == OP_slice && keys_is_whole(value, axis)))
         return axis;
-    if (value->op != OP_reshape || dim_is(value->dims[axis], 1))
-        return -1;
-    int at = 0, found = -1;
-    for (int i = 0; i < value->rank; i++) {
-        if (dim_is(value->dims[i], 1))
-            continue;
-        while (at < operand->rank && dim_is(operand->dims[at], 1))
-            at++;
-        if (at == operand->rank || operand->dims[at] != value->dims[i])
-            return -1;
-        found = i == axis ? at : found;
-        at++;
-    }
-    return found;
+    return value->op == OP_reshape ? view_axis_below_reshape(value, axis) : -1;
 }
 
 const Dim *keys_boundary(const Value *value, int axis, const Value **joined) {

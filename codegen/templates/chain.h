@@ -8,8 +8,9 @@
  *
  *     chain.c         what the links are (ChainPlan), which schedules it can take, the Template row
  *     chain_wgmma.c   the kernel
- *     chain_stream.c  the kernel where a softmax of long rows lies between two links, with chain_softmax.c
- * and chain_exchange.c chain_values.c  values that are columns of the keys
+ *     chain_stream.c  the kernel where a softmax of long rows lies between two links: chain_softmax.c has
+ *                     what is done in registers, chain_exchange.c what warpgroups tell each other
+ *     chain_values.c  values that are columns of the keys
  *
  * A link is a matrix product with its epilogue, so each has a MatmulPlan, of a region of its own; everything
  * that is known of products, epilogues and row statistics serves links as well. */

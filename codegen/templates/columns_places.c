@@ -17,6 +17,7 @@
 #include "codegen/cost.h"
 #include "codegen/lower.h"
 #include "codegen/template.h"
+#include "ir/view.h"
 
 enum {
     PLACES_THREADS = 128,
@@ -109,30 +110,16 @@ typedef struct PlacesShared {
     bool differs; /* something reads otherwise */
 } PlacesShared;
 
-/* The axis of its operand that a movement's axis is: all of it, in its order; -1: none. Of reshapes, those
- * that put in or leave out axes of one. */
+/* The axis of its operand that a movement's axis is: all of it, in its order; -1: none. */
 static int places_axis_below(const Value *movement, int axis) {
-    const Value *operand = movement->in[0];
     switch (movement->op) {
     case OP_transpose: return movement->attrs[0].ints[axis];
     case OP_slice: return movement->attrs[2].ints[axis] == 1 ? axis : -1;
     case OP_pad: return axis;
-    case OP_window: return axis != (int)movement->attrs[0].i && axis < operand->rank ? axis : -1;
-    case OP_reshape: break;
+    case OP_window: return axis != (int)movement->attrs[0].i && axis < movement->in[0]->rank ? axis : -1;
+    case OP_reshape: return view_axis_below_reshape(movement, axis);
     default: return -1;
     }
-    int at = 0, found = -1;
-    for (int i = 0; i < movement->rank; i++) {
-        if (dim_is(movement->dims[i], 1))
-            continue;
-        while (at < operand->rank && dim_is(operand->dims[at], 1))
-            at++;
-        if (at == operand->rank || operand->dims[at] != movement->dims[i])
-            return -1;
-        found = i == axis ? at : found;
-        at++;
-    }
-    return found;
 }
 
 /* A window whose places are those of the columns and whose elements are the taps, or the other way around. */

@@ -461,6 +461,19 @@ BENCH_TEST(test_pages_that_indices_choose) {
     assert_false(view_pages(bench->graph, bench->graph->inputs.at[0], gather_is_input, NULL, &gather));
 }
 
+static void test_axes_below_a_reshape(void **state) {
+    Bench *bench = *state;
+    const Dim *dims[] = {CONST(4), CONST(1), SYMBOL("n")},
+              *wide[] = {CONST(1), CONST(4), SYMBOL("n"), CONST(1)},
+              *joined[] = {dim_mul(bench->dims, CONST(4), SYMBOL("n"))};
+    Value *x = places_input(bench, dims, NULL), *same = reshaped(bench, x, 4, wide);
+    assert_int_equal(view_axis_below_reshape(same, 1), 0);
+    assert_int_equal(view_axis_below_reshape(same, 2), 2);
+    assert_int_equal(view_axis_below_reshape(same, 0), -1);
+    assert_int_equal(view_axis_below_reshape(same, 3), -1);
+    assert_int_equal(view_axis_below_reshape(reshaped(bench, x, 1, joined), 0), -1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         BENCH_ENTRY(test_random_chains),
@@ -472,6 +485,7 @@ int main(void) {
         BENCH_ENTRY(test_stored_in_another_order),
         BENCH_ENTRY(test_slices_that_indices_choose),
         BENCH_ENTRY(test_pages_that_indices_choose),
+        BENCH_ENTRY(test_axes_below_a_reshape),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
