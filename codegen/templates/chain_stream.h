@@ -17,6 +17,17 @@ enum {
     STREAM_ACROSS_MOST = 2 /* warpgroups that share rows */
 };
 
+/* Warpgroups that share rows; columns of a part, and of the sums, that each of them has. */
+static inline int stream_across(const Schedule *s) {
+    return s->warps_n > 1 ? s->warps_n : 1;
+}
+static inline int stream_scored(const Schedule *s) {
+    return s->tile_k / stream_across(s);
+}
+static inline int stream_summed(const Schedule *s) {
+    return s->tile_n / stream_across(s);
+}
+
 /* chain_stream_schedules.c */
 
 /* Elements of a query and a key, rounded up to what instructions take. */
@@ -28,11 +39,6 @@ int stream_queries(const ChainPlan *plan, const Schedule *s);
 bool stream_keeps_values(const ChainPlan *plan, const Schedule *s);
 /* Bytes of memory that a column of x needs. */
 int stream_bytes(const ChainPlan *plan, const Schedule *s);
-/* Warpgroups that share rows; columns of a part, and of the sums, that each of them has. */
-int stream_across(const Schedule *s);
-int stream_scored(const Schedule *s);
-int stream_summed(const Schedule *s);
-
 /* Shared memory of those that share rows. */
 typedef struct StreamExchange {
     const KBuffer *tops, *totals; /* a number a row of each */

@@ -41,18 +41,6 @@ static int stream_registers(const Schedule *s) {
     return ROWS_AND_ADDRESSES + stream_summed(s) / 2 + stream_scored(s) / 2 + s->tile_k / 4;
 }
 
-int stream_across(const Schedule *s) {
-    return s->warps_n > 1 ? s->warps_n : 1;
-}
-
-int stream_scored(const Schedule *s) {
-    return s->tile_k / stream_across(s);
-}
-
-int stream_summed(const Schedule *s) {
-    return s->tile_n / stream_across(s);
-}
-
 bool chain_stream_accepts(const ChainPlan *plan, const Schedule *s, const char **why) {
     const Target *target = plan->target;
     if (!parts_accepts(target, s, why))
