@@ -90,7 +90,8 @@ static bool slice_of_applied(Rewrite *rewrite, const Value *value) {
 
 /* Whether slices that are steps of axes before the last, as pixels are that become one, together take all of
  * what is computed of products or reductions: each would compute its own share from what lies as far apart,
- * where the whole may be stored by the kernel that has it. */
+ * where the whole may be stored by the kernel that has it (a norm of four pixels each, of a sum of 32 x 28 x
+ * 28 x 192, took 76 us; of the stored sum 6.6). */
 static bool slice_of_places(Rewrite *rewrite, const Value *value) {
     const Value *operand = value->in[0];
     bool has_step = false;
