@@ -314,8 +314,7 @@ bool fuse_operand_refuse(Fuse *fuse, const Region *region);
 /* fuse_chain.c: a product joins the kernel that computes its first operand, where that stays in registers */
 bool fuse_chain(Fuse *fuse, Value *matmul);
 /* Operands of attention in a narrower type, of which more rows than that costs want the wider one, are stored
- * in it: the chain reads 16 bits. So are queries and keys whose
- * elements are joined of parts. */
+ * in it: the chain reads 16 bits. So are queries and keys whose elements are joined of parts. */
 void chain_mark_stored(Fuse *fuse);
 /* Whether TMA can read an operand, or indices choose it; marks what it reads, which has to lie in memory. */
 bool chain_reads(Fuse *fuse, Value *matmul, int operand);
@@ -360,6 +359,8 @@ Value *fuse_joined_view(const Fuse *fuse, Value *operand, const Value *base);
 void fuse_siblings(Fuse *fuse);
 /* fuse_emit.c: groups in launch order become regions */
 bool fuse_emit(Fuse *fuse);
+/* The order of the graph, of pointers to Values, for qsort() and bsearch(). */
+int fuse_by_id(const void *a, const void *b);
 /* Numbers and names the partition's regions by their places. */
 void fuse_number(const Fuse *fuse);
 /* Seconds that the cost model gives the kernel of a region; 0: codegen has none, or nobody asks it. */

@@ -22,7 +22,7 @@ typedef struct Emit {
     int *writer; /* by Value.id: number in the list of the region that writes it; -1 none */
 } Emit;
 
-static int emit_by_id(const void *a, const void *b) {
+int fuse_by_id(const void *a, const void *b) {
     const Value *x = *(Value *const *)a, *y = *(Value *const *)b;
     return x->id < y->id ? -1 : x->id > y->id;
 }
@@ -34,14 +34,14 @@ static void emit_closure(Emit *emit, const Group *group, Region *region) {
         vec_push(arena, &region->values, closure.computed.at[i]);
     for (size_t i = 0; i < closure.read.n; i++)
         vec_push(arena, &region->inputs, closure.read.at[i]);
-    qsort(region->values.at, region->values.n, sizeof(Value *), emit_by_id);
+    qsort(region->values.at, region->values.n, sizeof(Value *), fuse_by_id);
     if (region->inputs.n)
-        qsort(region->inputs.at, region->inputs.n, sizeof(Value *), emit_by_id);
+        qsort(region->inputs.at, region->inputs.n, sizeof(Value *), fuse_by_id);
 }
 
 static bool emit_holds(const Region *region, const Value *value) {
     return region->values.n &&
-           bsearch(&value, region->values.at, region->values.n, sizeof(Value *), emit_by_id);
+           bsearch(&value, region->values.at, region->values.n, sizeof(Value *), fuse_by_id);
 }
 
 /* The first @schedule at a Value of the region. */
@@ -85,7 +85,7 @@ static void emit_region(Emit *emit, Group *group, Value *const *outputs, size_t 
         region->dims[i] = group->dims[i];
     for (size_t i = 0; i < n_outputs; i++)
         vec_push(arena, &region->outputs, outputs[i]);
-    qsort(region->outputs.at, n_outputs, sizeof(Value *), emit_by_id);
+    qsort(region->outputs.at, n_outputs, sizeof(Value *), fuse_by_id);
     emit_closure(emit, group, region);
     for (size_t i = 0; i < group->cores.n; i++)
         if (emit_holds(region, group->cores.at[i]))

@@ -4,6 +4,8 @@
  * tensor-core kernel copies its operands straight from memory to shared memory, and an operand that must be
  * computed is computed once for every tile that reads it. So a prologue joins only where that costs less than
  * storing its result. Views of memory cost nothing on either side. */
+#include <stdlib.h>
+
 #include "ir/view.h"
 #include "ir/windows.h"
 #include "passes/fuse.h"
@@ -61,16 +63,6 @@ bool fuse_are_dual(const Group *a, const Group *b) {
            product_are_dual(a->cores.at[0], b->cores.at[0]); /* all of a group are alike */
 }
 
-/* The cores in the order of the graph. */
-static void matmul_sort_cores(Group *group) {
-    for (size_t i = 1; i < group->cores.n; i++)
-        for (size_t k = i; k > 0 && group->cores.at[k]->id < group->cores.at[k - 1]->id; k--) {
-            Value *core = group->cores.at[k];
-            group->cores.at[k] = group->cores.at[k - 1];
-            group->cores.at[k - 1] = core;
-        }
-}
-
 bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b) {
     if (a == b || !matmul_is_of_cores(a) || !matmul_is_of_cores(b))
         return false;
@@ -112,7 +104,7 @@ bool fuse_dual(Fuse *fuse, Value *value, Group *a, Group *b) {
         return false;
     }
     group_merge(fuse, a, b);
-    matmul_sort_cores(a);
+    qsort(a->cores.at, a->cores.n, sizeof(Value *), fuse_by_id);
     pass_decide(fuse->pass, "dual_matmul", true, value, second, NULL, "%s products read '%s' and meet here",
                 a->cores.n == 2 ? "both" : "the",
                 first->in[0]->name ? first->in[0]->name : "the same operand");

@@ -3,11 +3,12 @@
  *   2  an operand of a Value computed in a region is computed there, an input, a constant or a dim
  *   3  Values are topological, and each is needed by an output
  *   4  each output of the graph is written, by one region; no Value is written twice
- *   5  a matmul stands in a matmul region, as one of up to four cores or what sums add up, in a chain of 2 or
- * 3, or in a relay of up to 5 6  reduced axes lie inside the space; outputs have the space's elements, or its
- * rows', or a window of its columns, or are statistics of blocks of a product or of rows, or a product across
- * a relay's rows 7  a guest is a region of rows or of columns, or a product that may have a product for a
- * guest; its host is a product */
+ *   5  a matmul stands in a matmul region (up to four cores, or what sums add up), a chain or a relay
+ *   6  reduced axes lie inside the space
+ *   7  an output has the space's elements, or its rows', or a window of its columns, or is a statistic of
+ *      blocks of a product or of rows, or a product across a relay's rows
+ *   8  a guest is a region of rows or of columns, or a product that may have a product for a guest
+ *   9  its host is a product */
 #include "passes/fuse.h"
 #include "passes/relay.h"
 

@@ -201,13 +201,13 @@ static int64_t keys_parts(const Keys *keys, const FuseLimits *limits, double *se
 static int64_t keys_kept(const Keys *keys) {
     const Graph *graph = keys->rewrite->graph;
     const Value *joined[2], *operands[] = {keys->core->in[1], keys->product->in[1]};
-    const Dim *kept[2], *all = keys_dim(keys->core, 1);
+    const Dim *kept[2];
     for (int i = 0; i < 2; i++) {
         kept[i] = keys_boundary(operands[i], operands[i]->rank - (i ? 2 : 1), &joined[i]);
         if (!kept[i] || value_is_output(graph, joined[i]))
             return 0;
     }
-    return kept[0] == kept[1] && dim_is_const(kept[0]) && dim_is_const(all) ? kept[0]->value : 0;
+    return kept[0] == kept[1] && dim_is_const(kept[0]) && dim_is_const(keys->all) ? kept[0]->value : 0;
 }
 
 /* Seconds in which a kernel writes them joined. */
@@ -276,8 +276,15 @@ typedef struct KeysResult {
     Value *o, *log;
 } KeysResult;
 
-/* The parts by their logarithms of sums, and those of new keys, if there are. Of those that weigh nothing the
- * result may be no number. */
+/* What a result adds to the sum: of one that weighs nothing, which may be no number, nothing. */
+static Value *keys_added(Rewrite *rewrite, Value *result, Value *weight, const Value *like) {
+    Value *zero = keys_float(rewrite, 0, like),
+          *weighs = build_scalar(rewrite, OP_gt, weight, zero, NULL, like);
+    Value *added = build_scalar(rewrite, OP_mul, result, weight, NULL, like);
+    return build_scalar(rewrite, OP_select, weighs, added, zero, like);
+}
+
+/* The parts by their logarithms of sums, and those of new keys, if there are. */
 static Value *keys_weighed(Rewrite *rewrite, const KeysResult *parts, const KeysResult *own,
                            const Value *like) {
     Value *each = keys_parts_last(rewrite, parts->o), *logs = keys_parts_last(rewrite, parts->log);
@@ -289,17 +296,12 @@ static Value *keys_weighed(Rewrite *rewrite, const KeysResult *parts, const Keys
     Value *of_own = own ? keys_parts_last(rewrite, own->log) : NULL;
     if (own)
         most = build_scalar(rewrite, OP_max, most, of_own, NULL, like);
-    Value *weight = keys_exp(rewrite, logs, most), *zero = keys_float(rewrite, 0, like),
-          *weighs = build_scalar(rewrite, OP_gt, weight, zero, NULL, like);
-    Value *seen = build_scalar(rewrite, OP_mul, each, weight, NULL, like);
-    seen = build_scalar(rewrite, OP_select, weighs, seen, zero, like);
-    Value *all = build_reduce(rewrite, OP_sum, seen, 1, &last, true, like),
+    Value *weight = keys_exp(rewrite, logs, most);
+    Value *all = build_reduce(rewrite, OP_sum, keys_added(rewrite, each, weight, like), 1, &last, true, like),
           *weights = build_reduce(rewrite, OP_sum, weight, 1, &last, true, like);
     if (own) {
         Value *share = keys_exp(rewrite, of_own, most);
-        Value *added = build_scalar(rewrite, OP_mul, keys_parts_last(rewrite, own->o), share, NULL, like);
-        added = build_scalar(rewrite, OP_select, build_scalar(rewrite, OP_gt, share, zero, NULL, like), added,
-                             zero, like);
+        Value *added = keys_added(rewrite, keys_parts_last(rewrite, own->o), share, like);
         all = build_scalar(rewrite, OP_add, all, added, NULL, like);
         weights = build_scalar(rewrite, OP_add, weights, share, NULL, like);
     }

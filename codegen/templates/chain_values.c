@@ -3,7 +3,7 @@
  *
  *     k = memory[..., 0:576]        one tile     rows of keys, in blocks of one span of columns each
  *     v = memory[..., 0:512]                     its first eight blocks */
-#include "codegen/templates/chain.h"
+#include "codegen/templates/chain_stream.h"
 
 /* Whether two operands' axes go the same way through memory. */
 static bool values_axis_alike(const MatmulOperand *a, int axis, const MatmulOperand *b, int other) {
@@ -41,8 +41,7 @@ int64_t chain_values_from(const ChainPlan *plan) {
     const Dim *from = dim_sub(dims, values->view.offset, keys->view.offset);
     if (!alike || !dim_is_const(keys->value->dims[keys->k_axis]) || !dim_is_const(from) || from->value < 0)
         return -1;
-    int64_t depth = keys->value->dims[keys->k_axis]->value, bits = dtype_bits(keys->elem);
-    int64_t filled = (depth + PARTS_K - 1) / PARTS_K * PARTS_K;
-    int64_t span = (int64_t)tile_span_bytes((int)(filled * bits / 8)) * 8 / bits; /* a block's columns */
+    int bits = dtype_bits(keys->elem);
+    int64_t span = (int64_t)tile_span_bytes(stream_depth(plan) * bits / 8) * 8 / bits; /* a block's columns */
     return from->value % span == 0 ? from->value : -1;
 }

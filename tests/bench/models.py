@@ -359,8 +359,8 @@ def recommender(m, r):
 FAMILIES = {"gpt": gpt, "vit": vit, "llama": llama, "resnet": resnet, "mobilenet": mobilenet, "recommender": recommender}
 
 
-def draw(seed, count):
+def draw(seed, count, families=FAMILIES):
     """(the graphs' text, CASES, TOLERANCES) of `count` models."""
     r = random.Random(seed)
-    drawn = [Model(r, i, list(FAMILIES)[i % len(FAMILIES)], FAMILIES) for i in range(count)]
+    drawn = [Model(r, i, list(families)[i % len(families)], families) for i in range(count)]
     return ("sinter 1\n\n" + "\n".join(m.text() for m in drawn), {m.name(): m.case() for m in drawn}, {m.name(): TOLERANCE for m in drawn})

@@ -1,23 +1,13 @@
 """Networks of other kinds than models.py's, as one graph each, forward as inference has them; in its form and with its peer: vision with windows
 that are shifted, a diffusion U-Net and the decoder of its images, segmentation, detection, enlarging, speech, language models with soft
-caps, biases of distances or compressed keys, fields of rays, neighbours of a graph, and a step of training with its optimizer."""
-import random
-
+caps, biases of distances or compressed keys, fields of rays, neighbours of a graph, and gated recurrent units."""
 import torch
 import torch.nn.functional as F
 
+import models
 from blocks import batchnorm, conv, heads_apart, normed, rotated
 from cases import gelu
-from models import TOLERANCE, Model, layers_of
-
-
-def taken(rest, counts):
-    """Lists of so many of `rest` each, and what is left."""
-    found = []
-    for n in counts:
-        found.append(rest[:n])
-        rest = rest[n:]
-    return found, rest
+from models import layers_of
 
 
 def swin(m, r):
@@ -29,7 +19,6 @@ def swin(m, r):
     m.input("mask2", (size // 2 // side) ** 2, 1, side * side, side * side)
     m.vectors("gm hm", 4 * e)
     m.weight("wm", 2 * e, 4 * e)
-    counts = []
     stages = [(size, e, heads, 0), (size // 2, 2 * e, 2 * heads, 2)]
     for size_, e_, heads_, first in stages:
         for i in range(first, first + 2):
@@ -39,7 +28,6 @@ def swin(m, r):
             m.vectors(f"bqkv_{i}", 3 * e_)
             m.vectors(f"b1_{i}", 4 * e_)
             m.vectors(f"bo_{i} b2_{i} g1_{i} h1_{i} g2_{i} h2_{i}", e_)
-            counts.append(13)
         n = size_ // side
         m.functions += f"""fn swin{m.number}_{first} (x, wqkv, wo, w1, w2, near, bqkv, b1, bo, b2, g1, h1, g2, h2) {{
     n = cast(layernorm(x, g1, h1), bf16)
@@ -67,7 +55,8 @@ fn swin{m.number}_{first}_shifted (x, mask, wqkv, wo, w1, w2, near, bqkv, b1, bo
 """
         m.flops += 2 * (24.0 * batch * size_ * size_ * e_ * e_ + 4.0 * batch * size_ * size_ * 49 * e_)
     m.flops += 2.0 * batch * size * size // 4 * 8 * e * e
-    own = lambda i: ", ".join(f"{name}_{i}" for name in "wqkv wo w1 w2 near bqkv b1 bo b2 g1 h1 g2 h2".split())
+    names = "wqkv wo w1 w2 near bqkv b1 bo b2 g1 h1 g2 h2".split()
+    own = lambda i: ", ".join(f"{name}_{i}" for name in names)
     half = size // 2
     m.result = (batch, half, half, 2 * e)
     m.body = f"""    x1 = swin{m.number}_0(x, {own(0)})
@@ -94,7 +83,7 @@ fn swin{m.number}_{first}_shifted (x, mask, wqkv, wo, w1, w2, near, bqkv, b1, bo
         return F.linear(F.gelu(F.linear(F.layer_norm(v, (e,), g2, h2), w1, b1)), w2, b2) + v
 
     def of(x, mask, mask2, gm, hm, wm, *rest):
-        layers, _ = taken(rest, counts)
+        layers = [rest[i:i + len(names)] for i in range(0, len(rest), len(names))]
         x = layer(x, size, e, heads, None, *layers[0])
         x = layer(x, size, e, heads, mask, *layers[1])
         x = torch.cat([x[:, ::2, ::2], x[:, 1::2, ::2], x[:, ::2, 1::2], x[:, 1::2, 1::2]], -1)
@@ -277,7 +266,7 @@ def segmentation(m, r):
     """A U-Net for images: pairs of convolutions, pools down, transposed convolutions up, joined with what was there."""
     batch, size, channels, made = r.choice([(4, 256, 64, 2), (1, 512, 64, 21), (16, 128, 32, 1)])
     m.input("x", batch, size, size, 3)
-    order, body, n = [], "", 0
+    body, n = "", 0
 
     def pair(x, k, wide, at):
         nonlocal n, body
@@ -340,7 +329,6 @@ def detection(m, r):
     half = channels // 2
     m.input("x", batch, size, size, channels)
     m.input("z", batch, 2 * size, 2 * size, half)
-    order = []
 
     def layer(name, n, taps, k, x, at):
         m.weight(f"w{name}", n, taps, taps, k)
@@ -725,6 +713,4 @@ FAMILIES = {"swin": swin, "unet": diffusion_unet, "decoder": image_decoder, "seg
 
 def draw(seed, count):
     """(the graphs' text, CASES, TOLERANCES) of `count` networks."""
-    r = random.Random(seed)
-    drawn = [Model(r, i, list(FAMILIES)[i % len(FAMILIES)], FAMILIES) for i in range(count)]
-    return ("sinter 1\n\n" + "\n".join(m.text() for m in drawn), {m.name(): m.case() for m in drawn}, {m.name(): TOLERANCE for m in drawn})
+    return models.draw(seed, count, FAMILIES)

@@ -131,24 +131,6 @@ static Schedule latent_schedule(int columns, int part) {
     return schedule;
 }
 
-/* Columns of x's rows from one on. */
-static Value *latent_columns(Case *c, Value *x, int64_t from, int64_t columns) {
-    const Dim **dims[2];
-    int *step = ARENA_ARRAY(c->arena, int, RANK_MAX);
-    for (int end = 0; end < 2; end++) {
-        dims[end] = ARENA_ARRAY(c->arena, const Dim *, RANK_MAX);
-        for (int i = 0; i < x->rank; i++)
-            dims[end][i] = end ? x->dims[i] : dim_const(c->graph->dims, 0);
-        dims[end][x->rank - 1] = dim_const(c->graph->dims, from + end * columns);
-    }
-    for (int i = 0; i < x->rank; i++)
-        step[i] = 1;
-    Attr attrs[OP_MAX_ATTRS] = {{.dims = dims[0], .n_dims = x->rank},
-                                {.dims = dims[1], .n_dims = x->rank},
-                                {.ints = step, .n_ints = x->rank}};
-    return case_op(c, OP_slice, x, NULL, NULL, attrs);
-}
-
 typedef struct Latent {
     DType type;
     int64_t matrices, rows, keys, depth, from, columns;
@@ -161,7 +143,7 @@ static void latent_open(Case *c, const Latent *latent, const Target *target) {
         c->target = target;
     Value *q = INPUT(c, "q", latent->type, latent->matrices, latent->rows, latent->depth),
           *k = INPUT(c, "k", latent->type, latent->matrices, latent->keys, latent->depth);
-    Value *v = latent_columns(c, k, latent->from, latent->columns);
+    Value *v = case_part(c, k, 2, latent->from, latent->from + latent->columns);
     Value *x = case_op(c, OP_mul, case_matmul(c, q, case_t(c, k)), case_number(c, 0.0625), NULL, NULL);
     Value *max = case_row(c, OP_reduce_max, x);
     Value *e = case_op(c, OP_exp, case_op(c, OP_sub, x, max, NULL, NULL), NULL, NULL, NULL);

@@ -48,18 +48,9 @@ static void gates_check(Gates g, const Schedule *schedule, double tolerance) {
 }
 
 static Schedule gates_wgmma(int tile_m, int tile_n, int tile_k, int warps_m, bool swap_ab) {
-    return (Schedule){.path = MATMUL_WGMMA,
-                      .tile_m = tile_m,
-                      .tile_n = tile_n,
-                      .tile_k = tile_k,
-                      .warps_m = warps_m,
-                      .warps_n = 1,
-                      .stages = 3,
-                      .group_m = 2,
-                      .swap_ab = swap_ab,
-                      .tma_store = true,
-                      .producer_registers = warps_m == 2 ? 40 : 0,
-                      .consumer_registers = warps_m == 2 ? 232 : 0};
+    Schedule s = wgmma_schedule(tile_m, tile_n, tile_k, warps_m);
+    s.swap_ab = swap_ab;
+    return s;
 }
 
 static Schedule gates_warps(MatmulPath path, int tile_m, int tile_n, int tile_k, int warps_m, int warps_n) {

@@ -162,32 +162,25 @@ static void test_few_columns(void **state) {
     }
 }
 
-static Schedule wgmma_schedule(int tile_m, int tile_n, int warps_m, int split, bool swap_ab) {
-    return (Schedule){.path = MATMUL_WGMMA,
-                      .tile_m = tile_m,
-                      .tile_n = tile_n,
-                      .tile_k = 64,
-                      .warps_m = warps_m,
-                      .warps_n = 1,
-                      .stages = 3,
-                      .group_m = 2,
-                      .split_k = split,
-                      .swap_ab = swap_ab,
-                      .producer_registers = warps_m == 2 ? 40 : 0,
-                      .consumer_registers = warps_m == 2 ? 232 : 0};
+static Schedule split_schedule(int tile_m, int tile_n, int warps_m, int split, bool swap_ab) {
+    Schedule s = wgmma_schedule(tile_m, tile_n, 64, warps_m);
+    s.tma_store = false;
+    s.split_k = split;
+    s.swap_ab = swap_ab;
+    return s;
 }
 
 static void test_split_wgmma(void **state) {
     (void)state;
     for (int along_k = 0; along_k < 2; along_k++) {
         check_plain("sm_90a", (Plain){DTYPE_BF16, DTYPE_BF16, 13, 200, 584, along_k},
-                    wgmma_schedule(64, 16, 1, 2, true));
+                    split_schedule(64, 16, 1, 2, true));
         check_plain("sm_90a", (Plain){DTYPE_F16, DTYPE_F32, 40, 136, 264, along_k},
-                    wgmma_schedule(128, 64, 2, 4, true));
+                    split_schedule(128, 64, 2, 4, true));
         check_plain("sm_90a", (Plain){DTYPE_BF16, DTYPE_BF16, 100, 72, 520, along_k},
-                    wgmma_schedule(64, 64, 1, 8, false));
+                    split_schedule(64, 64, 1, 8, false));
         check_plain("sm_90a", (Plain){DTYPE_BF16, DTYPE_BF16, 136, 72, 264, along_k},
-                    wgmma_schedule(128, 32, 2, 2, false));
+                    split_schedule(128, 32, 2, 2, false));
     }
     check_plain("sm_90a", (Plain){DTYPE_E4M3, DTYPE_BF16, 20, 72, 1040, true},
                 (Schedule){.path = MATMUL_WGMMA,
@@ -247,12 +240,12 @@ static void test_refusals(void **state) {
     bad.split_k = 4; /* 512 = 2 steps */
     assert_non_null(strstr(refusal("sm_90a", &bad, false, false), "split_k takes a cluster"));
 
-    good = wgmma_schedule(64, 16, 1, 4, true);
+    good = split_schedule(64, 16, 1, 4, true);
     assert_string_equal(refusal("sm_90a", &good, false, false), "");
     bad = good;
     bad.split_k = 3;
     assert_non_null(strstr(refusal("sm_90a", &bad, false, false), "a cluster of 2, 4 or 8"));
-    bad = wgmma_schedule(64, 64, 1, 2, false);
+    bad = split_schedule(64, 64, 1, 2, false);
     assert_non_null(strstr(refusal("sm_90a", &bad, false, true), "whole rows"));
     bad.tile_k = 64;
     bad.split_k = 8;

@@ -252,4 +252,19 @@ static inline void case_check(Case *c, const Schedule *schedule, double toleranc
     }
 }
 
+/* By TMA and wgmma: small tiles, so that a case of a few tiles is quick. */
+static inline Schedule wgmma_schedule(int tile_m, int tile_n, int tile_k, int warps_m) {
+    return (Schedule){.path = MATMUL_WGMMA,
+                      .tile_m = tile_m,
+                      .tile_n = tile_n,
+                      .tile_k = tile_k,
+                      .warps_m = warps_m,
+                      .warps_n = 1,
+                      .stages = 3,
+                      .group_m = 2,
+                      .tma_store = true,
+                      .producer_registers = warps_m == 2 ? 40 : 0,
+                      .consumer_registers = warps_m == 2 ? 232 : 0};
+}
+
 #endif

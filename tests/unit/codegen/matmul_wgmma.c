@@ -2,21 +2,6 @@
  * layouts, types, clusters, epilogues. */
 #include "matmul_support.h"
 
-/* Small tiles, so that a case of a few tiles is quick. */
-static Schedule wgmma_schedule(int tile_m, int tile_n, int tile_k, int warps_m) {
-    return (Schedule){.path = MATMUL_WGMMA,
-                      .tile_m = tile_m,
-                      .tile_n = tile_n,
-                      .tile_k = tile_k,
-                      .warps_m = warps_m,
-                      .warps_n = 1,
-                      .stages = 3,
-                      .group_m = 2,
-                      .tma_store = true,
-                      .producer_registers = warps_m == 2 ? 40 : 0,
-                      .consumer_registers = warps_m == 2 ? 232 : 0};
-}
-
 static void check_plain(DType type, int64_t m, int64_t n, int64_t k, bool a_t, bool b_t, Schedule schedule,
                         DType out) {
     Case c;
