@@ -3,6 +3,7 @@
 #include "codegen/kernel_value.h"
 #include "codegen/lower_internal.h"
 #include "codegen/reduce.h"
+#include "ir/gaps.h"
 
 const KExpr *lower_reduction(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard) {
     Builder *b = lower->b;
@@ -64,6 +65,11 @@ static const KExpr *loop_factor(Lower *lower, const Value *operand, const LaneCo
     return operand->dtype == DTYPE_TF32 ? k_round(lower->b, x, DTYPE_TF32) : x;
 }
 
+/* Whether an element in f32 is what a product leaves out. */
+static const KExpr *loop_is_gap(Builder *b, const KExpr *element) {
+    return k_eq(b, k_bitcast(b, element, K_U32), k_int(b, K_U32, 0x80000000));
+}
+
 const KExpr *lower_matmul(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard) {
     Builder *b = lower->b;
     const Value *x = value->in[0], *y = value->in[1];
@@ -84,9 +90,9 @@ const KExpr *lower_matmul(Lower *lower, const Value *value, const LaneCoord *coo
     x_at[x->rank - 1] = (LaneCoord){k, 0, 1};
     y_at[y->rank - 2] = (LaneCoord){k, 0, 1};
     const KExpr *p = loop_factor(lower, x, x_at, guard, type), *q = loop_factor(lower, y, y_at, guard, type);
-    k_set(b, acc,
-          ktype_is_float(type) ? k_scalar(b, OP_fma, p, q, k_var(b, acc))
-                               : k_add(b, k_var(b, acc), k_mul(b, p, q)));
+    const KExpr *sum = ktype_is_float(type) ? k_scalar(b, OP_fma, p, q, k_var(b, acc))
+                                            : k_add(b, k_var(b, acc), k_mul(b, p, q));
+    k_set(b, acc, gaps_in(y) ? k_select(b, loop_is_gap(b, q), k_var(b, acc), sum) : sum);
     lower_close_scope(lower, mark);
     k_end(b);
     return k_var(b, acc);

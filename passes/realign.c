@@ -140,7 +140,8 @@ static bool realign_is_strewn(const Graph *graph, const Value *operand) {
     int parts[RANK_MAX] = {0}, more = 0, last = operand->rank - 1;
     ViewFactors factors;
     Windows windows;
-    if (base->op != OP_input || view_of(graph, value, view_is_input, NULL).base == base ||
+    if ((base->op != OP_input && base->op != OP_pad) ||
+        view_of(graph, value, view_is_input, NULL).base == base ||
         windows_of(graph, value, last - 1, last, view_is_input, NULL, &windows))
         return false;
     view_base_strides(graph, base, strides);

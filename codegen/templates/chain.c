@@ -95,6 +95,9 @@ static bool chain_link(ChainPlan *plan, int i, Value *core, const char **why) {
     if (link->kind != MATMUL_16BIT || link->a.narrow != link->a.elem ||
         (held && held->dtype != link->a.elem) || (i && link->a.elem != plan->link[0].a.elem))
         return false;
+    *why = "a link of a chain does not multiply weights of several groups";
+    if (matmul_has_gaps(link))
+        return false;
     *why = "chained products have the same rows";
     if (!value_same_rows(core, whole->cores.at[0]) || (held && !value_same_dims(held, core)))
         return false;

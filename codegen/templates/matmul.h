@@ -40,6 +40,7 @@
  *     matmul_gang.c      the exchange of those statistics where a row lies in several blocks
  *     matmul_rows_gang.c  both of a softmax or a layer norm in one exchange
  *     matmul_blocks.c    statistics of a tile's part of rows and columns, which another kernel puts together
+ *     matmul_gaps.c      second operands of several groups with zeros around each
  *     matmul_tiles.c     the order in which tiles of the result are visited
  *     matmul_schedules.c, matmul_schedules_patches.c  the schedules to choose from, by cost_matmul.c's
  * estimates
@@ -207,6 +208,9 @@ const Dim *matmul_k_steps(const MatmulPlan *plan, const Schedule *schedule);
 static inline const MatmulPlan *matmul_wgmma_plan(const MatmulPlan *plan) {
     return plan->scaled ? plan->scaled : plan;
 }
+
+/* matmul_gaps.c: whether a product's second operand has gaps (ir/gaps.h). */
+bool matmul_has_gaps(const MatmulPlan *plan);
 
 /* matmul_sum.c: the last sum of a region that has some, the product that it adds, and what it adds that to.
  */

@@ -309,6 +309,7 @@ static Epilogue epilogue_begin(Builder *b, const MatmulPlan *plan, Lower *lower,
         e.columns_left = k_let_expr(b, "columns_left", k_sub(b, k_dim(b, along, K_I32), fragment->col));
     for (size_t i = 0; i < plan->operand_rows.n && fragment->operand_rows; i++)
         vec_push(b->arena, &e.rows, fragment->operand_rows[i]);
+    matmul_leave_gaps(&e);
     matmul_row_inputs(&e);
     return e;
 }

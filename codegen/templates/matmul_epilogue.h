@@ -43,6 +43,9 @@ struct Epilogue {
     const KVar *kept[STAGING_OUTPUTS]; /* of the last one, what the next stores; NULL: nothing */
 };
 
+/* matmul_gaps.c: ahead of all passes, products that are no numbers without what lies in gaps of their second
+ * operands (ir/gaps.h). */
+void matmul_leave_gaps(Epilogue *e);
 /* matmul_keep.c: around all passes, loads of inputs that several of them want. */
 void matmul_keep_begin(Epilogue *e);
 void matmul_keep_end(Epilogue *e);

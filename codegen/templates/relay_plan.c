@@ -42,6 +42,9 @@ static bool relay_product(const RelayPlan *plan, Value *core, Value *const *outp
     if (product->kind != MATMUL_16BIT || product->a.narrow != product->a.elem ||
         (plan->n_first && product->a.elem != plan->first[0].a.elem))
         return false;
+    *why = "none of them multiplies weights of several groups";
+    if (matmul_has_gaps(product))
+        return false;
     *why = "of products that hand on parts, none is reduced";
     if (product->statistics.n || product->columns.n || product->operand_rows.n)
         return false;

@@ -24,13 +24,22 @@ static void test_by_elements(void **state) {
 
 static void test_together(void **state) {
     (void)state;
+    expect_groups("graph g (x: f16[2, 64, 64, 96], w: f16[96, 1, 1, 12]) -> (y: f32[2, 64, 64, 96]) {\n"
+                  "  y = conv(x, w, groups=8) }",
+                  "pointwise matmul");
+    expect_groups("graph g (x: bf16[2, 1024, 128], w: bf16[128, 49, 8]) -> (y: f32[2, 1024, 128]) {\n"
+                  "  y = conv(x, w, pad=24, groups=16) }",
+                  "pointwise matmul");
+    expect_groups("graph g (dy: bf16[2, 16, 16, 48], x: bf16[2, 16, 16, 48]) -> (dw: f32[48, 1, 1, 16]) {\n"
+                  "  dw = conv_backward_weights(dy, x, [1, 1], groups=3) }",
+                  "matmul columns");
     expect_groups("graph g (dy: bf16[2, 16, 16, 64], x: bf16[2, 16, 16, 64]) -> (dw: f32[64, 1, 1, 32]) {\n"
                   "  dw = conv_backward_weights(dy, x, [1, 1], groups=2) }",
                   "matmul columns");
 }
 
 /* Channels that are no power of two or too many, features that are many, windows along three axes, groups
- * that make no whole lines, few places, and what the source says how to multiply. */
+ * that lines of channels are no less work for, few places, and what the source says how to multiply. */
 static void test_left_alone(void **state) {
     (void)state;
     static const char *const texts[] = {
@@ -42,8 +51,8 @@ static void test_left_alone(void **state) {
         "  y = conv(x, w, pad=1, groups=2) }",
         "graph g (x: bf16[1, 3, 4, 5, 8], w: bf16[8, 3, 3, 3, 4]) -> (y: f32[1, 3, 4, 5, 8]) {\n"
         "  y = conv(x, w, pad=1, groups=2) }",
-        "graph g (dy: bf16[2, 16, 16, 48], x: bf16[2, 16, 16, 48]) -> (dw: f32[48, 1, 1, 16]) {\n"
-        "  dw = conv_backward_weights(dy, x, [1, 1], groups=3) }",
+        "graph g (dy: bf16[2, 16, 16, 400], x: bf16[2, 16, 16, 400]) -> (dw: f32[400, 3, 3, 80]) {\n"
+        "  dw = conv_backward_weights(dy, x, [3, 3], pad=1, groups=5) }",
         "graph g (dy: bf16[1, 4, 4, 64], x: bf16[1, 4, 4, 64]) -> (dw: f32[64, 1, 1, 32]) {\n"
         "  dw = conv_backward_weights(dy, x, [1, 1], groups=2) }",
         "graph g (x: bf16[2, 6, 7, 8], w: bf16[16, 3, 3, 4]) -> (y: f32[2, 6, 7, 16]) {\n"
