@@ -149,12 +149,24 @@ void region_print(Text *out, const Graph *graph, const Region *region) {
     }
 }
 
+const Value *partition_stored(const Partition *partition, const Value *value) {
+    for (size_t i = 0; i < partition->buffers.n; i++)
+        if (partition->buffers.at[i].value == value && partition->buffers.at[i].twin)
+            return partition->buffers.at[i].twin;
+    return value;
+}
+
 void partition_print(Text *out, const Partition *partition) {
     for (size_t i = 0; i < partition->regions.n; i++)
         region_print(out, partition->graph, partition->regions.at[i]);
     for (size_t i = 0; i < partition->buffers.n; i++) {
         const Buffer *buffer = &partition->buffers.at[i];
         region_print_names(out, partition->graph, i ? "            " : "workspace:  ", &buffer->value, 1);
+        if (buffer->twin) {
+            region_print_names(out, partition->graph, " is in", (Value *const *)&buffer->twin, 1);
+            text_add(out, "\n");
+            continue;
+        }
         text_add(out, " at byte ");
         dim_print(out, partition->graph->dims, buffer->offset);
         text_add(out, ", ");

@@ -119,11 +119,13 @@ bool region_is_alike(Arena *arena, const Graph *graph, const Region *a, const Re
 /* The window of an output; NULL: it has none. */
 const RegionWindow *region_window(const Region *region, const Value *value);
 
-/* Where a Value that crosses a region's border lies in the workspace. */
+/* Where a Value that crosses a region's border lies in the workspace; or the other Value of the same elements
+ * in the same order, which is stored for both. */
 typedef struct Buffer {
     Value *value;
     const Dim *offset; /* bytes, a multiple of 256 */
     const Dim *bytes;
+    const Value *twin; /* an output of the same region, which writes it alone; NULL: `value` is written */
 } Buffer;
 
 /* One decision of the compiler, for `sinter explain` and for the notes of a failed @expect. */
@@ -143,6 +145,9 @@ typedef struct Partition {
     const Dim *workspace; /* bytes */
     VEC(Decision) decisions;
 } Partition;
+
+/* What lies in memory for a Value that crosses a region's border: it, or its twin. */
+const Value *partition_stored(const Partition *partition, const Value *value);
 
 /* What fusion has to know of the target: plain figures, filled by codegen/target.c. */
 typedef struct FuseLimits {

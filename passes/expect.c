@@ -24,7 +24,7 @@ static int expect_count(const Partition *partition, const Value *value, bool *ne
         n++;
         for (const Region *part = region; part; part = part->guest)
             for (size_t k = 0; k < part->inputs.n; k++)
-                wanted[part->inputs.at[k]->id] = true;
+                wanted[partition_stored(partition, part->inputs.at[k])->id] = true;
     }
     return n;
 }

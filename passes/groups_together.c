@@ -54,9 +54,19 @@ bool groups_product(Rewrite *rewrite, const Value *product, WindowRows *rows) {
            second->dims[2]->value > 0;
 }
 
+/* The features of a group that are neighbours in the result: those of one phase, of the gradient of strided
+ * windows, where a group's columns are (phase, feature) and the weights are so joined (library.sg). */
+static const Dim *groups_neighbours(const Value *weights) {
+    const Dim *all = weights->dims[2];
+    const Value *parts = weights->op == OP_reshape ? weights->in[0] : weights;
+    const Dim *last = parts->dims[parts->rank - 1];
+    bool divides = dim_is_const(last) && last->value > 0 && all->value % last->value == 0;
+    return divides ? last : all;
+}
+
 typedef struct GroupsProduct {
     const WindowRows *rows;
-    int64_t features; /* of a group */
+    int64_t features, neighbours; /* of a group; that are neighbours in the result */
     double places, taps;
     bool is_few; /* a group by itself is done element by element */
 } GroupsProduct;
@@ -90,7 +100,9 @@ static double groups_seconds(const void *context, int64_t together) {
     double columns = (double)(together * p->features + GROUPS_SPARE);
     double k = (double)(groups / together * width) * groups_steps(width, together == groups);
     double bytes = 2 * p->places * (double)(groups * (p->rows->channels->value + p->features));
-    double memory = bytes * (p->taps == 1 ? groups_traffic(width) : 1) / groups_bytes;
+    bool has_phases = p->neighbours < p->features;
+    int64_t run = has_phases ? together * p->neighbours : width;
+    double memory = bytes * (p->taps == 1 || has_phases ? groups_traffic(run) : 1) / groups_bytes;
     return fmax(p->places * p->taps * k * columns / groups_rate, memory) + (together > 1 ? groups_copy : 0);
 }
 
@@ -98,8 +110,13 @@ int64_t groups_together(Rewrite *rewrite, const Value *product, const WindowRows
     DimTable *table = rewrite->graph->dims;
     if (dtype_bits(product->in[0]->dtype) != 16 || dtype_bits(product->in[1]->dtype) != 16)
         return 1;
-    GroupsProduct p = {rows, product->in[1]->dims[2]->value, (double)dim_lower(table, rows->places),
-                       (double)dim_lower(table, rows->taps), is_few};
+    const Value *weights = product->in[1];
+    GroupsProduct p = {.rows = rows,
+                       .features = weights->dims[2]->value,
+                       .neighbours = groups_neighbours(weights)->value,
+                       .places = (double)dim_lower(table, rows->places),
+                       .taps = (double)dim_lower(table, rows->taps),
+                       .is_few = is_few};
     return groups_best(rows, groups_seconds, &p);
 }
 
@@ -132,21 +149,23 @@ static Value *groups_multiply(Rewrite *rewrite, const Value *product, Value *fir
     return build_reshape(rewrite, all, 3, (const Dim *[]){one, all->dims[0], all->dims[1]}, product);
 }
 
-/* The second operands of so many groups, [G, R S C, F], as one with gaps around each (ir/gaps.h), of
- * neighbours along K. */
+/* The second operands of so many groups, [G, R S C, P F], as one with gaps around each (ir/gaps.h), of
+ * neighbours along K. The groups' columns alternate, P times, since their features are neighbours in the
+ * result. */
 static Value *groups_joined_weights(Rewrite *rewrite, const WindowRows *rows, int64_t together,
                                     Value *weights) {
     DimTable *table = rewrite->graph->dims;
-    enum { FEATURES_OF = 1, CHANNELS_OF = 4, RANK = 6 };
-    const Dim *q = dim_const(table, together), *one = dim_const(table, 1), *features = weights->dims[2];
+    enum { FEATURES_OF = 2, CHANNELS_OF = 5, RANK = 7 };
+    const Dim *q = dim_const(table, together), *one = dim_const(table, 1);
+    const Dim *features = groups_neighbours(weights), *phases = dim_div(table, weights->dims[2], features);
     const Dim *groups = dim_const(table, rows->groups->value / together);
-    const Dim *parts[] = {groups, q, rows->taps, rows->channels, features};
-    const Dim *apart[RANK] = {groups, q, features, rows->taps, one, rows->channels};
-    const Dim *wide[RANK] = {groups, q, features, rows->taps, q, rows->channels};
-    const Dim *whole[] = {groups, dim_mul(table, q, features),
+    const Dim *parts[] = {groups, q, rows->taps, rows->channels, phases, features};
+    const Dim *apart[RANK] = {groups, phases, q, features, rows->taps, one, rows->channels};
+    const Dim *wide[RANK] = {groups, phases, q, features, rows->taps, q, rows->channels};
+    const Dim *whole[] = {groups, dim_mul(table, q, weights->dims[2]),
                           dim_mul(table, rows->taps, dim_mul(table, q, rows->channels))};
-    Value *turned = build_reshape(rewrite, weights, 5, parts, weights);
-    turned = turned ? build_transpose(rewrite, turned, (int[]){0, 1, 4, 2, 3}, weights) : NULL;
+    Value *turned = build_reshape(rewrite, weights, 6, parts, weights);
+    turned = turned ? build_transpose(rewrite, turned, (int[]){0, 4, 1, 5, 2, 3}, weights) : NULL;
     Value *own = turned ? build_reshape(rewrite, turned, RANK, apart, weights) : NULL;
     own = own ? build_broadcast(rewrite, own, RANK, wide, weights) : NULL;
     Value *i = build_index(rewrite, RANK, wide, CHANNELS_OF, weights),
@@ -166,13 +185,16 @@ static Value *groups_joined_weights(Rewrite *rewrite, const WindowRows *rows, in
 
 Value *groups_multiplied(Rewrite *rewrite, const Value *product, const WindowRows *rows, int64_t together) {
     DimTable *table = rewrite->graph->dims;
+    Value *weights = product->in[1];
     Value *all = groups_multiply(rewrite, product, groups_joined_rows(rewrite, rows, together),
-                                 groups_joined_weights(rewrite, rows, together, product->in[1]));
+                                 groups_joined_weights(rewrite, rows, together, weights));
     if (!all)
         return NULL;
-    const Dim *parts[] = {all->dims[0], all->dims[1], dim_const(table, together), product->dims[2]};
-    Value *apart = build_reshape(rewrite, all, 4, parts, product);
-    Value *turned = apart ? build_transpose(rewrite, apart, (int[]){0, 2, 1, 3}, product) : NULL;
+    const Dim *features = groups_neighbours(weights);
+    const Dim *parts[] = {all->dims[0], all->dims[1], dim_div(table, weights->dims[2], features),
+                          dim_const(table, together), features};
+    Value *apart = build_reshape(rewrite, all, 5, parts, product);
+    Value *turned = apart ? build_transpose(rewrite, apart, (int[]){0, 3, 1, 2, 4}, product) : NULL;
     return turned ? build_reshape(rewrite, turned, 3, (const Dim *const *)product->dims, product) : NULL;
 }
 
@@ -246,8 +268,7 @@ Value *groups_gradient_multiplied(Rewrite *rewrite, const Value *product, const 
     const Value *first = product->in[0];
     const Dim *joined[] = {dim_const(table, rows->groups->value / together),
                            dim_mul(table, first->dims[1], dim_const(table, together)), first->dims[2]};
-    Value *all =
-        groups_multiply(rewrite, product, build_reshape(rewrite, product->in[0], 3, joined, first),
-                        groups_joined_rows(rewrite, rows, together));
+    Value *all = groups_multiply(rewrite, product, build_reshape(rewrite, product->in[0], 3, joined, first),
+                                 groups_joined_rows(rewrite, rows, together));
     return all ? groups_own(rewrite, rows, together, all, product) : NULL;
 }

@@ -4,9 +4,9 @@
  * parts where nothing else waits for it that needs the row again: softmax(x @ w.T) reads its row after the
  * statistics anyway, and the kernel that reads it computes them on the way; the loss of logits does not, and
  * the logits then never lie in memory. A row too long to stay on chip would be read twice, and is done in
- * parts as well. Reductions down the columns gain in any case: their kernel would read
- * the product once more. It is all or nothing for the reductions of one product along one axis: one that is
- * left over would read the product again. */
+ * parts as well. Reductions down the columns gain where they are plain sums of wide products, since their
+ * kernel would read the product once more. It is all or nothing for the reductions of one product along one
+ * axis: one that is left over would read the product again. */
 #include "passes/product.h"
 
 #include "ir/base/checked.h"
@@ -339,6 +339,26 @@ static uint8_t product_flag(const Value *reduction, ProductPart part) {
     return part != PRODUCT_ROWS ? FROM_COLUMNS : reduction->attrs[0].axes.n > 1 ? FROM_ALL : FROM_ROWS;
 }
 
+static bool product_has_windows(const Value *operand) {
+    while (op_info(operand->op)->class_ == OPCLASS_MOVEMENT && operand->op != OP_window)
+        operand = operand->in[0];
+    return operand->op == OP_window;
+}
+
+/* Whether reductions down the columns take less in the product's kernel than in one that reads its result,
+ * from L2 mostly. A mean and a variance do not, for which lanes exchange each column twice: behind 3 x 3
+ * taps of 64 x 56 x 56 x 64 a batch norm took 106 us in all, and takes 53 apart, behind 1 x 1 to 256 channels
+ * 179 and 133, of 16384 x 4096 along 1024 359 and 309 (H200). Nor does anything of convolutions to so few
+ * channels that tiles are patches of the image, whose rows do not follow each other: a plain sum 84 and 53.
+ * Of few rows there are more kernels apart: 2048 x 512 15 and 17. */
+static bool product_columns_pay(const Product *p, const Value *core, ProductForm form) {
+    enum { MANY_ROWS = 4096, NARROW = 64 };
+    const Dim *rows = core->dims[core->rank - 2], *columns = core->dims[core->rank - 1];
+    return product_extent(p->graph, rows) < MANY_ROWS ||
+           (form != PRODUCT_SQUARE_SUM &&
+            (product_extent(p->graph, columns) > NARROW || !product_has_windows(core->in[0])));
+}
+
 /* A reduction over a cone: what it makes of the values computed from it, and what stands against parts. */
 static void product_reduction(Product *p, const Value *value) {
     const Value *operand = product_reduced(value), *core = p->core[operand->id], *first;
@@ -346,13 +366,15 @@ static void product_reduction(Product *p, const Value *value) {
     if (!core || (part == PRODUCT_ROWS && value->attrs[0].axes.n == 1 && product_has_row(p, core)))
         return;
     uint8_t flags = p->flags[operand->id], mine = product_flag(value, part);
-    if (flags == mine && product_form(value, &first) != PRODUCT_PLAIN)
+    ProductForm form = flags == mine ? product_form(value, &first) : PRODUCT_PLAIN;
+    if (form != PRODUCT_PLAIN)
         flags = 0;
     if (flags)
         product_need(p, operand);
     if (part == PRODUCT_WHOLE)
         return;
-    if (flags || !product_is_divisible(value, part) || !product_block(p, core, part))
+    if (flags || !product_is_divisible(value, part) || !product_block(p, core, part) ||
+        (part == PRODUCT_COLUMNS && !product_columns_pay(p, core, form)))
         p->bad[core->id] |= part == PRODUCT_ROWS ? FROM_ROWS : FROM_COLUMNS;
     p->flags[value->id] |= mine;
 }

@@ -26,7 +26,7 @@ static void explain_names(Text *out, const sinter_plan *plan, const char *verb, 
     text_add(out, "%s ", verb);
     for (size_t i = 0; i < n; i++) {
         text_add(out, i ? ", " : "");
-        explain_value(out, plan, values[i]);
+        explain_value(out, plan, partition_stored(plan->partition, values[i]));
     }
     if (!n)
         text_add(out, "nothing");

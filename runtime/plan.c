@@ -129,6 +129,7 @@ static bool plan_passes(PlanMake *make) {
 
 /* Where the memory of a value that crosses a kernel's border is. */
 static bool plan_place(sinter_plan *plan, const Value *value, Place *out) {
+    value = partition_stored(plan->partition, value);
     if (value->op == OP_input) {
         *out = (Place){PLACE_INPUT, (int)value->attrs[0].i, NULL};
         return true;

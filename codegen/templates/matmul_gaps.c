@@ -65,8 +65,7 @@ void matmul_leave_gaps(Epilogue *e) {
         const KVar *accumulator = e->fragment->accumulator[c];
         const KVar *any = k_variable(b, "has_none", K_BOOL, k_convert(b, k_i32(b, 0), K_BOOL));
         const KExpr *at = gaps_elements_begin(e, UNROLL_FULL, &slot);
-        k_set(b, any,
-              k_scalar(b, OP_or, k_var(b, any), gaps_is_none(b, k_elem(b, accumulator, at)), NULL));
+        k_set(b, any, k_scalar(b, OP_or, k_var(b, any), gaps_is_none(b, k_elem(b, accumulator, at)), NULL));
         gaps_elements_end(e);
         k_if_begin(b, k_var(b, any));
         k_comment(b, "what is no number, without the zeros between groups");
