@@ -12,7 +12,8 @@
  * in float64; a kernel may round to f32 after any operation and may re-associate sums.
  *
  * Layout. Only inputs and outputs have one: `strides`, in elements, NULL for packed row-major. Everything
- * between has none until a region is chosen (region.h).
+ * between has none until a region is chosen (region.h); it is packed then, but for what lies within another
+ * Value's memory (passes/in_place.c).
  *
  * Lifetime: all of it lies in the graph's arena. Threads: a Graph belongs to one thread until nobody changes
  * it any more. */
@@ -58,7 +59,7 @@ struct Value {
     uint32_t id;         /* position in graph->values after graph_renumber() */
     const char *name;    /* from the source; NULL for a nameless intermediate */
     Span span;           /* where the source says it */
-    const Dim **strides; /* OP_input only: in elements; NULL: packed row-major */
+    const Dim **strides; /* of an input, or of what lies in another's memory; NULL: packed row-major */
     void *scratch;       /* a pass's own; no meaning between passes */
 };
 

@@ -149,11 +149,20 @@ void region_print(Text *out, const Graph *graph, const Region *region) {
     }
 }
 
-const Value *partition_stored(const Partition *partition, const Value *value) {
-    for (size_t i = 0; i < partition->buffers.n; i++)
-        if (partition->buffers.at[i].value == value && partition->buffers.at[i].twin)
-            return partition->buffers.at[i].twin;
-    return value;
+Value *partition_stored(const Partition *partition, const Value *value, const Dim **first) {
+    DimTable *table = partition->graph->dims;
+    const Dim *at = dim_const(table, 0);
+    for (size_t i = 0; i < partition->stored.n; i++) {
+        const Stored *stored = &partition->stored.at[i];
+        if (stored->value != value)
+            continue;
+        value = stored->in;
+        at = dim_add(table, at, stored->first);
+        i = (size_t)-1; /* which may lie in a third one */
+    }
+    if (first)
+        *first = at;
+    return (Value *)(uintptr_t)value;
 }
 
 void partition_print(Text *out, const Partition *partition) {
@@ -162,15 +171,18 @@ void partition_print(Text *out, const Partition *partition) {
     for (size_t i = 0; i < partition->buffers.n; i++) {
         const Buffer *buffer = &partition->buffers.at[i];
         region_print_names(out, partition->graph, i ? "            " : "workspace:  ", &buffer->value, 1);
-        if (buffer->twin) {
-            region_print_names(out, partition->graph, " is in", (Value *const *)&buffer->twin, 1);
-            text_add(out, "\n");
-            continue;
-        }
         text_add(out, " at byte ");
         dim_print(out, partition->graph->dims, buffer->offset);
         text_add(out, ", ");
         dim_print(out, partition->graph->dims, buffer->bytes);
         text_add(out, " bytes\n");
+    }
+    for (size_t i = 0; i < partition->stored.n; i++) {
+        const Stored *stored = &partition->stored.at[i];
+        region_print_names(out, partition->graph, "within", (Value *const *)&stored->in, 1);
+        region_print_names(out, partition->graph, ":", (Value *const *)&stored->value, 1);
+        text_add(out, " from element ");
+        dim_print(out, partition->graph->dims, stored->first);
+        text_add(out, " on\n");
     }
 }

@@ -119,14 +119,19 @@ bool region_is_alike(Arena *arena, const Graph *graph, const Region *a, const Re
 /* The window of an output; NULL: it has none. */
 const RegionWindow *region_window(const Region *region, const Value *value);
 
-/* Where a Value that crosses a region's border lies in the workspace; or the other Value of the same elements
- * in the same order, which is stored for both. */
+/* Where a Value that crosses a region's border lies in the workspace. */
 typedef struct Buffer {
     Value *value;
     const Dim *offset; /* bytes, a multiple of 256 */
     const Dim *bytes;
-    const Value *twin; /* an output of the same region, which writes it alone; NULL: `value` is written */
 } Buffer;
+
+/* A Value that has no memory of its own, but lies within another's: under Value.strides, from an element of
+ * that on. */
+typedef struct Stored {
+    const Value *value, *in;
+    const Dim *first;
+} Stored;
 
 /* One decision of the compiler, for `sinter explain` and for the notes of a failed @expect. */
 typedef struct Decision {
@@ -142,12 +147,14 @@ typedef struct Partition {
     Graph *graph;
     VEC(Region *) regions; /* in launch order */
     VEC(Buffer) buffers;
+    VEC(Stored) stored;
     const Dim *workspace; /* bytes */
     VEC(Decision) decisions;
 } Partition;
 
-/* What lies in memory for a Value that crosses a region's border: it, or its twin. */
-const Value *partition_stored(const Partition *partition, const Value *value);
+/* In which Value's memory one that crosses a region's border lies: its own, or another's, from element *first
+ * of that on. `first` may be NULL. */
+Value *partition_stored(const Partition *partition, const Value *value, const Dim **first);
 
 /* What fusion has to know of the target: plain figures, filled by codegen/target.c. */
 typedef struct FuseLimits {

@@ -5,7 +5,7 @@
 #include "ir/view_internal.h"
 
 void view_base_strides(const Graph *graph, const Value *base, const Dim **strides) {
-    const Dim **declared = base->op == OP_input ? base->strides : NULL;
+    const Dim **declared = base->strides;
     for (size_t i = 0; !declared && base->op != OP_input && i < graph->outputs.n; i++)
         if (graph->outputs.at[i].value == base)
             declared = graph->outputs.at[i].strides;

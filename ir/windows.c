@@ -189,7 +189,11 @@ static bool windows_seen(const Graph *graph, Value *value, int mn_axis, int k_ax
     if (!view_places(graph, value, windows_is_value, (void *)(uintptr_t)seen, &places))
         return false;
     *windows = (Windows){.base = base, .seen = seen, .images_axis = -1};
-    view_base_strides(graph, places.base, windows->strides);
+    View view = view_of(graph, (Value *)(uintptr_t)seen, windows_is_value, (void *)(uintptr_t)base);
+    if (view.base != base || !dim_is(view.offset, 0))
+        return false;
+    for (int i = 0; i < seen->rank; i++)
+        windows->strides[i] = view.strides[i];
     bool is_along_k = windows_channels(&places, k_axis, windows) && windows_are_close(windows);
     if (!is_along_k && (!windows_channels(&places, mn_axis, windows) || !windows_are_close(windows)))
         return false;
@@ -201,8 +205,6 @@ static bool windows_seen(const Graph *graph, Value *value, int mn_axis, int k_ax
 /* The highest of the reshapes that stand on the base, whose elements lie in their order; NULL: none does. */
 static const Value *windows_reshaped(const Value *value, const Value *base) {
     const Value *highest = NULL;
-    if (base->strides)
-        return NULL;
     for (; value != base; value = value->in[0])
         highest = value->op != OP_reshape ? NULL : highest ? highest : value;
     return highest;

@@ -16,7 +16,7 @@ static int expect_count(const Partition *partition, const Value *value, bool *ne
         bool writes = !found && region_kernel_computes(region, value);
         for (const Region *part = region; part; part = part->guest)
             for (size_t k = 0; k < part->outputs.n; k++)
-                writes |= wanted[part->outputs.at[k]->id];
+                writes |= wanted[partition_stored(partition, part->outputs.at[k], NULL)->id];
         if (!writes)
             continue;
         found = true;
@@ -24,7 +24,7 @@ static int expect_count(const Partition *partition, const Value *value, bool *ne
         n++;
         for (const Region *part = region; part; part = part->guest)
             for (size_t k = 0; k < part->inputs.n; k++)
-                wanted[partition_stored(partition, part->inputs.at[k])->id] = true;
+                wanted[partition_stored(partition, part->inputs.at[k], NULL)->id] = true;
     }
     return n;
 }

@@ -362,7 +362,7 @@ bool fuse_emit(Fuse *fuse);
 /* The order of the graph, of pointers to Values, for qsort() and bsearch(). */
 int fuse_by_id(const void *a, const void *b);
 /* Numbers and names the partition's regions by their places. */
-void fuse_number(const Fuse *fuse);
+void fuse_number(const Graph *graph, Partition *partition);
 /* Seconds that the cost model gives the kernel of a region; 0: codegen has none, or nobody asks it. */
 double fuse_seconds(const Fuse *fuse, const Region *region);
 /* fuse_guest.c: rows kernels become guests of the products before them */

@@ -154,14 +154,13 @@ static bool emit_is_transpose(const Fuse *fuse, const Region *region) {
     return false;
 }
 
-void fuse_number(const Fuse *fuse) {
-    const Partition *partition = fuse->pass->partition;
+void fuse_number(const Graph *graph, Partition *partition) {
     for (size_t i = 0; i < partition->regions.n; i++) {
         Region *region = partition->regions.at[i];
         region->id = (int)i;
         region->follows = i > 0;
         region->leads = i + 1 < partition->regions.n;
-        emit_name(fuse->graph, region);
+        emit_name(graph, region);
     }
 }
 
@@ -195,7 +194,7 @@ static bool emit_order(Emit *emit, Partition *partition) {
             emit->list.at[later[next].at[k]].waits--;
         vec_push(fuse->graph->arena, &partition->regions, emit->list.at[next].region);
     }
-    fuse_number(fuse);
+    fuse_number(fuse->graph, partition);
     return true;
 }
 

@@ -419,5 +419,5 @@ void fuse_guests(Fuse *fuse) {
     guests_of_rows(fuse);
     guests_of_columns(fuse);
     if (fuse->pass->partition->regions.n < n)
-        fuse_number(fuse);
+        fuse_number(fuse->graph, fuse->pass->partition);
 }

@@ -132,6 +132,6 @@ void fuse_products(Fuse *fuse) {
     }
     if (n < partition->regions.n) {
         partition->regions.n = n;
-        fuse_number(fuse);
+        fuse_number(fuse->graph, fuse->pass->partition);
     }
 }

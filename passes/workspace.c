@@ -1,9 +1,9 @@
 /* Where what passes between kernels lies in the workspace.
  *
- * What a kernel would write twice, as a matrix for the next one and as the graph's output in its own dims, is
- * written once: readers find it in the output. A buffer's bytes are used again once its last reader has run.
- * With constant sizes: buffers in order of size, each at the lowest offset that is free over its whole life.
- * With symbolic sizes: each buffer takes a place that is free and known to be large enough, or a new one. */
+ * A buffer's bytes are used again once its last reader has run. What lies within another Value's memory
+ * (in_place.c) has no buffer, but that has. With constant sizes: buffers in order of size, each at the lowest
+ * offset that is free over its whole life. With symbolic sizes: each buffer takes a place that is free and
+ * known to be large enough, or a new one. */
 #include "passes/pass.h"
 
 #include <stdlib.h>
@@ -17,7 +17,6 @@ typedef struct WorkspaceLife {
 } WorkspaceLife;
 
 typedef VEC(WorkspaceLife) WorkspaceLives;
-typedef VEC(Buffer) WorkspaceTwins;
 
 static const Dim *workspace_bytes(const Graph *graph, const Value *value) {
     DimTable *table = graph->dims;
@@ -111,38 +110,12 @@ static void workspace_take_turns(Pass *pass, Partition *partition, const Workspa
     partition->workspace = offsets[slots.n];
 }
 
-/* What a value is by reshapes alone. */
-static const Value *workspace_elements(const Value *value) {
-    while (value->op == OP_reshape)
-        value = value->in[0];
-    return value;
-}
-
-/* Whether an output of the region lies in memory as packed rows that have a value's elements. */
-static bool workspace_is_twin(const Graph *graph, const Value *output, const Value *value) {
-    for (size_t i = 0; i < graph->outputs.n; i++)
-        if (graph->outputs.at[i].value == output && graph->outputs.at[i].strides)
-            return false;
-    return output != value && output->dtype == value->dtype &&
-           workspace_elements(output) == workspace_elements(value);
-}
-
-/* Takes from what a region writes the values that are there a second time. */
-static void workspace_join_twins(Pass *pass, Region *region, WorkspaceTwins *twins) {
-    const Graph *graph = pass->partition->graph;
-    size_t kept = 0;
-    for (size_t k = 0; k < region->outputs.n; k++) {
-        Value *value = region->outputs.at[k], *twin = NULL;
-        for (size_t j = 0; j < region->outputs.n && !twin && !value_is_output(graph, value); j++)
-            if (value_is_output(graph, region->outputs.at[j]) &&
-                workspace_is_twin(graph, region->outputs.at[j], value))
-                twin = region->outputs.at[j];
-        if (twin)
-            vec_push(pass->arena, twins, ((Buffer){.value = value, .twin = twin}));
-        else
-            region->outputs.at[kept++] = value;
-    }
-    region->outputs.n = kept;
+/* The life of a Value's buffer; NULL: it has none yet. */
+static WorkspaceLife *workspace_life(const Partition *partition, WorkspaceLives *lives, const Value *value) {
+    for (size_t i = 0; i < lives->n; i++)
+        if (partition->buffers.at[lives->at[i].buffer].value == value)
+            return &lives->at[i];
+    return NULL;
 }
 
 /* The buffers that a region writes at its kernel's place. */
@@ -151,8 +124,8 @@ static bool workspace_add(Pass *pass, const Region *region, int place, const int
     Partition *partition = pass->partition;
     const Graph *graph = partition->graph;
     for (size_t k = 0; k < region->outputs.n; k++) {
-        Value *value = region->outputs.at[k];
-        if (value_is_output(graph, value))
+        Value *value = partition_stored(partition, region->outputs.at[k], NULL);
+        if (value_is_output(graph, value) || workspace_life(partition, lives, value))
             continue;
         Buffer buffer = {.value = value, .bytes = workspace_bytes(graph, value)};
         WorkspaceLife life = {.buffer = partition->buffers.n, .first = place, .last = last[value->id]};
@@ -173,16 +146,12 @@ bool pass_workspace(Pass *pass, Graph *graph) {
     Partition *partition = pass->partition;
     int *last = ARENA_ARRAY(pass->arena, int, graph->values.n + 1);
     WorkspaceLives lives = {0};
-    WorkspaceTwins twins = {0};
     bool constant = true;
     partition->buffers.n = 0;
     for (size_t i = 0; i < partition->regions.n; i++)
         for (const Region *part = partition->regions.at[i]; part; part = part->guest)
             for (size_t k = 0; k < part->inputs.n; k++)
-                last[part->inputs.at[k]->id] = (int)i;
-    for (size_t i = 0; i < partition->regions.n; i++)
-        for (Region *part = partition->regions.at[i]; part; part = part->guest)
-            workspace_join_twins(pass, part, &twins);
+                last[partition_stored(partition, part->inputs.at[k], NULL)->id] = (int)i;
     for (size_t i = 0; i < partition->regions.n; i++)
         for (const Region *part = partition->regions.at[i]; part; part = part->guest)
             if (!workspace_add(pass, part, (int)i, last, &lives))
@@ -193,8 +162,6 @@ bool pass_workspace(Pass *pass, Graph *graph) {
         workspace_share(pass, partition, lives.at, lives.n);
     else
         workspace_take_turns(pass, partition, lives.at, lives.n);
-    for (size_t i = 0; i < twins.n; i++)
-        vec_push(graph->arena, &partition->buffers, twins.at[i]);
     if (!partition->workspace)
         diag_error(pass->diags, DIAG_DIM, graph->span, "the size of the workspace overflows 64 bits");
     return false;

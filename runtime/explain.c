@@ -21,12 +21,18 @@ static void explain_value(Text *out, const sinter_plan *plan, const Value *value
     }
 }
 
+/* What a kernel's parameter is the memory of: of two forms of a result the one that is the graph's output; a
+ * part of what is joined is itself. */
+static const Value *explain_stored(const sinter_plan *plan, const Value *value) {
+    return value->strides ? value : partition_stored(plan->partition, value, NULL);
+}
+
 static void explain_names(Text *out, const sinter_plan *plan, const char *verb, Value *const *values,
                           size_t n) {
     text_add(out, "%s ", verb);
     for (size_t i = 0; i < n; i++) {
         text_add(out, i ? ", " : "");
-        explain_value(out, plan, partition_stored(plan->partition, values[i]));
+        explain_value(out, plan, explain_stored(plan, values[i]));
     }
     if (!n)
         text_add(out, "nothing");

@@ -16,23 +16,22 @@ typedef struct HostRun {
 
 static uint8_t *host_address(HostRun *run, const Place *place) {
     int64_t offset = 0;
+    uint8_t *at = NULL;
     switch (place->kind) {
-    case PLACE_INPUT: return run->e->inputs[place->index];
-    case PLACE_OUTPUT: return run->e->outputs[place->index];
-    case PLACE_WORKSPACE: break;
+    case PLACE_INPUT: at = run->e->inputs[place->index]; break;
+    case PLACE_OUTPUT: at = run->e->outputs[place->index]; break;
+    case PLACE_WORKSPACE: at = run->e->workspace; break;
     }
-    if (!dim_eval(place->offset, &run->bound->bindings, &offset))
+    if (place->offset && !dim_eval(place->offset, &run->bound->bindings, &offset))
         return NULL;
-    return (uint8_t *)run->e->workspace + offset;
+    return at ? at + offset : NULL;
 }
 
-/* Bytes of the memory behind a parameter, from the strides of the graph's border. */
+/* Bytes of the memory behind a parameter, from its strides. */
 static bool host_bytes(const HostRun *run, const PlanParam *param, int64_t *bytes) {
     const Graph *graph = run->plan->graph;
-    const Dim **strides = NULL;
-    if (param->place.kind == PLACE_INPUT)
-        strides = param->value->strides;
-    else if (param->place.kind == PLACE_OUTPUT)
+    const Dim **strides = param->value->strides;
+    if (param->place.kind == PLACE_OUTPUT && graph->outputs.at[param->place.index].value == param->value)
         strides = graph->outputs.at[param->place.index].strides;
     int64_t elements;
     return plan_extent(param->value, strides, &run->bound->bindings, &elements) &&

@@ -29,13 +29,11 @@ static sinter_status launch_address(Launch *launch, const PlanParam *param, CUde
     switch (place->kind) {
     case PLACE_INPUT: at = launch->e.inputs[place->index]; break;
     case PLACE_OUTPUT: at = launch->e.outputs[place->index]; break;
-    case PLACE_WORKSPACE:
-        if (!launch_eval(launch, place->offset, &offset)) {
-            plan_say(launch->e.message, launch->e.message_room, "the workspace overflows for these dims");
-            return SINTER_BAD_DIMS;
-        }
-        at = launch->e.workspace;
-        break;
+    case PLACE_WORKSPACE: at = launch->e.workspace; break;
+    }
+    if (place->offset && !launch_eval(launch, place->offset, &offset)) {
+        plan_say(launch->e.message, launch->e.message_room, "the workspace overflows for these dims");
+        return SINTER_BAD_DIMS;
     }
     *out = (CUdeviceptr)(uintptr_t)at + (CUdeviceptr)offset;
     if (!at && (!param->count || !launch_eval(launch, param->count, &count) || count != 0)) {

@@ -129,19 +129,22 @@ static bool plan_passes(PlanMake *make) {
 
 /* Where the memory of a value that crosses a kernel's border is. */
 static bool plan_place(sinter_plan *plan, const Value *value, Place *out) {
-    value = partition_stored(plan->partition, value);
-    if (value->op == OP_input) {
-        *out = (Place){PLACE_INPUT, (int)value->attrs[0].i, NULL};
+    DimTable *dims = plan->graph->dims;
+    const Dim *first, *bits = dim_const(dims, dtype_bits(value->dtype));
+    const Value *stored = partition_stored(plan->partition, value, &first);
+    const Dim *offset = first ? dim_div(dims, dim_mul(dims, first, bits), dim_const(dims, 8)) : NULL;
+    if (stored->op == OP_input) {
+        *out = (Place){PLACE_INPUT, (int)stored->attrs[0].i, NULL};
         return true;
     }
     for (size_t i = 0; i < plan->graph->outputs.n; i++)
-        if (plan->graph->outputs.at[i].value == value) {
-            *out = (Place){PLACE_OUTPUT, (int)i, NULL};
+        if (plan->graph->outputs.at[i].value == stored) {
+            *out = (Place){PLACE_OUTPUT, (int)i, stored == value ? NULL : offset};
             return true;
         }
-    for (size_t i = 0; i < plan->partition->buffers.n; i++)
-        if (plan->partition->buffers.at[i].value == value) {
-            *out = (Place){PLACE_WORKSPACE, 0, plan->partition->buffers.at[i].offset};
+    for (size_t i = 0; i < plan->partition->buffers.n && offset; i++)
+        if (plan->partition->buffers.at[i].value == stored) {
+            *out = (Place){PLACE_WORKSPACE, 0, dim_add(dims, plan->partition->buffers.at[i].offset, offset)};
             return true;
         }
     diag_error(&plan->diags, DIAG_INTERNAL, value->span, "a value that kernels share has no place in memory");

@@ -15,7 +15,7 @@ typedef enum PlaceKind { PLACE_INPUT, PLACE_OUTPUT, PLACE_WORKSPACE } PlaceKind;
 typedef struct Place {
     PlaceKind kind;
     int index;         /* of the input or output */
-    const Dim *offset; /* PLACE_WORKSPACE: bytes */
+    const Dim *offset; /* bytes within it; NULL: 0 */
 } Place;
 
 typedef struct PlanParam {

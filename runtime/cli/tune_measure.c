@@ -95,10 +95,11 @@ static bool tune_find_outputs(Tune *tune) {
         TuneOutput output = {.dtype = param->value->dtype};
         output.bytes = (size_t)((count * dtype_bits(output.dtype) + 7) / 8);
         bool known = false;
-        if (param->place.kind == PLACE_OUTPUT)
-            output.at = tune->run.outputs[param->place.index].at;
-        else if (dim_eval(param->place.offset, &bound.bindings, &offset))
-            output.at = tune->run.workspace.at + (CUdeviceptr)offset;
+        if (param->place.offset && !dim_eval(param->place.offset, &bound.bindings, &offset))
+            continue;
+        output.at = (CUdeviceptr)offset + (param->place.kind == PLACE_OUTPUT
+                                               ? tune->run.outputs[param->place.index].at
+                                               : tune->run.workspace.at);
         for (size_t k = 0; k < tune->outputs.n; k++)
             known |= tune->outputs.at[k].at == output.at;
         if (!known && count > 0)
