@@ -1,7 +1,7 @@
 /* What one kernel stores lies within what another Value is in memory, so that no kernel copies it there.
  *
- * Twins: a result that is wanted in two forms of the same elements in the same order, as the graph's output in
- * its own dims and as the matrix that the next kernel reads, is written as the output alone.
+ * Twins: a result that is wanted in two forms of the same elements in the same order, as the graph's output
+ * in its own dims and as the matrix that the next kernel reads, is written as the output alone.
  *
  * Joined parts: each kernel writes its own part of what is joined of several,
  *
@@ -11,9 +11,10 @@
  *     z = conv(c, u)
  *
  * and so on where c itself is part of another. Where one part is computed by the kernel that joins them, that
- * part is all that this kernel writes from then on; and if that is a product in another order, as a transposed
- * convolution's places are, it is the product's kernel that does. Parts lie in whole sectors, as TMA and vectors of 16 bytes
- * want them; where one is an input of the graph, or wanted as an output of its own, what is joined is copied.
+ * part is all that this kernel writes from then on; and if that is a product in another order, as a
+ * transposed convolution's places are, it is the product's kernel that does. Parts lie in whole sectors, as
+ * TMA and vectors of 16 bytes want them; where one is an input of the graph, or wanted as an output of its
+ * own, what is joined is copied.
  *
  * From here on such a Value has strides, those of the memory that it is part of. */
 #include "ir/block.h"

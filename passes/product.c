@@ -4,9 +4,9 @@
  * parts where nothing else waits for it that needs the row again: softmax(x @ w.T) reads its row after the
  * statistics anyway, and the kernel that reads it computes them on the way; the loss of logits does not, and
  * the logits then never lie in memory. A row too long to stay on chip would be read twice, and is done in
- * parts as well. Reductions down the columns gain where they are plain sums of wide products, since their
- * kernel would read the product once more. It is all or nothing for the reductions of one product along one
- * axis: one that is left over would read the product again. */
+ * parts as well. Reductions down the columns gain where the product is not stored otherwise, or is more than
+ * L2 has (product_weigh_columns). It is all or nothing for the reductions of one product along one axis: one
+ * that is left over would read the product again. */
 #include "passes/product.h"
 
 #include "ir/base/checked.h"
@@ -30,6 +30,9 @@ typedef struct Product {
         *flags;   /* by id: computed from reductions of a product along its rows, down its columns, or both */
     uint8_t *bad; /* by id of the core: FROM_ROWS, FROM_COLUMNS: these reductions stay whole */
     int *functions; /* by id of the core: of each element, in its cone */
+    int *columns;   /* the same: its reductions down columns */
+    bool *apart;    /* they are another kernel's if its result is stored anyway, */
+    bool *kept;     /* as it is: others read it, too */
 } Product;
 
 int64_t product_extent(const Graph *graph, const Dim *dim) {
@@ -345,18 +348,31 @@ static bool product_has_windows(const Value *operand) {
     return operand->op == OP_window;
 }
 
-/* Whether reductions down the columns take less in the product's kernel than in one that reads its result,
- * from L2 mostly. A mean and a variance do not, for which lanes exchange each column twice: behind 3 x 3
- * taps of 64 x 56 x 56 x 64 a batch norm took 106 us in all, and takes 53 apart, behind 1 x 1 to 256 channels
- * 179 and 133, of 16384 x 4096 along 1024 359 and 309 (H200). Nor does anything of convolutions to so few
- * channels that tiles are patches of the image, whose rows do not follow each other: a plain sum 84 and 53.
- * Of few rows there are more kernels apart: 2048 x 512 15 and 17. */
-static bool product_columns_pay(const Product *p, const Value *core, ProductForm form) {
-    enum { MANY_ROWS = 4096, NARROW = 64 };
-    const Dim *rows = core->dims[core->rank - 2], *columns = core->dims[core->rank - 1];
-    return product_extent(p->graph, rows) < MANY_ROWS ||
-           (form != PRODUCT_SQUARE_SUM &&
-            (product_extent(p->graph, columns) > NARROW || !product_has_windows(core->in[0])));
+/* Reductions down the columns of a product by its kernel or by one that reads its result, from L2 mostly;
+ * H200, us in all:
+ *
+ *     a mean and a variance, for which lanes exchange each column twice, behind 3 x 3 taps of 64 x 56 x 56 x
+ *         64 106 and 53, behind 1 x 1 to 256 channels 179 and 133, of 16384 x 4096 along 1024 359 and 309
+ *     sums of convolutions to few channels, whose tiles are patches of the image else: 3 x 3 of 64 x 56 x 56
+ * x 64 84 and 53, to 96 141 and 55 two sums of 200704 x 256 along 64 163 and 85, of 16384 x 1024 along 1024
+ * 68 and 63, and one 99 and 73, 63 and 60: where K is short, or L2 has the result one of 32768 x 3072 along
+ * 768 253 and 273, of 12544 x 256 along 1024 21 and 23 what is wanted of a result for nothing else, so that
+ * it is not stored: two sums of 50176 x 512 along 128 32 and 69 a mean and a variance of 2048 x 512, for
+ * which there are more kernels apart, 15 and 17 */
+static void product_weigh_columns(Product *p, const Value *core, ProductForm form) {
+    enum { MANY_ROWS = 4096, NARROW = 128, SHORT = 512, LITTLE = 6 << 20, MUCH = 30 << 20 };
+    const Graph *graph = p->graph;
+    double rows = (double)product_extent(graph, core->dims[core->rank - 2]);
+    int64_t columns = product_extent(graph, core->dims[core->rank - 1]);
+    int64_t k = product_extent(graph, core->in[0]->dims[core->in[0]->rank - 1]);
+    double elements = rows * (double)columns;
+    p->columns[core->id]++;
+    if (rows <= MANY_ROWS)
+        return;
+    if (form == PRODUCT_SQUARE_SUM || (columns < NARROW && product_has_windows(core->in[0])))
+        p->bad[core->id] |= FROM_COLUMNS;
+    if (p->columns[core->id] > 1 || k < SHORT || (elements > LITTLE && elements < MUCH))
+        p->apart[core->id] = true;
 }
 
 /* A reduction over a cone: what it makes of the values computed from it, and what stands against parts. */
@@ -373,8 +389,9 @@ static void product_reduction(Product *p, const Value *value) {
         product_need(p, operand);
     if (part == PRODUCT_WHOLE)
         return;
-    if (flags || !product_is_divisible(value, part) || !product_block(p, core, part) ||
-        (part == PRODUCT_COLUMNS && !product_columns_pay(p, core, form)))
+    if (part == PRODUCT_COLUMNS)
+        product_weigh_columns(p, core, form);
+    if (flags || !product_is_divisible(value, part) || !product_block(p, core, part))
         p->bad[core->id] |= part == PRODUCT_ROWS ? FROM_ROWS : FROM_COLUMNS;
     p->flags[value->id] |= mine;
 }
@@ -400,13 +417,22 @@ static void product_walk(Product *p) {
             const Value *in = value->in[k];
             if (p->core[in->id] != p->core[i])
                 product_need(p, in);
+            if (p->core[in->id] && (p->core[in->id] != p->core[i] || (p->flags[i] & FROM_COLUMNS)))
+                p->kept[p->core[in->id]->id] = true;
             /* a batch that is turned and computed with, not only reduced, is reduced where that is done */
             if (in->op == OP_transpose && in->rank > 2 && value_is_pointwise(value) && p->core[in->in[0]->id])
                 p->bad[p->core[in->in[0]->id]->id] |= FROM_COLUMNS;
         }
     }
-    for (size_t i = 0; i < p->graph->outputs.n; i++)
-        product_need(p, p->graph->outputs.at[i].value);
+    for (size_t i = 0; i < p->graph->outputs.n; i++) {
+        const Value *value = p->graph->outputs.at[i].value;
+        product_need(p, value);
+        if (p->core[value->id])
+            p->kept[p->core[value->id]->id] = true;
+    }
+    for (size_t i = 0; i < p->graph->values.n; i++)
+        if (p->apart[i] && p->kept[i])
+            p->bad[i] |= FROM_COLUMNS;
 }
 
 ProductReductions *product_find(Pass *pass, const Graph *graph) {
@@ -421,6 +447,9 @@ ProductReductions *product_find(Pass *pass, const Graph *graph) {
     p.flags = ARENA_ARRAY(pass->arena, uint8_t, n);
     p.bad = ARENA_ARRAY(pass->arena, uint8_t, n);
     p.functions = ARENA_ARRAY(pass->arena, int, n);
+    p.columns = ARENA_ARRAY(pass->arena, int, n);
+    p.apart = ARENA_ARRAY(pass->arena, bool, n);
+    p.kept = ARENA_ARRAY(pass->arena, bool, n);
     product_walk(&p);
     for (size_t i = 0; i < graph->values.n; i++) {
         Value *value = graph->values.at[i];
