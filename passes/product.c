@@ -348,19 +348,24 @@ static bool product_has_windows(const Value *operand) {
     return operand->op == OP_window;
 }
 
-/* Reductions down the columns of a product by its kernel or by one that reads its result, from L2 mostly;
- * H200, us in all:
+/* Reductions down the columns of a product take less in its kernel, or in one that reads the result, from L2
+ * mostly. H200, us in all, by its kernel and apart:
  *
- *     a mean and a variance, for which lanes exchange each column twice, behind 3 x 3 taps of 64 x 56 x 56 x
- *         64 106 and 53, behind 1 x 1 to 256 channels 179 and 133, of 16384 x 4096 along 1024 359 and 309
- *     sums of convolutions to few channels, whose tiles are patches of the image else: 3 x 3 of 64 x 56 x 56
- * x 64 84 and 53, to 96 141 and 55 two sums of 200704 x 256 along 64 163 and 85, of 16384 x 1024 along 1024
- * 68 and 63, and one 99 and 73, 63 and 60: where K is short, or L2 has the result one of 32768 x 3072 along
- * 768 253 and 273, of 12544 x 256 along 1024 21 and 23 what is wanted of a result for nothing else, so that
- * it is not stored: two sums of 50176 x 512 along 128 32 and 69 a mean and a variance of 2048 x 512, for
- * which there are more kernels apart, 15 and 17 */
+ *     mean and variance, for which lanes exchange      3 x 3 of 64 x 56 x 56 x 64          106    53
+ *     each column twice                                1 x 1 of it to 256 channels         179   133
+ *                                                      2048 x 512, by more kernels apart    15    17
+ *     tiles that are patches of the image otherwise    3 x 3 of 64 x 56 x 56 x 64           84    53
+ *     two sums                                         200704 x 256 along 64               163    85
+ *                                                      16384 x 1024 along 1024              68    63
+ *                                                      12544 x 256 along 2304               31    32
+ *     one                                              200704 x 256 along 64                99    73
+ *                                                      16384 x 1024 along 1024              63    60
+ *                                                      12544 x 256 along 1024               21    23
+ *                                                      32768 x 3072 along 768              253   273
+ *     two of what is not stored for anything else      50176 x 512 along 128                32    69 */
 static void product_weigh_columns(Product *p, const Value *core, ProductForm form) {
-    enum { MANY_ROWS = 4096, NARROW = 128, SHORT = 512, LITTLE = 6 << 20, MUCH = 30 << 20 };
+    enum { MANY_ROWS = 4096, NARROW = 128, LITTLE = 6 << 20, MUCH = 30 << 20 };
+    enum { LONG = 512, LONG_FOR_TWO = 1024 };
     const Graph *graph = p->graph;
     double rows = (double)product_extent(graph, core->dims[core->rank - 2]);
     int64_t columns = product_extent(graph, core->dims[core->rank - 1]);
@@ -371,8 +376,9 @@ static void product_weigh_columns(Product *p, const Value *core, ProductForm for
         return;
     if (form == PRODUCT_SQUARE_SUM || (columns < NARROW && product_has_windows(core->in[0])))
         p->bad[core->id] |= FROM_COLUMNS;
-    if (p->columns[core->id] > 1 || k < SHORT || (elements > LITTLE && elements < MUCH))
-        p->apart[core->id] = true;
+    bool is_little = elements <= LITTLE, is_much = elements >= MUCH;
+    p->apart[core->id] =
+        p->columns[core->id] > 1 ? !is_little || k < LONG_FOR_TWO : !(is_little || is_much) || k < LONG;
 }
 
 /* A reduction over a cone: what it makes of the values computed from it, and what stands against parts. */

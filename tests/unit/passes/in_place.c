@@ -31,11 +31,12 @@ static void test_parts(void **state) {
 /* A part within a part: places add up. */
 static void test_nested(void **state) {
     (void)state;
-    Support support = {.text = "graph g (x: bf16[64, 64], w: bf16[32, 64], v: bf16[32, 64], u: bf16[64, 64])\n"
-                               "    -> (y: bf16[64, 64], z: bf16[64, 128]) {\n"
-                               "  a = bf16(relu(x @ w.T))\n  b = bf16(relu(x @ v.T))\n"
-                               "  c = concat(a, b, axis=1)\n  y = bf16(c * 2)\n"
-                               "  z = concat(bf16(x @ u.T), c, axis=1) }"};
+    Support support = {.text =
+                           "graph g (x: bf16[64, 64], w: bf16[32, 64], v: bf16[32, 64], u: bf16[64, 64])\n"
+                           "    -> (y: bf16[64, 64], z: bf16[64, 128]) {\n"
+                           "  a = bf16(relu(x @ w.T))\n  b = bf16(relu(x @ v.T))\n"
+                           "  c = concat(a, b, axis=1)\n  y = bf16(c * 2)\n"
+                           "  z = concat(bf16(x @ u.T), c, axis=1) }"};
     support_run(&support);
     const Partition *partition = support.partition;
     int64_t most = 0;
@@ -50,7 +51,8 @@ static void test_nested(void **state) {
     support_end(&support);
 }
 
-/* What stays joined by a kernel: an input among the parts, one part twice, parts that begin within a sector. */
+/* What stays joined by a kernel: an input among the parts, one part twice, parts that begin within a sector.
+ */
 static void test_left_alone(void **state) {
     (void)state;
     static const char *const texts[] = {
