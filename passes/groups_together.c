@@ -85,9 +85,9 @@ static double groups_steps(int64_t width, bool is_all) {
     return width < 48 ? 4.5 : 2.5;
 }
 
-/* The bytes of lines that memory gives for one of so many channels. */
+/* The bytes of lines that memory gives for one of so many channels; TMA takes multiples of 8. */
 static double groups_traffic(int64_t width) {
-    return (1 + 40 / (double)width) * (width < 48 ? 1.6 : 1);
+    return (1 + 40 / (double)width) * (width % 8 ? 2.5 : width < 48 ? 1.6 : 1);
 }
 
 static double groups_seconds(const void *context, int64_t together) {
