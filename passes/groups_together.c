@@ -21,8 +21,8 @@ static const double groups_rate = 4.57e14, groups_gradient_rate = 2.87e14, group
 /* The share of its time at which to multiply groups together is preferred. */
 static const double groups_gain = 0.8;
 
-static int64_t groups_lines(int64_t n) {
-    return (n + GROUPS_LINE - 1) / GROUPS_LINE * GROUPS_LINE;
+static double groups_lines(double n) {
+    return ceil(n / GROUPS_LINE) * GROUPS_LINE;
 }
 
 static bool groups_are_known(const WindowRows *rows) {
@@ -66,7 +66,7 @@ static const Dim *groups_neighbours(const Value *weights) {
 
 typedef struct GroupsProduct {
     const WindowRows *rows;
-    int64_t features, neighbours; /* of a group; that are neighbours in the result */
+    double features, neighbours; /* of a group; that are neighbours in the result */
     double places, taps;
     bool is_few; /* a group by itself is done element by element */
 } GroupsProduct;
@@ -79,15 +79,15 @@ static double groups_steps(int64_t width, bool is_all) {
     if (width % 32 == 0)
         return width == 32 ? 1.65 : 1.1;
     if (is_all && width > 64) /* multiplied as if they were lines (realign_windows.c) */
-        return (double)groups_lines(width) / (double)width;
+        return groups_lines((double)width) / (double)width;
     if (width % 16 == 0)
         return width == 16 ? 1.65 : 2.2;
     return width < 48 ? 4.5 : 2.5;
 }
 
 /* The bytes of lines that memory gives for one of so many channels; TMA takes multiples of 8. */
-static double groups_traffic(int64_t width) {
-    return (1 + 40 / (double)width) * (width % 8 ? 2.5 : width < 48 ? 1.6 : 1);
+static double groups_traffic(double width) {
+    return (1 + 40 / width) * (fmod(width, 8) != 0 ? 2.5 : width < 48 ? 1.6 : 1);
 }
 
 static double groups_seconds(const void *context, int64_t together) {
@@ -95,15 +95,16 @@ static double groups_seconds(const void *context, int64_t together) {
     int64_t groups = p->rows->groups->value, width = together * p->rows->channels->value;
     if (together > 1 && (width % 8 || (p->taps == 1 && width > GROUPS_POINTS_MOST)))
         return INFINITY;
+    double all = (double)groups, q = (double)together, channels = (double)width / q;
     if (together == 1 && p->is_few)
-        return p->places * p->taps * (double)(groups * width * p->features) / groups_elements;
-    double columns = (double)(together * p->features + GROUPS_SPARE);
-    double k = (double)(groups / together * width) * groups_steps(width, together == groups);
-    double bytes = 2 * p->places * (double)(groups * (p->rows->channels->value + p->features));
+        return p->places * p->taps * all * channels * p->features / groups_elements;
+    double k = all * channels * groups_steps(width, together == groups);
+    double bytes = 2 * p->places * all * (channels + p->features);
     bool has_phases = p->neighbours < p->features;
-    int64_t run = has_phases ? together * p->neighbours : width;
+    double run = has_phases ? q * p->neighbours : (double)width;
     double memory = bytes * (p->taps == 1 || has_phases ? groups_traffic(run) : 1) / groups_bytes;
-    return fmax(p->places * p->taps * k * columns / groups_rate, memory) + (together > 1 ? groups_copy : 0);
+    double multiplied = p->places * p->taps * k * (q * p->features + GROUPS_SPARE) / groups_rate;
+    return fmax(multiplied, memory) + (together > 1 ? groups_copy : 0);
 }
 
 int64_t groups_together(Rewrite *rewrite, const Value *product, const WindowRows *rows, bool is_few) {
@@ -112,8 +113,8 @@ int64_t groups_together(Rewrite *rewrite, const Value *product, const WindowRows
         return 1;
     const Value *weights = product->in[1];
     GroupsProduct p = {.rows = rows,
-                       .features = weights->dims[2]->value,
-                       .neighbours = groups_neighbours(weights)->value,
+                       .features = (double)weights->dims[2]->value,
+                       .neighbours = (double)groups_neighbours(weights)->value,
                        .places = (double)dim_lower(table, rows->places),
                        .taps = (double)dim_lower(table, rows->taps),
                        .is_few = is_few};
@@ -210,7 +211,7 @@ bool groups_gradient(Rewrite *rewrite, const Value *product, WindowRows *rows) {
 
 typedef struct GroupsGradient {
     const WindowRows *rows;
-    int64_t features; /* of a group */
+    double features; /* of a group */
     double places, taps;
 } GroupsGradient;
 
@@ -230,16 +231,17 @@ static double groups_gradient_seconds(const void *context, int64_t together) {
     int64_t groups = p->rows->groups->value, channels = p->rows->channels->value, width = together * channels;
     if (together > 1 && width % 8)
         return INFINITY;
-    double tiles = (double)(groups / together * groups_lines(together * p->features)) *
-                   (double)groups_lines(width) * groups_boxes(p, width, together);
-    double bytes = 2 * p->places * (double)(groups * (channels + p->features));
-    double memory = bytes * (p->taps == 1 ? groups_traffic(width) : 1) / groups_bytes;
+    double all = (double)groups, q = (double)together;
+    double tiles = all / q * groups_lines(q * p->features) * groups_lines((double)width) *
+                   groups_boxes(p, width, together);
+    double bytes = 2 * p->places * all * ((double)channels + p->features);
+    double memory = bytes * (p->taps == 1 ? groups_traffic((double)width) : 1) / groups_bytes;
     return fmax(p->places * p->taps * tiles / groups_gradient_rate, memory);
 }
 
 int64_t groups_gradient_together(Rewrite *rewrite, const Value *product, const WindowRows *rows) {
     DimTable *table = rewrite->graph->dims;
-    GroupsGradient p = {rows, product->dims[1]->value, (double)dim_lower(table, rows->places),
+    GroupsGradient p = {rows, (double)product->dims[1]->value, (double)dim_lower(table, rows->places),
                         (double)dim_lower(table, rows->taps)};
     return groups_best(rows, groups_gradient_seconds, &p);
 }

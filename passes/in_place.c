@@ -177,7 +177,8 @@ static bool in_place_add(InPlace *p, InPlaceJoin *join, int i, const Dim *first,
     for (int k = 0; k < i; k++)
         if (join->part[k].value == part->value)
             return false;
-    if (inner * bits % IN_PLACE_SECTOR || inner == 0 || part->value->dtype != join->joined->dtype)
+    if (inner % IN_PLACE_SECTOR * bits % IN_PLACE_SECTOR || inner == 0 ||
+        part->value->dtype != join->joined->dtype)
         return false;
     if (!in_place_is_stored(p, part->value, join->region)) {
         part->value = operand;
@@ -214,7 +215,7 @@ static bool in_place_join(InPlace *p, Region *region, InPlaceJoin *join) {
     for (int i = 0; i + 1 < axis; i++)
         if (strides[i] != dim_mul(table, strides[i + 1], concat->dims[i + 1]))
             return false;
-    if (dim_divisor(table, pitch) * dtype_bits(concat->dtype) % IN_PLACE_SECTOR)
+    if (dim_divisor(table, pitch) % IN_PLACE_SECTOR * dtype_bits(concat->dtype) % IN_PLACE_SECTOR)
         return false;
     for (int i = 0; i < concat->n_in; i++) {
         if (!in_place_add(p, join, i, first, pitch))
