@@ -5,7 +5,8 @@
 #include "ir/window_rows.h"
 #include "passes/rewrite.h"
 
-/* Whether a product is of rows of windows, of several groups of channels, by weights. */
+/* Whether a product is of rows of windows, of several groups of channels, by weights that have no gaps yet.
+ */
 bool groups_product(Rewrite *rewrite, const Value *product, WindowRows *rows);
 /* How many groups such a product multiplies together; 1: each by itself, element by element if `is_few`. */
 int64_t groups_together(Rewrite *rewrite, const Value *product, const WindowRows *rows, bool is_few);

@@ -2,9 +2,10 @@
  *
  * The times that decide are of an H200, of 16-bit elements, 3 x 3 taps and 1 x 1, each number of groups that
  * divides 8 to 64 of them by itself. */
-#include "passes/groups.h"
-
 #include <math.h>
+
+#include "ir/gaps.h"
+#include "passes/groups.h"
 
 enum {
     GROUPS_LINE = 64,          /* channels of a line of memory, and of a step of K */
@@ -51,7 +52,7 @@ bool groups_product(Rewrite *rewrite, const Value *product, WindowRows *rows) {
     const Value *second = product->in[1];
     return window_rows(rewrite->graph->dims, product->in[0], rows) && groups_are_known(rows) &&
            second->rank == 3 && second->dims[0] == rows->groups && dim_is_const(second->dims[2]) &&
-           second->dims[2]->value > 0;
+           second->dims[2]->value > 0 && !gaps_in(second); /* which only one matrix has, not one of several */
 }
 
 /* The features of a group that are neighbours in the result: those of one phase, of the gradient of strided
