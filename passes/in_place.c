@@ -155,9 +155,12 @@ static bool in_place_is_stored(const InPlace *p, const Value *part, const Region
     return in_place_is_free(p, part) && p->writer[part->id] != joining && region_reads(joining, part);
 }
 
-/* Whether the region computes a part, for this alone: its only output, from then on. */
-static bool in_place_is_computed(const InPlaceJoin *join, const Value *part) {
+/* Whether the region computes a part, for this alone, and no other kernel stores it as well: its only output,
+ * from then on. */
+static bool in_place_is_computed(const InPlace *p, const InPlaceJoin *join, const Value *part) {
     bool is_here = false;
+    if (p->writer[part->id] || in_place_is_noted(p, part) || value_is_output(p->graph, part))
+        return false;
     for (size_t i = 0; i < join->region->values.n; i++) {
         const Value *value = join->region->values.at[i];
         is_here |= value == part;
@@ -182,7 +185,7 @@ static bool in_place_add(InPlace *p, InPlaceJoin *join, int i, const Dim *first,
         return false;
     if (!in_place_is_stored(p, part->value, join->region)) {
         part->value = operand;
-        if (join->computed >= 0 || !in_place_is_computed(join, operand))
+        if (join->computed >= 0 || !in_place_is_computed(p, join, operand))
             return false;
         join->computed = i;
     }

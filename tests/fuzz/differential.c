@@ -150,6 +150,22 @@ static bool trial_region(Trial *trial, Region *region) {
                     &(SimOptions){.check_races = true}, &trial->diags);
 }
 
+/* The memory of what a kernel stores: its own, or part of another value's. */
+static void trial_store(Trial *trial, const Value *value) {
+    const Dim *first;
+    const Value *in = partition_stored(trial->partition, value, &first);
+    if (!trial->memory[in->id].at)
+        trial_allocate(trial, in, trial_strides(trial, in, NULL));
+    if (in == value)
+        return;
+    SimBuffer *buffer = &trial->memory[value->id];
+    int64_t bytes = 0, offset = 0;
+    dtype_bytes(value->dtype, trial_extent(trial, value, trial_strides(trial, value, value->strides)),
+                &bytes);
+    dtype_bytes(value->dtype, trial_dim(trial, first), &offset);
+    *buffer = (SimBuffer){.value = value, .at = (uint8_t *)trial->memory[in->id].at + offset, .bytes = bytes};
+}
+
 static void trial_memory(Trial *trial, const Tensor *inputs) {
     Graph *graph = trial->partition->graph;
     trial->memory = ARENA_ARRAY(trial->arena, SimBuffer, graph->values.n);
@@ -162,10 +178,10 @@ static void trial_memory(Trial *trial, const Tensor *inputs) {
     for (size_t r = 0; r < trial->partition->regions.n; r++) {
         for (const Region *part = trial->partition->regions.at[r]; part; part = part->guest)
             for (size_t i = 0; i < part->outputs.n; i++)
-                if (!trial->memory[part->outputs.at[i]->id].at)
-                    trial_allocate(trial, part->outputs.at[i],
-                                   trial_strides(trial, part->outputs.at[i], NULL));
+                trial_store(trial, part->outputs.at[i]);
     }
+    for (size_t i = 0; i < trial->partition->stored.n; i++)
+        trial_store(trial, trial->partition->stored.at[i].value);
 }
 
 /* Whether simplification has made two outputs one value: the caller of a plan then gets copies, which is not
