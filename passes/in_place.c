@@ -98,6 +98,11 @@ static void in_place_take_twins(InPlace *p, Region *region) {
             region->outputs.at[kept++] = value;
     }
     region->outputs.n = kept;
+    kept = 0;
+    for (size_t k = 0; k < region->windows.n; k++)
+        if (!in_place_is_noted(p, region->windows.at[k].value))
+            region->windows.at[kept++] = region->windows.at[k];
+    region->windows.n = kept;
 }
 
 /* ---- parts of what is joined */
