@@ -65,9 +65,9 @@ static const KExpr *loop_factor(Lower *lower, const Value *operand, const LaneCo
     return operand->dtype == DTYPE_TF32 ? k_round(lower->b, x, DTYPE_TF32) : x;
 }
 
-/* Whether an element in f32 is what a product leaves out. */
+/* Whether an element is what a product leaves out. */
 static const KExpr *loop_is_gap(Builder *b, const KExpr *element) {
-    return k_eq(b, k_bitcast(b, element, K_U32), k_int(b, K_U32, 0x80000000));
+    return k_eq(b, k_bitcast(b, k_convert(b, element, K_F32), K_U32), k_int(b, K_U32, 0x80000000));
 }
 
 const KExpr *lower_matmul(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard) {

@@ -9,7 +9,9 @@
 
 #include "ir/graph.h"
 
-/* Whether a product's operand has gaps: it is select(a condition, x, -0), moved or rounded. */
+/* Whether a product's operand has gaps, as passes/groups_together.c makes them: it is, moved and rounded to
+ * 16 bits, select(i == j, select(x == 0, 0, x), -0) with i and j coordinates. What a graph says of zeros of
+ * negative sign otherwise is about zeros. */
 bool gaps_in(const Value *operand);
 
 #endif
