@@ -152,14 +152,11 @@ void region_print(Text *out, const Graph *graph, const Region *region) {
 Value *partition_stored(const Partition *partition, const Value *value, const Dim **first) {
     DimTable *table = partition->graph->dims;
     const Dim *at = dim_const(table, 0);
-    for (size_t i = 0; i < partition->stored.n; i++) {
-        const Stored *stored = &partition->stored.at[i];
-        if (stored->value != value)
-            continue;
-        value = stored->in;
-        at = dim_add(table, at, stored->first);
-        i = (size_t)-1; /* which may lie in a third one */
-    }
+    for (size_t i = partition->stored.n; i-- > 0;)
+        if (partition->stored.at[i].value == value) {
+            value = partition->stored.at[i].in; /* whose own place, if it has one, stands before */
+            at = dim_add(table, at, partition->stored.at[i].first);
+        }
     if (first)
         *first = at;
     return (Value *)(uintptr_t)value;

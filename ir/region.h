@@ -147,7 +147,7 @@ typedef struct Partition {
     Graph *graph;
     VEC(Region *) regions; /* in launch order */
     VEC(Buffer) buffers;
-    VEC(Stored) stored;
+    VEC(Stored) stored;   /* what has others within it before these */
     const Dim *workspace; /* bytes */
     VEC(Decision) decisions;
 } Partition;

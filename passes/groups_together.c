@@ -31,19 +31,58 @@ static bool groups_are_known(const WindowRows *rows) {
            rows->channels->value > 0 && rows->groups->value > 1;
 }
 
-/* Of the numbers of groups that divide all of them, that which takes least; 1 where that is hardly less. */
-typedef double GroupsCost(const void *context, int64_t together);
-static int64_t groups_best(const WindowRows *rows, GroupsCost *cost, const void *context) {
-    int64_t groups = rows->groups->value, channels = rows->channels->value, best = 1;
-    double alone = cost(context, 1), least = alone * groups_gain;
+/* A product of several groups, to its estimates. */
+typedef struct GroupsProduct {
+    const WindowRows *rows;
+    double features, neighbours; /* of a group; that are neighbours in the result */
+    double places, taps;
+    bool is_few; /* a group by itself is done element by element */
+} GroupsProduct;
+
+static GroupsProduct groups_of(const DimTable *table, const WindowRows *rows, const Dim *features) {
+    return (GroupsProduct){.rows = rows,
+                           .features = (double)features->value,
+                           .neighbours = (double)features->value,
+                           .places = (double)dim_lower(table, rows->places),
+                           .taps = (double)dim_lower(table, rows->taps)};
+}
+
+/* The bytes of lines that memory gives for one of so many channels; TMA takes multiples of 8. */
+static double groups_traffic(double width) {
+    return (1 + 40 / width) * (fmod(width, 8) != 0 ? 2.5 : width < 48 ? 1.6 : 1);
+}
+
+/* Seconds that memory takes: windows of several places read lines again, which L2 has, but those of one, and
+ * results in phases, are runs of channels of as many groups. */
+static double groups_memory(const GroupsProduct *p, int64_t together) {
+    double channels = (double)p->rows->channels->value;
+    double bytes = 2 * p->places * (double)p->rows->groups->value * (channels + p->features);
+    bool has_phases = p->neighbours < p->features;
+    double run = (double)together * (has_phases ? p->neighbours : channels);
+    return bytes * (p->taps == 1 || has_phases ? groups_traffic(run) : 1) / groups_bytes;
+}
+
+/* Of the numbers of groups that divide all of them, and whose channels TMA takes, that which takes least; 1
+ * where that is hardly less. */
+typedef double GroupsSeconds(const GroupsProduct *p, int64_t together);
+static int64_t groups_best(const GroupsProduct *p, GroupsSeconds *seconds) {
+    int64_t groups = p->rows->groups->value, channels = p->rows->channels->value, best = 1;
+    double least = seconds(p, 1) * groups_gain;
     for (int64_t q = 2; q <= groups && q <= GROUPS_MOST / channels; q++) {
-        double taken = groups % q == 0 ? cost(context, q) : INFINITY;
+        double taken = groups % q == 0 && q * channels % 8 == 0 ? seconds(p, q) : INFINITY;
         if (taken < least) {
             least = taken;
             best = q;
         }
     }
     return best;
+}
+
+/* Whether elements of a space of these dims lie on the diagonal of two axes: are a group's own. */
+static Value *groups_are_own(Rewrite *rewrite, int rank, const Dim *const *dims, int a, int b,
+                             const Value *like) {
+    Value *i = build_index(rewrite, rank, dims, a, like), *j = build_index(rewrite, rank, dims, b, like);
+    return i && j ? build_scalar(rewrite, OP_eq, i, j, NULL, like) : NULL;
 }
 
 /* ---- forward, and back to the input */
@@ -65,13 +104,6 @@ static const Dim *groups_neighbours(const Value *weights) {
     return divides ? last : all;
 }
 
-typedef struct GroupsProduct {
-    const WindowRows *rows;
-    double features, neighbours; /* of a group; that are neighbours in the result */
-    double places, taps;
-    bool is_few; /* a group by itself is done element by element */
-} GroupsProduct;
-
 /* How often a step of K of whole lines fits into the time of one of so many channels a tap: TMA brings boxes
  * of the largest power of two that divides them, and what it does not bring is computed. */
 static double groups_steps(int64_t width, bool is_all) {
@@ -86,40 +118,27 @@ static double groups_steps(int64_t width, bool is_all) {
     return width < 48 ? 4.5 : 2.5;
 }
 
-/* The bytes of lines that memory gives for one of so many channels; TMA takes multiples of 8. */
-static double groups_traffic(double width) {
-    return (1 + 40 / width) * (fmod(width, 8) != 0 ? 2.5 : width < 48 ? 1.6 : 1);
-}
-
-static double groups_seconds(const void *context, int64_t together) {
-    const GroupsProduct *p = context;
+static double groups_seconds(const GroupsProduct *p, int64_t together) {
     int64_t groups = p->rows->groups->value, width = together * p->rows->channels->value;
-    if (together > 1 && (width % 8 || (p->taps == 1 && width > GROUPS_POINTS_MOST)))
+    if (p->taps == 1 && together > 1 && width > GROUPS_POINTS_MOST)
         return INFINITY;
-    double all = (double)groups, q = (double)together, channels = (double)width / q;
+    double k = (double)groups * (double)p->rows->channels->value;
     if (together == 1 && p->is_few)
-        return p->places * p->taps * all * channels * p->features / groups_elements;
-    double k = all * channels * groups_steps(width, together == groups);
-    double bytes = 2 * p->places * all * (channels + p->features);
-    bool has_phases = p->neighbours < p->features;
-    double run = has_phases ? q * p->neighbours : (double)width;
-    double memory = bytes * (p->taps == 1 || has_phases ? groups_traffic(run) : 1) / groups_bytes;
-    double multiplied = p->places * p->taps * k * (q * p->features + GROUPS_SPARE) / groups_rate;
-    return fmax(multiplied, memory) + (together > 1 ? groups_copy : 0);
+        return p->places * p->taps * k * p->features / groups_elements;
+    double columns = (double)together * p->features + GROUPS_SPARE;
+    double multiplied =
+        p->places * p->taps * k * groups_steps(width, together == groups) * columns / groups_rate;
+    return fmax(multiplied, groups_memory(p, together)) + (together > 1 ? groups_copy : 0);
 }
 
 int64_t groups_together(Rewrite *rewrite, const Value *product, const WindowRows *rows, bool is_few) {
-    DimTable *table = rewrite->graph->dims;
-    if (dtype_bits(product->in[0]->dtype) != 16 || dtype_bits(product->in[1]->dtype) != 16)
-        return 1;
     const Value *weights = product->in[1];
-    GroupsProduct p = {.rows = rows,
-                       .features = (double)weights->dims[2]->value,
-                       .neighbours = (double)groups_neighbours(weights)->value,
-                       .places = (double)dim_lower(table, rows->places),
-                       .taps = (double)dim_lower(table, rows->taps),
-                       .is_few = is_few};
-    return groups_best(rows, groups_seconds, &p);
+    if (dtype_bits(product->in[0]->dtype) != 16 || dtype_bits(weights->dtype) != 16)
+        return 1;
+    GroupsProduct p = groups_of(rewrite->graph->dims, rows, weights->dims[2]);
+    p.neighbours = (double)groups_neighbours(weights)->value;
+    p.is_few = is_few;
+    return groups_best(&p, groups_seconds);
 }
 
 /* The rows of so many groups together: a batch of matrices, or one of all. */
@@ -170,16 +189,14 @@ static Value *groups_joined_weights(Rewrite *rewrite, const WindowRows *rows, in
     turned = turned ? build_transpose(rewrite, turned, (int[]){0, 4, 1, 5, 2, 3}, weights) : NULL;
     Value *own = turned ? build_reshape(rewrite, turned, RANK, apart, weights) : NULL;
     own = own ? build_broadcast(rewrite, own, RANK, wide, weights) : NULL;
-    Value *i = build_index(rewrite, RANK, wide, CHANNELS_OF, weights),
-          *j = build_index(rewrite, RANK, wide, FEATURES_OF, weights);
+    Value *is_own = groups_are_own(rewrite, RANK, wide, CHANNELS_OF, FEATURES_OF, weights);
     Value *zero = build_constant(rewrite, (Number){.f = 0}, weights->dtype, weights),
           *gap = build_constant(rewrite, (Number){.f = -0.0}, weights->dtype, weights);
-    if (!i || !j || !own || !zero || !gap)
+    if (!is_own || !own || !zero || !gap)
         return NULL;
-    Value *is_own = build_scalar(rewrite, OP_eq, i, j, NULL, weights),
-          *is_zero = build_scalar(rewrite, OP_eq, own, zero, NULL, weights);
+    Value *is_zero = build_scalar(rewrite, OP_eq, own, zero, NULL, weights);
     own = is_zero ? build_scalar(rewrite, OP_select, is_zero, zero, own, weights) : NULL;
-    Value *all = is_own && own ? build_scalar(rewrite, OP_select, is_own, own, gap, weights) : NULL;
+    Value *all = own ? build_scalar(rewrite, OP_select, is_own, own, gap, weights) : NULL;
     all = all ? build_cast(rewrite, all, weights->dtype, weights) : NULL; /* as it was: nothing is rounded */
     all = all ? build_reshape(rewrite, all, 3, whole, weights) : NULL;
     return all ? build_turned(rewrite, all, weights) : NULL;
@@ -210,15 +227,9 @@ bool groups_gradient(Rewrite *rewrite, const Value *product, WindowRows *rows) {
            dim_lower(rewrite->graph->dims, rows->places) >= GROUPS_PLACES_LEAST;
 }
 
-typedef struct GroupsGradient {
-    const WindowRows *rows;
-    double features; /* of a group */
-    double places, taps;
-} GroupsGradient;
-
 /* How often a tile of lines of channels fits into the time of one of so many, along N: boxes have lines of
  * one tap, or less of one where lines are not whole. */
-static double groups_boxes(const GroupsGradient *p, int64_t width, int64_t together) {
+static double groups_boxes(const GroupsProduct *p, int64_t width, int64_t together) {
     bool is_point = p->taps == 1, is_all = together == p->rows->groups->value;
     if (width % GROUPS_LINE == 0 || (width > GROUPS_LINE && (is_all || is_point)))
         return 1;
@@ -227,24 +238,17 @@ static double groups_boxes(const GroupsGradient *p, int64_t width, int64_t toget
     return !is_point || width % 8 ? 8 : width < 32 ? 2.5 : 1.2;
 }
 
-static double groups_gradient_seconds(const void *context, int64_t together) {
-    const GroupsGradient *p = context;
-    int64_t groups = p->rows->groups->value, channels = p->rows->channels->value, width = together * channels;
-    if (together > 1 && width % 8)
-        return INFINITY;
-    double all = (double)groups, q = (double)together;
-    double tiles = all / q * groups_lines(q * p->features) * groups_lines((double)width) *
+static double groups_gradient_seconds(const GroupsProduct *p, int64_t together) {
+    int64_t width = together * p->rows->channels->value;
+    double q = (double)together, products = (double)p->rows->groups->value / q;
+    double tiles = products * groups_lines(q * p->features) * groups_lines((double)width) *
                    groups_boxes(p, width, together);
-    double bytes = 2 * p->places * all * ((double)channels + p->features);
-    double memory = bytes * (p->taps == 1 ? groups_traffic((double)width) : 1) / groups_bytes;
-    return fmax(p->places * p->taps * tiles / groups_gradient_rate, memory);
+    return fmax(p->places * p->taps * tiles / groups_gradient_rate, groups_memory(p, together));
 }
 
 int64_t groups_gradient_together(Rewrite *rewrite, const Value *product, const WindowRows *rows) {
-    DimTable *table = rewrite->graph->dims;
-    GroupsGradient p = {rows, (double)product->dims[1]->value, (double)dim_lower(table, rows->places),
-                        (double)dim_lower(table, rows->taps)};
-    return groups_best(rows, groups_gradient_seconds, &p);
+    GroupsProduct p = groups_of(rewrite->graph->dims, rows, product->dims[1]);
+    return groups_best(&p, groups_gradient_seconds);
 }
 
 /* Each group's own features and channels of p. */
@@ -255,10 +259,8 @@ static Value *groups_own(Rewrite *rewrite, const WindowRows *rows, int64_t toget
     const Dim *apart[] = {all->dims[0], q, product->dims[1], rows->taps, q, rows->channels};
     enum { FEATURES_OF = 1, CHANNELS_OF = 4, RANK = 6 };
     Value *parts = build_reshape(rewrite, all, RANK, apart, product);
-    Value *i = build_index(rewrite, RANK, apart, FEATURES_OF, product),
-          *j = build_index(rewrite, RANK, apart, CHANNELS_OF, product);
     Value *zero = build_constant(rewrite, (Number){.f = 0}, product->dtype, product);
-    Value *is_own = i && j ? build_scalar(rewrite, OP_eq, i, j, NULL, product) : NULL;
+    Value *is_own = groups_are_own(rewrite, RANK, apart, FEATURES_OF, CHANNELS_OF, product);
     Value *own =
         is_own && parts && zero ? build_scalar(rewrite, OP_select, is_own, parts, zero, product) : NULL;
     Value *sum = own ? build_reduce(rewrite, OP_sum, own, 1, (int[]){CHANNELS_OF}, false, product) : NULL;

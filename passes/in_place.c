@@ -17,9 +17,12 @@
  * own, what is joined is copied.
  *
  * From here on such a Value has strides, those of the memory that it is part of. */
+#include <string.h>
+
 #include "ir/block.h"
 #include "ir/view.h"
 #include "passes/fuse.h"
+#include "passes/movement.h"
 
 enum { IN_PLACE_SECTOR = 256 /* bits */, IN_PLACE_PARTS = 16 };
 
@@ -48,33 +51,21 @@ static void in_place_find_writers(InPlace *p) {
                 p->writer[part->outputs.at[k]->id] = part;
 }
 
-/* Whether a transpose moves nothing but axes of one element. */
-static bool in_place_keeps_order(const Value *transpose) {
-    int before = -1;
-    for (int i = 0; i < transpose->rank; i++) {
-        if (dim_is(transpose->dims[i], 1))
-            continue;
-        if (transpose->attrs[0].ints[i] < before)
-            return false;
-        before = transpose->attrs[0].ints[i];
-    }
-    return true;
-}
-
 /* What a value is, with the same elements in the same order. */
 static Value *in_place_elements(Value *value) {
-    while (value->op == OP_reshape || (value->op == OP_transpose && in_place_keeps_order(value)))
+    while (value->op == OP_reshape || (value->op == OP_transpose && movement_keeps_order(value)))
         value = value->in[0];
     return value;
 }
 
 /* ---- twins */
 
-static bool in_place_has_strides(const Graph *graph, const Value *value) {
-    for (size_t i = 0; i < graph->outputs.n; i++)
-        if (graph->outputs.at[i].value == value && graph->outputs.at[i].strides)
-            return true;
-    return value->strides != NULL;
+/* Whether a value's rows follow each other in memory. */
+static bool in_place_is_packed(const Graph *graph, const Value *value) {
+    const Dim *strides[RANK_MAX], *packed[RANK_MAX];
+    view_base_strides(graph, value, strides);
+    dims_packed_strides(graph->dims, value->rank, value->dims, packed);
+    return !memcmp(strides, packed, (size_t)value->rank * sizeof *strides);
 }
 
 /* The graph's output, packed, that a region writes and that has the elements of another of its outputs. */
@@ -82,7 +73,7 @@ static Value *in_place_twin(const InPlace *p, const Region *region, Value *value
     for (size_t k = 0; k < region->outputs.n && !value_is_output(p->graph, value); k++) {
         Value *output = region->outputs.at[k];
         if (value_is_output(p->graph, output) && output->dtype == value->dtype &&
-            in_place_elements(output) == in_place_elements(value) && !in_place_has_strides(p->graph, output))
+            in_place_elements(output) == in_place_elements(value) && in_place_is_packed(p->graph, output))
             return output;
     }
     return NULL;
@@ -207,22 +198,18 @@ static bool in_place_join(InPlace *p, Region *region, InPlaceJoin *join) {
     join->concat = in_place_elements(join->joined);
     const Value *concat = join->concat;
     if (concat->op != OP_concat || concat->n_in > IN_PLACE_PARTS ||
-        (join->joined != concat && in_place_has_strides(p->graph, join->joined)))
+        (join->joined != concat && !in_place_is_packed(p->graph, join->joined)))
         return false;
     int axis = (int)concat->attrs[0].i;
     int64_t inner = in_place_inner(concat, axis);
-    const Dim *strides[RANK_MAX], *first = dim_const(table, 0), *pitch = dim_const(table, inner);
+    const Dim *strides[RANK_MAX], *first = dim_const(table, 0);
     view_base_strides(p->graph, concat, strides);
-    for (int i = axis + 1; i < concat->rank; i++) /* a part is in one piece at each place before the axis */
-        if (strides[i - 1] != dim_mul(table, strides[i], concat->dims[i]))
+    const Dim *pitch = axis > 0 ? strides[axis - 1] : dim_const(table, inner);
+    for (int i = 1; i < concat->rank; i++) /* but for its pitch, memory is as if it were packed */
+        if (i != axis && strides[i - 1] != dim_mul(table, strides[i], concat->dims[i]))
             return false;
     if (!dim_is(strides[concat->rank - 1], 1) || inner == 0)
         return false;
-    if (axis > 0)
-        pitch = strides[axis - 1];
-    for (int i = 0; i + 1 < axis; i++)
-        if (strides[i] != dim_mul(table, strides[i + 1], concat->dims[i + 1]))
-            return false;
     if (dim_divisor(table, pitch) % IN_PLACE_SECTOR * dtype_bits(concat->dtype) % IN_PLACE_SECTOR)
         return false;
     for (int i = 0; i < concat->n_in; i++) {

@@ -38,20 +38,14 @@ typedef struct Cut {
     bool *found;           /* by id: a product of which one value is computed of all parts */
 } Cut;
 
-static bool cut_is_of_windows(const Value *operand) {
-    while (operand->op != OP_window && (op_is_view(operand->op) || operand->op == OP_pad))
-        operand = operand->in[0];
-    return operand->op == OP_window;
-}
-
 /* Whether the kernels of several products take one like this: its weights lie in memory, as what is computed
  * of weights on their way is made for one product at a time, and so are the patches of convolutions. */
 static bool cut_may(const Cut *cut, const Value *product) {
     const FuseLimits *limits = cut->pass->options->limits;
     int uses = cut->uses[product->id];
     return product->op == OP_matmul && uses >= CUT_LEAST && uses <= REGION_CORES_MAX &&
-           value_below_views(product->in[1])->op == OP_input && !cut_is_of_windows(product->in[0]) &&
-           !cut_is_of_windows(product->in[1]) &&
+           value_below_views(product->in[1])->op == OP_input && !product_reads_windows(product->in[0]) &&
+           !product_reads_windows(product->in[1]) &&
            (product_uses_tensor_cores(limits, product) ||
             product_extent(cut->graph, product->dims[product->rank - 2]) <= CUT_ROWS);
 }

@@ -70,6 +70,12 @@ bool product_is_below(const Value *value) {
     return product_is_found(value, &room);
 }
 
+bool product_reads_windows(const Value *operand) {
+    while (operand->op != OP_window && (op_is_view(operand->op) || operand->op == OP_pad))
+        operand = operand->in[0];
+    return operand->op == OP_window;
+}
+
 Value *product_below(Value *value, const Value *x, int depth) {
     if (value->op == OP_matmul)
         return value_same_dims(value, x) ? value : NULL;
@@ -342,12 +348,6 @@ static uint8_t product_flag(const Value *reduction, ProductPart part) {
     return part != PRODUCT_ROWS ? FROM_COLUMNS : reduction->attrs[0].axes.n > 1 ? FROM_ALL : FROM_ROWS;
 }
 
-static bool product_has_windows(const Value *operand) {
-    while (op_info(operand->op)->class_ == OPCLASS_MOVEMENT && operand->op != OP_window)
-        operand = operand->in[0];
-    return operand->op == OP_window;
-}
-
 /* Reductions down the columns of a product take less in its kernel, or in one that reads the result, from L2
  * mostly. H200, us in all, by its kernel and apart:
  *
@@ -374,7 +374,7 @@ static void product_weigh_columns(Product *p, const Value *core, ProductForm for
     p->columns[core->id]++;
     if (rows <= MANY_ROWS)
         return;
-    if (form == PRODUCT_SQUARE_SUM || (columns < NARROW && product_has_windows(core->in[0])))
+    if (form == PRODUCT_SQUARE_SUM || (columns < NARROW && product_reads_windows(core->in[0])))
         p->bad[core->id] |= FROM_COLUMNS;
     bool is_little = elements <= LITTLE, is_much = elements >= MUCH;
     p->apart[core->id] =

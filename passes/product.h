@@ -87,6 +87,8 @@ double product_matrices(const Graph *graph, const Value *product);
  * Then it may stay in the registers of that product's kernel; what is computed element by element from
  * anything else is written in any order at once. */
 bool product_is_below(const Value *value);
+/* Whether a product's operand is windows of a tensor, moved. */
+bool product_reads_windows(const Value *operand);
 /* The product of x's dims that `value`, x or an operand of what computes it, is computed from element by
  * element, at most `depth` operations below it; NULL: there is none. */
 Value *product_below(Value *value, const Value *x, int depth);

@@ -110,23 +110,16 @@ static void workspace_take_turns(Pass *pass, Partition *partition, const Workspa
     partition->workspace = offsets[slots.n];
 }
 
-/* The life of a Value's buffer; NULL: it has none yet. */
-static WorkspaceLife *workspace_life(const Partition *partition, WorkspaceLives *lives, const Value *value) {
-    for (size_t i = 0; i < lives->n; i++)
-        if (partition->buffers.at[lives->at[i].buffer].value == value)
-            return &lives->at[i];
-    return NULL;
-}
-
-/* The buffers that a region writes at its kernel's place. */
-static bool workspace_add(Pass *pass, const Region *region, int place, const int *last,
+/* The buffers that a region writes first, at its kernel's place. is_placed: by id, Values that have one. */
+static bool workspace_add(Pass *pass, const Region *region, int place, const int *last, bool *is_placed,
                           WorkspaceLives *lives) {
     Partition *partition = pass->partition;
     const Graph *graph = partition->graph;
     for (size_t k = 0; k < region->outputs.n; k++) {
         Value *value = partition_stored(partition, region->outputs.at[k], NULL);
-        if (value_is_output(graph, value) || workspace_life(partition, lives, value))
+        if (value_is_output(graph, value) || is_placed[value->id])
             continue;
+        is_placed[value->id] = true;
         Buffer buffer = {.value = value, .bytes = workspace_bytes(graph, value)};
         WorkspaceLife life = {.buffer = partition->buffers.n, .first = place, .last = last[value->id]};
         if (!buffer.bytes) {
@@ -145,6 +138,7 @@ static bool workspace_add(Pass *pass, const Region *region, int place, const int
 bool pass_workspace(Pass *pass, Graph *graph) {
     Partition *partition = pass->partition;
     int *last = ARENA_ARRAY(pass->arena, int, graph->values.n + 1);
+    bool *is_placed = ARENA_ARRAY(pass->arena, bool, graph->values.n + 1);
     WorkspaceLives lives = {0};
     bool constant = true;
     partition->buffers.n = 0;
@@ -154,7 +148,7 @@ bool pass_workspace(Pass *pass, Graph *graph) {
                 last[partition_stored(partition, part->inputs.at[k], NULL)->id] = (int)i;
     for (size_t i = 0; i < partition->regions.n; i++)
         for (const Region *part = partition->regions.at[i]; part; part = part->guest)
-            if (!workspace_add(pass, part, (int)i, last, &lives))
+            if (!workspace_add(pass, part, (int)i, last, is_placed, &lives))
                 return false;
     for (size_t i = 0; i < partition->buffers.n; i++)
         constant &= dim_is_const(partition->buffers.at[i].bytes);

@@ -60,8 +60,10 @@ void matmul_leave_gaps(Epilogue *e) {
     Builder *b = e->b;
     EpilogueSlot slot;
     int run = e->run;
+    if (!matmul_has_gaps(e->plan))
+        return;
     e->run = 1; /* pieces are elements */
-    for (int c = 0; c < e->plan->n_cores && matmul_has_gaps(e->plan); c++) {
+    for (int c = 0; c < e->plan->n_cores; c++) {
         const KVar *accumulator = e->fragment->accumulator[c];
         const KVar *any = k_variable(b, "has_none", K_BOOL, k_convert(b, k_i32(b, 0), K_BOOL));
         const KExpr *at = gaps_elements_begin(e, UNROLL_FULL, &slot);
