@@ -128,7 +128,7 @@ bool relay_is_same(const Value *a, const Value *b) {
 }
 
 bool relay_is_across(Arena *arena, const Graph *graph, const Value *product) {
-    enum { UNIT = 16, WARPGROUPS = 2, BLOCK = 64 };
+    enum { UNIT = 16, MOST = 128 };
     Value *held = product->op == OP_matmul ? value_turned(product->in[0]) : NULL;
     Relay relay;
     if (!held || product->dtype != DTYPE_F32 || !product_is_16bit(product) ||
@@ -143,7 +143,7 @@ bool relay_is_across(Arena *arena, const Graph *graph, const Value *product) {
         return false;
     int64_t columns = dim_upper(graph->dims, product->dims[product->rank - 1]);
     columns = (columns + UNIT - 1) / UNIT * UNIT;
-    if (columns != BLOCK && columns != WARPGROUPS * BLOCK)
+    if (columns > MOST)
         return false;
     bool reads_rows = false;
     for (int i = 0; i < relay.n_first; i++) {

@@ -272,6 +272,11 @@ void parts_mask(Parts *parts, const PartsAt *at, bool masks_band,
 
 /* ---- what a part needs of memory */
 
+int parts_tile_columns(int columns) {
+    enum { SPAN = 64 };
+    return columns <= SPAN / 2 ? columns : (columns + SPAN - 1) / SPAN * SPAN;
+}
+
 MatmulTma parts_operand(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, const char *name,
                         int mn, int depth, int stages, bool may_clip) {
     bool is_k = operand->major == MAJOR_K, is_short = dim_is_const(operand->mn) && operand->mn->value < mn;

@@ -27,6 +27,10 @@ Schedule parts_store_schedule(const Schedule *schedule);
 
 enum { PARTS_K = 16 /* elements of a matrix instruction along its sum */ };
 
+/* Columns of a tile of 16 bits that holds so many: in more than half a row of the widest swizzle whole ones,
+ * which TMA brings in fewer boxes; beyond the operand's they are zero. */
+int parts_tile_columns(int columns);
+
 typedef struct Parts {
     Builder *b;
     const MatmulPlan *plan; /* of a product whose columns these are */

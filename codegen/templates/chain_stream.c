@@ -330,7 +330,7 @@ static void stream_consume(Stream *s) {
 void chain_stream_build(Builder *b, const ChainPlan *plan) {
     const Schedule *schedule = &plan->region->schedule;
     Kernel *kernel = b->kernel;
-    int depth = stream_depth(plan);
+    int depth = stream_width(plan);
     Stream s = {.b = b, .plan = plan, .schedule = schedule};
     s.parts = (Parts){.b = b,
                       .plan = &plan->link[0],
@@ -350,8 +350,8 @@ void chain_stream_build(Builder *b, const ChainPlan *plan) {
     if (s.keeps_values)
         s.value = (MatmulTma){.operand = &plan->link[1].b[0], .tile = s.key.tile};
     else
-        s.value = parts_operand(b, &plan->link[1], &plan->link[1].b[0], "value_tile", schedule->tile_n,
-                                schedule->tile_k, schedule->stages, true);
+        s.value = parts_operand(b, &plan->link[1], &plan->link[1].b[0], "value_tile",
+                                stream_values_width(schedule), schedule->tile_k, schedule->stages, true);
     Schedule store = parts_store_schedule(schedule);
     s.is_staged = matmul_staging(b, &plan->link[1], &store, NULL, &s.staging);
     s.queries = pipeline_new(b, "query", stream_queries(plan, schedule));

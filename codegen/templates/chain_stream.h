@@ -32,6 +32,9 @@ static inline int stream_summed(const Schedule *s) {
 
 /* Elements of a query and a key, rounded up to what instructions take. */
 int stream_depth(const ChainPlan *plan);
+/* Columns of tiles of queries and keys, and of values. */
+int stream_width(const ChainPlan *plan);
+int stream_values_width(const Schedule *schedule);
 /* Tiles of queries in memory: two where they fit, so that the next tile's parts are on their way while this
  * one's last are multiplied. */
 int stream_queries(const ChainPlan *plan, const Schedule *s);

@@ -42,6 +42,6 @@ int64_t chain_values_from(const ChainPlan *plan) {
     if (!alike || !dim_is_const(keys->value->dims[keys->k_axis]) || !dim_is_const(from) || from->value < 0)
         return -1;
     int bits = dtype_bits(keys->elem);
-    int64_t span = (int64_t)tile_span_bytes(stream_depth(plan) * bits / 8) * 8 / bits; /* a block's columns */
+    int64_t span = (int64_t)tile_span_bytes(stream_width(plan) * bits / 8) * 8 / bits; /* a block's columns */
     return from->value % span == 0 ? from->value : -1;
 }

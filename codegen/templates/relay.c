@@ -13,29 +13,41 @@ int relay_depth(const RelayPlan *plan, int first) {
     return (int)((dim_upper(plan->graph->dims, plan->first[first].k) + PARTS_K - 1) / PARTS_K * PARTS_K);
 }
 
+int relay_rows_width(const RelayPlan *plan, const Schedule *s, int first) {
+    bool goes_across = plan->has_across && plan->across_rows == first;
+    return goes_across ? relay_across_width(plan, s) : parts_tile_columns(relay_depth(plan, first));
+}
+
 int relay_width(const RelayPlan *plan, const RelayBrought *brought) {
     for (int i = 0; i < plan->n_first; i++)
         if (brought->plan == &plan->first[i])
-            return relay_depth(plan, i);
-    return plan->columns;
+            return parts_tile_columns(relay_depth(plan, i));
+    return parts_tile_columns(plan->columns);
 }
 
-static int64_t relay_smem_with(const RelayPlan *plan, const Schedule *s, int row_stages) {
+bool relay_is_early(const RelayPlan *plan, int brought) {
+    bool is_early = !plan->has_across;
+    for (int i = 0; i < plan->n_last; i++)
+        is_early = is_early && plan->last_from[i] != brought;
+    return is_early;
+}
+
+static int64_t relay_smem_with(const RelayPlan *plan, const Schedule *s, int row_stages, int early_stages) {
     Schedule store = parts_store_schedule(s);
-    int64_t rows = 0, part = 0, bytes = BARRIER_BYTES;
+    int64_t rows = 0, parts = 0, bytes = BARRIER_BYTES;
     for (int i = 0; i < plan->n_first; i++)
-        rows += relay_depth(plan, i);
+        rows += relay_rows_width(plan, s, i);
     for (int i = 0; i < plan->n_brought; i++)
-        part += relay_width(plan, &plan->brought[i]);
+        parts += relay_width(plan, &plan->brought[i]) * (relay_is_early(plan, i) ? early_stages : s->stages);
     for (int i = 0; i < plan->n_last && !plan->has_across; i++)
         bytes += matmul_staging_bytes(&plan->last[i], &store);
     if (plan->has_across)
         bytes += relay_across_bytes(plan, s);
-    return bytes + 2 * (row_stages * s->tile_m * rows + s->stages * s->tile_k * part);
+    return bytes + 2 * (row_stages * s->tile_m * rows + s->tile_k * parts);
 }
 
 int relay_row_stages(const RelayPlan *plan, const Schedule *s) {
-    return !plan->has_across && relay_smem_with(plan, s, 2) <= plan->target->smem_per_block ? 2 : 1;
+    return relay_smem_with(plan, s, 2, relay_early_stages(plan, s)) <= plan->target->smem_per_block ? 2 : 1;
 }
 
 static bool relay_moves_none(const void *context, const Value *value) {
@@ -80,6 +92,14 @@ bool relay_runs_ahead(const RelayPlan *plan, const Schedule *s) {
            relay_registers_ahead(plan, s) + BESIDES_AHEAD <= most;
 }
 
+/* Parts of 64 columns are worth that: those of 32 read the first products' rows twice as often. */
+int relay_early_stages(const RelayPlan *plan, const Schedule *s) {
+    enum { WIDEST = 64, STAGES = 2 };
+    bool may_be_one =
+        plan->n_held == 1 && s->tile_k <= WIDEST && s->stages == STAGES && !relay_runs_ahead(plan, s);
+    return may_be_one && relay_smem_with(plan, s, 1, STAGES) > plan->target->smem_per_block ? 1 : s->stages;
+}
+
 /* Registers besides that are always enough, or that may be. */
 enum { RELAY_ROOMY = 48, RELAY_TIGHT = 16, RELAY_ACROSS_BESIDES = 32 };
 
@@ -116,7 +136,7 @@ static bool relay_accepts_planned(const RelayPlan *plan, const Schedule *s, cons
     if (plan->has_across && !relay_across_accepts(plan, s, why))
         return false;
     *why = "the stages do not fit shared memory";
-    if (relay_smem_with(plan, s, 1) > plan->target->smem_per_block)
+    if (relay_smem_with(plan, s, 1, relay_early_stages(plan, s)) > plan->target->smem_per_block)
         return false;
     *why = NULL;
     return true;
@@ -166,11 +186,15 @@ static int relay_candidates(const RelayPlan *plan, int groups, const RelayWanted
                 relay_runs_ahead(plan, &s) != wanted->ahead ||
                 relay_fits_registers(plan, &s, RELAY_ROOMY) != wanted->is_roomy)
                 continue;
-            for (s.stages = STAGES; s.stages >= 2; s.stages--)
-                if (relay_accepts_planned(plan, &s, &why)) {
-                    out[n++] = s;
-                    break;
-                }
+            s.tma_store = true;
+            for (s.stages = STAGES; s.stages >= 2 && !relay_accepts_planned(plan, &s, &why); s.stages--)
+                ;
+            if (s.stages < 2) { /* outputs as they lie in registers, where boxes find no memory */
+                s.stages = 2;
+                s.tma_store = false;
+            }
+            if (relay_accepts_planned(plan, &s, &why))
+                out[n++] = s;
         }
     }
     return n;

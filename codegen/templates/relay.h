@@ -79,11 +79,18 @@ bool relay_plan(const Graph *graph, const Region *region, const Target *target, 
 bool relay_goes_across(const Region *region);
 /* Elements along a first product's sum, rounded up to whole instructions. */
 int relay_depth(const RelayPlan *plan, int first);
+/* Columns of tiles of its rows: as many, or those that the product across reads. */
+int relay_rows_width(const RelayPlan *plan, const Schedule *schedule, int first);
 /* Columns of tiles of a second operand that comes in parts, or its elements along the first product's sum. */
 int relay_width(const RelayPlan *plan, const RelayBrought *brought);
 /* Whether the first products of a part are multiplied behind the last ones of the part before, without
  * waiting for these: then both have their registers. */
 bool relay_runs_ahead(const RelayPlan *plan, const Schedule *schedule);
+/* Whether only first products read the second operand of that number: it is free again ahead of those that a
+ * last product reads. */
+bool relay_is_early(const RelayPlan *plan, int brought);
+/* Stages of those: as many as of the others, or one where memory holds no more. */
+int relay_early_stages(const RelayPlan *plan, const Schedule *schedule);
 /* Tiles of rows in shared memory: two where they fit. */
 int relay_row_stages(const RelayPlan *plan, const Schedule *schedule);
 /* Shared memory of what a product across needs. */
@@ -93,6 +100,8 @@ int64_t relay_across_bytes(const RelayPlan *plan, const Schedule *schedule);
 int relay_across_registers(const RelayPlan *plan, const Schedule *schedule);
 /* Whether its parts divide among the warpgroups. */
 bool relay_across_accepts(const RelayPlan *plan, const Schedule *schedule, const char **why);
+/* Its columns as warpgroups share them: rounded up, as those of the rows' tile are that it reads. */
+int relay_across_width(const RelayPlan *plan, const Schedule *schedule);
 void relay_build(Builder *b, const RelayPlan *plan);
 
 /* ---- the kernel */
@@ -120,12 +129,13 @@ typedef struct RelayAcross {
     KBuffer *turns; /* of each of a matrix' parts: how many tiles have added to it */
     MatmulStored stored;
     int map;
-    const KExpr *own_first, *turned_first,
-        *rows_at;                   /* descriptors: of own rows, all turned, second operand */
-    const KExpr *put_row, *put_col; /* of a lane's matrices within `held` */
-    const KExpr *place;             /* of its first element within `sums` */
-    const KVar *part;               /* sums of it: first product 1's registers, or its own */
-    Epilogue *rest;                 /* of the tile */
+    const KExpr *own_first, *turned_first, *rows_first; /* descriptors: of own rows, all turned, second
+                                                           operand, of the first stage */
+    const KExpr *rows_at;                               /* of the tile's stage */
+    const KExpr *put_row, *put_col;                     /* of a lane's matrices within `held` */
+    const KExpr *place;                                 /* of its first element within `sums` */
+    const KVar *part; /* sums of it: first product 1's registers, or its own */
+    Epilogue *rest;   /* of the tile */
 } RelayAcross;
 
 typedef struct RelayRun {
@@ -138,8 +148,9 @@ typedef struct RelayRun {
     const KExpr *rows_first[RELAY_PRODUCTS];                         /* descriptors of the first stage */
     const KExpr *rows_at[RELAY_PRODUCTS];                            /* of the tile's */
     const KExpr *first_at[RELAY_PRODUCTS], *last_at[RELAY_PRODUCTS]; /* by product, of the first stage */
-    Pipeline row_ring, part_ring;
-    PipelineState row, part;
+    Pipeline row_ring, part_ring,
+        early_ring; /* early_ring: of stages 0 where those parts come with the others */
+    PipelineState row, part, early;
     Lower *between, *lower[RELAY_PRODUCTS];
     Epilogue *pack; /* of the tile */
     MatmulStaging staging[RELAY_PRODUCTS];

@@ -21,25 +21,39 @@ enum {
     ACROSS_ADDER = 1,   /* warps that add, from this one on, as many as copies */
     ACROSS_BRINGER = ACROSS_ADDER + ACROSS_COPIES, /* the warp that brings vectors */
     ACROSS_LANES = 32,
-    ACROSS_MATRICES = 16, /* rows and columns of four 8x8 ones */
-    ACROSS_EXCHANGED = 16 /* columns from the groups of lanes in odd rows to those of others, at one time */
+    ACROSS_MATRICES = 16,  /* rows and columns of four 8x8 ones */
+    ACROSS_EXCHANGED = 16, /* columns from the groups of lanes in odd rows to those of others, at one time */
+    ACROSS_SPAN =
+        32 /* columns in f32 that a swizzle moves; half of those in 16 bits, which begins where it is */
 };
 
 /* ---- sizes */
 
 /* How warpgroups share a part of the product: by blocks of 64 rows, where there are enough, else by columns.
+ * Of these each has whole rows of a swizzle in `sums`; those beyond the product's are zero, and not stored.
  */
 typedef struct AcrossShare {
-    int blocks, columns;
-    int registers; /* of a thread */
+    int blocks, columns; /* of a warpgroup */
+    int width;           /* columns of all */
+    int registers;       /* of a thread */
 } AcrossShare;
 
+static int across_round_up(int columns, int unit) {
+    return (columns + unit - 1) / unit * unit;
+}
+
 static AcrossShare across_share(const RelayPlan *plan, const Schedule *s) {
-    int blocks = s->tile_k / WGMMA_M, groups = s->warps_m;
-    AcrossShare share = blocks % groups == 0 ? (AcrossShare){blocks / groups, plan->columns, 0}
-                                             : (AcrossShare){blocks, plan->columns / groups, 0};
+    int blocks = s->tile_k / WGMMA_M, groups = s->warps_m, own_blocks = blocks / groups;
+    bool by_blocks = blocks % groups == 0;
+    AcrossShare share = {.blocks = by_blocks ? own_blocks : blocks};
+    share.width = across_round_up(plan->columns, by_blocks ? ACROSS_SPAN : ACROSS_SPAN * groups);
+    share.columns = by_blocks ? share.width : share.width / groups;
     share.registers = share.blocks * share.columns / 2;
     return share;
+}
+
+int relay_across_width(const RelayPlan *plan, const Schedule *s) {
+    return across_share(plan, s).width;
 }
 
 /* How the product reads the rows of a first one, as its second operand: the other way around. */
@@ -55,19 +69,16 @@ int relay_across_registers(const RelayPlan *plan, const Schedule *s) {
 }
 
 int64_t relay_across_bytes(const RelayPlan *plan, const Schedule *s) {
-    int64_t held = 2 * (int64_t)s->tile_m * s->tile_k, sums = 4 * (int64_t)s->tile_k * plan->columns;
+    int64_t held = 2 * (int64_t)s->tile_m * s->tile_k;
+    int64_t sums = 4 * (int64_t)s->tile_k * relay_across_width(plan, s);
     int64_t vectors = 4 * (int64_t)s->stages * s->tile_k * plan->n_vectors;
     return ACROSS_COPIES * (held + sums) + vectors;
 }
 
 bool relay_across_accepts(const RelayPlan *plan, const Schedule *s, const char **why) {
-    enum { HALF_SPAN = 32 /* of the elements of 16 bits that a swizzle moves, which begins where it is */ };
-    AcrossShare share = across_share(plan, s);
+    (void)plan;
     *why = "a product across takes two warpgroups, and parts of 64 columns or a multiple";
     if (s->warps_m != RELAY_ACROSS_GROUPS || s->tile_k % WGMMA_M != 0)
-        return false;
-    *why = "a product across divides among the warpgroups by 64 rows or 32 columns";
-    if (share.columns % HALF_SPAN != 0)
         return false;
     *why = NULL;
     return true;
@@ -103,7 +114,7 @@ void relay_across_declare(RelayRun *r) {
     const Schedule *s = r->schedule;
     const Value *output = plan->across.core[0];
     a->held = tile_shared(b, "held_tile", plan->first[0].a.elem, s->tile_m, s->tile_k, ACROSS_COPIES);
-    a->sums = tile_shared(b, "sums_tile", DTYPE_F32, s->tile_k, plan->columns, ACROSS_COPIES);
+    a->sums = tile_shared(b, "sums_tile", DTYPE_F32, s->tile_k, relay_across_width(plan, s), ACROSS_COPIES);
     across_stage_outputs(r);
     r->vectors.n = plan->n_vectors;
     for (int i = 0; i < plan->n_vectors; i++) {
@@ -128,7 +139,7 @@ static void across_find_place(RelayRun *r, const PartsLane *lane, const KExpr *g
     RelayAcross *a = &r->across;
     AcrossShare share = across_share(r->plan, r->schedule);
     const KExpr *row = k_mod(b, lane->row, k_i32(b, WGMMA_M)), *col = lane->col;
-    if (share.columns < r->plan->columns)
+    if (share.columns < share.width)
         col = k_add(b, col, k_mul(b, group, k_i32(b, share.columns)));
     else
         row = k_add(b, row, k_mul(b, group, k_i32(b, share.blocks * WGMMA_M)));
@@ -143,7 +154,7 @@ void relay_across_begin(RelayRun *r, const PartsLane *lane, const KExpr *group) 
     const Tile *rows = &r->rows[r->plan->across_rows].tile;
     OperandMajor turned = across_major(r->plan);
     AcrossShare share = across_share(r->plan, r->schedule);
-    bool by_columns = share.columns < r->plan->columns;
+    bool by_columns = share.columns < share.width;
     const KExpr *number = k_convert(b, group, K_U64);
     int64_t own = tile_descriptor_offset(&a->held, WGMMA_M, 0);
     a->own_first =
@@ -155,7 +166,7 @@ void relay_across_begin(RelayRun *r, const PartsLane *lane, const KExpr *group) 
                               : tile_descriptor_offset(&a->held, 0, share.blocks * WGMMA_M);
     const KExpr *further = k_mul(b, number, k_int(b, K_U64, step));
     a->turned_first = k_let_expr(b, "turned_held", by_columns ? held : k_add(b, held, further));
-    a->rows_at = k_let_expr(b, "across_rows", by_columns ? k_add(b, second, further) : second);
+    a->rows_first = k_let_expr(b, "across_rows", by_columns ? k_add(b, second, further) : second);
     a->at = pipeline_start(b, &a->ring);
     across_find_place(r, lane, group);
     const KExpr *number_of_lane = k_special(b, SPECIAL_LANE), *size = k_i32(b, ACROSS_MATRICES);
@@ -359,6 +370,10 @@ static void across_forget_addresses(RelayRun *r) {
 
 void relay_across_parts(RelayRun *r, const PartsAt *at) {
     Builder *b = r->b;
+    r->across.rows_at = r->across.rows_first;
+    if (r->row_ring.stages > 1)
+        r->across.rows_at =
+            parts_stage(b, &r->rows[r->plan->across_rows].tile, r->across.rows_first, k_var(b, r->row.stage));
     /* unknown to the compiler: a loop over one part at most becomes a branch, and registers that meet behind
      * it have the assembler wait for each product (C7511) */
     const KExpr *last = matmul_anew(b, "again", k_sub(b, r->across.order.count, k_i32(b, 1)));
@@ -398,7 +413,8 @@ static void across_send(RelayRun *r, const MatmulTile *tile, const KExpr *part, 
     RelayAcross *a = &r->across;
     AtomId atom = adds ? ATOM_tma_add_2d : ATOM_tma_store_2d; /* ORDER TMA_ADD, TMA_STORE */
     const KExpr *row = k_mul(b, part, k_i32(b, r->parts.width));
-    for (int first = 0; first < a->sums.cols; first += a->sums.span) {
+    int columns = (int)dim_upper(r->plan->graph->dims, r->plan->across.n);
+    for (int first = 0; first < columns; first += a->sums.span) {
         const KExpr *from = tile_block_address(b, &a->sums, k_var(b, a->at.stage), 0, first / a->sums.span);
         KOperand operands[2 + STORED_DIMS] = {k_operand(k_tensor_map_addr(b, a->map)), k_operand(from)};
         int n = matmul_stored_coords(b, &r->plan->across, &a->stored, tile->batch, row, k_i32(b, first),

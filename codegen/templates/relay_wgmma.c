@@ -26,38 +26,53 @@ enum { RELAY_HALVES = 2 /* rows of a thread, 8 apart */ };
 
 /* ---- the producer */
 
-static const KExpr *relay_bytes(RelayRun *r, const MatmulTma *tmas, int n, const KExpr *mn) {
-    const KExpr *bytes = NULL;
-    for (int i = 0; i < n; i++) {
-        const KExpr *own = matmul_tma_bytes(r->b, &tmas[i], mn);
-        bytes = bytes ? k_add(r->b, bytes, own) : own;
-    }
-    return bytes;
-}
-
 static void relay_load_rows(RelayRun *r, const MatmulTile *tile) {
     Builder *b = r->b;
     pipeline_wait_empty(b, &r->row_ring, &r->row);
-    pipeline_expect(b, &r->row_ring, &r->row, relay_bytes(r, r->rows, r->plan->n_first, tile->row));
+    const KExpr *bytes = matmul_tma_bytes(b, &r->rows[0], tile->row);
+    for (int i = 1; i < r->plan->n_first; i++)
+        bytes = k_add(b, bytes, matmul_tma_bytes(b, &r->rows[i], tile->row));
+    pipeline_expect(b, &r->row_ring, &r->row, bytes);
     for (int i = 0; i < r->plan->n_first; i++)
         matmul_tma_load(b, &r->plan->first[i], &r->rows[i], k_var(b, r->row.stage),
                         pipeline_full_address(b, &r->row_ring, &r->row), tile->row, k_i32(b, 0), tile->batch);
     pipeline_advance(b, &r->row_ring, &r->row);
 }
 
-static void relay_load_part(RelayRun *r, const KExpr *part, const MatmulTile *tile) {
+/* Whether an operand comes through the ring of those that are free early. */
+static bool relay_comes_early(const RelayRun *r, int brought) {
+    return r->early_ring.stages && relay_is_early(r->plan, brought);
+}
+
+/* A part of those operands that come through one of the rings. */
+static void relay_load_through(RelayRun *r, bool early, const KExpr *at, const MatmulTile *tile) {
     Builder *b = r->b;
-    const KExpr *zero = k_i32(b, 0),
-                *at = k_let_expr(b, "part_col", k_mul(b, part, k_i32(b, r->parts.width)));
-    pipeline_wait_empty(b, &r->part_ring, &r->part);
-    pipeline_expect(b, &r->part_ring, &r->part, relay_bytes(r, r->brought, r->plan->n_brought, at));
+    Pipeline *ring = early ? &r->early_ring : &r->part_ring;
+    PipelineState *state = early ? &r->early : &r->part;
+    const KExpr *zero = k_i32(b, 0), *bytes = NULL;
+    for (int i = 0; i < r->plan->n_brought; i++)
+        if (relay_comes_early(r, i) == early) {
+            const KExpr *own = matmul_tma_bytes(b, &r->brought[i], at);
+            bytes = bytes ? k_add(b, bytes, own) : own;
+        }
+    pipeline_wait_empty(b, ring, state);
+    pipeline_expect(b, ring, state, bytes);
     for (int i = 0; i < r->plan->n_brought; i++) {
         const RelayBrought *brought = &r->plan->brought[i];
-        matmul_tma_load(b, brought->plan, &r->brought[i], k_var(b, r->part.stage),
-                        pipeline_full_address(b, &r->part_ring, &r->part), brought->is_last ? zero : at,
-                        brought->is_last ? at : zero, tile->batch);
+        if (relay_comes_early(r, i) == early)
+            matmul_tma_load(b, brought->plan, &r->brought[i], k_var(b, state->stage),
+                            pipeline_full_address(b, ring, state), brought->is_last ? zero : at,
+                            brought->is_last ? at : zero, tile->batch);
     }
-    pipeline_advance(b, &r->part_ring, &r->part);
+    pipeline_advance(b, ring, state);
+}
+
+static void relay_load_part(RelayRun *r, const KExpr *part, const MatmulTile *tile) {
+    Builder *b = r->b;
+    const KExpr *at = k_let_expr(b, "part_col", k_mul(b, part, k_i32(b, r->parts.width)));
+    relay_load_through(r, false, at, tile);
+    if (r->early_ring.stages)
+        relay_load_through(r, true, at, tile);
 }
 
 /* A loop over the block's tiles, each with its parts found. */
@@ -76,11 +91,18 @@ static void relay_tiles_end(RelayRun *r) {
         k_end(r->b);
 }
 
+/* A role's places in the rings. */
+static void relay_start(RelayRun *r) {
+    r->row = pipeline_start(r->b, &r->row_ring);
+    r->part = pipeline_start(r->b, &r->part_ring);
+    if (r->early_ring.stages)
+        r->early = pipeline_start(r->b, &r->early_ring);
+}
+
 static void relay_produce(RelayRun *r) {
     Builder *b = r->b;
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));
-    r->row = pipeline_start(b, &r->row_ring);
-    r->part = pipeline_start(b, &r->part_ring);
+    relay_start(r);
     MatmulTile tile = relay_tiles_begin(r);
     parts_if_any_begin(&r->parts);
     relay_load_rows(r, &tile);
@@ -105,13 +127,13 @@ static void relay_produce(RelayRun *r) {
  * while the others are multiplied. */
 void relay_issue_first(RelayRun *r, int from, int to) {
     Builder *b = r->b;
-    const KExpr *stage = k_var(b, r->part.stage);
     if (from < to)
         k_atom(b, ATOM_wgmma_fence, NULL, NULL, 0);
     for (int i = from; i < to; i++) {
         const MatmulPlan *first = &r->plan->first[i];
         const Tile *rows = &r->rows[i].tile, *tile = &r->brought[r->plan->first_from[i]].tile;
-        const KExpr *at = parts_stage(b, tile, r->first_at[i], stage);
+        const PipelineState *state = relay_comes_early(r, r->plan->first_from[i]) ? &r->early : &r->part;
+        const KExpr *at = parts_stage(b, tile, r->first_at[i], k_var(b, state->stage));
         for (int k = 0; k < relay_depth(r->plan, i); k += PARTS_K) {
             KOperand operands[] = {k_regs(r->fragment[i], 0, r->fragment[i]->count),
                                    k_operand(parts_from(b, rows, first->a.major, r->rows_at[i], k)),
@@ -204,6 +226,10 @@ void relay_pack(RelayRun *r, Epilogue *pack, int held, const MatmulFragment *fra
 static void relay_hold(RelayRun *r, int held, int behind, const MatmulFragment *fragment, const PartsAt *at) {
     int needed = r->plan->n_needed[held];
     relay_wait(r, behind + r->plan->n_first - needed, r->fragment, needed);
+    if (r->early_ring.stages) { /* one thing is held then, of all first products */
+        pipeline_release(r->b, &r->early_ring, k_var(r->b, r->early.stage), NULL);
+        pipeline_advance(r->b, &r->early_ring, &r->early);
+    }
     relay_pack(r, r->pack, held, fragment, at);
     matmul_settle(r->b, r->packed[held]);
 }
@@ -230,6 +256,8 @@ static void relay_parts(RelayRun *r, const PartsAt *at) {
     Builder *b = r->b;
     const KExpr *part = k_for_begin(b, "part", r->parts.first, r->parts.end, 1, UNROLL_NONE);
     pipeline_wait_full(b, &r->part_ring, &r->part);
+    if (r->early_ring.stages)
+        pipeline_wait_full(b, &r->early_ring, &r->early);
     relay_issue_first(r, 0, r->plan->n_first);
     relay_part(r, part, *at, k_var(b, r->part.stage));
     relay_wait(r, 0, r->sums, r->plan->n_last);
@@ -318,8 +346,7 @@ static void relay_consume(RelayRun *r) {
     const KExpr *warp = k_let_expr(b, "warp", k_sub(b, k_special(b, SPECIAL_WARP), k_i32(b, 4)));
     const KExpr *group = k_let_expr(b, "warpgroup", k_div(b, warp, k_i32(b, 4)));
     relay_find_descriptors(r, group);
-    r->row = pipeline_start(b, &r->row_ring);
-    r->part = pipeline_start(b, &r->part_ring);
+    relay_start(r);
     PartsLane place = parts_lane(b, warp, group);
     for (int i = 0; i < plan->n_last; i++)
         if (r->is_staged[i]) {
@@ -371,15 +398,17 @@ static void relay_declare(RelayRun *r) {
     const RelayPlan *plan = r->plan;
     const Schedule *s = r->schedule;
     Schedule store = parts_store_schedule(s);
+    int early = relay_early_stages(plan, s);
     for (int i = 0; i < plan->n_first; i++)
-        r->rows[i] = parts_operand(b, &plan->first[i], &plan->first[i].a, "rows_tile", s->tile_m,
-                                   relay_depth(plan, i), relay_row_stages(plan, s), !plan->has_across);
+        r->rows[i] =
+            parts_operand(b, &plan->first[i], &plan->first[i].a, "rows_tile", s->tile_m,
+                          relay_rows_width(plan, s, i), relay_row_stages(plan, s), !plan->has_across);
     for (int i = 0; i < plan->n_brought; i++) {
         const RelayBrought *brought = &plan->brought[i];
         int width = relay_width(plan, brought);
-        r->brought[i] = parts_operand(b, brought->plan, brought->operand, "part_tile",
-                                      brought->is_last ? width : s->tile_k,
-                                      brought->is_last ? s->tile_k : width, s->stages, false);
+        r->brought[i] = parts_operand(
+            b, brought->plan, brought->operand, "part_tile", brought->is_last ? width : s->tile_k,
+            brought->is_last ? s->tile_k : width, relay_is_early(plan, i) ? early : s->stages, false);
     }
     if (plan->has_across)
         relay_across_declare(r);
@@ -387,6 +416,8 @@ static void relay_declare(RelayRun *r) {
         r->is_staged[i] = matmul_staging(b, &plan->last[i], &store, NULL, &r->staging[i]);
     r->row_ring = pipeline_new(b, "rows", relay_row_stages(plan, s));
     r->part_ring = pipeline_new(b, "part", s->stages);
+    if (early < s->stages)
+        r->early_ring = pipeline_new(b, "early", early);
     for (int i = 0; i < plan->n_last; i++)
         r->lower[i] = lower_new(b, plan->last[i].region);
 }
@@ -422,6 +453,8 @@ void relay_build(Builder *b, const RelayPlan *plan) {
     k_if_begin(b, k_eq(b, k_special(b, SPECIAL_TID), k_i32(b, 0)));
     pipeline_init(b, &r.row_ring, 1, releases);
     pipeline_init(b, &r.part_ring, r.vectors.n ? 2 : 1, releases);
+    if (r.early_ring.stages)
+        pipeline_init(b, &r.early_ring, 1, releases);
     if (plan->has_across) {
         pipeline_init(b, &r.across.ring, releases, 1);
         signals_init(b, &r.across.signals);
