@@ -113,17 +113,23 @@ static const KExpr *parts_limit(Parts *parts, const BandLimit *limit, const Matm
     return k_let_expr(b, "limit", k_convert(b, sum, K_I32));
 }
 
-void parts_find(Parts *parts, const MatmulTile *tile) {
+/* The parts that some rows from `row` on see, by the limits of their tile: from the first up to the one
+ * behind the last. */
+typedef struct PartsRange {
+    const KExpr *first, *end;
+} PartsRange;
+
+static PartsRange parts_range(const Parts *parts, const KExpr *row, int rows) {
     Builder *b = parts->b;
     const KExpr *zero = k_i32(b, 0), *one = k_i32(b, 1), *width = k_i32(b, parts->width);
     const KExpr *first = zero, *all = k_dim(b, parts_count(parts), K_I32), *end = all;
     for (int i = 0; i < parts->band.n; i++) {
         const BandLimit *limit = &parts->band.limit[i];
-        const KExpr *col = parts->limit[i] = parts_limit(parts, limit, tile);
+        const KExpr *col = parts->limit[i];
         if (limit->by_row)
-            col = k_add(b, col, tile->row);
+            col = k_add(b, col, row);
         if (limit->by_row && limit->is_most)
-            col = k_add(b, col, k_i32(b, parts->rows - 1));
+            col = k_add(b, col, k_i32(b, rows - 1));
         if (limit->is_most && parts->may_see_none) {
             end = k_min(b, k_div(b, k_max(b, k_add(b, col, width), zero), width), end);
         } else if (limit->is_most) {
@@ -134,10 +140,42 @@ void parts_find(Parts *parts, const MatmulTile *tile) {
             first = first == zero ? part : k_max(b, first, part);
         }
     }
-    parts->first = first == zero ? zero : k_let_expr(b, "first_part", first);
-    if (end != all && !parts->may_see_none)
-        end = k_max(b, end, k_add(b, parts->first, one));
-    parts->end = end == all ? all : k_let_expr(b, "end_part", end);
+    return (PartsRange){first, end};
+}
+
+void parts_find(Parts *parts, const MatmulTile *tile) {
+    Builder *b = parts->b;
+    const KExpr *zero = k_i32(b, 0), *all = k_dim(b, parts_count(parts), K_I32);
+    for (int i = 0; i < parts->band.n; i++)
+        parts->limit[i] = parts_limit(parts, &parts->band.limit[i], tile);
+    PartsRange range = parts_range(parts, tile->row, parts->rows);
+    parts->first = range.first == zero ? zero : k_let_expr(b, "first_part", range.first);
+    if (range.end != all && !parts->may_see_none)
+        range.end = k_max(b, range.end, k_add(b, parts->first, k_i32(b, 1)));
+    parts->end = range.end == all ? all : k_let_expr(b, "end_part", range.end);
+    parts->own_first = parts->first;
+    parts->own_end = parts->end;
+}
+
+/* Whether rows of one warpgroup may see fewer parts than those of all: not above a diagonal from corner to
+ * corner of parts that are as long as the tile has rows. */
+static bool parts_differ(const Parts *parts) {
+    for (int i = 0; i < parts->band.n; i++)
+        if (parts->band.limit[i].by_row && (!parts->band.limit[i].is_most || parts->width % parts->rows != 0))
+            return parts->rows > WGMMA_M;
+    return false;
+}
+
+void parts_find_own(Parts *parts, const KExpr *row) {
+    Builder *b = parts->b;
+    const KExpr *one = k_i32(b, 1);
+    if (!parts_differ(parts))
+        return;
+    PartsRange own = parts_range(parts, row, WGMMA_M);
+    own.first = k_min(b, k_max(b, own.first, parts->first), k_sub(b, parts->end, one));
+    parts->own_first = k_let_expr(b, "own_first", own.first);
+    own.end = k_max(b, k_min(b, own.end, parts->end), k_add(b, parts->own_first, one));
+    parts->own_end = k_let_expr(b, "own_end", own.end);
 }
 
 void parts_if_any_begin(Parts *parts) {

@@ -43,6 +43,7 @@ typedef struct Parts {
     bool may_see_none; /* numbers from memory are among the limits: no part, perhaps */
     const KExpr *limit[BAND_LIMITS_MAX]; /* of the present tile, as columns, or columns less the row */
     const KExpr *first, *end;            /* its parts */
+    const KExpr *own_first, *own_end;    /* of these a warpgroup's own */
 } Parts;
 
 /* Says what follows from the band. */
@@ -54,6 +55,9 @@ void parts_coords(const Parts *parts, const Value *value, const MatmulTile *tile
 /* The parts that a tile's rows see anything of: one at least, of which all may be masked, or (may_see_none)
  * none. */
 void parts_find(Parts *parts, const MatmulTile *tile);
+/* Of the tile's parts those that a warpgroup's rows, the first of which is `row`, see anything of: one at
+ * least. Else they are all its own. */
+void parts_find_own(Parts *parts, const KExpr *row);
 /* Around what a role does with a tile's parts. */
 void parts_if_any_begin(Parts *parts);
 void parts_if_any_end(Parts *parts);

@@ -174,6 +174,20 @@ static void stream_wait_values(Stream *s, const PipelineState *value) {
         pipeline_wait_full(s->b, &s->values, value);
 }
 
+/* Parts that are the others' alone: the warpgroup only frees their stages. */
+static void stream_skip(Stream *s, const KExpr *first, const KExpr *end, const PipelineState *key,
+                        const PipelineState *value) {
+    Builder *b = s->b;
+    if (first == end)
+        return;
+    k_for_begin(b, "skipped", first, end, 1, UNROLL_NONE);
+    pipeline_wait_full(b, &s->keys, key);
+    stream_next_keys(s, key);
+    stream_wait_values(s, value);
+    stream_next_values(s, value);
+    k_end(b);
+}
+
 /* The second product of a part ends. */
 static void stream_end_sums(Stream *s, const PipelineState *value) {
     stream_wait(s, 0, s->sums);
@@ -217,14 +231,16 @@ static void stream_parts_of_tile(Stream *s, const MatmulTile *tile, PartsAt *at,
     scores.tile_cols = s->schedule->tile_k;
     pipeline_wait_full(b, &s->queries, query);
     s->query_at = parts_stage(b, &s->query.tile, s->query_first, k_var(b, query->stage));
+    stream_skip(s, s->parts.first, s->parts.own_first, key, value);
     pipeline_wait_full(b, &s->keys, key);
     stream_issue_scores(s, k_var(b, key->stage));
     stream_wait(s, 0, s->scores);
     stream_next_keys(s, key);
-    at->col = stream_part_col(s, s->parts.first);
+    at->col = stream_part_col(s, s->parts.own_first);
     stream_softmax(s, &scores, tile, at);
     stream_pack(s);
-    const KExpr *part = k_for_begin(b, "part", k_add(b, s->parts.first, one), s->parts.end, 1, UNROLL_NONE);
+    const KExpr *part =
+        k_for_begin(b, "part", k_add(b, s->parts.own_first, one), s->parts.own_end, 1, UNROLL_NONE);
     (stream_sums_first(s) ? stream_behind : stream_ahead)(s, key, value);
     at->col = stream_part_col(s, part);
     stream_softmax(s, &scores, tile, at);
@@ -238,6 +254,7 @@ static void stream_parts_of_tile(Stream *s, const MatmulTile *tile, PartsAt *at,
     stream_wait_values(s, value);
     stream_issue_sums(s, k_var(b, value->stage));
     stream_end_sums(s, value);
+    stream_skip(s, s->parts.own_end, s->parts.end, key, value);
 }
 
 /* Descriptors of the first stages. A warpgroup that shares its rows has some of a part's columns, with which
@@ -315,6 +332,8 @@ static void stream_consume(Stream *s) {
     s->place = place.row;
     stream_declare_tile(s);
     parts_find(&s->parts, &tile);
+    if (!s->across)
+        parts_find_own(&s->parts, k_add(b, tile.row, k_mul(b, group, k_i32(b, WGMMA_M))));
     parts_if_any_begin(&s->parts);
     stream_parts_of_tile(s, &tile, &at, &query, &key, &value);
     parts_if_any_end(&s->parts);
