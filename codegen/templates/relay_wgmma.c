@@ -221,15 +221,19 @@ void relay_pack(RelayRun *r, Epilogue *pack, int held, const MatmulFragment *fra
     parts_mask(&r->parts, at, true, relay_mask, r);
 }
 
+static void relay_next_early(RelayRun *r) {
+    if (!r->early_ring.stages)
+        return;
+    pipeline_release(r->b, &r->early_ring, k_var(r->b, r->early.stage), NULL);
+    pipeline_advance(r->b, &r->early_ring, &r->early);
+}
+
 /* Computes one thing that is held of a part, once the first products that it needs have ended: all groups but
  * those of first products that it does not need, and `behind` groups of last ones. */
 static void relay_hold(RelayRun *r, int held, int behind, const MatmulFragment *fragment, const PartsAt *at) {
     int needed = r->plan->n_needed[held];
     relay_wait(r, behind + r->plan->n_first - needed, r->fragment, needed);
-    if (r->early_ring.stages) { /* one thing is held then, of all first products */
-        pipeline_release(r->b, &r->early_ring, k_var(r->b, r->early.stage), NULL);
-        pipeline_advance(r->b, &r->early_ring, &r->early);
-    }
+    relay_next_early(r); /* with a ring of their own one thing is held, of all first products */
     relay_pack(r, r->pack, held, fragment, at);
     matmul_settle(r->b, r->packed[held]);
 }
@@ -251,18 +255,37 @@ void relay_release(RelayRun *r, const KExpr *stage) {
     pipeline_release(r->b, &r->part_ring, stage, NULL);
 }
 
+static void relay_wait_part(RelayRun *r) {
+    pipeline_wait_full(r->b, &r->part_ring, &r->part);
+    if (r->early_ring.stages)
+        pipeline_wait_full(r->b, &r->early_ring, &r->early);
+}
+
+static void relay_next_part(RelayRun *r) {
+    relay_release(r, k_var(r->b, r->part.stage));
+    pipeline_advance(r->b, &r->part_ring, &r->part);
+}
+
+/* Parts that are the other warpgroup's alone: this one only frees their stages. */
+static void relay_skip(RelayRun *r, const KExpr *first, const KExpr *end) {
+    if (first == end)
+        return;
+    k_for_begin(r->b, "skipped", first, end, 1, UNROLL_NONE);
+    relay_wait_part(r);
+    relay_next_early(r);
+    relay_next_part(r);
+    k_end(r->b);
+}
+
 /* Part by part. */
 static void relay_parts(RelayRun *r, const PartsAt *at) {
     Builder *b = r->b;
-    const KExpr *part = k_for_begin(b, "part", r->parts.first, r->parts.end, 1, UNROLL_NONE);
-    pipeline_wait_full(b, &r->part_ring, &r->part);
-    if (r->early_ring.stages)
-        pipeline_wait_full(b, &r->early_ring, &r->early);
+    const KExpr *part = k_for_begin(b, "part", r->parts.own_first, r->parts.own_end, 1, UNROLL_NONE);
+    relay_wait_part(r);
     relay_issue_first(r, 0, r->plan->n_first);
     relay_part(r, part, *at, k_var(b, r->part.stage));
     relay_wait(r, 0, r->sums, r->plan->n_last);
-    relay_release(r, k_var(b, r->part.stage));
-    pipeline_advance(b, &r->part_ring, &r->part);
+    relay_next_part(r);
     k_end(b);
 }
 
@@ -277,7 +300,8 @@ static void relay_parts_ahead(RelayRun *r, const PartsAt *at) {
         matmul_settle(b, r->sums[i]); /* zeros now, not while products are under way */
     pipeline_wait_full(b, &r->part_ring, &r->part);
     relay_issue_first(r, 0, n_first);
-    const KExpr *part = k_for_begin(b, "part", r->parts.first, k_sub(b, r->parts.end, one), 1, UNROLL_NONE);
+    const KExpr *last = k_sub(b, r->parts.own_end, one);
+    const KExpr *part = k_for_begin(b, "part", r->parts.own_first, last, 1, UNROLL_NONE);
     k_set(b, own, k_var(b, r->part.stage));
     pipeline_advance(b, &r->part_ring, &r->part);
     relay_part(r, part, *at, k_var(b, own));
@@ -287,10 +311,18 @@ static void relay_parts_ahead(RelayRun *r, const PartsAt *at) {
     relay_release(r, k_var(b, own));
     relay_issue_first(r, 1, n_first);
     k_end(b);
-    relay_part(r, k_sub(b, r->parts.end, one), *at, k_var(b, r->part.stage));
+    relay_part(r, last, *at, k_var(b, r->part.stage));
     relay_wait(r, 0, r->sums, r->plan->n_last);
-    relay_release(r, k_var(b, r->part.stage));
-    pipeline_advance(b, &r->part_ring, &r->part);
+    relay_next_part(r);
+}
+
+static void relay_own_parts(RelayRun *r, const PartsAt *at) {
+    relay_skip(r, r->parts.first, r->parts.own_first);
+    if (r->runs_ahead)
+        relay_parts_ahead(r, at);
+    else
+        relay_parts(r, at);
+    relay_skip(r, r->parts.own_end, r->parts.end);
 }
 
 /* Registers of a tile. Zeros for the first products cost nothing, as these read none of them; unwritten, they
@@ -356,6 +388,8 @@ static void relay_consume(RelayRun *r) {
     if (plan->has_across)
         relay_across_begin(r, &place, group);
     MatmulTile tile = relay_tiles_begin(r);
+    if (!plan->has_across)
+        parts_find_own(&r->parts, k_add(b, tile.row, k_mul(b, group, k_i32(b, WGMMA_M))));
     PartsAt at = {.warp_row = k_let_expr(b, "first_row", k_add(b, tile.row, place.warp_row)),
                   .lane_row = k_let_expr(b, "own_row", k_add(b, tile.row, place.row)),
                   .lane_col = place.col};
@@ -372,10 +406,8 @@ static void relay_consume(RelayRun *r) {
         r->rows_at[i] = parts_stage(b, &r->rows[i].tile, r->rows_first[i], k_var(b, r->row.stage));
     if (plan->has_across)
         relay_across_parts(r, &at);
-    else if (r->runs_ahead)
-        relay_parts_ahead(r, &at);
     else
-        relay_parts(r, &at);
+        relay_own_parts(r, &at);
     pipeline_release(b, &r->row_ring, k_var(b, r->row.stage), NULL);
     pipeline_advance(b, &r->row_ring, &r->row);
     parts_if_any_end(&r->parts);
