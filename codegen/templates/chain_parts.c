@@ -157,25 +157,30 @@ void parts_find(Parts *parts, const MatmulTile *tile) {
     parts->own_end = parts->end;
 }
 
-/* Whether rows of one warpgroup may see fewer parts than those of all: not above a diagonal from corner to
- * corner of parts that are as long as the tile has rows. */
-static bool parts_differ(const Parts *parts) {
+/* Whether rows of one warpgroup may see others of the first (is_most: last) parts than those of all. Not so
+ * up to a diagonal from corner to corner of parts that are as long as the tile has rows. */
+static bool parts_differ(const Parts *parts, bool is_most) {
+    bool differ = false;
     for (int i = 0; i < parts->band.n; i++)
-        if (parts->band.limit[i].by_row && (!parts->band.limit[i].is_most || parts->width % parts->rows != 0))
-            return parts->rows > WGMMA_M;
-    return false;
+        differ = differ || (parts->band.limit[i].by_row && parts->band.limit[i].is_most == is_most);
+    return differ && parts->rows > WGMMA_M && (!is_most || parts->width % parts->rows != 0);
 }
 
 void parts_find_own(Parts *parts, const KExpr *row) {
     Builder *b = parts->b;
     const KExpr *one = k_i32(b, 1);
-    if (!parts_differ(parts))
+    bool limits_first = parts_differ(parts, false), limits_end = parts_differ(parts, true);
+    if (!limits_first && !limits_end)
         return;
     PartsRange own = parts_range(parts, row, WGMMA_M);
-    own.first = k_min(b, k_max(b, own.first, parts->first), k_sub(b, parts->end, one));
-    parts->own_first = k_let_expr(b, "own_first", own.first);
-    own.end = k_max(b, k_min(b, own.end, parts->end), k_add(b, parts->own_first, one));
-    parts->own_end = k_let_expr(b, "own_end", own.end);
+    if (limits_first) {
+        own.first = k_min(b, k_max(b, own.first, parts->first), k_sub(b, parts->end, one));
+        parts->own_first = k_let_expr(b, "own_first", own.first);
+    }
+    if (limits_end) {
+        own.end = k_max(b, k_min(b, own.end, parts->end), k_add(b, parts->own_first, one));
+        parts->own_end = k_let_expr(b, "own_end", own.end);
+    }
 }
 
 void parts_if_any_begin(Parts *parts) {
