@@ -185,10 +185,19 @@ static void sim_reset_warp(Sim *sim, SimCta *cta, SimWarp *warp) {
     sim_push_frame(sim, warp, &sim->program, SIM_ALL_LANES, NULL);
 }
 
-/* A block's shared memory as it begins: zeros, or NaNs where they may be read. */
-static void sim_reset_shared(const Kernel *kernel, SimCta *cta) {
-    memset(cta->shared, 0, (size_t)kernel->smem_bytes);
-    memset(cta->shadow, 0, (size_t)kernel->smem_bytes * sizeof *cta->shadow);
+/* A block's shared memory as a cluster before left it. */
+static void sim_clear_shared(const Sim *sim, SimCta *cta) {
+    size_t shared = (size_t)sim->kernel->smem_bytes;
+    memset(cta->shared, 0, shared);
+    memset(cta->shadow, 0, shared * sizeof *cta->shadow);
+    if (cta->reads)
+        memset(cta->reads, 0, shared * (size_t)sim->n_warps * sizeof *cta->reads);
+    if (cta->remote_reads)
+        memset(cta->remote_reads, 0, shared * sizeof *cta->remote_reads);
+}
+
+/* NaNs where it may be read that nobody wrote. */
+static void sim_poison_shared(const Kernel *kernel, SimCta *cta) {
     for (size_t i = 0; i < kernel->buffers.n; i++) {
         const KBuffer *buffer = kernel->buffers.at[i];
         int64_t bytes;
@@ -203,8 +212,7 @@ static void sim_reset_shared(const Kernel *kernel, SimCta *cta) {
 /* first: the coordinates of the cluster's first block. */
 static void sim_reset_cluster(Sim *sim, const int64_t first[3]) {
     const Kernel *kernel = sim->kernel;
-    size_t shared = (size_t)kernel->smem_bytes;
-    sim->unit++;
+    bool is_first = sim->unit++ == 0; /* all of it is zero then */
     sim->running = sim->n_ctas * sim->n_warps;
     for (int c = 0; c < sim->n_ctas; c++) {
         SimCta *cta = &sim->ctas[c];
@@ -213,11 +221,9 @@ static void sim_reset_cluster(Sim *sim, const int64_t first[3]) {
         cta->y = first[1] + c / along_x % kernel->cluster[1];
         cta->z = first[2] + c / along_x / kernel->cluster[1];
         cta->running = sim->n_warps;
-        sim_reset_shared(kernel, cta);
-        if (cta->reads)
-            memset(cta->reads, 0, shared * (size_t)sim->n_warps * sizeof *cta->reads);
-        if (cta->remote_reads)
-            memset(cta->remote_reads, 0, shared * sizeof *cta->remote_reads);
+        if (!is_first)
+            sim_clear_shared(sim, cta);
+        sim_poison_shared(kernel, cta);
         for (int w = 0; w < sim->n_warps; w++)
             sim_reset_warp(sim, cta, &cta->warps[w]);
     }

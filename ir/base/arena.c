@@ -6,7 +6,8 @@
 
 enum { ARENA_ALIGN = 16, ARENA_CHUNK_FIRST = 16 << 10, ARENA_CHUNK_MOST = 1 << 20 };
 
-/* Memory is a list of chunks, the newest first; only the newest is allocated from. */
+/* Memory is a list of chunks, the newest first; only the newest is allocated from. What lies behind `used` is
+ * zero: as the system hands it out, so that pages that nobody touches cost nothing. */
 typedef struct Chunk {
     struct Chunk *older;
     size_t used, room; /* bytes behind this header */
@@ -87,7 +88,7 @@ static void *arena_try(Arena *arena, size_t size) {
         return NULL;
     if (!arena->chunk || size > arena->chunk->room - arena->chunk->used) {
         size_t room = arena->next_room > size ? arena->next_room : size;
-        Chunk *chunk = malloc(CHUNK_HEADER + room);
+        Chunk *chunk = calloc(1, CHUNK_HEADER + room);
         if (!chunk)
             return NULL;
         *chunk = (Chunk){.older = arena->chunk, .room = room};
@@ -98,7 +99,7 @@ static void *arena_try(Arena *arena, size_t size) {
     void *at = (char *)arena->chunk + CHUNK_HEADER + arena->chunk->used;
     arena->chunk->used += size;
     arena->total += size;
-    return memset(at, 0, size);
+    return at;
 }
 
 void *arena_alloc(Arena *arena, size_t size) {
@@ -154,8 +155,10 @@ ArenaMark arena_mark(Arena *arena) {
 
 void arena_release(Arena *arena, ArenaMark mark) {
     arena_drop_chunks(arena, mark.chunk);
-    if (arena->chunk)
+    if (arena->chunk) {
+        memset((char *)arena->chunk + CHUNK_HEADER + mark.used, 0, arena->chunk->used - mark.used);
         arena->chunk->used = mark.used;
+    }
     arena->total = mark.total;
 }
 
