@@ -44,6 +44,21 @@ static int type_exponent_min(DType type) {
     return 2 - (1 << (type_table[type].exponent - 1));
 }
 
+/* 2 to a power that is no subnormal double: what ldexp() returns, in a hundredth of the time. */
+static double type_power(int exponent) {
+    uint64_t bits = (uint64_t)(exponent + DBL_MAX_EXP - 1) << (DBL_MANT_DIG - 1);
+    double power;
+    memcpy(&power, &bits, sizeof power);
+    return power;
+}
+
+/* Exponent of a finite number; of a subnormal double one below all that those have which are none. */
+static int type_exponent(double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (int)(bits << 1 >> DBL_MANT_DIG) - (DBL_MAX_EXP - 1);
+}
+
 double dtype_max_finite(DType type) {
     if (!dtype_is_float(type))
         return (double)dtype_max_int(type);
@@ -51,7 +66,7 @@ double dtype_max_finite(DType type) {
         return DBL_MAX;
     if (type == DTYPE_E4M3)
         return 448; /* 1.75 * 2^8: all ones is NaN, and there is no infinity */
-    return ldexp(2 - ldexp(1, -type_table[type].mantissa), 1 - type_exponent_min(type));
+    return (2 - type_power(-type_table[type].mantissa)) * type_power(1 - type_exponent_min(type));
 }
 
 int64_t dtype_max_int(DType type) {
@@ -104,13 +119,14 @@ double dtype_round(double value, DType type) {
         return value;
     double most = dtype_max_finite(type);
     double beyond = dtype_is_fp8(type) ? most : INFINITY;
-    if (isinf(value))
+    if (fabs(value) >= 2 * most)
         return copysign(beyond, value);
-    /* Scale so that the last mantissa bit weighs one; subnormals share the exponent of the smallest normal
-     * number. */
-    int exponent = ilogb(value), least = type_exponent_min(type);
+    /* What the last mantissa bit weighs; subnormals share the exponent of the smallest normal number. Beside
+     * a number whose own last bit weighs as much the sum is rounded so. */
+    int exponent = type_exponent(value), least = type_exponent_min(type);
     int unit = (exponent < least ? least : exponent) - type_table[type].mantissa;
-    double rounded = ldexp(nearbyint(ldexp(value, -unit)), unit);
+    double beside = 1.5 * type_power(unit + DBL_MANT_DIG - 1);
+    double rounded = copysign(value + beside - beside, value);
     return fabs(rounded) > most ? copysign(beyond, value) : rounded;
 }
 
@@ -180,9 +196,9 @@ static double type_decode(DType type, uint32_t bits) {
     else if (type != DTYPE_E4M3 && exponent == ones)
         magnitude = mantissa ? NAN : INFINITY;
     else if (exponent == 0)
-        magnitude = ldexp(mantissa, unit);
+        magnitude = mantissa * type_power(unit);
     else
-        magnitude = ldexp(mantissa | 1u << mantissa_bits, unit + (int)exponent - 1);
+        magnitude = (mantissa | 1u << mantissa_bits) * type_power(unit + (int)exponent - 1);
     return bits >> (mantissa_bits + exponent_bits) & 1 ? -magnitude : magnitude;
 }
 
@@ -197,12 +213,12 @@ static uint32_t type_encode(DType type, double value) {
         return sign | ones << mantissa_bits;
     if (value == 0)
         return sign;
-    int least = type_exponent_min(type), exponent = ilogb(value);
+    int least = type_exponent_min(type), exponent = type_exponent(value);
     if (exponent < least)
-        return sign | (uint32_t)ldexp(value, mantissa_bits - least);
+        return sign | (uint32_t)(value * type_power(mantissa_bits - least));
     /* The hidden one adds one to the exponent field. */
     return sign | (((uint32_t)(exponent - least) << mantissa_bits) +
-                   (uint32_t)ldexp(value, mantissa_bits - exponent));
+                   (uint32_t)(value * type_power(mantissa_bits - exponent)));
 }
 
 Number dtype_load(DType type, const void *base, int64_t index) {
