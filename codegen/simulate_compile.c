@@ -31,6 +31,8 @@ static SimCode compile_scalar_code(OpKind op, KType type) {
         case OP_add: return SIM_I32_ADD;
         case OP_sub: return SIM_I32_SUB;
         case OP_mul: return SIM_I32_MUL;
+        case OP_div: return SIM_I32_DIV;
+        case OP_mod: return SIM_I32_MOD;
         case OP_lt: return SIM_I32_LT;
         case OP_ge: return SIM_I32_GE;
         default: return SIM_SCALAR;

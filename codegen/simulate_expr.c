@@ -76,9 +76,17 @@ static void expr_address(Sim *sim, const SimWarp *warp, const SimOp *op, const L
     for (int lane = 0; lane < SIM_LANES; lane++)                                                             \
         op->dst->at[lane].FIELD = (VALUE);                                                                   \
     return
+/* Where what other lanes hold may have no result. */
+#define ACTIVE_LANES(FIELD, VALUE)                                                                           \
+    FOR_LANES(lane, mask)                                                                                    \
+    op->dst->at[lane].FIELD = (VALUE);                                                                       \
+    return
 #define A(FIELD) args[0]->at[lane].FIELD
 #define B(FIELD) args[1]->at[lane].FIELD
 #define C(FIELD) args[2]->at[lane].FIELD
+/* What is divided as 32 unsigned bits are, as coordinates may be; the rest by the table of operations. */
+#define ARE_PLAIN (A(i) >= 0 && B(i) > 0)
+#define SCALAR kvalue_scalar(x->op, op->type, args[0]->at[lane], args[1]->at[lane], nothing.at[lane])
 
 static void expr_op(Sim *sim, SimWarp *warp, const SimOp *op, LaneMask mask) {
     const Lanes *args[8] = {0};
@@ -92,6 +100,8 @@ static void expr_op(Sim *sim, SimWarp *warp, const SimOp *op, LaneMask mask) {
     case SIM_I32_ADD: EVERY_LANE(i, (int32_t)((uint32_t)A(i) + (uint32_t)B(i)));
     case SIM_I32_SUB: EVERY_LANE(i, (int32_t)((uint32_t)A(i) - (uint32_t)B(i)));
     case SIM_I32_MUL: EVERY_LANE(i, (int32_t)((uint32_t)A(i) * (uint32_t)B(i)));
+    case SIM_I32_DIV: ACTIVE_LANES(i, ARE_PLAIN ? (uint32_t)A(i) / (uint32_t)B(i) : SCALAR.i);
+    case SIM_I32_MOD: ACTIVE_LANES(i, ARE_PLAIN ? (uint32_t)A(i) % (uint32_t)B(i) : SCALAR.i);
     case SIM_I32_LT: EVERY_LANE(i, A(i) < B(i));
     case SIM_I32_GE: EVERY_LANE(i, A(i) >= B(i));
     case SIM_BOOL_AND: EVERY_LANE(i, A(i) & B(i));

@@ -49,6 +49,8 @@ typedef enum SimCode {
     SIM_I32_ADD,
     SIM_I32_SUB,
     SIM_I32_MUL,
+    SIM_I32_DIV,
+    SIM_I32_MOD,
     SIM_I32_LT,
     SIM_I32_GE,
     SIM_BOOL_AND,
