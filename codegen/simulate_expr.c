@@ -122,10 +122,7 @@ static void expr_op(Sim *sim, SimWarp *warp, const SimOp *op, LaneMask mask) {
         FOR_LANES(lane, mask)
         op->dst->at[lane] = kvalue_convert(args[0]->at[lane], op->type, x->type);
         return;
-    case SIM_ROUND:
-        FOR_LANES(lane, mask)
-        op->dst->at[lane].f = dtype_round(args[0]->at[lane].f, x->dtype);
-        return;
+    case SIM_ROUND: ACTIVE_LANES(f, dtype_round(A(f), x->dtype));
     case SIM_BITCAST:
         FOR_LANES(lane, mask)
         op->dst->at[lane] = kvalue_from_bits(kvalue_bits(args[0]->at[lane], op->type), x->type);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ir/band.h"
+#include "ir/base/checked.h"
 #include "ir/value_map.h"
 #include "passes/fuse.h"
 #include "passes/product.h"
@@ -141,8 +142,7 @@ bool relay_is_across(Arena *arena, const Graph *graph, const Value *product) {
     if (band_of_zeros(graph->dims, held, &band) &&
         !band_sees_columns(graph->dims, &band, rows, held->dims[held->rank - 1]))
         return false;
-    int64_t columns = dim_upper(graph->dims, product->dims[product->rank - 1]);
-    columns = (columns + UNIT - 1) / UNIT * UNIT;
+    int64_t columns = round_up(dim_upper(graph->dims, product->dims[product->rank - 1]), UNIT);
     if (columns > MOST)
         return false;
     bool reads_rows = false;

@@ -2,6 +2,7 @@
 #include "codegen/templates/chain_parts.h"
 
 #include "codegen/templates/matmul_operand.h"
+#include "ir/base/checked.h"
 
 /* ---- schedules */
 
@@ -317,7 +318,7 @@ void parts_mask(Parts *parts, const PartsAt *at, bool masks_band,
 
 int parts_tile_columns(int columns) {
     enum { SPAN = 64 };
-    return columns <= SPAN / 2 ? columns : (columns + SPAN - 1) / SPAN * SPAN;
+    return columns <= SPAN / 2 ? columns : (int)round_up(columns, SPAN);
 }
 
 MatmulTma parts_operand(Builder *b, const MatmulPlan *plan, const MatmulOperand *operand, const char *name,

@@ -133,7 +133,7 @@ static bool relay_accepts_planned(const RelayPlan *plan, const Schedule *s, cons
     *why = "the accumulators do not fit the registers";
     if (!relay_fits_registers(plan, s, RELAY_TIGHT))
         return false;
-    if (plan->has_across && !relay_across_accepts(plan, s, why))
+    if (plan->has_across && !relay_across_accepts(s, why))
         return false;
     *why = "the stages do not fit shared memory";
     if (relay_smem_with(plan, s, 1, relay_early_stages(plan, s)) > plan->target->smem_per_block)
@@ -169,11 +169,23 @@ typedef struct RelayWanted {
     bool is_roomy;
 } RelayWanted;
 
+/* As many stages as fit; with the fewest, outputs may go as they lie in registers, where boxes find no
+ * memory. False: it is not taken with any. */
+static bool relay_find_stages(const RelayPlan *plan, Schedule *s) {
+    enum { FEWEST = 2, MOST = 3 };
+    const char *why;
+    for (s->stages = MOST; s->stages >= FEWEST; s->stages--)
+        if (relay_accepts_planned(plan, s, &why))
+            return true;
+    s->stages = FEWEST;
+    s->tma_store = false;
+    return relay_accepts_planned(plan, s, &why);
+}
+
 static int relay_candidates(const RelayPlan *plan, int groups, const RelayWanted *wanted, Schedule *out,
                             int room) {
-    enum { STAGES = 3, PRODUCERS = 40, CONSUMERS = 232 };
+    enum { PRODUCERS = 40, CONSUMERS = 232 };
     static const int parts[] = {128, 96, 64, 48, 32};
-    const char *why;
     int n = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         Schedule s = parts_schedule(groups, plan->columns, parts[i]);
@@ -186,15 +198,8 @@ static int relay_candidates(const RelayPlan *plan, int groups, const RelayWanted
                 relay_runs_ahead(plan, &s) != wanted->ahead ||
                 relay_fits_registers(plan, &s, RELAY_ROOMY) != wanted->is_roomy)
                 continue;
-            s.tma_store = true;
-            for (s.stages = STAGES; s.stages >= 2 && !relay_accepts_planned(plan, &s, &why); s.stages--)
-                ;
-            if (s.stages < 2) { /* outputs as they lie in registers, where boxes find no memory */
-                s.stages = 2;
-                s.tma_store = false;
-            }
-            if (relay_accepts_planned(plan, &s, &why))
-                out[n++] = s;
+            out[n] = s;
+            n += relay_find_stages(plan, &out[n]);
         }
     }
     return n;

@@ -99,7 +99,7 @@ int64_t relay_across_bytes(const RelayPlan *plan, const Schedule *schedule);
 /* Registers of a thread for a part of it, besides those of a first product. */
 int relay_across_registers(const RelayPlan *plan, const Schedule *schedule);
 /* Whether its parts divide among the warpgroups. */
-bool relay_across_accepts(const RelayPlan *plan, const Schedule *schedule, const char **why);
+bool relay_across_accepts(const Schedule *schedule, const char **why);
 /* Its columns as warpgroups share them: rounded up, as those of the rows' tile are that it reads. */
 int relay_across_width(const RelayPlan *plan, const Schedule *schedule);
 void relay_build(Builder *b, const RelayPlan *plan);

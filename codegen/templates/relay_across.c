@@ -14,6 +14,7 @@
  * the next tile: together as long as the products of a part take. */
 #include "codegen/templates/matmul_operand.h"
 #include "codegen/templates/relay.h"
+#include "ir/base/checked.h"
 
 enum {
     ACROSS_COPIES = 2,  /* of what is held, and of sums: warpgroups are at most one part apart */
@@ -23,8 +24,8 @@ enum {
     ACROSS_LANES = 32,
     ACROSS_MATRICES = 16,  /* rows and columns of four 8x8 ones */
     ACROSS_EXCHANGED = 16, /* columns from the groups of lanes in odd rows to those of others, at one time */
-    ACROSS_SPAN =
-        32 /* columns in f32 that a swizzle moves; half of those in 16 bits, which begins where it is */
+    /* columns in f32 that a swizzle moves; half of those in 16 bits, which begins where it is */
+    ACROSS_SPAN = 32
 };
 
 /* ---- sizes */
@@ -38,15 +39,11 @@ typedef struct AcrossShare {
     int registers;       /* of a thread */
 } AcrossShare;
 
-static int across_round_up(int columns, int unit) {
-    return (columns + unit - 1) / unit * unit;
-}
-
 static AcrossShare across_share(const RelayPlan *plan, const Schedule *s) {
     int blocks = s->tile_k / WGMMA_M, groups = s->warps_m, own_blocks = blocks / groups;
     bool by_blocks = blocks % groups == 0;
     AcrossShare share = {.blocks = by_blocks ? own_blocks : blocks};
-    share.width = across_round_up(plan->columns, by_blocks ? ACROSS_SPAN : ACROSS_SPAN * groups);
+    share.width = (int)round_up(plan->columns, by_blocks ? ACROSS_SPAN : ACROSS_SPAN * groups);
     share.columns = by_blocks ? share.width : share.width / groups;
     share.registers = share.blocks * share.columns / 2;
     return share;
@@ -75,8 +72,7 @@ int64_t relay_across_bytes(const RelayPlan *plan, const Schedule *s) {
     return ACROSS_COPIES * (held + sums) + vectors;
 }
 
-bool relay_across_accepts(const RelayPlan *plan, const Schedule *s, const char **why) {
-    (void)plan;
+bool relay_across_accepts(const Schedule *s, const char **why) {
     *why = "a product across takes two warpgroups, and parts of 64 columns or a multiple";
     if (s->warps_m != RELAY_ACROSS_GROUPS || s->tile_k % WGMMA_M != 0)
         return false;
