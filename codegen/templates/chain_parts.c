@@ -228,6 +228,20 @@ static bool parts_first_see_most(const Parts *parts) {
     return first;
 }
 
+PartsNumbered parts_numbered(const Parts *parts, const KExpr *number, int together) {
+    Builder *b = parts->b;
+    const KExpr *rows = k_dim(b, parts->tiles.tiles_m, K_I32),
+                *matrices = k_dim(b, parts->tiles.batch, K_I32), *beside = k_i32(b, together);
+    const KExpr *per_group = k_let_expr(b, "tiles_per_group", k_mul(b, rows, beside));
+    const KExpr *first = k_let_expr(b, "first_matrix", k_mul(b, k_div(b, number, per_group), beside));
+    PartsNumbered tile = {.within = k_let_expr(b, "tile_of_group", k_mod(b, number, per_group))};
+    tile.members = k_let_expr(b, "group_matrices", k_min(b, beside, k_sub(b, matrices, first)));
+    tile.row = k_div(b, tile.within, tile.members);
+    tile.member = k_mod(b, tile.within, tile.members);
+    tile.matrix = k_add(b, first, tile.member);
+    return tile;
+}
+
 /* Tiles of a band along the diagonal have parts of their row in different numbers. Those with the most come
  * first, each of some matrices whose keys and values L2 holds, so that blocks end together:
  *
@@ -235,16 +249,11 @@ static bool parts_first_see_most(const Parts *parts) {
  */
 static const KExpr *parts_longest_first(Parts *parts, const KExpr *number) {
     Builder *b = parts->b;
-    const KExpr *rows = k_dim(b, parts->tiles.tiles_m, K_I32),
-                *matrices = k_dim(b, parts->tiles.batch, K_I32);
-    const KExpr *together = k_i32(b, parts_matrices(parts)), *one = k_i32(b, 1);
-    const KExpr *per_group = k_let_expr(b, "tiles_per_group", k_mul(b, rows, together));
-    const KExpr *first = k_let_expr(b, "first_matrix", k_mul(b, k_div(b, number, per_group), together));
-    const KExpr *rest = k_let_expr(b, "tile_of_group", k_mod(b, number, per_group));
-    const KExpr *there = k_let_expr(b, "group_matrices", k_min(b, together, k_sub(b, matrices, first)));
-    const KExpr *row = k_div(b, rest, there);
-    row = parts_first_see_most(parts) ? row : k_sub(b, k_sub(b, rows, one), row);
-    return k_add(b, k_mul(b, k_add(b, first, k_mod(b, rest, there)), rows), row);
+    const KExpr *rows = k_dim(b, parts->tiles.tiles_m, K_I32);
+    PartsNumbered tile = parts_numbered(parts, number, parts_matrices(parts));
+    const KExpr *row =
+        parts_first_see_most(parts) ? tile.row : k_sub(b, k_sub(b, rows, k_i32(b, 1)), tile.row);
+    return k_add(b, k_mul(b, tile.matrix, rows), row);
 }
 
 MatmulTile parts_tiles_begin(Parts *parts, const MatmulPlan *plan) {

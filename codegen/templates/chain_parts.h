@@ -61,6 +61,14 @@ void parts_find_own(Parts *parts, const KExpr *row);
 /* Around what a role does with a tile's parts. */
 void parts_if_any_begin(Parts *parts);
 void parts_if_any_end(Parts *parts);
+/* A tile by its number, where tiles of `together` matrices are numbered beside each other: the first rows of
+ * each, then the next ones. */
+typedef struct PartsNumbered {
+    const KExpr *within, *members; /* its number in the group of these matrices, and how many they are */
+    const KExpr *member, *matrix;  /* its matrix, of the group and of all */
+    const KExpr *row;              /* of tiles */
+} PartsNumbered;
+PartsNumbered parts_numbered(const Parts *parts, const KExpr *number, int together);
 /* A loop over the block's tiles, in the order that suits their parts; `plan`: of what the tiles are of. */
 MatmulTile parts_tiles_begin(Parts *parts, const MatmulPlan *plan);
 /* Blocks of the launch. */

@@ -97,27 +97,24 @@ static MatmulTile order_find_tile(RelayRun *r, const KExpr *number, const KExpr 
     Builder *b = r->b;
     RelayOrder *order = &r->across.order;
     int beside = order_matrices(r);
-    const KExpr *rows = k_dim(b, r->parts.tiles.tiles_m, K_I32), *matrices = k_i32(b, beside);
-    const KExpr *a_group = k_let_expr(b, "tiles_a_group", k_mul(b, rows, matrices));
-    const KExpr *group = k_let_expr(b, "group", k_div(b, number, a_group));
-    const KExpr *within = k_let_expr(b, "tile_of_group", k_mod(b, number, a_group)), *member = k_i32(b, 0);
-    order->matrix = group;
+    const KExpr *rows = k_dim(b, r->parts.tiles.tiles_m, K_I32), *zero = k_i32(b, 0), *up = zero;
+    PartsNumbered tile = {.members = k_i32(b, 1), .member = zero};
     if (beside > 1) {
-        const KExpr *first = k_let_expr(b, "first_matrix", k_mul(b, group, matrices));
-        const KExpr *left = k_sub(b, k_dim(b, r->parts.tiles.batch, K_I32), first);
-        matrices = k_let_expr(b, "group_matrices", k_min(b, matrices, left));
-        member = k_let_expr(b, "member", k_mod(b, within, matrices));
-        order->matrix = k_let_expr(b, "matrix", k_add(b, first, member));
+        tile = parts_numbered(&r->parts, number, beside);
+        up = k_sub(b, tile.members, k_i32(b, 1));
+    } else {
+        tile.matrix = k_div(b, number, rows);
+        tile.row = k_mod(b, number, rows);
     }
-    order->row = k_let_expr(b, "tile_of_rows", k_div(b, within, matrices));
+    order->matrix = k_let_expr(b, "matrix", tile.matrix);
+    order->row = k_let_expr(b, "tile_of_rows", tile.row);
     /* numbers from the matrix' first tile to the round's, and how many of its tiles these are */
-    const KExpr *before = k_sub(b, k_sub(b, round_first, k_mul(b, group, a_group)), member);
-    before = k_let_expr(b, "numbers_before", before);
-    const KExpr *behind = k_add(b, before, k_dim(b, b->kernel->grid[0], K_I32)), *up = k_i32(b, 0);
-    if (beside > 1)
-        up = k_sub(b, matrices, k_i32(b, 1));
-    const KExpr *low = k_div(b, k_add(b, k_max(b, before, k_i32(b, 0)), up), matrices);
-    const KExpr *end = k_min(b, k_div(b, k_add(b, behind, up), matrices), rows);
+    const KExpr *first =
+        beside > 1 ? k_add(b, k_sub(b, number, tile.within), tile.member) : k_mul(b, order->matrix, rows);
+    const KExpr *before = k_let_expr(b, "numbers_before", k_sub(b, round_first, first));
+    const KExpr *behind = k_add(b, before, k_dim(b, b->kernel->grid[0], K_I32));
+    const KExpr *low = k_div(b, k_add(b, k_max(b, before, zero), up), tile.members);
+    const KExpr *end = k_min(b, k_div(b, k_add(b, behind, up), tile.members), rows);
     order->low = k_let_expr(b, "lowest_tile", low);
     order->there = k_let_expr(b, "tiles_there", k_sub(b, end, order->low));
     order->place = k_let_expr(b, "place_there", k_sub(b, order->row, order->low));
