@@ -274,6 +274,24 @@ void lower_batch_begin(Lower *lower, const Run *shape, const LowerTarget *target
     lower_declare_loads(lower, slots);
 }
 
+/* Registers of a load of one run. */
+static int lower_entry_registers(const Run *shape, const LowerEntry *entry) {
+    int words = ktype_bits(ktype_of(entry->key.value->dtype)) > 32 ? 2 : 1;
+    return words * (entry->kind == ENTRY_UNIFORM ? 1 : shape->width);
+}
+
+int lower_load_registers(Lower *lower, const Run *shape, const LowerTarget *targets, int n) {
+    size_t mark = lower_open_scope(lower);
+    int registers = 0;
+    lower_plan(lower, shape, targets, n);
+    for (size_t i = 0; i < lower->loads.n; i++)
+        registers += lower_entry_registers(shape, lower->loads.at[i]);
+    lower_close_scope(lower, mark);
+    lower->loads.n = 0;
+    lower->shape = NULL;
+    return registers;
+}
+
 int lower_tile_registers(Lower *lower, const Run *shape, const LowerTarget *targets, int n, int slots,
                          int *period) {
     size_t mark = lower_open_scope(lower);
@@ -284,7 +302,7 @@ int lower_tile_registers(Lower *lower, const Run *shape, const LowerTarget *targ
         const LowerEntry *entry = lower->loads.at[i];
         if (!lower_is_of_tile(shape, entry))
             continue;
-        registers += slots * (entry->kind == ENTRY_UNIFORM ? 1 : shape->width);
+        registers += slots * lower_entry_registers(shape, entry);
         *period = entry->period > *period ? entry->period : *period;
     }
     lower_close_scope(lower, mark);

@@ -119,6 +119,8 @@ void lower_batch_load(Lower *lower, const Run *run, const KExpr *slot);
 void lower_batch_load_shared(Lower *lower, const Run *run);
 void lower_batch_run(Lower *lower, const Run *run, const KExpr *slot, const LowerTarget *targets, int n);
 void lower_batch_end(Lower *lower);
+/* How many registers the loads of one of its runs would take. */
+int lower_load_registers(Lower *lower, const Run *shape, const LowerTarget *targets, int n);
 /* Which loads a batch holds from now on: all (at first), or only inputs with as many elements as the space.
  */
 void lower_batch_streams_only(Lower *lower, bool streams_only);

@@ -251,13 +251,40 @@ static void loader_move_finish(Builder *b, const MatmulLoader *loader, int turns
 
 /* ---- computed operands */
 
-static const KExpr *loader_run(Builder *b, const MatmulLoader *loader, const KExpr *i, Run *run,
-                               LoaderPiece *piece) {
+static void loader_run(Builder *b, const MatmulLoader *loader, const KExpr *i, Run *run, LoaderPiece *piece) {
     const Value *value = loader->operand->value;
     *run = (Run){.rank = value->rank, .axis = loader->run_axis, .width = loader->vector};
     *piece = loader_piece(b, loader, i);
     run->guard = loader_coords(b, loader, piece, run->coords);
-    return i;
+}
+
+/* How many turns are loaded before the first of them is computed: all, where the registers hold what they
+ * read; else as many as they do, and so on. */
+static int loader_together(Builder *b, const MatmulLoader *loader) {
+    enum { MOST = 128 /* of 255: the other operand may be computed too */ };
+    Run run;
+    LoaderPiece piece;
+    int turns = loader_turns(loader), together = turns;
+    loader_run(b, loader, k_i32(b, 0), &run, &piece);
+    int registers = lower_load_registers(loader->lower, &run, &loader->target, 1);
+    while (together > 1 && (together * registers > MOST || turns % together != 0))
+        together--;
+    return together;
+}
+
+/* Loads what the turns from `first` on are computed from. */
+static void loader_load_turns(Builder *b, MatmulLoader *loader, const KExpr *first) {
+    const KExpr *zero = k_i32(b, 0);
+    Run run;
+    LoaderPiece piece;
+    loader_run(b, loader, first, &run, &piece);
+    lower_batch_begin(loader->lower, &run, &loader->target, 1, loader->together);
+    const KExpr *i =
+        loader->together == 1 ? zero : k_for_begin(b, "i", zero, k_i32(b, loader->together), 1, UNROLL_FULL);
+    loader_run(b, loader, k_add(b, first, i), &run, &piece);
+    lower_batch_load(loader->lower, &run, i);
+    if (loader->together > 1)
+        k_end(b);
 }
 
 void matmul_load_start(Builder *b, MatmulLoader *loader, const KExpr *stage, const KExpr *mn0,
@@ -280,21 +307,14 @@ void matmul_load_start(Builder *b, MatmulLoader *loader, const KExpr *stage, con
         loader_move_start(b, loader, turns);
         return;
     }
-    Run run;
-    LoaderPiece piece;
     loader->target = (LowerTarget){.value = loader->operand->value};
-    loader_run(b, loader, zero, &run, &piece);
     if (loader->source) { /* so that no load of it is planned */
         KType type = ktype_of(loader->source->value->dtype);
         loader->from = k_array(b, "from", type, loader->vector, NULL);
         lower_bind_array(loader->lower, loader->source->value, loader->from, NULL);
     }
-    lower_batch_begin(loader->lower, &run, &loader->target, 1, turns);
-    const KExpr *i = turns == 1 ? zero : k_for_begin(b, "i", zero, k_i32(b, turns), 1, UNROLL_FULL);
-    loader_run(b, loader, i, &run, &piece);
-    lower_batch_load(loader->lower, &run, i);
-    if (turns > 1)
-        k_end(b);
+    loader->together = loader_together(b, loader);
+    loader_load_turns(b, loader, k_i32(b, 0));
 }
 
 /* Of a tile of 32-bit elements with 16 bytes of padding a row, and runs of four along K: lanes of
@@ -377,19 +397,14 @@ static void loader_from_source(Builder *b, const MatmulLoader *loader, const Loa
     k_end(b);
 }
 
-void matmul_load_finish(Builder *b, MatmulLoader *loader) {
-    if (loader->is_copy)
-        return;
-    int turns = loader_turns(loader);
-    if (loader->is_moved) {
-        loader_move_finish(b, loader, turns);
-        return;
-    }
+/* Computes the turns from `first` on, which have been loaded, and stores them. */
+static void loader_compute_turns(Builder *b, MatmulLoader *loader, const KExpr *first) {
     const KExpr *zero = k_i32(b, 0);
-    const KExpr *i = turns == 1 ? zero : k_for_begin(b, "i", zero, k_i32(b, turns), 1, UNROLL_FULL);
+    const KExpr *i =
+        loader->together == 1 ? zero : k_for_begin(b, "i", zero, k_i32(b, loader->together), 1, UNROLL_FULL);
     Run run;
     LoaderPiece piece;
-    loader_run(b, loader, i, &run, &piece);
+    loader_run(b, loader, k_add(b, first, i), &run, &piece);
     const Value *value = loader->operand->value;
     KType type = ktype_of(loader->tile.elem);
     const char *name = value->name ? value->name : "operand";
@@ -408,9 +423,27 @@ void matmul_load_finish(Builder *b, MatmulLoader *loader) {
         k_end(b);
     }
     loader_put(b, loader, &piece, values);
-    if (turns > 1)
+    if (loader->together > 1)
         k_end(b);
     lower_batch_end(loader->lower);
+}
+
+void matmul_load_finish(Builder *b, MatmulLoader *loader) {
+    if (loader->is_copy)
+        return;
+    int turns = loader_turns(loader);
+    if (loader->is_moved) {
+        loader_move_finish(b, loader, turns);
+        return;
+    }
+    loader_compute_turns(b, loader, k_i32(b, 0));
+    if (loader->together < turns) {
+        const KExpr *first = k_for_begin(b, "from_turn", k_i32(b, loader->together), k_i32(b, turns),
+                                         loader->together, UNROLL_NONE);
+        loader_load_turns(b, loader, first);
+        loader_compute_turns(b, loader, first);
+        k_end(b);
+    }
     if (loader->source)
         lower_unbind(loader->lower, loader->source->value);
 }

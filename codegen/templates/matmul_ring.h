@@ -24,6 +24,7 @@ typedef struct MatmulLoader {
     /* of a computed operand */
     Lower *lower;
     LowerTarget target;
+    int together; /* turns that are loaded before the first of them is computed */
     /* the load that has been started */
     const KExpr *stage, *mn0, *k0, *valid;
     const KExpr *const *batch;

@@ -143,6 +143,35 @@ static void test_prologue(void **state) {
     }
 }
 
+/* An operand of which a thread computes 64 elements, each of twelve inputs: they are loaded in turns of as
+ * many as the registers hold. */
+static void test_prologue_of_many_inputs(void **state) {
+    (void)state;
+    enum { INPUTS_EACH = 12, HELD = 128 };
+    Schedule schedule = mma_schedule(16, 64, 64, 1, 2);
+    Case c;
+    case_open(&c, "sm_80");
+    Value *x = INPUT(&c, "x", DTYPE_BF16, 70, 70), *w = NULL;
+    for (int i = 0; i < INPUTS_EACH; i++) {
+        int64_t dims[] = {70, 64};
+        Value *more = case_input(&c, text_format(c.arena, "w%d", i), DTYPE_F32, 2, dims);
+        w = w ? case_op(&c, OP_add, w, more, NULL, NULL) : more;
+    }
+    case_output(&c, "y", case_matmul(&c, x, case_cast(&c, w, DTYPE_BF16)));
+    const Kernel *kernel = case_kernel(&c, &schedule);
+    int held = 0, ahead = 0;
+    for (size_t i = 0; i < kernel->vars.n; i++) {
+        const KVar *var = kernel->vars.at[i];
+        held += strncmp(var->name, "w0_v", 4) == 0;
+        ahead += var->name[0] == 'w' && strstr(var->name, "_v") ? var->count : 0;
+    }
+    /* ahead of the products of a step, ahead of the first one's, and behind both for the turns that follow */
+    assert_int_equal(held, 4);
+    assert_in_range(ahead, held * HELD / 2, held * HELD);
+    case_check(&c, &schedule, 1e-6);
+    case_close(&c);
+}
+
 static void test_batches(void **state) {
     (void)state;
     Case c;
@@ -298,6 +327,7 @@ int main(void) {
         cmocka_unit_test(test_f64),
         cmocka_unit_test(test_f64_refused),
         cmocka_unit_test(test_prologue),
+        cmocka_unit_test(test_prologue_of_many_inputs),
         cmocka_unit_test(test_batches),
         cmocka_unit_test(test_softmax),
         cmocka_unit_test(test_positions),
