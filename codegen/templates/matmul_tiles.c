@@ -262,6 +262,7 @@ static int tiles_threads(const MatmulPlan *plan, const Schedule *schedule) {
 int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
     enum { ADDRESSES = 44, STATISTICS = 24, PARTIAL = 32, COLUMNS = 16, SYMBOLIC = 52, SIMT_ADDRESSES = 20 };
     enum { LONG_STEP = 32, LONG = 16 /* loads of f64 that move up */ };
+    enum { PARTS_I64 = 48 /* a product of 64 bits is made of several of 32 */ };
     if (schedule->path == MATMUL_GEMV)
         return matmul_gemv_registers(plan, schedule);
     int threads = tiles_threads(plan, schedule);
@@ -299,7 +300,8 @@ int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
             3 * (schedule->tile_m + schedule->tile_n * plan->n_cores) * schedule->tile_k / 2 / threads;
     SimtShape simt;
     if (schedule->path == MATMUL_SIMT && simt_shape(plan, schedule, &simt))
-        registers += (simt.rows + simt.cols) * simt.width * words + SIMT_ADDRESSES - ADDRESSES;
+        registers += (simt.rows + simt.cols) * simt.width * words + SIMT_ADDRESSES - ADDRESSES +
+                     (plan->accumulator == K_I64 ? PARTS_I64 : 0);
     if (schedule->path != MATMUL_WGMMA) {
         registers += matmul_loader_registers(plan, &plan->a, schedule, schedule->tile_m, threads);
         for (int i = 0; i < plan->n_cores; i++)

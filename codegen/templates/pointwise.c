@@ -178,6 +178,12 @@ static int pointwise_schedules(const Graph *graph, const Region *region, const T
         out[n] = schedule;
         out[n++].threads = schedule.threads == 512 ? 256 : 512;
     }
+    Schedule narrow = schedule; /* where many results of much work do not fit the registers */
+    const char *why;
+    narrow.unroll = 1;
+    for (narrow.vector /= 2; n < room && narrow.vector >= 1; narrow.vector /= 2)
+        if (pointwise_accepts(graph, region, &narrow, target, &why))
+            out[n++] = narrow;
     return n;
 }
 
