@@ -9,6 +9,8 @@
 typedef VEC(int) EmitNumbers;
 
 /* A region with the group that it comes from, and its place among those that wait. */
+enum { EMIT_TURNED_BYTES = 1 << 16 /* less is in one line's reach anyway */ };
+
 typedef struct EmitRegion {
     Region *region;
     Group *group;
@@ -127,6 +129,17 @@ static void emit_name(const Graph *graph, Region *region) {
     region->name = isdigit((unsigned char)*text.at) ? text_format(graph->arena, "k%s", text.at) : text.at;
 }
 
+/* Whether an output is, by several reshapes and transposes, what the region computes with another axis
+ * innermost. */
+static bool emit_is_stored_turned(const Fuse *fuse, const Region *region, const Value *output) {
+    const Value *base = output;
+    while ((base->op == OP_reshape || base->op == OP_transpose) && emit_holds(region, base->in[0]))
+        base = base->in[0];
+    return base->rank == region->rank && value_is_pointwise(base) && !space_keeps_innermost(output, base) &&
+           fuse_extent(fuse, output->dims[output->rank - 1]) >= 16 &&
+           fuse_extent(fuse, base->dims[base->rank - 1]) >= 16;
+}
+
 /* Reads and writes contiguous along different axes: some operand reaches the output only through a transpose
  * of its innermost axis, or an output is such a transpose of what the region computes. */
 static bool emit_is_transpose(const Fuse *fuse, const Region *region) {
@@ -134,10 +147,13 @@ static bool emit_is_transpose(const Fuse *fuse, const Region *region) {
         return false;
     for (size_t i = 0; i < region->values.n; i++) {
         const Value *value = region->values.at[i];
+        if (value->op == OP_transpose && value->rank != region->rank && region_writes(region, value) &&
+            fuse_bytes(fuse, value) >= EMIT_TURNED_BYTES && emit_is_stored_turned(fuse, region, value))
+            return true;
         if (value->op != OP_transpose || value->rank != region->rank)
             continue;
         int from = value->attrs[0].ints[value->rank - 1];
-        if (from == value->rank - 1 || fuse_bytes(fuse, value) < 1 << 16)
+        if (from == value->rank - 1 || fuse_bytes(fuse, value) < EMIT_TURNED_BYTES)
             continue;
         int to = 0;
         while (value->attrs[0].ints[to] != value->rank - 1)

@@ -22,6 +22,7 @@
  *
  * Columns wait for nothing that the host writes, so that no order has to be kept and none are left over. */
 #include "passes/fuse.h"
+#include "passes/product.h"
 
 #include <math.h>
 
@@ -306,6 +307,12 @@ static bool guest_join(Fuse *fuse, Region *host, Region *guest) {
     bool is_asked = false, is_told = fuse_guest_hint(fuse->graph, guest, &is_asked);
     if (is_told ? !is_asked : host->schedule_hint || guest->schedule_hint)
         return false;
+    if (!product_uses_tensor_cores(fuse->limits, host->cores.at[0])) {
+        pass_decide(fuse->pass, "guest", false, guest->outputs.at[0], host->cores.at[0],
+                    "operands that matrix instructions take",
+                    "the product's kernel, of multiply-adds, has no idle warps");
+        return false;
+    }
     if (guest->kind == TEMPLATE_ROWS && !guest_is_known(host)) {
         pass_decide(
             fuse->pass, "guest", false, guest->outputs.at[0], host->cores.at[0],

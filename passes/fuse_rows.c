@@ -23,18 +23,21 @@ static void rows_sources(Fuse *fuse, const Value *value, const Value **sources, 
 
 enum { ROWS_SOURCES = 32 };
 
-/* Parts of statistics that one kernel writes together, of a product's blocks, of rows or of columns: small,
- * and put together by one kernel. */
+/* Parts of statistics that one kernel writes together, of a product's blocks, of blocks of rows, of rows or
+ * of columns: small, and put together by one kernel. */
 static bool rows_are_parts(const Fuse *fuse, const Value *a, const Value *b) {
     BlockStatistic part;
     const Group *home = fuse_home(fuse, a);
     if (!home || fuse_home(fuse, b) != home)
         return false;
-    if (home->kind == TEMPLATE_COLUMNS)
-        return value_class(a) == OPCLASS_REDUCTION && value_class(b) == OPCLASS_REDUCTION &&
-               value_same_dims(a, b);
-    bool has_blocks = home->kind == TEMPLATE_MATMUL || home->kind == TEMPLATE_ROWS;
-    return has_blocks && block_statistic(a, &part) && block_statistic(b, &part);
+    bool are_statistics = value_class(a) == OPCLASS_REDUCTION && value_class(b) == OPCLASS_REDUCTION,
+         are_blocks = block_statistic(a, &part) && block_statistic(b, &part);
+    switch (home->kind) {
+    case TEMPLATE_COLUMNS: return are_statistics && value_same_dims(a, b);
+    case TEMPLATE_ROWS: return are_blocks || (are_statistics && value_same_dims(a, b));
+    case TEMPLATE_MATMUL: return are_blocks;
+    default: return false;
+    }
 }
 
 /* Whether `group` reads a tensor of its whole space that `operand` is computed from too. */

@@ -198,7 +198,7 @@ static bool store_is_small(const Fuse *fuse, const Group *home, const Value *bas
 }
 
 /* What stores a floating Value whose rows are joined (beside.c) computes it over the dims that it has so, for
- * the sake of another kernel over these; what stores it both as it is and turned, over its own. */
+ * the sake of another kernel over these; what stores it turned, alone or both ways, over its own. */
 static Group *store_joined(Fuse *fuse, Value *base) {
     if (!value_is_pointwise(base) || fuse_node(fuse, base)->free)
         return NULL;
@@ -213,9 +213,10 @@ static Group *store_joined(Fuse *fuse, Value *base) {
 static bool store_reordered(Fuse *fuse, FuseNode *node) {
     Value *value = node->value, *base = space_stored_base(fuse, value);
     Group *home = fuse_home(fuse, base);
-    bool is_both_ways = value->op == OP_transpose && value_is_output(fuse->graph, base);
-    if (!home && base == value->in[0] &&
-        (is_both_ways || (value->op == OP_reshape && value->rank > base->rank)))
+    bool is_both_ways = value->op == OP_transpose && value_is_output(fuse->graph, base),
+         is_turned = value->op == OP_transpose && !space_keeps_innermost(value, base),
+         is_cut = value->op == OP_reshape && value->rank > base->rank;
+    if (!home && (is_turned || (base == value->in[0] && (is_both_ways || is_cut))))
         home = store_joined(fuse, base);
     if (base == value || !home || fuse_node(fuse, base)->barrier)
         return false;

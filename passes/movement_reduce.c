@@ -1,13 +1,14 @@
 /* Reductions are brought into the two forms that kernels have: over the innermost axes (rows), or over
  * leading axes (columns).
  *
- *     m = sum(x, over=[1, 2], keep=0)    ->   m = reshape(sum(x, over=[1, 2]))      axes are kept, and
- * dropped behind m = sum(transpose(x), over=0)      ->   m = transpose(sum(x, over=1))         the operand's
- * own order m = sum(x, over=[1, 3])            ->   m = transpose(sum(transpose(x), over=[2, 3]))
+ *     m = sum(x, over=[1, 2], keep=0)  ->  m = reshape(sum(x, over=[1, 2]))     axes are kept, and dropped
+ * behind m = sum(transpose(x), over=0)    ->  m = transpose(sum(x, over=1))        in the operand's own order
+ *     m = sum(x, over=[1, 3])          ->  m = transpose(sum(transpose(x), over=[2, 3]))
  *
  * In the third, mixed axes come to the end where the innermost is reduced, else to the front; the order among
  * reduced axes stays, so that argmax still numbers its elements as before. The transposes then move to inputs
  * and outputs (movement_space.c). */
+#include "ir/view.h"
 #include "passes/fuse.h"
 #include "passes/movement.h"
 
@@ -115,6 +116,118 @@ static Value *reduce_mixed(Rewrite *rewrite, Value *value) {
     return reduce_brought(rewrite, value, value_reduces(value, innermost));
 }
 
+enum {
+    TURNED_CONE = 64,
+    TURNED_LEAST = 16, /* columns: rows of fewer share their lines */
+    TURNED_LONG = 64,  /* elements of a row: of fewer, threads that have one each read neighbours as it is */
+};
+
+/* The kept axis along which every tensor of `like`'s dims that `value` is computed of, element by element, is
+ * contiguous in memory, and no reduced one is; `axis` is what others have said, -1: none has. -2: there is no
+ * such axis. */
+static int reduce_memory_axis(const Graph *graph, const Value *reduction, Value *value, int axis, int *room) {
+    const Value *like = reduction->in[0];
+    if (!value_same_dims(value, like))
+        return axis;
+    if (--*room < 0)
+        return -2;
+    if (value_is_pointwise(value)) {
+        for (int i = 0; i < value->n_in && axis != -2; i++)
+            axis = reduce_memory_axis(graph, reduction, value->in[i], axis, room);
+        return axis;
+    }
+    View view = view_of(graph, value, view_is_input, NULL);
+    int along = -2;
+    for (int i = 0; i < like->rank; i++) {
+        if (dim_is(like->dims[i], 1))
+            continue;
+        if (dim_is(view.strides[i], 0)) /* it repeats */
+            return -2;
+        along = dim_is(view.strides[i], 1) ? i : along;
+    }
+    return along >= 0 && (value_reduces(reduction, along) || (axis >= 0 && axis != along)) ? -2 : along;
+}
+
+/* The axes of `cut`, a reshape that does no more than cut axes of what is transposed, in another order: the
+ * cut first, and one transpose.
+ *
+ *     transpose(reshape(transpose(x), [N, 32, 128]), [2, 1, 0])  ->  transpose(reshape(x, [32, 128, N]), [1,
+ * 0, 2])
+ */
+static Value *reduce_cut_turned(Rewrite *rewrite, Value *cut, const int *perm, const Value *like) {
+    Value *turned = cut->in[0], *source = turned->in[0];
+    int axis_of[RANK_MAX], order[RANK_MAX], place[RANK_MAX], rank = 0;
+    const Dim *dims[RANK_MAX];
+    Respace respace;
+    if (!respace_of(rewrite->graph, cut, &respace) || respace.n_groups != turned->rank)
+        return build_transpose(rewrite, cut, perm, like);
+    for (int g = 0; g < respace.n_groups; g++) {
+        if (respace.begin_from[g] != g || respace.begin_from[g + 1] != g + 1)
+            return build_transpose(rewrite, cut, perm, like);
+        axis_of[turned->attrs[0].ints[g]] = g;
+    }
+    for (int axis = 0; axis < source->rank; axis++)
+        for (int i = respace.begin_to[axis_of[axis]]; i < respace.begin_to[axis_of[axis] + 1]; i++) {
+            dims[rank] = cut->dims[i];
+            place[i] = rank++;
+        }
+    for (int i = 0; i < cut->rank; i++)
+        order[i] = place[perm[i]];
+    return build_transpose(rewrite, build_reshape(rewrite, source, rank, dims, like), order, like);
+}
+
+/* What is reduced, its axes in another order, as its tensors lie in memory. */
+static Value *reduce_in_order(Rewrite *rewrite, const Respace *respace, Value *value, const Value *like) {
+    Value *in[OP_MAX_ARITY];
+    if (!value_same_dims(value, like->in[0]))
+        return respace_apply(rewrite, respace, value, like);
+    if (value->op == OP_reshape && value->in[0]->op == OP_transpose)
+        return reduce_cut_turned(rewrite, value, respace->perm, like);
+    if (!value_is_pointwise(value))
+        return build_transpose(rewrite, value, respace->perm, like);
+    for (int i = 0; i < value->n_in; i++)
+        if (!(in[i] = reduce_in_order(rewrite, respace, value->in[i], like)))
+            return NULL;
+    return build_like(rewrite, value, in);
+}
+
+/* Rows of what lies in memory along another axis, as columns: lanes then read neighbours.
+ *
+ *     m = reduce_max(abs(transpose(x)), over=1)     ->     m = transpose(reduce_max(abs(x), over=0)) */
+static Value *reduce_turned(Rewrite *rewrite, Value *value) {
+    Value *operand = value->in[0];
+    int n_reduced, room = TURNED_CONE, perm[RANK_MAX], inverse[RANK_MAX], axes[RANK_MAX], n = 0, at = 0;
+    int64_t reduced_count = 1;
+    if (!value->attrs[0].axes.n || reduction_layout(value, &n_reduced) != REDUCTION_ROWS ||
+        (rewrite_is_heavy(rewrite, operand) && !op_is_view(operand->op)))
+        return value;
+    int axis = reduce_memory_axis(rewrite->graph, value, operand, -1, &room);
+    if (axis < 0 || dim_upper(rewrite->graph->dims, operand->dims[axis]) < TURNED_LEAST)
+        return value;
+    for (int i = 0; i < operand->rank; i++)
+        if (value_reduces(value, i)) {
+            if (!dim_is_const(operand->dims[i]) ||
+                __builtin_mul_overflow(reduced_count, operand->dims[i]->value, &reduced_count))
+                return value;
+            axes[n++] = at;
+            perm[at++] = i;
+        }
+    for (int i = 0; i < operand->rank; i++)
+        if (!value_reduces(value, i) && i != axis)
+            perm[at++] = i;
+    perm[at] = axis;
+    for (int i = 0; i < operand->rank; i++)
+        inverse[perm[i]] = i;
+    if (reduced_count < TURNED_LONG)
+        return value;
+    Respace respace = respace_transpose(operand, perm);
+    Value *moved = reduce_in_order(rewrite, &respace, operand, value);
+    if (moved && moved->op == OP_transpose && moved->in[0] == operand && operand->op != OP_transpose)
+        return value; /* a view that is no transpose: rows they would become again */
+    Value *reduced = moved ? build_reduce(rewrite, value->op, moved, n, axes, true, value) : NULL;
+    return reduced ? build_transpose(rewrite, reduced, inverse, value) : value;
+}
+
 /* Taps come to the front, as channels are read in vectors. */
 static Value *reduce_windows(Rewrite *rewrite, Value *value) {
     int n_reduced;
@@ -136,5 +249,6 @@ Value *movement_reduce(Rewrite *rewrite, Value *value) {
         fresh = reduce_transposed(rewrite, value);
     else if (operand->op == OP_reshape)
         fresh = reduce_reshaped(rewrite, value);
-    return fresh == value ? reduce_mixed(rewrite, value) : fresh;
+    fresh = fresh == value ? reduce_mixed(rewrite, value) : fresh;
+    return fresh == value ? reduce_turned(rewrite, value) : fresh;
 }

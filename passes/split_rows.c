@@ -19,7 +19,10 @@ enum {
     ROWS_COLUMNS = 8192, /* more do not stay in registers, with their sums */
     ROWS_LEAST_COUNT = 1 << 19, /* elements */
     ROWS_SOURCES_MAX = 16,
-    ROWS_SEARCH_MAX = 128, /* operations between a reduction and what it is computed from */
+    ROWS_SEARCH_MAX = 128,  /* operations between a reduction and what it is computed from */
+    ROWS_WHOLE_LEAST = 128, /* elements of a row that is reduced before everything is */
+    ROWS_WHOLE_MOST = 16384,
+    ROWS_MOST = 65536, /* rows whose results one block reduces well */
 };
 
 typedef VEC(const Value *) SplitValues;
@@ -148,6 +151,59 @@ static int64_t rows_block(SplitRows *found, const Value *value) {
     int64_t rows = operand->dims[rank - 2]->value;
     int64_t block = rows_of_block(found->pass->options->limits, reduced / rows, rows);
     return block && rows_have_company(found, value) ? block : 0;
+}
+
+/* Whether a kernel writes something of the reduced space in its own order, element by element, that is
+ * computed of the same tensors; and none writes it transposed, which goes by tiles. */
+static bool rows_are_written(SplitRows *found, const Value *reduction) {
+    SplitValues mine = {NULL, 0, 0};
+    bool any = false;
+    if (!rows_sources(found, reduction, &mine))
+        return false;
+    for (size_t i = 0; i < found->graph->outputs.n; i++) {
+        const Value *output = found->graph->outputs.at[i].value, *base = value_below_views(output);
+        ValueMap seen = {.arena = found->pass->arena};
+        SplitValues theirs = {NULL, 0, 0};
+        int budget = ROWS_SEARCH_MAX;
+        if (!value_is_pointwise(base) || !value_same_dims(base, reduction->in[0]) ||
+            value_is_computed_from(base, reduction) ||
+            !rows_collect(found, base, base, &seen, &theirs, &budget) || !rows_meet(&mine, &theirs))
+            continue;
+        if (output != base)
+            return false;
+        any = true;
+    }
+    return any;
+}
+
+/* How many of the last axes make rows of such lengths; `most`: no more of them. */
+static int rows_axes(const Value *operand, int64_t elements, int most) {
+    int64_t row = 1;
+    for (int n = 1; n <= most; n++) {
+        row *= operand->dims[operand->rank - n]->value;
+        int64_t rows = elements / row;
+        if (row > ROWS_WHOLE_MOST || rows < 2)
+            return 0;
+        if (row >= ROWS_WHOLE_LEAST && rows <= ROWS_MOST)
+            return n;
+    }
+    return 0;
+}
+
+int split_rows_whole(const SplitRows *found, const Value *value) {
+    int64_t elements, kept;
+    SplitRows search = *found;
+    const Value *operand = value->n_in ? value->in[0] : NULL;
+    if (value_class(value) != OPCLASS_REDUCTION || !rows_are_parts_of(value) || operand->rank < 2 ||
+        value->attrs[0].axes.n != operand->rank)
+        return 0;
+    const Dim *last = operand->dims[operand->rank - 1];
+    if (!split_counts(value, &elements, &kept)) /* of so many rows as come at launch one block took all */
+        return dim_is_const(last) && last->value >= ROWS_WHOLE_LEAST && last->value <= ROWS_WHOLE_MOST;
+    bool has_rows = rows_have_company(&search, value);
+    return has_rows || rows_are_written(&search, value)
+               ? rows_axes(operand, elements, has_rows ? 1 : operand->rank - 1)
+               : 0;
 }
 
 const SplitRows *split_rows_find(Pass *pass, const Graph *graph) {
