@@ -90,8 +90,10 @@ static const Dim *skew_memory(const MatmulSkew *skew) {
 static KType skew_index(const MatmulSkew *skew) {
     enum { ROWS_BEHIND = 512 };
     const DimTable *dims = skew->plan->graph->dims;
-    int64_t memory = dim_upper(dims, skew_memory(skew)), pitch = dim_upper(dims, skew_pitch(skew));
-    bool fits = memory <= INT32_MAX && pitch <= INT32_MAX && memory + pitch * ROWS_BEHIND <= INT32_MAX;
+    int64_t memory = dim_upper(dims, skew_memory(skew)), pitch = dim_upper(dims, skew_pitch(skew)),
+            back = dim_lower(dims, skew_pitch(skew));
+    bool fits = memory <= INT32_MAX && pitch <= INT32_MAX && back >= -INT32_MAX &&
+                memory + pitch * ROWS_BEHIND <= INT32_MAX && back * ROWS_BEHIND >= -INT32_MAX;
     return fits ? K_I32 : K_I64;
 }
 
@@ -225,6 +227,9 @@ static void skew_copy(Builder *b, const MatmulSkew *skew, const KExpr *from, con
     const KExpr *zero = k_int(b, type, 0), *piece = k_int(b, type, SKEW_PIECE);
     const KExpr *left = k_sub(b, k_dim(b, skew_memory(skew), type), from);
     left = k_max(b, zero, k_min(b, left, piece));
+    if (dim_lower(skew->plan->graph->dims, skew_pitch(skew)) <
+        0) /* rows behind the last lie before the first */
+        left = k_select(b, k_ge(b, from, zero), left, zero);
     left = is_wanted ? k_select(b, is_wanted, left, zero) : left;
     const KBuffer *memory = k_global(b, skew->operand->view.base, false);
     KOperand operands[] = {k_operand(k_smem_addr(b, skew->raw, to)),
