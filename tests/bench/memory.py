@@ -83,6 +83,30 @@ def swiglu_blocks(x):
     return quantized_blocks(gated(at_least_f32(x)))
 
 
+def rms(x, g):
+    y = at_least_f32(x)
+    return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + 1e-5) * g
+
+
+def added_norm_blocks(x, r, g):
+    h = x + r
+    return h, *quantized_blocks(rms(h, g))
+
+
+def with_largest(y, s, like):
+    q = y / s
+    return q if like.dtype == torch.float64 else q.to(E4), y.abs().amax()
+
+
+def rows_and_columns(x):
+    return *quantized_blocks(x), *turned_blocks(x)
+
+
+def turned_blocks(x):
+    q, s = quantized_blocks(x.t())
+    return q.contiguous(), s
+
+
 def gated(x):
     a, u = x.chunk(2, 1)
     return F.silu(a) * u
@@ -247,6 +271,10 @@ CASES = dict([
     case("quantize_int8", lambda x: int8_of(x, 1)),
     case("quantize_blocks", quantized_blocks),
     case("swiglu_quantize", swiglu_blocks),
+    case("norm_quantize_blocks", lambda x, g: quantized_blocks(rms(x, g))),
+    case("sum_norm_quantize_blocks", added_norm_blocks),
+    case("quantize_amax", lambda x, s: with_largest(at_least_f32(x), s, x), s=0.01),
+    case("norm_quantize_amax", lambda x, g, s: with_largest(rms(x, g), s, x), s=0.01),
     case("topk_8", largest),
     case("argmax_32000", lambda x: x.argmax(1), x=scales(4)),
     case("ce_loss", cross_entropy, t=32000),
@@ -291,6 +319,9 @@ CASES = dict([
     case("keys_turned", lambda x: x.permute(0, 2, 3, 1).contiguous()),
     case("nhwc_nchw_bias", lambda x, b: at_least_f32(F.relu(x.permute(0, 3, 1, 2) + b)).contiguous()),
     case("quantize_turned", both_ways, s=0.01),
+    case("quantize_columns", turned_blocks),
+    case("quantize_rows_and_columns", rows_and_columns),
+    case("softmax_turned", lambda x: F.softmax(x.t() * 0.5, -1).contiguous()),
     case("concat_three", lambda x, y, z: torch.cat([x, y, z], 1)),
     case("pixel_shuffle", lambda x: x.permute(0, 1, 4, 2, 5, 3).reshape(16, 64, 256, 256)),
     case("windows_8", windows),
