@@ -9,7 +9,7 @@
 typedef VEC(int) EmitNumbers;
 
 /* A region with the group that it comes from, and its place among those that wait. */
-enum { EMIT_TURNED_BYTES = 1 << 16 /* less is in one line's reach anyway */ };
+enum { EMIT_TURNED_BYTES = 1 << 16 }; /* less is in the caches in any order */
 
 typedef struct EmitRegion {
     Region *region;

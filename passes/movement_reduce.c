@@ -1,8 +1,8 @@
 /* Reductions are brought into the two forms that kernels have: over the innermost axes (rows), or over
  * leading axes (columns).
  *
- *     m = sum(x, over=[1, 2], keep=0)  ->  m = reshape(sum(x, over=[1, 2]))     axes are kept, and dropped
- * behind m = sum(transpose(x), over=0)    ->  m = transpose(sum(x, over=1))        in the operand's own order
+ *     m = sum(x, over=[1, 2], keep=0)  ->  m = reshape(sum(x, over=[1, 2]))     axes are kept, dropped behind
+ *     m = sum(transpose(x), over=0)    ->  m = transpose(sum(x, over=1))        in the operand's order
  *     m = sum(x, over=[1, 3])          ->  m = transpose(sum(transpose(x), over=[2, 3]))
  *
  * In the third, mixed axes come to the end where the innermost is reduced, else to the front; the order among
@@ -120,40 +120,41 @@ enum {
     TURNED_CONE = 64,
     TURNED_LEAST = 16, /* columns: rows of fewer share their lines */
     TURNED_LONG = 64,  /* elements of a row: of fewer, threads that have one each read neighbours as it is */
+    AXIS_ANY = -1,     /* nothing was found that has a say */
+    AXIS_NONE = -2
 };
 
-/* The kept axis along which every tensor of `like`'s dims that `value` is computed of, element by element, is
- * contiguous in memory, and no reduced one is; `axis` is what others have said, -1: none has. -2: there is no
- * such axis. */
+/* The kept axis along which every tensor of the operand's dims that `value` is computed of, element by
+ * element, is contiguous in memory; AXIS_NONE where there is no such axis. `axis`: what others have said. */
 static int reduce_memory_axis(const Graph *graph, const Value *reduction, Value *value, int axis, int *room) {
     const Value *like = reduction->in[0];
     if (!value_same_dims(value, like))
         return axis;
     if (--*room < 0)
-        return -2;
+        return AXIS_NONE;
     if (value_is_pointwise(value)) {
-        for (int i = 0; i < value->n_in && axis != -2; i++)
+        for (int i = 0; i < value->n_in && axis != AXIS_NONE; i++)
             axis = reduce_memory_axis(graph, reduction, value->in[i], axis, room);
         return axis;
     }
     View view = view_of(graph, value, view_is_input, NULL);
-    int along = -2;
+    int along = AXIS_NONE;
     for (int i = 0; i < like->rank; i++) {
         if (dim_is(like->dims[i], 1))
             continue;
         if (dim_is(view.strides[i], 0)) /* it repeats */
-            return -2;
+            return AXIS_NONE;
         along = dim_is(view.strides[i], 1) ? i : along;
     }
-    return along >= 0 && (value_reduces(reduction, along) || (axis >= 0 && axis != along)) ? -2 : along;
+    bool is_good = along >= 0 && !value_reduces(reduction, along) && (axis == AXIS_ANY || axis == along);
+    return is_good ? along : AXIS_NONE;
 }
 
 /* The axes of `cut`, a reshape that does no more than cut axes of what is transposed, in another order: the
  * cut first, and one transpose.
  *
- *     transpose(reshape(transpose(x), [N, 32, 128]), [2, 1, 0])  ->  transpose(reshape(x, [32, 128, N]), [1,
- * 0, 2])
- */
+ *     transpose(reshape(transpose(x), [N, 32, 128]), [2, 1, 0])
+ * ->  transpose(reshape(x, [32, 128, N]), [1, 0, 2]) */
 static Value *reduce_cut_turned(Rewrite *rewrite, Value *cut, const int *perm, const Value *like) {
     Value *turned = cut->in[0], *source = turned->in[0];
     int axis_of[RANK_MAX], order[RANK_MAX], place[RANK_MAX], rank = 0;
@@ -201,7 +202,7 @@ static Value *reduce_turned(Rewrite *rewrite, Value *value) {
     if (!value->attrs[0].axes.n || reduction_layout(value, &n_reduced) != REDUCTION_ROWS ||
         (rewrite_is_heavy(rewrite, operand) && !op_is_view(operand->op)))
         return value;
-    int axis = reduce_memory_axis(rewrite->graph, value, operand, -1, &room);
+    int axis = reduce_memory_axis(rewrite->graph, value, operand, AXIS_ANY, &room);
     if (axis < 0 || dim_upper(rewrite->graph->dims, operand->dims[axis]) < TURNED_LEAST)
         return value;
     for (int i = 0; i < operand->rank; i++)

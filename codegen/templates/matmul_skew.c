@@ -227,8 +227,8 @@ static void skew_copy(Builder *b, const MatmulSkew *skew, const KExpr *from, con
     const KExpr *zero = k_int(b, type, 0), *piece = k_int(b, type, SKEW_PIECE);
     const KExpr *left = k_sub(b, k_dim(b, skew_memory(skew), type), from);
     left = k_max(b, zero, k_min(b, left, piece));
-    if (dim_lower(skew->plan->graph->dims, skew_pitch(skew)) <
-        0) /* rows behind the last lie before the first */
+    bool goes_back = dim_lower(skew->plan->graph->dims, skew_pitch(skew)) < 0;
+    if (goes_back) /* what is behind the last row lies before the first */
         left = k_select(b, k_ge(b, from, zero), left, zero);
     left = is_wanted ? k_select(b, is_wanted, left, zero) : left;
     const KBuffer *memory = k_global(b, skew->operand->view.base, false);
