@@ -80,17 +80,55 @@ static Value *reduce_reshaped(Rewrite *rewrite, Value *value) {
     return reduced ? build_reshape(rewrite, reduced, value->rank, value->dims, value) : value;
 }
 
-/* With the axes that are reduced brought to the end (rows), or to the front. */
-static Value *reduce_brought(Rewrite *rewrite, Value *value, bool rows) {
+enum {
+    TURNED_CONE = 64,
+    TURNED_LEAST = 16, /* columns: rows of fewer share their lines */
+    TURNED_LONG = 64,  /* elements of a row: of fewer, threads that have one each read neighbours as it is */
+    AXIS_ANY = -1,     /* nothing was found that has a say */
+    AXIS_NONE = -2
+};
+
+/* The axis along which every tensor of the operand's dims that `value` is computed of, element by element, is
+ * contiguous in memory; AXIS_NONE where there is no such axis. `axis`: what others have said. */
+static int reduce_memory_axis(const Graph *graph, const Value *reduction, Value *value, int axis, int *room) {
+    const Value *like = reduction->in[0];
+    if (!value_same_dims(value, like))
+        return axis;
+    if (--*room < 0)
+        return AXIS_NONE;
+    if (value_is_pointwise(value)) {
+        for (int i = 0; i < value->n_in && axis != AXIS_NONE; i++)
+            axis = reduce_memory_axis(graph, reduction, value->in[i], axis, room);
+        return axis;
+    }
+    View view = view_of(graph, value, view_is_input, NULL);
+    int along = AXIS_NONE;
+    for (int i = 0; i < like->rank; i++) {
+        if (dim_is(like->dims[i], 1))
+            continue;
+        if (dim_is(view.strides[i], 0)) /* it repeats */
+            return AXIS_NONE;
+        along = dim_is(view.strides[i], 1) ? i : along;
+    }
+    return axis == AXIS_ANY || axis == along ? along : AXIS_NONE;
+}
+
+/* With the axes that are reduced brought to the end (rows), or to the front; `last` is the last of those that
+ * it is among, but of reduced ones whose order is told. */
+static Value *reduce_brought(Rewrite *rewrite, Value *value, bool rows, int last) {
     Value *operand = value->in[0];
     int n = 0, axes[RANK_MAX], perm[RANK_MAX], inverse[RANK_MAX], at = 0;
+    bool stays = value_is_arg(value) && value_reduces(value, last);
     for (int side = 0; side < 2; side++)
-        for (int i = 0; i < operand->rank; i++)
-            if (value_reduces(value, i) == (rows ? side == 1 : side == 0)) {
-                if (value_reduces(value, i))
-                    axes[n++] = at;
-                perm[at++] = i;
-            }
+        for (int k = 0; k <= operand->rank; k++) {
+            int i = k < operand->rank ? k : last;
+            bool is_later = k < operand->rank ? i == last && !stays : stays;
+            if (is_later || value_reduces(value, i) != (rows ? side == 1 : side == 0))
+                continue;
+            if (value_reduces(value, i))
+                axes[n++] = at;
+            perm[at++] = i;
+        }
     bool is_moved = false;
     for (int i = 0; i < operand->rank; i++) {
         inverse[perm[i]] = i;
@@ -113,41 +151,9 @@ static Value *reduce_mixed(Rewrite *rewrite, Value *value) {
         return value;
     while (innermost > 0 && dim_is(value->in[0]->dims[innermost], 1))
         innermost--;
-    return reduce_brought(rewrite, value, value_reduces(value, innermost));
-}
-
-enum {
-    TURNED_CONE = 64,
-    TURNED_LEAST = 16, /* columns: rows of fewer share their lines */
-    TURNED_LONG = 64,  /* elements of a row: of fewer, threads that have one each read neighbours as it is */
-    AXIS_ANY = -1,     /* nothing was found that has a say */
-    AXIS_NONE = -2
-};
-
-/* The kept axis along which every tensor of the operand's dims that `value` is computed of, element by
- * element, is contiguous in memory; AXIS_NONE where there is no such axis. `axis`: what others have said. */
-static int reduce_memory_axis(const Graph *graph, const Value *reduction, Value *value, int axis, int *room) {
-    const Value *like = reduction->in[0];
-    if (!value_same_dims(value, like))
-        return axis;
-    if (--*room < 0)
-        return AXIS_NONE;
-    if (value_is_pointwise(value)) {
-        for (int i = 0; i < value->n_in && axis != AXIS_NONE; i++)
-            axis = reduce_memory_axis(graph, reduction, value->in[i], axis, room);
-        return axis;
-    }
-    View view = view_of(graph, value, view_is_input, NULL);
-    int along = AXIS_NONE;
-    for (int i = 0; i < like->rank; i++) {
-        if (dim_is(like->dims[i], 1))
-            continue;
-        if (dim_is(view.strides[i], 0)) /* it repeats */
-            return AXIS_NONE;
-        along = dim_is(view.strides[i], 1) ? i : along;
-    }
-    bool is_good = along >= 0 && !value_reduces(reduction, along) && (axis == AXIS_ANY || axis == along);
-    return is_good ? along : AXIS_NONE;
+    int room = TURNED_CONE, axis = reduce_memory_axis(rewrite->graph, value, value->in[0], AXIS_ANY, &room);
+    axis = axis < 0 ? innermost : axis;
+    return reduce_brought(rewrite, value, value_reduces(value, axis), axis);
 }
 
 /* The axes of `cut`, a reshape that does no more than cut axes of what is transposed, in another order: the
@@ -203,7 +209,8 @@ static Value *reduce_turned(Rewrite *rewrite, Value *value) {
         (rewrite_is_heavy(rewrite, operand) && !op_is_view(operand->op)))
         return value;
     int axis = reduce_memory_axis(rewrite->graph, value, operand, AXIS_ANY, &room);
-    if (axis < 0 || dim_upper(rewrite->graph->dims, operand->dims[axis]) < TURNED_LEAST)
+    if (axis < 0 || value_reduces(value, axis) ||
+        dim_upper(rewrite->graph->dims, operand->dims[axis]) < TURNED_LEAST)
         return value;
     for (int i = 0; i < operand->rank; i++)
         if (value_reduces(value, i)) {
@@ -232,8 +239,9 @@ static Value *reduce_turned(Rewrite *rewrite, Value *value) {
 /* Taps come to the front, as channels are read in vectors. */
 static Value *reduce_windows(Rewrite *rewrite, Value *value) {
     int n_reduced;
-    return reduction_layout(value, &n_reduced) == REDUCTION_COLUMNS ? value
-                                                                    : reduce_brought(rewrite, value, false);
+    return reduction_layout(value, &n_reduced) == REDUCTION_COLUMNS
+               ? value
+               : reduce_brought(rewrite, value, false, value->in[0]->rank - 1);
 }
 
 Value *movement_reduce(Rewrite *rewrite, Value *value) {

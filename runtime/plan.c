@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/memory_order.h"
 #include "ir/print.h"
 #include "passes/pass.h"
 #include "runtime/plan_known.h"
@@ -123,6 +124,7 @@ static bool plan_passes(PlanMake *make) {
         .seconds = plan_known_seconds,
         .takes_context = &known,
     };
+    graph_take_memory_order(plan->graph, &plan->diags);
     plan->partition = passes_run(plan->graph, &options, &plan->diags);
     return plan->partition != NULL && !plan->diags.errors;
 }
