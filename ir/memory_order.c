@@ -40,16 +40,15 @@ static bool order_of_constant(int rank, const Dim *const *strides, int *order) {
     return true;
 }
 
-/* Finds the order of a tensor's axes in memory, and its dims and strides in that (NULL: packed); false where it
- * is theirs, or not known. */
+/* Finds the order of a tensor's axes in memory, and its dims and strides in that (NULL: packed); false where
+ * it is theirs, or not known. */
 static bool order_find(Graph *graph, const Value *value, const Dim **strides, int *order, const Dim **dims,
                        const Dim ***fresh) {
     const Dim *const *own = (const Dim *const *)value->dims;
     bool is_moved = false;
     if (!strides)
         return false;
-    bool is_packed =
-        order_of_packed(graph->dims, value->rank, own, (const Dim *const *)strides, order);
+    bool is_packed = order_of_packed(graph->dims, value->rank, own, (const Dim *const *)strides, order);
     if (!is_packed && !order_of_constant(value->rank, (const Dim *const *)strides, order))
         return false;
     for (int i = 0; i < value->rank; i++) {

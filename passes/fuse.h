@@ -235,6 +235,8 @@ typedef enum ReductionLayout { REDUCTION_ROWS, REDUCTION_COLUMNS, REDUCTION_MIXE
 ReductionLayout reduction_layout(const Value *value, int *n_reduced);
 /* Whether a reduction is so short that it is computed like a scalar, in place. */
 bool reduction_is_inline(const Value *value);
+/* Whether it is of so few elements, and of nothing that is heavy, as one that is. */
+bool reduction_is_short(const Value *value);
 /* Whether it is of windows, over few of their elements: its kernel goes through these for runs of what is not
  * reduced. */
 bool reduction_is_of_windows(const Value *value);

@@ -58,6 +58,14 @@ static bool rows_share(Fuse *fuse, const Group *group, const Value *operand) {
     return false;
 }
 
+/* Whether `group` reduces the very operand already, computed though it be of tensors that repeat. */
+static bool rows_reduce_same(const Group *group, const Value *operand) {
+    for (size_t i = 0; i < group->members.n; i++)
+        if (value_class(group->members.at[i]) == OPCLASS_REDUCTION && group->members.at[i]->in[0] == operand)
+            return true;
+    return false;
+}
+
 /* Whether everything between the group's results and a floating operand is element by element over the
  * group's space. */
 static bool rows_in_space(Fuse *fuse, const Group *group, const Value *value) {
@@ -93,7 +101,7 @@ static bool rows_join_existing(Fuse *fuse, Value *value, const Value *operand, T
         bool own = node->home == group && !node->barrier;
         bool reads = !node->home && group_set_has(&node->reads, group->id);
         fuse->stamp++;
-        if (!own && !(reads && rows_in_space(fuse, group, operand)) &&
+        if (!own && !rows_reduce_same(group, operand) && !(reads && rows_in_space(fuse, group, operand)) &&
             (reads || !rows_share(fuse, group, operand)))
             continue;
         if (!group_can_compute(fuse, group, operand)) {
@@ -284,10 +292,30 @@ static bool rows_go_again(const Fuse *fuse, const Group *group, const Value *ope
     return rows <= COLUMN_BYTES * 8 / dtype_bits(operand->dtype) && columns / STRIP >= fuse->limits->sm_count;
 }
 
+/* Whether a row has a few elements, of tensors so much smaller than the results that to store these would
+ * take longer than to compute them again: distances between all points of two sets. */
+static bool rows_are_few_of_little(Fuse *fuse, const Value *value) {
+    enum { TIMES = 4 };
+    const Value *sources[ROWS_SOURCES];
+    int n = 0;
+    int64_t bytes = 0;
+    int n_reduced;
+    if (!reduction_is_short(value) || reduction_layout(value, &n_reduced) != REDUCTION_ROWS)
+        return false;
+    fuse->stamp++;
+    rows_sources(fuse, value->in[0], sources, &n, ROWS_SOURCES);
+    for (int i = 0; i < n; i++) {
+        if (value_is_heavy(sources[i]) && !fuse_home(fuse, sources[i]))
+            return false;
+        bytes += fuse_bytes(fuse, (Value *)(uintptr_t)sources[i]);
+    }
+    return bytes && n < ROWS_SOURCES && bytes * TIMES < fuse_bytes(fuse, value);
+}
+
 void fuse_reduction(Fuse *fuse, Value *value) {
     Value *operand = value->in[0];
     int n_reduced = 0;
-    if (reduction_is_inline(value)) {
+    if (reduction_is_inline(value) || rows_are_few_of_little(fuse, value)) {
         group_float(fuse, value);
         pass_decide(fuse->pass, "prologue", true, value, operand, NULL,
                     "it has so few elements that it is computed like a scalar");

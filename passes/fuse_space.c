@@ -116,11 +116,10 @@ bool reduction_is_of_windows(const Value *value) {
     return has_windows && count <= TAPS_MOST;
 }
 
-bool reduction_is_inline(const Value *value) {
-    int n_reduced;
-    if (value_class(value) != OPCLASS_REDUCTION || reduction_layout(value, &n_reduced) != REDUCTION_MIXED)
-        return false;
+bool reduction_is_short(const Value *value) {
     int64_t count = 1;
+    if (value_class(value) != OPCLASS_REDUCTION)
+        return false;
     for (int i = 0; i < value->attrs[0].axes.n; i++) {
         const Dim *dim = value->in[0]->dims[value->attrs[0].axes.at[i]];
         if (!dim_is_const(dim) || dim->value > FUSE_INLINE_REDUCTION)
@@ -128,4 +127,9 @@ bool reduction_is_inline(const Value *value) {
         count *= dim->value;
     }
     return count <= FUSE_INLINE_REDUCTION && !reduction_nests(value, 0);
+}
+
+bool reduction_is_inline(const Value *value) {
+    int n_reduced;
+    return reduction_is_short(value) && reduction_layout(value, &n_reduced) == REDUCTION_MIXED;
 }

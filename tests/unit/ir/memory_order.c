@@ -16,7 +16,8 @@ static void check_dims(const Value *value, int rank, const Dim *const *dims) {
 /* Channels last, of sizes that come at launch. */
 BENCH_TEST(test_packed) {
     const Dim *b = SYMBOL("B"), *c = SYMBOL("C"), *n = SYMBOL("N");
-    const Dim *dims[] = {b, c, n}, *moved[] = {b, n, c}, *strides[] = {dim_mul(bench->dims, c, n), CONST(1), c};
+    const Dim *dims[] = {b, c, n}, *moved[] = {b, n, c},
+              *strides[] = {dim_mul(bench->dims, c, n), CONST(1), c};
     Value *x = graph_add_input(bench->graph, "x", DTYPE_BF16, 3, dims, strides, (Span){0});
     Value *y = graph_append(bench->graph, OP_neg, &x, 1, NULL, (Span){0}, &bench->diags);
     graph_add_output(bench->graph, "y", y, strides, (Span){0});
@@ -60,7 +61,7 @@ BENCH_TEST(test_what_stays) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        BENCH_ENTRY(test_packed), BENCH_ENTRY(test_spaced), BENCH_ENTRY(test_what_stays)};
+    const struct CMUnitTest tests[] = {BENCH_ENTRY(test_packed), BENCH_ENTRY(test_spaced),
+                                       BENCH_ENTRY(test_what_stays)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
