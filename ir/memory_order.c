@@ -94,6 +94,7 @@ static bool order_output(Graph *graph, Output *output, Diags *diags) {
     Value *stored = order_transpose(graph, output->value, order, output->span, diags);
     if (!stored)
         return false;
+    stored->name = output->name;
     output->value = stored;
     output->strides = strides;
     return true;
