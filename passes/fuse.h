@@ -244,6 +244,8 @@ bool reduction_is_of_windows(const Value *value);
 /* fuse_matmul.c, fuse_rows.c, fuse_pointwise.c: what starts a group, and who joins it */
 void fuse_matmul(Fuse *fuse, Value *value);
 void fuse_reduction(Fuse *fuse, Value *value);
+/* fuse_rows_moved.c: a concat of columns of what a kernel of rows computes, in other places. */
+bool fuse_rows_moved(Fuse *fuse, Value *value);
 /* Marks the statistics of a product's rows where there may be rows without columns, for which no block would
  * store what has an element a row; whether there are any. */
 bool fuse_rows_refuse(Fuse *fuse, const Region *region);

@@ -122,6 +122,8 @@ void fuse_light(Fuse *fuse, Value *value) {
     if ((value_is_pointwise(value) || value->op == OP_concat) && !pointwise_follows_product(fuse, value) &&
         (fuse_columns(fuse, value, value->op == OP_concat) || fuse_bundle(fuse, value)))
         return;
+    if (fuse_rows_moved(fuse, value))
+        return;
     if (value_is_pointwise(value) || value->op == OP_broadcast) {
         int n = pointwise_homes(fuse, value, homes);
         for (int i = 0; i < n; i++)
