@@ -13,8 +13,8 @@ typedef struct Moved {
     int room;     /* values that may yet be looked at */
 } Moved;
 
-/* Whether a value of the rows' kernel can be computed at any column: element by element, of what lies in memory
- * and of statistics of the row. */
+/* Whether a value of the rows' kernel can be computed at any column: element by element, of what lies in
+ * memory and of statistics of the row. */
 static bool moved_can_repeat(Moved *moved, const Value *value) {
     const Fuse *fuse = moved->fuse;
     const FuseNode *node = fuse_node(fuse, value);
@@ -64,7 +64,8 @@ static bool moved_is_of_rows(Moved *moved, Value *value) {
         moved->group = node->home;
         return space_fits(node->home, value) && moved_can_repeat(moved, value);
     }
-    bool is_apart = moved_reads_nothing(node), goes_on = value_is_pointwise(value) || value->op == OP_concat ||
+    bool is_apart = moved_reads_nothing(node),
+         goes_on = value_is_pointwise(value) || value->op == OP_concat ||
                    (value->op == OP_slice && moved_takes_columns(value));
     if (is_apart || !goes_on || (value->op == OP_concat && value->attrs[0].i != value->rank - 1))
         return is_apart;
