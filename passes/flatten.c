@@ -85,14 +85,6 @@ static const Value *flatten_unmoved(const Value *value) {
     return value;
 }
 
-/* Whether a slice has all of its operand's rows. */
-static bool flatten_cuts_columns(const Value *slice) {
-    for (int i = 0; i + 1 < slice->rank; i++)
-        if (slice->dims[i] != slice->in[0]->dims[i] || slice->attrs[2].ints[i] != 1)
-            return false;
-    return true;
-}
-
 /* Whether a reshape does no more than cut rows in parts which are to be joined. */
 static bool flatten_is_joined(const Value *reshape, int n_joined) {
     const Value *operand = reshape->in[0];
@@ -129,7 +121,7 @@ static bool flatten_is_free(const Flatten *flatten, const Value *like, const Val
                 return false;
         return true;
     }
-    if (value->op == OP_slice && flatten_cuts_columns(value))
+    if (value_takes_columns(value))
         return flatten_is_free(flatten, like, value->in[0], n_joined, budget);
     if (value->op == OP_reshape && flatten_is_joined(value, n_joined))
         return true;

@@ -8,9 +8,12 @@
 
 typedef VEC(int) EmitNumbers;
 
-/* A region with the group that it comes from, and its place among those that wait. */
-enum { EMIT_TURNED_BYTES = 1 << 16 }; /* less is in the caches in any order */
+enum {
+    EMIT_TURNED_BYTES = 1 << 16, /* less is in the caches in any order */
+    EMIT_TURNED_LEAST = 16,      /* elements of an axis that a tile has */
+};
 
+/* A region with the group that it comes from, and its place among those that wait. */
 typedef struct EmitRegion {
     Region *region;
     Group *group;
@@ -136,8 +139,8 @@ static bool emit_is_stored_turned(const Fuse *fuse, const Region *region, const 
     while ((base->op == OP_reshape || base->op == OP_transpose) && emit_holds(region, base->in[0]))
         base = base->in[0];
     return base->rank == region->rank && value_is_pointwise(base) && !space_keeps_innermost(output, base) &&
-           fuse_extent(fuse, output->dims[output->rank - 1]) >= 16 &&
-           fuse_extent(fuse, base->dims[base->rank - 1]) >= 16;
+           fuse_extent(fuse, output->dims[output->rank - 1]) >= EMIT_TURNED_LEAST &&
+           fuse_extent(fuse, base->dims[base->rank - 1]) >= EMIT_TURNED_LEAST;
 }
 
 /* Reads and writes contiguous along different axes: some operand reaches the output only through a transpose
@@ -163,8 +166,8 @@ static bool emit_is_transpose(const Fuse *fuse, const Region *region) {
             full &= value->dims[k] == region->dims[k];
             turned &= value->in[0]->dims[k] == region->dims[k];
         }
-        if ((full || turned) && fuse_extent(fuse, value->dims[value->rank - 1]) >= 16 &&
-            fuse_extent(fuse, value->dims[to]) >= 16)
+        if ((full || turned) && fuse_extent(fuse, value->dims[value->rank - 1]) >= EMIT_TURNED_LEAST &&
+            fuse_extent(fuse, value->dims[to]) >= EMIT_TURNED_LEAST)
             return true;
     }
     return false;

@@ -297,9 +297,8 @@ static bool rows_go_again(const Fuse *fuse, const Group *group, const Value *ope
 static bool rows_are_few_of_little(Fuse *fuse, const Value *value) {
     enum { TIMES = 4 };
     const Value *sources[ROWS_SOURCES];
-    int n = 0;
+    int n = 0, n_reduced;
     int64_t bytes = 0;
-    int n_reduced;
     if (!reduction_is_short(value) || reduction_layout(value, &n_reduced) != REDUCTION_ROWS)
         return false;
     fuse->stamp++;
@@ -307,7 +306,7 @@ static bool rows_are_few_of_little(Fuse *fuse, const Value *value) {
     for (int i = 0; i < n; i++) {
         if (value_is_heavy(sources[i]) && !fuse_home(fuse, sources[i]))
             return false;
-        bytes += fuse_bytes(fuse, (Value *)(uintptr_t)sources[i]);
+        bytes += fuse_bytes(fuse, sources[i]);
     }
     return bytes && n < ROWS_SOURCES && bytes * TIMES < fuse_bytes(fuse, value);
 }

@@ -39,13 +39,9 @@ static bool moved_reads_nothing(const FuseNode *node) {
     return true;
 }
 
-/* Whether a slice takes some neighbouring columns. */
-static bool moved_takes_columns(const Value *slice) {
-    int last = slice->rank - 1;
-    for (int i = 0; i < last; i++)
-        if (slice->dims[i] != slice->in[0]->dims[i] || slice->attrs[2].ints[i] != 1)
-            return false;
-    return slice->attrs[2].ints[last] == 1;
+/* Whether a value is some neighbouring columns of another. */
+static bool moved_takes_columns(const Value *value) {
+    return value_takes_columns(value) && value->attrs[2].ints[value->rank - 1] == 1;
 }
 
 /* Whether what floats below `value` is of one kernel's rows, and of what reads no result of it. */
@@ -65,8 +61,7 @@ static bool moved_is_of_rows(Moved *moved, Value *value) {
         return space_fits(node->home, value) && moved_can_repeat(moved, value);
     }
     bool is_apart = moved_reads_nothing(node),
-         goes_on = value_is_pointwise(value) || value->op == OP_concat ||
-                   (value->op == OP_slice && moved_takes_columns(value));
+         goes_on = value_is_pointwise(value) || value->op == OP_concat || moved_takes_columns(value);
     if (is_apart || !goes_on || (value->op == OP_concat && value->attrs[0].i != value->rank - 1))
         return is_apart;
     for (int i = 0; i < value->n_in; i++)

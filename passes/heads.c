@@ -130,19 +130,9 @@ static bool heads_pay(const Heads *heads, const Value *core, const Value *cut) {
            tiles * HEADS_TILES >= limits->sm_count;
 }
 
-/* Whether a slice takes some columns. */
-static bool heads_are_sliced(const Value *slice) {
-    if (slice->op != OP_slice)
-        return false;
-    for (int i = 0; i + 1 < slice->rank; i++)
-        if (slice->dims[i] != slice->in[0]->dims[i] || slice->attrs[2].ints[i] != 1)
-            return false;
-    return true;
-}
-
 /* Whether it takes neighbouring columns of a product. */
 static bool heads_are_columns(const Value *slice) {
-    return heads_are_sliced(slice) && slice->in[0]->op == OP_matmul &&
+    return value_takes_columns(slice) && slice->in[0]->op == OP_matmul &&
            slice->attrs[2].ints[slice->rank - 1] == 1;
 }
 
@@ -202,7 +192,7 @@ static void heads_look(Heads *heads, const Value *value) {
         heads->core[id] = value;
     } else if (value_is_pointwise(value)) {
         heads_look_pointwise(heads, value);
-    } else if (heads_are_sliced(value)) {
+    } else if (value_takes_columns(value)) {
         heads->core[id] = heads->core[in];
         heads->cut[id] = heads->cut[in];
     } else if (value->op == OP_broadcast) {

@@ -113,35 +113,52 @@ static int reduce_memory_axis(const Graph *graph, const Value *reduction, Value 
     return axis == AXIS_ANY || axis == along ? along : AXIS_NONE;
 }
 
-/* With the axes that are reduced brought to the end (rows), or to the front; `last` is the last of those that
- * it is among, but of reduced ones whose order is told. */
-static Value *reduce_brought(Rewrite *rewrite, Value *value, bool rows, int last) {
-    Value *operand = value->in[0];
-    int n = 0, axes[RANK_MAX], perm[RANK_MAX], inverse[RANK_MAX], at = 0;
+/* The axes of what is reduced in another order: those that are reduced at the end (rows), or to the front. */
+typedef struct ReduceOrder {
+    int perm[RANK_MAX], inverse[RANK_MAX];
+    int n, axes[RANK_MAX]; /* that are reduced then */
+    bool is_moved;
+} ReduceOrder;
+
+/* `last` is the last of those that it is among, but of reduced ones whose order is told. */
+static ReduceOrder reduce_order(const Value *value, bool rows, int last) {
+    ReduceOrder order = {.n = 0};
+    int rank = value->in[0]->rank, at = 0;
     bool stays = value_is_arg(value) && value_reduces(value, last);
     for (int side = 0; side < 2; side++)
-        for (int k = 0; k <= operand->rank; k++) {
-            int i = k < operand->rank ? k : last;
-            bool is_later = k < operand->rank ? i == last && !stays : stays;
+        for (int k = 0; k <= rank; k++) {
+            int i = k < rank ? k : last;
+            bool is_later = k < rank ? i == last && !stays : stays;
             if (is_later || value_reduces(value, i) != (rows ? side == 1 : side == 0))
                 continue;
             if (value_reduces(value, i))
-                axes[n++] = at;
-            perm[at++] = i;
+                order.axes[order.n++] = at;
+            order.perm[at++] = i;
         }
-    bool is_moved = false;
-    for (int i = 0; i < operand->rank; i++) {
-        inverse[perm[i]] = i;
-        is_moved |= perm[i] != i;
+    for (int i = 0; i < rank; i++) {
+        order.inverse[order.perm[i]] = i;
+        order.is_moved |= order.perm[i] != i;
     }
-    if (!is_moved)
+    return order;
+}
+
+/* What is so moved reduced, and its axes brought back. */
+static Value *reduce_moved(Rewrite *rewrite, Value *value, const ReduceOrder *order, Value *moved) {
+    Value *reduced =
+        moved ? build_reduce(rewrite, value->op, moved, order->n, order->axes, true, value) : NULL;
+    return reduced ? build_transpose(rewrite, reduced, order->inverse, value) : value;
+}
+
+static Value *reduce_brought(Rewrite *rewrite, Value *value, bool rows, int last) {
+    Value *operand = value->in[0];
+    ReduceOrder order = reduce_order(value, rows, last);
+    if (!order.is_moved)
         return value;
-    Respace respace = respace_transpose(operand, perm);
+    Respace respace = respace_transpose(operand, order.perm);
     Value *moved = respace_has_leading(&respace, operand, 0)
                        ? respace_apply(rewrite, &respace, operand, value)
-                       : build_transpose(rewrite, operand, perm, value);
-    Value *reduced = moved ? build_reduce(rewrite, value->op, moved, n, axes, true, value) : NULL;
-    return reduced ? build_transpose(rewrite, reduced, inverse, value) : value;
+                       : build_transpose(rewrite, operand, order.perm, value);
+    return reduce_moved(rewrite, value, &order, moved);
 }
 
 static Value *reduce_mixed(Rewrite *rewrite, Value *value) {
@@ -198,42 +215,36 @@ static Value *reduce_in_order(Rewrite *rewrite, const Respace *respace, Value *v
     return build_like(rewrite, value, in);
 }
 
+/* Elements that are reduced to each result; 0: it is not known how many. */
+static int64_t reduce_count(const Value *value) {
+    int64_t count = 1;
+    for (int i = 0; i < value->attrs[0].axes.n; i++) {
+        const Dim *dim = value->in[0]->dims[value->attrs[0].axes.at[i]];
+        if (!dim_is_const(dim) || __builtin_mul_overflow(count, dim->value, &count))
+            return 0;
+    }
+    return count;
+}
+
 /* Rows of what lies in memory along another axis, as columns: lanes then read neighbours.
  *
  *     m = reduce_max(abs(transpose(x)), over=1)     ->     m = transpose(reduce_max(abs(x), over=0)) */
 static Value *reduce_turned(Rewrite *rewrite, Value *value) {
     Value *operand = value->in[0];
-    int n_reduced, room = TURNED_CONE, perm[RANK_MAX], inverse[RANK_MAX], axes[RANK_MAX], n = 0, at = 0;
-    int64_t reduced_count = 1;
+    int n_reduced, room = TURNED_CONE;
     if (!value->attrs[0].axes.n || reduction_layout(value, &n_reduced) != REDUCTION_ROWS ||
         (rewrite_is_heavy(rewrite, operand) && !op_is_view(operand->op)))
         return value;
     int axis = reduce_memory_axis(rewrite->graph, value, operand, AXIS_ANY, &room);
-    if (axis < 0 || value_reduces(value, axis) ||
+    if (axis < 0 || value_reduces(value, axis) || reduce_count(value) < TURNED_LONG ||
         dim_upper(rewrite->graph->dims, operand->dims[axis]) < TURNED_LEAST)
         return value;
-    for (int i = 0; i < operand->rank; i++)
-        if (value_reduces(value, i)) {
-            if (!dim_is_const(operand->dims[i]) ||
-                __builtin_mul_overflow(reduced_count, operand->dims[i]->value, &reduced_count))
-                return value;
-            axes[n++] = at;
-            perm[at++] = i;
-        }
-    for (int i = 0; i < operand->rank; i++)
-        if (!value_reduces(value, i) && i != axis)
-            perm[at++] = i;
-    perm[at] = axis;
-    for (int i = 0; i < operand->rank; i++)
-        inverse[perm[i]] = i;
-    if (reduced_count < TURNED_LONG)
-        return value;
-    Respace respace = respace_transpose(operand, perm);
+    ReduceOrder order = reduce_order(value, false, axis);
+    Respace respace = respace_transpose(operand, order.perm);
     Value *moved = reduce_in_order(rewrite, &respace, operand, value);
     if (moved && moved->op == OP_transpose && moved->in[0] == operand && operand->op != OP_transpose)
         return value; /* a view that is no transpose: rows they would become again */
-    Value *reduced = moved ? build_reduce(rewrite, value->op, moved, n, axes, true, value) : NULL;
-    return reduced ? build_transpose(rewrite, reduced, inverse, value) : value;
+    return reduce_moved(rewrite, value, &order, moved);
 }
 
 /* Taps come to the front, as channels are read in vectors. */

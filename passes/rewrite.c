@@ -20,6 +20,15 @@ bool value_reduces(const Value *reduction, int axis) {
     return false;
 }
 
+bool value_takes_columns(const Value *value) {
+    if (value->op != OP_slice || !value_same_rows(value, value->in[0]))
+        return false;
+    for (int i = 0; i + 1 < value->rank; i++)
+        if (value->attrs[2].ints[i] != 1)
+            return false;
+    return true;
+}
+
 bool value_is_arg(const Value *reduction) {
     return reduction->op == OP_argmax || reduction->op == OP_argmin;
 }

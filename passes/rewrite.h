@@ -89,6 +89,8 @@ bool value_is_scalar_constant(const Value *value);
  * that their order is told. */
 bool value_reduces(const Value *reduction, int axis);
 bool value_is_arg(const Value *reduction);
+/* Whether it is a slice that has all of its operand's rows, and some of the columns. */
+bool value_takes_columns(const Value *value);
 OpClass value_class(const Value *value);
 
 #endif

@@ -54,7 +54,7 @@ int64_t split_rows_block(const SplitRows *found, const Value *value);
 
 /* Where a reduction of everything is of what a kernel has or writes by rows anyway, how many axes, the last
  * ones, that kernel had better reduce first; else 0. */
-int split_rows_whole(const SplitRows *found, const Value *value);
+int split_rows_whole(Pass *pass, const Graph *graph, const Value *value);
 
 typedef struct SplitSquares SplitSquares;
 

@@ -33,9 +33,9 @@ struct SplitRows {
     ValueMap blocks; /* rows of a block */
 };
 
-/* Tensors of the reduced space that a reduction is computed from, element by element; false where a product
+/* Tensors of its own space that a value is computed from, element by element; false where a product
  * is among them, or there are too many. */
-static bool rows_collect(SplitRows *found, const Value *value, const Value *like, ValueMap *seen,
+static bool rows_collect(const SplitRows *found, const Value *value, const Value *like, ValueMap *seen,
                          SplitValues *sources, int *budget) {
     if (value_map_get(seen, value) || value->op == OP_constant)
         return true;
@@ -53,10 +53,10 @@ static bool rows_collect(SplitRows *found, const Value *value, const Value *like
     return true;
 }
 
-static bool rows_sources(SplitRows *found, const Value *reduction, SplitValues *sources) {
+static bool rows_sources(const SplitRows *found, const Value *value, SplitValues *sources) {
     ValueMap seen = {.arena = found->pass->arena};
     int budget = ROWS_SEARCH_MAX;
-    return rows_collect(found, reduction->in[0], reduction->in[0], &seen, sources, &budget);
+    return rows_collect(found, value, value, &seen, sources, &budget);
 }
 
 static bool rows_meet(const SplitValues *a, const SplitValues *b) {
@@ -88,11 +88,11 @@ static bool rows_are_short(const SplitValues *sources) {
 }
 
 /* Whether a kernel computes or reads the rows of what is reduced, and waits for no result of it. */
-static bool rows_have_company(SplitRows *found, const Value *reduction) {
+static bool rows_have_company(const SplitRows *found, const Value *reduction) {
     const Graph *graph = found->graph;
     const Value *operand = reduction->in[0], *written = operand;
     SplitValues mine = {NULL, 0, 0};
-    if (!rows_sources(found, reduction, &mine) || rows_are_short(&mine))
+    if (!rows_sources(found, operand, &mine) || rows_are_short(&mine))
         return false;
     while (written->op == OP_cast)
         written = written->in[0];
@@ -105,7 +105,7 @@ static bool rows_have_company(SplitRows *found, const Value *reduction) {
         const Value *row = graph->values.at[i];
         SplitValues theirs = {NULL, 0, 0};
         if (rows_reduces_row(row, operand) && !value_is_computed_from(row, reduction) &&
-            rows_sources(found, row, &theirs) && rows_meet(&mine, &theirs))
+            rows_sources(found, row->in[0], &theirs) && rows_meet(&mine, &theirs))
             return true;
     }
     return false;
@@ -137,7 +137,7 @@ static bool rows_are_parts_of(const Value *value) {
     }
 }
 
-static int64_t rows_block(SplitRows *found, const Value *value) {
+static int64_t rows_block(const SplitRows *found, const Value *value) {
     int n_reduced;
     if (value_class(value) != OPCLASS_REDUCTION || !rows_are_parts_of(value) ||
         reduction_layout(value, &n_reduced) != REDUCTION_COLUMNS)
@@ -155,19 +155,17 @@ static int64_t rows_block(SplitRows *found, const Value *value) {
 
 /* Whether a kernel writes something of the reduced space in its own order, element by element, that is
  * computed of the same tensors; and none writes it transposed, which goes by tiles. */
-static bool rows_are_written(SplitRows *found, const Value *reduction) {
+static bool rows_are_written(const SplitRows *found, const Value *reduction) {
     SplitValues mine = {NULL, 0, 0};
     bool any = false;
-    if (!rows_sources(found, reduction, &mine))
+    if (!rows_sources(found, reduction->in[0], &mine))
         return false;
     for (size_t i = 0; i < found->graph->outputs.n; i++) {
         const Value *output = found->graph->outputs.at[i].value, *base = value_below_views(output);
-        ValueMap seen = {.arena = found->pass->arena};
         SplitValues theirs = {NULL, 0, 0};
-        int budget = ROWS_SEARCH_MAX;
         if (!value_is_pointwise(base) || !value_same_dims(base, reduction->in[0]) ||
-            value_is_computed_from(base, reduction) ||
-            !rows_collect(found, base, base, &seen, &theirs, &budget) || !rows_meet(&mine, &theirs))
+            value_is_computed_from(base, reduction) || !rows_sources(found, base, &theirs) ||
+            !rows_meet(&mine, &theirs))
             continue;
         if (output != base)
             return false;
@@ -190,9 +188,9 @@ static int rows_axes(const Value *operand, int64_t elements, int most) {
     return 0;
 }
 
-int split_rows_whole(const SplitRows *found, const Value *value) {
+int split_rows_whole(Pass *pass, const Graph *graph, const Value *value) {
     int64_t elements, kept;
-    SplitRows search = *found;
+    const SplitRows found = {.pass = pass, .graph = graph};
     const Value *operand = value->n_in ? value->in[0] : NULL;
     if (value_class(value) != OPCLASS_REDUCTION || !rows_are_parts_of(value) || operand->rank < 2 ||
         value->attrs[0].axes.n != operand->rank)
@@ -200,8 +198,8 @@ int split_rows_whole(const SplitRows *found, const Value *value) {
     const Dim *last = operand->dims[operand->rank - 1];
     if (!split_counts(value, &elements, &kept)) /* of so many rows as come at launch one block took all */
         return dim_is_const(last) && last->value >= ROWS_WHOLE_LEAST && last->value <= ROWS_WHOLE_MOST;
-    bool has_rows = rows_have_company(&search, value);
-    return has_rows || rows_are_written(&search, value)
+    bool has_rows = rows_have_company(&found, value);
+    return has_rows || rows_are_written(&found, value)
                ? rows_axes(operand, elements, has_rows ? 1 : operand->rank - 1)
                : 0;
 }

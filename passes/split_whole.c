@@ -13,16 +13,11 @@
 #include "passes/product.h"
 #include "passes/split.h"
 
-typedef struct SplitWhole {
-    const ProductReductions *products;
-    const SplitRows *rows;
-} SplitWhole;
-
 static Value *whole_rule(Rewrite *rewrite, Value *value) {
-    const SplitWhole *whole = rewrite->pass->state;
-    if (value_class(value) != OPCLASS_REDUCTION || product_get(whole->products, value))
+    const ProductReductions *products = rewrite->pass->state;
+    if (value_class(value) != OPCLASS_REDUCTION || product_get(products, value))
         return value;
-    int axes[RANK_MAX], n = split_rows_whole(whole->rows, value), rank = value->in[0]->rank;
+    int axes[RANK_MAX], n = split_rows_whole(rewrite->pass, rewrite->graph, value), rank = value->in[0]->rank;
     if (!n)
         return value;
     for (int i = 0; i < n; i++)
@@ -42,7 +37,6 @@ bool pass_split_whole(Pass *pass, Graph *graph) {
     if (pass->options->no_fusion)
         return false;
     graph_renumber(graph);
-    SplitWhole whole = {.products = product_find(pass, graph), .rows = split_rows_find(pass, graph)};
-    pass->state = &whole;
+    pass->state = product_find(pass, graph);
     return rewrite_graph(pass, graph, whole_rule);
 }

@@ -23,11 +23,12 @@ static void bring_copy(Bring *bring, const KExpr *at, bool is_first) {
         const MatmulSkew *skew = &w->converts[i].skew;
         const KExpr *step = k_add(b, at, k_i32(b, matmul_skew_slots(skew->operand)));
         const KExpr *slot = is_first ? step : k_var(b, bring->slot[i]);
-        const KExpr *is_there = k_ge(b, step, k_i32(b, 0));
-        if (dim_lower(w->plan->graph->dims, w->steps) < 1) /* a tile of no steps waits for no copies */
-            is_there = k_and(b, is_there, k_lt(b, k_i32(b, 0), bring->steps));
-        if (is_first)
+        if (is_first) {
+            const KExpr *is_there = k_ge(b, step, k_i32(b, 0));
+            if (dim_lower(w->plan->graph->dims, w->steps) < 1) /* a tile of no steps waits for no copies */
+                is_there = k_and(b, is_there, k_lt(b, k_i32(b, 0), bring->steps));
             k_if_begin(b, is_there);
+        }
         matmul_skew_copy(b, skew, slot, step, bring->steps);
         if (is_first)
             k_end(b);
