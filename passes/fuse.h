@@ -59,6 +59,12 @@ static inline const char *fuse_hint_path(const Hint *hint) {
     return NULL;
 }
 
+/* A group that computes or reads a Value, and how many times it computes an element if it does. */
+typedef struct FuseNeed {
+    Group *group;
+    double again;
+} FuseNeed;
+
 /* What fusion knows of one Value. */
 struct FuseNode {
     Value *value;
@@ -74,7 +80,7 @@ struct FuseNode {
     GroupSet reads;     /* floating: groups that its computation reads results of */
     int n_leaves;       /* floating: tensors that its computation reads, each counted once up to the limit */
     Value **leaves;
-    VEC(Group *) needs; /* groups that compute or read it: filled by the walk back from the outputs */
+    VEC(FuseNeed) needs; /* groups that compute or read it: filled by the walk back from the outputs */
 };
 
 /* A region in the making. */
@@ -161,6 +167,12 @@ static inline Group *fuse_home(const Fuse *fuse, const Value *value) {
 static inline bool fuse_is_base(const Fuse *fuse, const Value *value) {
     return value->op == OP_input || fuse_home(fuse, value);
 }
+/* What floating reshapes and transposes that end in `value` are of. */
+static inline const Value *fuse_reordered(const Fuse *fuse, const Value *value) {
+    while (!fuse_home(fuse, value) && (value->op == OP_reshape || value->op == OP_transpose))
+        value = value->in[0];
+    return value;
+}
 /* Axes besides a matrix' two that TMA follows: of a batch, outer parts of an axis, what indices choose. */
 enum { FUSE_TMA_BEYOND = 3 };
 /* view_of and view_gather down to such bases. */
@@ -220,6 +232,9 @@ int64_t fuse_cone_cost(Fuse *fuse, const Value *value, int64_t limit);
 /* Operations of that computation, counted up to `limit` + 1. */
 int64_t fuse_cone_size(Fuse *fuse, const Value *value, int64_t limit);
 int64_t fuse_op_cost(const Value *value);
+/* Whether `in` is so little beside `value`, of whose kernel it is an operand, that one more kernel has it for
+ * nothing: it lies in memory, or is computed of what does (a number a channel: 1 / sqrt(variance)). */
+bool fuse_is_slight(const Fuse *fuse, const Value *in, const Value *value);
 
 /* fuse_space.c: which Values a group's space can express */
 bool space_same(const Group *group, int rank, const Dim *const *dims);

@@ -82,3 +82,17 @@ int64_t fuse_cone_size(Fuse *fuse, const Value *value, int64_t limit) {
     fuse->stamp++;
     return cost_walk(fuse, value, limit, true, 0);
 }
+
+bool fuse_is_slight(const Fuse *fuse, const Value *in, const Value *value) {
+    enum { SMALL = 16 };
+    const FuseNode *node = fuse_node(fuse, in);
+    int64_t most = fuse_bytes(fuse, value) / SMALL, bytes = fuse_bytes(fuse, in);
+    bool is_stored = in->op == OP_input || (node->home && node->home != fuse_home(fuse, value));
+    if (is_stored || bytes > most)
+        return bytes <= most;
+    if (node->home || node->n_leaves > fuse->limits->max_inputs)
+        return false;
+    for (int i = 0; i < node->n_leaves; i++)
+        bytes += fuse_bytes(fuse, node->leaves[i]);
+    return bytes <= most;
+}

@@ -14,6 +14,7 @@ typedef struct Roots {
     Fuse *fuse;
     bool *is_wanted;  /* by id: kernels other than its own compute with it, element by element, and nothing
                          else */
+    bool *is_kept;    /* by id: read by others in a way that it is stored for */
     int64_t *leading; /* bytes of wanted values whose ways lead to it; its own, too */
 } Roots;
 
@@ -27,62 +28,87 @@ static bool roots_can_again(const Roots *roots, const Value *value) {
 static void roots_find_wanted(Roots *roots) {
     const Fuse *fuse = roots->fuse;
     const Graph *graph = fuse->graph;
-    bool *is_kept = ARENA_ARRAY(fuse->arena, bool, graph->values.n + 1);
     for (size_t i = 0; i < graph->values.n; i++) {
-        const Value *user = graph->values.at[i];
+        const Value *user = graph->values.at[i], *base = fuse_reordered(fuse, user);
         const Group *home = fuse_home(fuse, user);
+        if (base != user) {
+            roots->is_kept[base->id] |= value_is_output(graph, user);
+            continue; /* whoever reads the view is met */
+        }
         for (int k = 0; k < user->n_in; k++) {
-            const Value *value = user->in[k];
-            if (!home || !value_is_pointwise(user) || fuse_node(fuse, user)->barrier)
-                is_kept[value->id] = is_kept[value->id] || home != fuse_home(fuse, value);
-            else if (home != fuse_home(fuse, value))
+            const Value *value = fuse_reordered(fuse, user->in[k]);
+            if (home == fuse_home(fuse, value))
+                continue;
+            if (!value_is_pointwise(user) || fuse_node(fuse, user)->barrier)
+                roots->is_kept[value->id] = true;
+            else
                 roots->is_wanted[value->id] = true;
         }
     }
     for (size_t i = 0; i < graph->values.n; i++)
-        roots->is_wanted[i] &= !is_kept[i] && fuse_home(fuse, graph->values.at[i]);
+        roots->is_wanted[i] &= !roots->is_kept[i] && fuse_home(fuse, graph->values.at[i]);
 }
 
-/* The one tensor of the same kernel that a value is computed of, beside numbers and what is much smaller;
- * NULL: there is none. */
-static Value *roots_below(const Roots *roots, const Value *value) {
-    enum { SMALL = 16 };
+enum { ROOTS_WIDTH = 8 };
+
+/* Adds the operands of `value` that are tensors of its size to those that are open, each once; false: there
+ * is no room, or one is not of its kernel and dims. */
+static bool roots_open(const Roots *roots, const Value *value, Value **open, int *n) {
     const Fuse *fuse = roots->fuse;
-    Value *below = NULL;
-    if (!roots_can_again(roots, value))
-        return NULL;
     for (int i = 0; i < value->n_in; i++) {
         Value *in = value->in[i];
-        if (fuse_node(fuse, in)->free || in == below)
+        bool is_open = fuse_node(fuse, in)->free || fuse_is_slight(fuse, in, value);
+        for (int k = 0; k < *n && !is_open; k++)
+            is_open = open[k] == in;
+        if (is_open)
             continue;
-        bool is_small = in->op == OP_input && fuse_bytes(fuse, in) <= fuse_bytes(fuse, value) / SMALL;
-        if (is_small)
-            continue;
-        if (below || fuse_home(fuse, in) != fuse_home(fuse, value) || !value_same_dims(in, value))
+        if (*n == ROOTS_WIDTH || fuse_home(fuse, in) != fuse_home(fuse, value) || !value_same_dims(in, value))
+            return false;
+        open[(*n)++] = in;
+    }
+    return true;
+}
+
+/* The nearest tensor that a value is computed of alone, beside what is slight: s * (1 - s) of what s is of.
+ * `cost` grows by what lies between, the value with it, and `marks` has it set; NULL: there is none, or
+ * computing all of it again is dear. */
+static Value *roots_next(const Roots *roots, const Value *value, int64_t *cost, bool *marks) {
+    Value *open[ROOTS_WIDTH];
+    int n = 0;
+    for (const Value *at = value;;) {
+        *cost += fuse_op_cost(at);
+        if (*cost > roots->fuse->limits->inline_cost_max || !roots_can_again(roots, at) ||
+            !roots_open(roots, at, open, &n))
             return NULL;
-        below = in;
+        if (marks)
+            marks[at->id] = true;
+        if (n <= 1)
+            return n ? open[0] : NULL;
+        int last = 0; /* which the others cannot be computed of */
+        for (int k = 1; k < n; k++)
+            last = open[k]->id > open[last]->id ? k : last;
+        at = open[last];
+        open[last] = open[--n];
     }
-    return below;
 }
 
-/* What lies below on the way, while computing all of it again is cheap; NULL at its end. */
-static Value *roots_next(const Roots *roots, const Value *value, int64_t *cost) {
-    *cost += fuse_op_cost(value);
-    return *cost <= roots->fuse->limits->inline_cost_max ? roots_below(roots, value) : NULL;
-}
-
-/* The nearest value on the way down from a wanted one that is narrower than all the wanted ones that lead to
- * it; NULL: there is none. */
+/* On the way down from a wanted value, what saves the most bytes if it is stored instead of all that lead
+ * there; NULL: none saves more than the value itself. */
 static const Value *roots_of(const Roots *roots, const Value *value) {
-    int64_t cost = 0, own = fuse_bytes(roots->fuse, value);
-    for (const Value *at = roots_next(roots, value, &cost); at; at = roots_next(roots, at, &cost)) {
-        int64_t bytes = fuse_bytes(roots->fuse, at);
-        bool is_stored = roots->is_wanted[at->id] || value_is_output(roots->fuse->graph, at);
-        bool pays = is_stored ? bytes <= own : roots->leading[at->id] > bytes;
-        if (pays)
-            return at;
+    int64_t cost = 0, own = fuse_bytes(roots->fuse, value), most = roots->leading[value->id] - own;
+    const Value *best = NULL;
+    for (const Value *at = roots_next(roots, value, &cost, NULL); at;
+         at = roots_next(roots, at, &cost, NULL)) {
+        int64_t bytes = fuse_bytes(roots->fuse, at), saved = roots->leading[at->id];
+        bool is_there = roots->is_kept[at->id] || value_is_output(roots->fuse->graph, at);
+        if (!is_there)
+            saved -= bytes;
+        if (saved > most && (!(is_there || roots->is_wanted[at->id]) || bytes <= own)) {
+            most = saved;
+            best = at;
+        }
     }
-    return NULL;
+    return best;
 }
 
 void fuse_roots(Fuse *fuse) {
@@ -90,19 +116,23 @@ void fuse_roots(Fuse *fuse) {
     size_t n = graph->values.n + 1;
     Roots roots = {.fuse = fuse,
                    .is_wanted = ARENA_ARRAY(fuse->arena, bool, n),
+                   .is_kept = ARENA_ARRAY(fuse->arena, bool, n),
                    .leading = ARENA_ARRAY(fuse->arena, int64_t, n)};
     fuse->has_root = ARENA_ARRAY(fuse->arena, bool, n);
     roots_find_wanted(&roots);
     for (size_t i = 0; i < graph->values.n; i++) {
         const Value *value = graph->values.at[i];
         int64_t cost = 0, bytes = fuse_bytes(fuse, value);
-        for (const Value *at = roots.is_wanted[i] ? value : NULL; at; at = roots_next(&roots, at, &cost))
+        for (const Value *at = roots.is_wanted[i] ? value : NULL; at;
+             at = roots_next(&roots, at, &cost, NULL))
             roots.leading[at->id] += bytes;
     }
     for (size_t i = 0; i < graph->values.n; i++) {
         const Value *value = graph->values.at[i], *root = roots.is_wanted[i] ? roots_of(&roots, value) : NULL;
         int64_t cost = 0;
-        for (const Value *at = root ? value : NULL; at && at != root; at = roots_next(&roots, at, &cost))
-            fuse->has_root[at->id] = true;
+        for (const Value *at = root ? value : NULL; at && at != root;)
+            at = roots_next(&roots, at, &cost, fuse->has_root);
     }
+    for (size_t i = 0; i < graph->values.n; i++)
+        fuse->has_root[i] &= !roots.is_kept[i];
 }

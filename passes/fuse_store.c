@@ -6,16 +6,21 @@
  */
 #include "passes/fuse.h"
 
-static void store_need(Fuse *fuse, FuseNode *node, Group *group) {
-    for (size_t i = 0; i < node->needs.n; i++)
-        if (node->needs.at[i] == group)
-            return;
-    vec_push(fuse->arena, &node->needs, group);
+/* `again`: how many times the group computes an element, if it does: as many as windows that it reads have
+ * it. */
+static void store_need(Fuse *fuse, FuseNode *node, Group *group, double again) {
+    FuseNeed *need = NULL;
+    for (size_t i = 0; i < node->needs.n && !need; i++)
+        need = node->needs.at[i].group == group ? &node->needs.at[i] : NULL;
+    if (need)
+        need->again = need->again > again ? need->again : again;
+    else
+        vec_push(fuse->arena, &node->needs, ((FuseNeed){group, again}));
 }
 
 static bool store_is_needed_by(const FuseNode *node, const Group *group) {
     for (size_t i = 0; i < node->needs.n; i++)
-        if (node->needs.at[i] == group)
+        if (node->needs.at[i].group == group)
             return true;
     return false;
 }
@@ -23,15 +28,24 @@ static bool store_is_needed_by(const FuseNode *node, const Group *group) {
 static int store_foreign(const FuseNode *node) {
     int n = 0;
     for (size_t i = 0; i < node->needs.n; i++)
-        n += node->needs.at[i] != node->home;
+        n += node->needs.at[i].group != node->home;
     return n;
 }
 
-/* `group` computes `value`: it needs the operands. */
-static void store_pass_on(Fuse *fuse, Value *value, Group *group) {
+/* In how many windows of an axis an element is; 1 of what is no window. */
+static double store_windows(const Fuse *fuse, const Value *value) {
+    if (value->op != OP_window || value->attrs[2].i <= 0)
+        return 1;
+    double windows = (double)fuse_extent(fuse, value->dims[value->rank - 1]) / (double)value->attrs[2].i;
+    return windows > 1 ? windows : 1;
+}
+
+/* `group` computes `value`, each element so many times: it needs the operands. */
+static void store_pass_on(Fuse *fuse, Value *value, Group *group, double again) {
+    again *= store_windows(fuse, value);
     for (int i = 0; i < value->n_in; i++)
         if (!fuse_node(fuse, value->in[i])->free)
-            store_need(fuse, fuse_node(fuse, value->in[i]), group);
+            store_need(fuse, fuse_node(fuse, value->in[i]), group, again);
 }
 
 /* The Value that a matmul's operand is a view of; exact widening casts happen as it is read. */
@@ -71,18 +85,26 @@ static bool store_recomputes(Fuse *fuse, const FuseNode *node) {
     }
     if (fuse_op_cost(value) > fuse->limits->inline_cost_max)
         return false;
+    for (size_t i = 0; i < node->needs.n; i++)
+        if (node->needs.at[i].again > 1)
+            return false;
     int64_t foreign = store_foreign(node), extra_reads = 0, extra_stores = 0;
     for (int i = 0; i < value->n_in; i++) {
         const FuseNode *in = fuse_node(fuse, value->in[i]);
-        if (in->free || store_is_repeated(value, i))
+        if (in->free || store_is_repeated(value, i) || fuse_is_slight(fuse, value->in[i], value))
             continue;
-        int64_t bytes = fuse_bytes(fuse, value->in[i]);
+        const Value *base = fuse_reordered(fuse, value->in[i]);
+        const FuseNode *below = fuse_node(fuse, base);
+        int64_t bytes = fuse_bytes(fuse, base);
         if (!in->home && value->in[i]->op != OP_input && !op_is_view(value->in[i]->op))
             return false; /* a floating operand has costs of its own */
-        for (size_t k = 0; k < node->needs.n; k++)
-            if (node->needs.at[k] != node->home && !store_is_needed_by(in, node->needs.at[k]))
+        for (size_t k = 0; k < node->needs.n; k++) {
+            const Group *group = node->needs.at[k].group;
+            if (group != node->home && !store_is_needed_by(in, group) && !store_is_needed_by(below, group))
                 extra_reads += bytes;
-        if (in->home && !in->stored && !store_foreign(in) && !value_is_output(fuse->graph, value->in[i]))
+        }
+        if (below->home == node->home && !below->stored && !store_foreign(below) &&
+            !value_is_output(fuse->graph, base))
             extra_stores += bytes;
     }
     if (extra_reads + extra_stores >= fuse_bytes(fuse, value) * (foreign + 1))
@@ -100,10 +122,10 @@ static void store_at_home(Fuse *fuse, FuseNode *node) {
     if (!recomputed && store_foreign(node))
         store_output(fuse, node);
     if (node->stored || store_is_needed_by(node, home))
-        store_pass_on(fuse, node->value, home);
+        store_pass_on(fuse, node->value, home, 1);
     for (size_t i = 0; recomputed && i < node->needs.n; i++)
-        if (node->needs.at[i] != home)
-            store_pass_on(fuse, node->value, node->needs.at[i]);
+        if (node->needs.at[i].group != home)
+            store_pass_on(fuse, node->value, node->needs.at[i].group, node->needs.at[i].again);
 }
 
 /* Whether `value` is among what the cores of a product's kernel read: there it is needed at other coordinates
@@ -126,7 +148,7 @@ static bool store_can_host(Fuse *fuse, const FuseNode *node, const Group *host) 
         group_feeds(fuse, host, value))
         return false;
     for (size_t i = 0; i < node->needs.n; i++)
-        if (node->needs.at[i] != host && group_waits(host, node->needs.at[i]))
+        if (node->needs.at[i].group != host && group_waits(host, node->needs.at[i].group))
             return false; /* that one would wait for the host in turn */
     fuse->stamp++;
     for (size_t i = 0; i < host->cores.n; i++)
@@ -142,8 +164,8 @@ static Group *store_host(Fuse *fuse, const FuseNode *node) {
     if (op_is_view(node->value->op))
         return NULL;
     for (size_t i = 0; i < node->needs.n; i++)
-        if (store_can_host(fuse, node, node->needs.at[i]))
-            return node->needs.at[i];
+        if (node->needs.at[i].again <= 1 && store_can_host(fuse, node, node->needs.at[i].group))
+            return node->needs.at[i].group;
     return NULL;
 }
 
@@ -153,13 +175,13 @@ static void store_in(Fuse *fuse, FuseNode *node, Group *host) {
     Value *value = node->value;
     group_join(fuse, host, value);
     store_output(fuse, node);
-    store_pass_on(fuse, value, host);
+    store_pass_on(fuse, value, host, 1);
     for (size_t i = 0; i < node->needs.n; i++) {
-        Group *need = node->needs.at[i];
+        Group *need = node->needs.at[i].group;
         if (need != host && fuse_reads(fuse, need, value))
             group_wait_for(fuse, need, value);
         else if (need != host)
-            store_pass_on(fuse, value, need);
+            store_pass_on(fuse, value, need, node->needs.at[i].again);
     }
 }
 
@@ -264,7 +286,7 @@ static bool store_is_drawn_apart(const Fuse *fuse, const FuseNode *node, const b
         fuse_count(fuse, value->rank, (const Dim *const *)value->dims) <= ELEMENTS)
         return false;
     for (size_t i = 0; i < node->needs.n; i++) {
-        const Group *group = node->needs.at[i];
+        const Group *group = node->needs.at[i].group;
         const Value *a = group->cores.n == 1 ? group->cores.at[0]->in[0] : NULL;
         if (group->kind != TEMPLATE_MATMUL || group->is_chain || !a ||
             fuse_extent(fuse, a->dims[a->rank - 1]) > SUM)
@@ -292,7 +314,7 @@ static bool store_has_joined_rows(Fuse *fuse, const Value *value) {
 static bool store_is_dear_to_product(Fuse *fuse, const FuseNode *node) {
     bool has_product = false;
     for (size_t i = 0; i < node->needs.n; i++)
-        has_product = has_product || node->needs.at[i]->kind == TEMPLATE_MATMUL;
+        has_product = has_product || node->needs.at[i].group->kind == TEMPLATE_MATMUL;
     fuse->stamp++;
     return has_product && store_has_joined_rows(fuse, node->value);
 }
@@ -309,6 +331,22 @@ static bool store_is_dear(Fuse *fuse, const FuseNode *node) {
     return leaf_bytes * needs > leaf_bytes + fuse_bytes(fuse, node->value) * (1 + needs);
 }
 
+/* Whether windows have a group compute it so many times that writing and reading it takes less: of 28 million
+ * elements, 3 x 3 windows of silu(batchnorm(x)) took 196 us so and 122 of its result, of x times a channel's
+ * factor 68 and 78. */
+static bool store_is_repeated_often(Fuse *fuse, const FuseNode *node) {
+    enum { MOVING = 14, LAUNCH = 75000000 }; /* scalar operations in the time of a byte, and of a launch */
+    const Value *value = node->value;
+    double again = 1, elements = (double)fuse_count(fuse, value->rank, (const Dim *const *)value->dims);
+    for (size_t i = 0; i < node->needs.n; i++)
+        again = node->needs.at[i].again > again ? node->needs.at[i].again : again;
+    if (again <= 1 || !value_is_pointwise(value))
+        return false;
+    double operations = (double)fuse_cone_cost(fuse, value, 1 << 20) * again,
+           moving = (double)fuse_bytes(fuse, value) * MOVING;
+    return elements * operations > moving + LAUNCH;
+}
+
 static void store_floating(Fuse *fuse, FuseNode *node, bool forced, const bool *is_expected) {
     Value *value = node->value;
     bool output = value_is_output(fuse->graph, value);
@@ -318,21 +356,27 @@ static void store_floating(Fuse *fuse, FuseNode *node, bool forced, const bool *
         return;
     if (output && !forced && fuse_columns(fuse, value, true)) {
         store_output(fuse, node);
-        store_pass_on(fuse, value, node->home);
+        store_pass_on(fuse, value, node->home, 1);
         return;
     }
     if (!node->needs.n && !output)
         return;
     if (store_is_drawn_apart(fuse, node, is_expected)) {
-        pass_decide(fuse->pass, "drawn", false, value, node->needs.at[0]->cores.at[0],
+        pass_decide(fuse->pass, "drawn", false, value, node->needs.at[0].group->cores.at[0],
                     "@expect(kernels=1), or products of which more are added up",
                     "a kernel of its own draws the mask, in half the time");
         store_alone(fuse, node);
         return;
     }
-    bool dear = !output && !forced && store_is_dear(fuse, node);
-    if (output || forced || dear) {
-        if (dear)
+    bool repeated = !output && !forced && store_is_repeated_often(fuse, node),
+         dear = !output && !forced && !repeated && store_is_dear(fuse, node);
+    if (output || forced || repeated || dear) {
+        if (repeated)
+            pass_decide(
+                fuse->pass, "windows", false, value, NULL,
+                "fewer operations, or windows that have it less often",
+                "each window that has an element would compute it again, which takes longer than reading it");
+        else if (dear)
             pass_decide(
                 fuse->pass, "store", false, value, NULL, "fewer operations, or fewer kernels that need it",
                 "%zu kernels need it and computing it again costs more than reading it", node->needs.n);
@@ -343,7 +387,7 @@ static void store_floating(Fuse *fuse, FuseNode *node, bool forced, const bool *
         pass_decide(fuse->pass, "recompute", true, value, NULL, NULL,
                     "%zu kernels compute it as they need it", node->needs.n);
     for (size_t i = 0; i < node->needs.n; i++)
-        store_pass_on(fuse, value, node->needs.at[i]);
+        store_pass_on(fuse, value, node->needs.at[i].group, node->needs.at[i].again);
 }
 
 void fuse_store(Fuse *fuse) {

@@ -101,16 +101,25 @@ static bool linear_take(Linear *linear, Value *rest, Value *factor, bool divides
     return true;
 }
 
-/* Takes one factor off a product, or off a factor of it where one of the two lies around its mean. */
+/* Whether the factor of a product's factor leaves the sum as well, so that u * (x - m) is summed once for
+ * (u * g) * (x - m) and u * ((x - m) * r), which a norm's gradient has both of. Rows are in the kernel that
+ * sums them as they are, and a softmax is known by its quotient. */
+static bool linear_nested(const Linear *linear, const Value *term, const Value *other) {
+    const Value *sum = linear->sum;
+    return !value_reduces(sum, sum->in[0]->rank - 1) || linear_mean(term->in[0], sum) ||
+           linear_mean(other, sum);
+}
+
+/* Takes one factor off a product, or off a factor of it. */
 static bool linear_factor(Linear *linear) {
     Value *value = linear->rest;
     for (int i = 0; i < 2 && (value->op == OP_mul || (value->op == OP_div && !i)); i++) {
         Value *term = value->in[i], *other = value->in[!i];
         if (value_same_dims(term, value) && linear_take(linear, term, other, value->op == OP_div))
             return true;
-        if (value->op == OP_mul && term->op == OP_mul && value_same_dims(term->in[0], value) &&
-            (linear_mean(term->in[0], linear->sum) || linear_mean(other, linear->sum)) &&
-            linear_take(linear, value, term->in[1], false)) {
+        if (value->op == OP_mul && (term->op == OP_mul || term->op == OP_div) &&
+            value_same_dims(term->in[0], value) && linear_nested(linear, term, other) &&
+            linear_take(linear, value, term->in[1], term->op == OP_div)) {
             Value *in[] = {i ? other : term->in[0], i ? term->in[0] : other};
             linear->rest = build_scalar(linear->rewrite, OP_mul, in[0], in[1], NULL, linear->sum);
             return linear->rest != NULL;

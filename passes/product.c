@@ -26,13 +26,16 @@ typedef struct Product {
     Pass *pass;
     const Graph *graph;
     const Value **core; /* by id: the product whose cone it is in; NULL: none */
+    const Value **last; /* the same; of several that are not one kernel, whose kernel reads the others' */
     uint8_t
         *flags;   /* by id: computed from reductions of a product along its rows, down its columns, or both */
     uint8_t *bad; /* by id of the core: FROM_ROWS, FROM_COLUMNS: these reductions stay whole */
-    int *functions; /* by id of the core: of each element, in its cone */
-    int *columns;   /* the same: its reductions down columns */
-    bool *apart;    /* they are another kernel's if its result is stored anyway, */
-    bool *kept;     /* as it is: others read it, too */
+    int *functions;        /* by id of the core: of each element, in its cone */
+    int *columns;          /* the same: its reductions down columns */
+    bool *apart;           /* they are another kernel's if what they reduce is stored anyway: */
+    bool *kept;            /* by id: others read it */
+    bool *is_read;         /* by id of the core: others read something of its cone */
+    const Value **reduced; /* by id of the core: what its reductions down columns are of; NULL: of several */
 } Product;
 
 int64_t product_extent(const Graph *graph, const Dim *dim) {
@@ -322,6 +325,23 @@ static const Value *product_core(const Product *p, const Value *value) {
     return core;
 }
 
+/* The last of the products that `value` is computed of; NULL: none. */
+static const Value *product_last(const Product *p, const Value *value) {
+    const Value *last = p->core[value->id];
+    for (int i = 0; !p->core[value->id] && value_is_pointwise(value) && i < value->n_in; i++) {
+        const Value *other = p->last[value->in[i]->id];
+        if (other && value_same_dims(other, value) && (!last || other->id > last->id))
+            last = other;
+    }
+    return last;
+}
+
+/* The product whose kernel may take a part of each reduction. Rows that several are in are left whole. */
+static const Value *product_reduces(const Product *p, const Value *reduction, ProductPart part) {
+    const Value *operand = product_reduced(reduction);
+    return part == PRODUCT_COLUMNS ? p->last[operand->id] : p->core[operand->id];
+}
+
 /* Whether a rows kernel reads a row of the product once, for its statistics and for what they are applied to.
  */
 static bool product_row_stays(const Product *p, const Value *core) {
@@ -362,8 +382,10 @@ static uint8_t product_flag(const Value *reduction, ProductPart part) {
  *                                                      16384 x 1024 along 1024              63    60
  *                                                      12544 x 256 along 1024               21    23
  *                                                      32768 x 3072 along 768              253   273
- *     two of what is not stored for anything else      50176 x 512 along 128                32    69 */
-static void product_weigh_columns(Product *p, const Value *core, ProductForm form) {
+ *     two of what is not stored for anything else      50176 x 512 along 128                32    69
+ *
+ * So does one of what is stored rounded, which would lie in memory twice. */
+static void product_weigh_columns(Product *p, const Value *core, const Value *operand, ProductForm form) {
     enum { MANY_ROWS = 4096, NARROW = 128, LITTLE = 6 << 20, MUCH = 30 << 20 };
     enum { LONG = 512, LONG_FOR_TWO = 1024 };
     const Graph *graph = p->graph;
@@ -371,7 +393,7 @@ static void product_weigh_columns(Product *p, const Value *core, ProductForm for
     int64_t columns = product_extent(graph, core->dims[core->rank - 1]);
     int64_t k = product_extent(graph, core->in[0]->dims[core->in[0]->rank - 1]);
     double elements = rows * (double)columns;
-    p->columns[core->id]++;
+    p->reduced[core->id] = p->columns[core->id]++ ? NULL : product_narrow(operand);
     if (rows <= MANY_ROWS)
         return;
     if (form == PRODUCT_SQUARE_SUM || (columns < NARROW && product_reads_windows(core->in[0])))
@@ -383,8 +405,8 @@ static void product_weigh_columns(Product *p, const Value *core, ProductForm for
 
 /* A reduction over a cone: what it makes of the values computed from it, and what stands against parts. */
 static void product_reduction(Product *p, const Value *value) {
-    const Value *operand = product_reduced(value), *core = p->core[operand->id], *first;
     ProductPart part = product_part(value);
+    const Value *operand = product_reduced(value), *core = product_reduces(p, value, part), *first;
     if (!core || (part == PRODUCT_ROWS && value->attrs[0].axes.n == 1 && product_has_row(p, core)))
         return;
     uint8_t flags = p->flags[operand->id], mine = product_flag(value, part);
@@ -396,7 +418,7 @@ static void product_reduction(Product *p, const Value *value) {
     if (part == PRODUCT_WHOLE)
         return;
     if (part == PRODUCT_COLUMNS)
-        product_weigh_columns(p, core, form);
+        product_weigh_columns(p, core, operand, form);
     if (flags || !product_is_divisible(value, part) || !product_block(p, core, part))
         p->bad[core->id] |= part == PRODUCT_ROWS ? FROM_ROWS : FROM_COLUMNS;
     p->flags[value->id] |= mine;
@@ -414,6 +436,7 @@ static void product_walk(Product *p) {
         for (int k = 0; value->op != OP_matmul && k < value->n_in; k++)
             p->flags[i] |= p->flags[value->in[k]->id];
         p->core[i] = product_core(p, value);
+        p->last[i] = product_last(p, value);
         if (p->core[i] && value->op != OP_matmul && product_is_function(value))
             p->functions[p->core[i]->id]++;
         bool is_reduction = value_class(value) == OPCLASS_REDUCTION;
@@ -423,8 +446,8 @@ static void product_walk(Product *p) {
             const Value *in = value->in[k];
             if (p->core[in->id] != p->core[i])
                 product_need(p, in);
-            if (p->core[in->id] && (p->core[in->id] != p->core[i] || (p->flags[i] & FROM_COLUMNS)))
-                p->kept[p->core[in->id]->id] = true;
+            if (p->last[in->id] && (p->last[in->id] != p->last[i] || (p->flags[i] & FROM_COLUMNS)))
+                p->kept[in->id] = p->is_read[p->last[in->id]->id] = true;
             /* a batch that is turned and computed with, not only reduced, is reduced where that is done */
             if (in->op == OP_transpose && in->rank > 2 && value_is_pointwise(value) && p->core[in->in[0]->id])
                 p->bad[p->core[in->in[0]->id]->id] |= FROM_COLUMNS;
@@ -433,11 +456,11 @@ static void product_walk(Product *p) {
     for (size_t i = 0; i < p->graph->outputs.n; i++) {
         const Value *value = p->graph->outputs.at[i].value;
         product_need(p, value);
-        if (p->core[value->id])
-            p->kept[p->core[value->id]->id] = true;
+        if (p->last[value->id])
+            p->kept[value->id] = p->is_read[p->last[value->id]->id] = true;
     }
     for (size_t i = 0; i < p->graph->values.n; i++)
-        if (p->apart[i] && p->kept[i])
+        if (p->apart[i] && (p->reduced[i] ? p->kept[p->reduced[i]->id] : p->is_read[i]))
             p->bad[i] |= FROM_COLUMNS;
 }
 
@@ -450,20 +473,23 @@ ProductReductions *product_find(Pass *pass, const Graph *graph) {
     if (!pass->options->limits || !pass->options->limits->has_tensor_cores || pass->options->no_fusion)
         return all;
     p.core = ARENA_ARRAY(pass->arena, const Value *, n);
+    p.last = ARENA_ARRAY(pass->arena, const Value *, n);
     p.flags = ARENA_ARRAY(pass->arena, uint8_t, n);
     p.bad = ARENA_ARRAY(pass->arena, uint8_t, n);
     p.functions = ARENA_ARRAY(pass->arena, int, n);
     p.columns = ARENA_ARRAY(pass->arena, int, n);
     p.apart = ARENA_ARRAY(pass->arena, bool, n);
     p.kept = ARENA_ARRAY(pass->arena, bool, n);
+    p.is_read = ARENA_ARRAY(pass->arena, bool, n);
+    p.reduced = ARENA_ARRAY(pass->arena, const Value *, n);
     product_walk(&p);
     for (size_t i = 0; i < graph->values.n; i++) {
         Value *value = graph->values.at[i];
-        const Value *core =
-            value_class(value) == OPCLASS_REDUCTION ? p.core[product_reduced(value)->id] : NULL;
-        ProductPart part = core ? product_part(value) : PRODUCT_WHOLE;
+        bool is_reduction = value_class(value) == OPCLASS_REDUCTION;
+        ProductPart part = is_reduction ? product_part(value) : PRODUCT_WHOLE;
+        const Value *core = is_reduction ? product_reduces(&p, value, part) : NULL;
         ProductReduction one = {.value = value, .part = part};
-        one.block = part == PRODUCT_WHOLE ? 0 : product_block(&p, core, part);
+        one.block = !core || part == PRODUCT_WHOLE ? 0 : product_block(&p, core, part);
         if (!one.block)
             continue;
         if (p.bad[core->id] & (part == PRODUCT_ROWS ? FROM_ROWS : FROM_COLUMNS)) {

@@ -596,6 +596,34 @@ static void test_roots(void **state) {
                  "  h = x @ w.T\n  g = h * 0.5\n  e = exp(-(h * h * 0.5))\n  f = one_plus_erf(h * 0.7)\n"
                  "  z = g * f\n  p = dy @ u\n  y = p * g * e + p * f }",
                  "matmul>2 matmul", DIMS({"M", 5}));
+    /* beside a number a channel, which another kernel computes again; a slope that is of one tensor both
+     * ways; and what is read in another shape */
+    expect_graph("graph g (x: bf16[M, 64], w: bf16[128, 64], m: f32[128], v: f32[128], dy: bf16[M, 64], u: "
+                 "bf16[64, 128]) -> (z: bf16[M, 128], y: bf16[M, 128], t: f32[1, 128]) {\n"
+                 "  h = (x @ w.T - m) * rsqrt(v + 0.1)\n  s = sigmoid(h)\n  z = h * s\n"
+                 "  d = (dy @ u) * (s + h * (s * (1 - s)))\n  y = d\n"
+                 "  t = sum(reshape(d, dims=[M, 128]) * reshape(h, dims=[M, 128]), 0) }",
+                 "matmul>2 matmul>2 columns", DIMS({"M", 32}));
+}
+
+/* What windows repeat is stored first; what they do not, or what costs less than a reading, is not. */
+static void test_repeated_by_windows(void **state) {
+    (void)state;
+    const SupportDim *dims = DIMS({"B", 1});
+    expect_graph("graph g (x: bf16[B, 64, 64, 64], w: bf16[64, 5, 5, 1]) -> (y: bf16[B, 64, 64, 64]) {\n"
+                 "  y = conv(silu(x * 0.5), w, pad=2, groups=64) }",
+                 "pointwise pointwise columns", dims);
+    expect_graph("graph g (x: bf16[B, 64, 64, 64], w: bf16[64, 5, 5, 1]) -> (y: bf16[B, 64, 64, 64]) {\n"
+                 "  y = conv(x, w, pad=2, groups=64) }",
+                 "pointwise columns", dims);
+    expect_graph("graph g (x: bf16[B, 64, 64, 64]) -> (y: bf16[B, 32, 32, 64]) {\n"
+                 "  y = max_pool(silu(x), 2) }",
+                 "columns", dims);
+    /* the kernel of the windows has another element at hand than the one that is to be stored */
+    expect_graph("graph g (x: bf16[B, 64, 64, 64], w: bf16[64, 5, 5, 1]) -> (a: bf16[B, 64, 64, 64], y: "
+                 "bf16[B, 64, 64, 64]) {\n"
+                 "  a = silu(x * 0.5)\n  y = conv(a, w, pad=2, groups=64) }",
+                 "pointwise pointwise columns", dims);
 }
 
 static void test_no_fusion(void **state) {
@@ -758,6 +786,7 @@ int main(void) {
         cmocka_unit_test(test_heads_are_joined),
         cmocka_unit_test(test_windows_are_joined),
         cmocka_unit_test(test_roots),
+        cmocka_unit_test(test_repeated_by_windows),
         cmocka_unit_test(test_no_fusion),
         cmocka_unit_test(test_never_fuse),
         cmocka_unit_test(test_rows_are_weighed),

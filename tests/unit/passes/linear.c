@@ -33,6 +33,14 @@ static void test_factors_leave(void **state) {
     expect_sum("y = sum(u * (d * c), over=1) + sum(u * f * d, over=1)", "mul(u, d)", "mul(d, c)");
 }
 
+/* Down columns a factor of a factor leaves, too: rows are in their kernel anyway. */
+static void test_factors_of_factors(void **state) {
+    (void)state;
+    expect_sum("y = c + amax(sum(u * (x * e), over=0), over=1)", "mul(u, x)", "mul(x, e)");
+    expect_sum("y = c + amax(sum(u / e * x, over=0), over=1)", "mul(u, x)", "div(u, e)");
+    expect_sum("y = sum(u * (x * c), over=1)", "mul(x, c)", "mul(u, x)");
+}
+
 static void test_what_lies_around_its_mean_adds_nothing(void **state) {
     (void)state;
     expect_sum("y = sum(u + d * c, over=1)", "sum(u, over=[1]", ", x)");
@@ -59,6 +67,7 @@ static void test_left_alone(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_factors_leave),
+        cmocka_unit_test(test_factors_of_factors),
         cmocka_unit_test(test_what_lies_around_its_mean_adds_nothing),
         cmocka_unit_test(test_left_alone),
     };

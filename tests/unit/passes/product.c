@@ -62,6 +62,15 @@ static void test_many_rows(void **state) {
     expect_graph("graph g (x: bf16[8192, 768], w: bf16[256, 768]) -> (y: f32[8192, 256], s: f32[256]) {\n"
                  "  y = x @ w.T\n  s = sum(y, 0, keep=0) }",
                  "matmul>2 columns", NULL);
+    /* what is stored rounded would lie in memory twice */
+    expect_graph("graph g (x: bf16[8192, 8], w: bf16[256, 8]) -> (y: bf16[8192, 256], s: f32[256]) {\n"
+                 "  p = x @ w.T\n  y = p\n  s = sum(p, 0, keep=0) }",
+                 "matmul>2 columns", dims);
+    /* of two products, by the kernel of the last */
+    expect_graph("graph g (x: bf16[8192, 8], w: bf16[256, 8], u: bf16[8192, 8]) -> (h: bf16[8192, 256], "
+                 "y: bf16[8192, 256], s: f32[256]) {\n"
+                 "  h = x @ w.T\n  p = (u @ w.T) * h\n  y = p\n  s = sum(p, 0, keep=0) }",
+                 "matmul matmul>2 columns", dims);
     expect_graph(
         "graph g (x: bf16[2, 64, 64, 8], w: bf16[64, 3, 3, 8]) -> (y: f32[2, 64, 64, 64], s: f32[64]) {\n"
         "  y = conv(x, w, pad=1)\n  s = sum(y, [0, 1, 2], keep=0) }",
