@@ -148,8 +148,8 @@ void lower_store_at(Lower *lower, const Value *output, const Value *root, const 
 /* Whether a value reduces something with the space's dims over exactly the region's reduced axes. */
 bool lower_is_space_reduction(const Region *region, const Value *value);
 /* The region's reductions of its space by level: those of one level need only reductions of lower ones, so
- * that one pass over the space computes them. Each is bound to a zero until the template binds its result, so
- * that plans stop there. */
+ * that one pass over the space computes them. Each, and each reduction of pieces, is bound to a zero until
+ * the template binds its result, so that plans stop there. */
 typedef struct ReduceLevel {
     const Value **at;
     size_t n;
@@ -179,6 +179,8 @@ int lower_moved_inputs(const Region *region, const Value **out, int room);
 /* Whether an output has an element for each point of the space, rather than for each point of its axes that
  * are kept. */
 bool lower_output_is_whole(const Graph *graph, const Region *region, const Value *output);
+/* Whether it has one for each piece of the space's rows. */
+bool lower_output_is_piece(const Region *region, const Value *output);
 /* Whether runs of this shape can store an output: it fits the space, and elements of less than a byte move in
  * whole bytes. */
 bool lower_can_store(const Graph *graph, const Region *region, const Value *output, int axis, int width);

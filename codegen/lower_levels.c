@@ -43,10 +43,13 @@ ReduceLevels lower_find_levels(Lower *lower) {
         levels.at[level].at = ARENA_ARRAY(lower->arena, const Value *, region->values.n);
     for (size_t i = 0; i < region->values.n; i++) {
         const Value *value = region->values.at[i];
-        if (!lower_is_space_reduction(region, value))
+        bool is_whole = lower_is_space_reduction(region, value);
+        if (!is_whole && !region_is_piece(region, value))
             continue;
-        ReduceLevel *level = &levels.at[levels_below(region, value, &known) - 1];
-        level->at[level->n++] = value;
+        if (is_whole) {
+            ReduceLevel *level = &levels.at[levels_below(region, value, &known) - 1];
+            level->at[level->n++] = value;
+        }
         lower_bind_expr(lower, value, k_convert(lower->b, k_i32(lower->b, 0), ktype_of(value->dtype)));
     }
     return levels;

@@ -1,11 +1,12 @@
 /* Where a Value's elements lie in the region's space.
  *
  * A Value fits as the space itself, as the space with reduced axes 1, as the space with reduced axes dropped,
- * or as something that broadcasts to the space. An output behind transposes and reshapes is computed as the
- * Value below them that fits, and stored where those operations send its elements. */
+ * as one of pieces of its rows, or as something that broadcasts to the space. An output behind transposes and
+ * reshapes is computed as the Value below them that fits, and stored where those operations send its
+ * elements. */
 #include "codegen/lower_internal.h"
 
-typedef enum Fit { FIT_NONE, FIT_WHOLE, FIT_KEPT, FIT_DROPPED, FIT_BROADCAST } Fit;
+typedef enum Fit { FIT_NONE, FIT_WHOLE, FIT_KEPT, FIT_DROPPED, FIT_PIECE, FIT_BROADCAST } Fit;
 
 static void place_reduced(const Region *region, int *begin, int *end) {
     bool leading = region->kind == TEMPLATE_COLUMNS;
@@ -33,6 +34,8 @@ static Fit place_fit(const Region *region, const Value *value) {
         is_kept = i >= begin && i < end ? dim_is(value->dims[i], 1) : value->dims[i] == region->dims[i];
     if (is_kept)
         return FIT_KEPT;
+    if (region_has_piece_dims(region, value))
+        return FIT_PIECE;
     int shift = region->rank - value->rank;
     for (int i = 0; i < value->rank; i++)
         if (shift < 0 || (value->dims[i] != region->dims[i + shift] && !dim_is(value->dims[i], 1)))
@@ -81,7 +84,7 @@ static const Value *place_root(const Region *region, const Value *value) {
     const Value *root = NULL, *at = value;
     for (;;) {
         Fit fit = place_fit(region, at);
-        if (fit == FIT_WHOLE || fit == FIT_KEPT || fit == FIT_DROPPED) {
+        if (fit != FIT_NONE && fit != FIT_BROADCAST) {
             root = at;
             if (!deep)
                 break;
@@ -162,6 +165,10 @@ bool lower_output_is_whole(const Graph *graph, const Region *region, const Value
 
 bool lower_output_is_kept(const Graph *graph, const Region *region, const Value *output) {
     return value_count(graph, output) == place_count(graph, region, true);
+}
+
+bool lower_output_is_piece(const Region *region, const Value *output) {
+    return place_fit(region, place_root(region, output)) == FIT_PIECE;
 }
 
 /* The run's coordinate along an axis of the space. */

@@ -83,7 +83,8 @@ bool lower_can_store(const Graph *graph, const Region *region, const Value *outp
     WidthCase asked = {.value = output, .axis = axis, .width = width};
     if (region_window(region, output) && region_window(region, output)->is_bundle)
         return dtype_bits(output->dtype) >= 8;
-    return (lower_output_is_whole(graph, region, output) || lower_output_is_kept(graph, region, output)) &&
+    return (lower_output_is_whole(graph, region, output) || lower_output_is_kept(graph, region, output) ||
+            lower_output_is_piece(region, output)) &&
            width_ask(graph, region, width_can_store, &asked);
 }
 
@@ -198,7 +199,8 @@ static bool width_fits(Lower *lower, const WidthCase *asked, bool *useful) {
         targets[n_targets++].value = is_block ? block.of : region->outputs.at[i];
     }
     for (size_t i = 0; i < region->values.n; i++)
-        if (lower_is_space_reduction(region, region->values.at[i])) {
+        if (lower_is_space_reduction(region, region->values.at[i]) ||
+            region_is_piece(region, region->values.at[i])) {
             lower_bind_expr(lower, region->values.at[i], lower->zero);
             targets[n_targets++].value = region->values.at[i]->in[0];
         }
@@ -299,7 +301,7 @@ static int width_stored(const Graph *graph, const Region *region, int width) {
         const Value *output = region->outputs.at[i];
         BlockStatistic block;
         bool is_reduced =
-            lower_output_is_block(region, output, &block) ||
+            lower_output_is_block(region, output, &block) || lower_output_is_piece(region, output) ||
             (lower_output_is_kept(graph, region, output) && !lower_output_is_whole(graph, region, output));
         while (width > 1 && !is_reduced && width * dtype_bits(output->dtype) > STORE_BITS)
             width /= 2;

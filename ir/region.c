@@ -93,6 +93,23 @@ bool region_kernel_writes(const Region *region, const Value *value) {
     return false;
 }
 
+bool region_has_piece_dims(const Region *region, const Value *value) {
+    int last = region->rank - 1;
+    if (region->kind != TEMPLATE_ROWS || region->n_reduced != 2 || value->rank != region->rank ||
+        !dim_is(value->dims[last], 1) || dim_is(region->dims[last], 1) || dim_is(region->dims[last - 1], 1))
+        return false;
+    for (int i = 0; i < last; i++)
+        if (value->dims[i] != region->dims[i])
+            return false;
+    return true;
+}
+
+bool region_is_piece(const Region *region, const Value *value) {
+    return op_info(value->op)->class_ == OPCLASS_REDUCTION && value->in[0]->rank == region->rank &&
+           value->in[0]->dims[region->rank - 1] == region->dims[region->rank - 1] &&
+           region_has_piece_dims(region, value);
+}
+
 const RegionWindow *region_window(const Region *region, const Value *value) {
     for (size_t i = 0; i < region->windows.n; i++)
         if (region->windows.at[i].value == value)

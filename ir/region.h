@@ -100,6 +100,11 @@ typedef struct Region {
 Region *region_part(Arena *arena, const Region *whole, Value *const *outputs, size_t n_outputs,
                     const Value *held, const Value *core);
 
+/* Rows of two axes may be reduced along the last one alone, in pieces: whether `value` is such a reduction,
+ * and whether it has an element for each piece. */
+bool region_is_piece(const Region *region, const Value *value);
+bool region_has_piece_dims(const Region *region, const Value *value);
+
 /* Elements of the space's axes from `begin` to `end`; NULL on overflow. */
 const Dim *region_extent(const Graph *graph, const Region *region, int begin, int end);
 /* Whether `value` is among the region's inputs, or among its outputs. */

@@ -181,7 +181,8 @@ static bool fuse_find_refused(Fuse *fuse) {
                           region->kind == TEMPLATE_MATMUL,
              is_asked = false;
         const char *why = NULL;
-        if (fuse_operand_refuse(fuse, region) || fuse_rows_refuse(fuse, region)) {
+        if (fuse_operand_refuse(fuse, region) || fuse_rows_refuse(fuse, region) ||
+            fuse_pieces_refuse(fuse, region)) {
             found = true;
             continue;
         }

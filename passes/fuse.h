@@ -97,6 +97,7 @@ struct Group {
     bool is_in_parts;     /* a chain around a softmax that comes in parts */
     bool is_relay;        /* a chain of which some cores are the first operands of others, in any order */
     bool goes_again;      /* a kernel of columns short enough to be gone through again (fuse_rows.c) */
+    bool has_pieces;      /* a kernel of rows with statistics of the last axis alone (pieces.c) */
     int n_columns;        /* of a kernel of rows: statistics of columns that it takes beside its own */
     bool has_blocks;      /* it takes statistics of its product's tiles (fuse_blocks.c) */
     int64_t block_cols;   /* of that many columns, along rows; 0: none */
@@ -139,9 +140,10 @@ typedef struct Fuse {
     VEC(Group *) groups;
     FuseKnown *known;
     FuseRelay **relay_of; /* by Value.id: whose kernel computes it, as found ahead of the walk; NULL: none */
-    bool *has_root; /* by id: computed again by kernels that want it, of what is stored (fuse_roots.c) */
-    bool is_stale;  /* something was refused that the walk had begun: it is done again */
-    int *stamps;    /* by Value.id: the number of the last walk that met it */
+    bool *has_root;    /* by id: computed again by kernels that want it, of what is stored (fuse_roots.c) */
+    Value **joined_of; /* by id: an output that joins axes of what floats, not stored yet (fuse_store.c) */
+    bool is_stale;     /* something was refused that the walk had begun: it is done again */
+    int *stamps;       /* by Value.id: the number of the last walk that met it */
     int stamp;
 } Fuse;
 
@@ -264,6 +266,8 @@ bool fuse_rows_moved(Fuse *fuse, Value *value);
 /* Marks the statistics of a product's rows where there may be rows without columns, for which no block would
  * store what has an element a row; whether there are any. */
 bool fuse_rows_refuse(Fuse *fuse, const Region *region);
+/* The same of statistics of pieces, where the kernel of rows has no schedule. */
+bool fuse_pieces_refuse(Fuse *fuse, const Region *region);
 /* A statistic of columns of a block of rows, by a kernel that computes or reads these rows. */
 bool fuse_rows_block(Fuse *fuse, Value *value, const BlockStatistic *block);
 /* fuse_blocks.c: statistics of a tile, and what repeats them over it. */

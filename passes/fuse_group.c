@@ -240,6 +240,7 @@ void group_merge(Fuse *fuse, Group *into, Group *from) {
         vec_push(fuse->arena, &into->outputs, from->outputs.at[i]);
     into->is_moved |= from->is_moved;
     into->moved_block = column_blocks_join(into->moved_block, from->moved_block);
+    into->has_pieces |= from->has_pieces;
     into->n_columns += from->n_columns;
     into->has_blocks |= from->has_blocks;
     into->block_cols = into->block_cols ? into->block_cols : from->block_cols;

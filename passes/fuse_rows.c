@@ -188,6 +188,22 @@ bool fuse_rows_refuse(Fuse *fuse, const Region *region) {
     return found;
 }
 
+bool fuse_pieces_refuse(Fuse *fuse, const Region *region) {
+    const PassOptions *options = fuse->pass->options;
+    const char *why;
+    bool found = false;
+    for (size_t i = 0; i < region->values.n && region->kind == TEMPLATE_ROWS; i++) {
+        const Value *value = region->values.at[i];
+        if (!region_is_piece(region, value) || fuse->known->refused[value->id] & REFUSED_ROWS)
+            continue;
+        if (!found && options->takes(options->takes_context, fuse->graph, region, &why))
+            return false;
+        fuse->known->refused[value->id] |= REFUSED_ROWS;
+        found = true;
+    }
+    return found;
+}
+
 bool fuse_rows_block(Fuse *fuse, Value *value, const BlockStatistic *block) {
     Value *of = block->of;
     if (block->axis != of->rank - 2 || value->in[0]->in[0] != of || fuse_node(fuse, of)->barrier)
@@ -283,6 +299,27 @@ static bool rows_join_matmul(Fuse *fuse, Value *value, ReductionLayout layout, i
     return true;
 }
 
+/* Joins a reduction of pieces of rows to the kernel that computes these rows of their own statistics. */
+static bool rows_join_pieces(Fuse *fuse, Value *value, int n_reduced) {
+    const Value *operand = value->in[0];
+    Group *group = fuse_home(fuse, operand);
+    if (!group || group->kind != TEMPLATE_ROWS || group->n_reduced != 2 || n_reduced != 1 ||
+        value_is_arg(value) || fuse_node(fuse, operand)->barrier ||
+        !space_same(group, operand->rank, operand->dims) || !group_has_room(fuse, group, value))
+        return false;
+    if (fuse->known->refused[value->id] & REFUSED_ROWS) {
+        pass_decide(fuse->pass, "pieces", false, value, group->members.at[0],
+                    "shorter rows, or such as lie side by side in memory",
+                    "threads do not have whole rows in registers, a piece in neighbours'");
+        return false;
+    }
+    group_join(fuse, group, value);
+    group->has_pieces = true;
+    pass_decide(fuse->pass, "pieces", true, value, group->members.at[0], NULL,
+                "neighbouring threads have a piece of the row that the same kernel computes");
+    return true;
+}
+
 /* Whether blocks may go through their columns again, to apply a statistic: columns so many that every
  * multiprocessor has some, and so short that those of all at once are in L2 still. */
 static bool rows_go_again(const Fuse *fuse, const Group *group, const Value *operand) {
@@ -334,6 +371,8 @@ void fuse_reduction(Fuse *fuse, Value *value) {
     if (rows_join_matmul(fuse, value, layout, n_reduced))
         return;
     TemplateKind kind = layout == REDUCTION_ROWS ? TEMPLATE_ROWS : TEMPLATE_COLUMNS;
+    if (kind == TEMPLATE_ROWS && rows_join_pieces(fuse, value, n_reduced))
+        return;
     if (rows_join_existing(fuse, value, operand, kind, n_reduced))
         return;
     Group *group = group_new(fuse, kind, operand->rank, operand->dims, n_reduced);

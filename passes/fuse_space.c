@@ -14,7 +14,19 @@ static bool space_axis_reduced(const Group *group, int axis) {
     return group->kind == TEMPLATE_COLUMNS ? axis < group->n_reduced : axis >= group->rank - group->n_reduced;
 }
 
-/* Reduced axes are either all there or all one: a store knows full rows and row scalars, nothing between. */
+/* Whether it has one element for each piece of the group's rows. */
+static bool space_is_of_pieces(const Group *group, const Value *value) {
+    int last = group->rank - 1;
+    if (!group->has_pieces || value->rank != group->rank || !dim_is(value->dims[last], 1))
+        return false;
+    for (int i = 0; i < last; i++)
+        if (value->dims[i] != group->dims[i])
+            return false;
+    return true;
+}
+
+/* Reduced axes are either all there or all one: a store knows full rows and row scalars, and between them but
+ * pieces. */
 bool space_fits(const Group *group, const Value *value) {
     int missing = group->rank - value->rank;
     if (missing < 0 || (missing && group->kind != TEMPLATE_COLUMNS) || missing > group->n_reduced)
@@ -30,7 +42,8 @@ bool space_fits(const Group *group, const Value *value) {
         all_full &= dim == group->dims[i];
         all_one &= !dim || dim_is(dim, 1);
     }
-    return all_one || (all_full && (group->kind != TEMPLATE_COLUMNS || group->goes_again));
+    return all_one || space_is_of_pieces(group, value) ||
+           (all_full && (group->kind != TEMPLATE_COLUMNS || group->goes_again));
 }
 
 Value *space_stored_base(const Fuse *fuse, Value *value) {

@@ -319,6 +319,15 @@ static bool store_is_dear_to_product(Fuse *fuse, const FuseNode *node) {
     return has_product && store_has_joined_rows(fuse, node->value);
 }
 
+/* Whether an output joins axes of what floats, which a kernel over these axes may compute anyway: all that do
+ * are known once the walk is there. */
+static bool store_joins_axes(const Fuse *fuse, const Value *value) {
+    const Value *base = value->n_in ? value->in[0] : NULL;
+    return value->op == OP_reshape && value_is_output(fuse->graph, value) && base->rank > value->rank &&
+           value_is_pointwise(base) && !fuse_home(fuse, base) && !fuse_node(fuse, base)->free &&
+           !fuse->joined_of[base->id];
+}
+
 /* Whether a floating Value that several groups need is dear enough to be stored once. */
 static bool store_is_dear(Fuse *fuse, const FuseNode *node) {
     int64_t limit = fuse->limits->inline_cost_max, leaf_bytes = 0, needs = (int64_t)node->needs.n;
@@ -390,15 +399,36 @@ static void store_floating(Fuse *fuse, FuseNode *node, bool forced, const bool *
         store_pass_on(fuse, value, node->needs.at[i].group, node->needs.at[i].again);
 }
 
+/* Stores what joins axes of a floating Value, which all groups that need it are known of: by one of them. */
+static void store_joined_axes(Fuse *fuse, FuseNode *node) {
+    FuseNode *joined = fuse_node(fuse, fuse->joined_of[node->value->id]);
+    Group *host = store_host(fuse, node);
+    if (!host) {
+        store_somewhere(fuse, joined);
+        return;
+    }
+    pass_decide(fuse->pass, "sibling", true, joined->value, host->members.at[0], NULL,
+                "a kernel that computes it anyway writes it too");
+    group_join(fuse, host, node->value);
+    store_in(fuse, joined, host);
+}
+
 void fuse_store(Fuse *fuse) {
     Graph *graph = fuse->graph;
     bool *forced = ARENA_ARRAY(fuse->arena, bool, graph->values.n + 1);
     const bool *is_expected = fuse_mark_expected(fuse);
     fuse_roots(fuse);
+    fuse->joined_of = ARENA_ARRAY(fuse->arena, Value *, graph->values.n + 1);
     for (size_t i = graph->values.n; i-- > 0;) {
         FuseNode *node = &fuse->nodes[i];
         if (node->free || node->value->op == OP_input)
             continue;
+        if (fuse->joined_of[i])
+            store_joined_axes(fuse, node);
+        if (!node->home && !forced[i] && store_joins_axes(fuse, node->value)) {
+            fuse->joined_of[node->value->in[0]->id] = node->value;
+            continue;
+        }
         if (!node->home) {
             store_floating(fuse, node, forced[i], is_expected);
             continue;

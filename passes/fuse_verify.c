@@ -79,7 +79,8 @@ static bool verify_is_across(const Region *region, const Value *output) {
 
 /* The output's space: the region's, or that with reduced axes one or dropped, in any order. */
 static bool verify_output_dims(const Partition *partition, const Region *region, const Value *output) {
-    if (verify_is_block(region, output) || verify_is_across(region, output))
+    if (verify_is_block(region, output) || verify_is_across(region, output) ||
+        region_has_piece_dims(region, value_below_views(output)))
         return true;
     DimTable *table = partition->graph->dims;
     const Dim *full = dim_const(table, 1), *kept = full, *count = value_count(partition->graph, output);

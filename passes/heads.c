@@ -30,6 +30,7 @@ typedef struct Heads {
         *core;         /* by id: the product that a Value follows element by element, cut into heads or not */
     const Value **cut; /* by id: the reshape into heads that it follows */
     const Value **of;  /* by id: the reshape into heads along which it is computed from a reduction */
+    bool *is_of_rows;  /* by id: computed of a reduction of a product's whole rows, which no head has */
     const Value **mate; /* by id of a core: another that it meets, of the same first operand (a gate) */
     ValueMap found;     /* of products: the number of a reshape that cuts it into heads, plus 1 */
     VEC(const Value *) cuts;
@@ -175,7 +176,7 @@ static void heads_apply(Heads *heads, const Value *cut) {
 
 static void heads_look_pointwise(Heads *heads, const Value *value) {
     size_t id = value->id;
-    heads->core[id] = heads_core(heads, value);
+    heads->core[id] = heads->is_of_rows[id] ? NULL : heads_core(heads, value);
     heads->cut[id] = heads_common(value, heads->cut);
     for (int i = 0; i < value->n_in; i++) {
         const Value *statistic = heads->of[value->in[i]->id];
@@ -188,6 +189,8 @@ static void heads_look_pointwise(Heads *heads, const Value *value) {
 
 static void heads_look(Heads *heads, const Value *value) {
     size_t id = value->id, in = value->n_in ? value->in[0]->id : 0;
+    for (int i = 0; i < value->n_in && (value_is_pointwise(value) || op_is_view(value->op)); i++)
+        heads->is_of_rows[id] = heads->is_of_rows[id] || heads->is_of_rows[value->in[i]->id];
     if (value->op == OP_matmul || heads_are_columns(value)) {
         heads->core[id] = value;
     } else if (value_is_pointwise(value)) {
@@ -203,6 +206,7 @@ static void heads_look(Heads *heads, const Value *value) {
     } else if (value_class(value) == OPCLASS_REDUCTION && value->attrs[0].axes.n == 1 &&
                value->attrs[0].axes.at[0] == value->in[0]->rank - 1) {
         heads->of[id] = heads->cut[in];
+        heads->is_of_rows[id] = heads->core[in] && !heads->cut[in];
     }
 }
 
@@ -282,6 +286,7 @@ bool pass_heads(Pass *pass, Graph *graph) {
     heads.cut = ARENA_ARRAY(pass->arena, const Value *, graph->values.n + 1);
     heads.of = ARENA_ARRAY(pass->arena, const Value *, graph->values.n + 1);
     heads.mate = ARENA_ARRAY(pass->arena, const Value *, graph->values.n + 1);
+    heads.is_of_rows = ARENA_ARRAY(pass->arena, bool, graph->values.n + 1);
     heads.uses = graph_use_counts(pass->arena, graph);
     heads.n_parts = ARENA_ARRAY(pass->arena, int, graph->values.n + 1);
     heads.narrowest = ARENA_ARRAY(pass->arena, const Dim *, graph->values.n + 1);

@@ -128,6 +128,8 @@ static void rows_pass_run(Rows *rows, RowsPass *pass, const Run *run, const KExp
     bool is_last = pass->level == rows->levels.n;
     const KExpr *first = k_mul(b, slot, k_i32(b, rows->width));
     rows_bind_held(rows, pass->held, slot);
+    if (is_last)
+        rows_pieces_run(rows, run, slot, exact);
     for (int i = 0; i < pass->n; i++) {
         LowerTarget *target = &pass->targets[i];
         if (target->fold.reduction) {
@@ -145,6 +147,8 @@ static void rows_pass_run(Rows *rows, RowsPass *pass, const Run *run, const KExp
     for (int i = 0; is_last && i < pass->n; i++)
         if (pass->targets[i].dst)
             lower_store(rows->lower, run, pass->targets[i].value, pass->targets[i].dst, NULL);
+    if (is_last)
+        rows_pieces_store(rows, run);
 }
 
 /* Partial results of the row's warps, through shared memory; every thread gets the row's. */
@@ -241,9 +245,11 @@ static void rows_finish_level(Rows *rows, const RowsPass *pass) {
 
 /* Everything that any pass computes, for the loads that all of them share. */
 static LowerTarget *rows_all_targets(Rows *rows, int *n) {
-    LowerTarget *targets =
-        ARENA_ARRAY(rows->b->arena, LowerTarget, rows->region->values.n + 2 * rows->region->outputs.n + 1);
+    LowerTarget *targets = ARENA_ARRAY(rows->b->arena, LowerTarget,
+                                       2 * rows->region->values.n + 2 * rows->region->outputs.n + 1);
     *n = 0;
+    for (size_t i = 0; i < rows->pieces.n; i++)
+        targets[(*n)++].value = rows->pieces.at[i]->in[0];
     for (int level = 0; level < rows->levels.n; level++)
         for (size_t i = 0; i < rows->levels.at[level].n; i++)
             targets[(*n)++].value = rows->levels.at[level].at[i]->in[0];
@@ -295,10 +301,10 @@ static void rows_build_resident(Rows *rows) {
     lower_batch_load(rows->lower, &run, slot);
     rows_slots_end(rows);
     for (int level = 0; level <= rows->levels.n; level++) {
-        if (level == rows->levels.n && rows->whole.n == 0 && rows->n_down == 0)
+        if (level == rows->levels.n && rows->whole.n == 0 && rows->n_down == 0 && rows->of_pieces.n == 0)
             break;
         RowsPass pass = rows_pass(rows, level);
-        if (pass.n == 0)
+        if (pass.n == 0 && (level < rows->levels.n || rows->of_pieces.n == 0))
             continue;
         rows_bind_held(rows, pass.held, k_i32(b, 0));
         lower_row_values(rows->lower, &head, pass.targets, pass.n);
@@ -465,6 +471,8 @@ static void rows_find_outputs(Rows *rows) {
             vec_push(b->arena, &rows->bundles, region->outputs.at[i]);
         else if (lower_output_is_whole(b->kernel->graph, region, region->outputs.at[i]))
             vec_push(b->arena, &rows->whole, region->outputs.at[i]);
+        else if (lower_output_is_piece(region, region->outputs.at[i]))
+            vec_push(b->arena, &rows->of_pieces, region->outputs.at[i]);
         else
             vec_push(b->arena, &rows->reduced, region->outputs.at[i]);
     }
@@ -515,6 +523,7 @@ static Rows rows_new(Builder *b, const Region *region, const Schedule *schedule)
         runs = longest <= rows_stride(&rows) ? 1 : (longest + rows_stride(&rows) - 1) / rows_stride(&rows);
     rows.runs = (int)runs;
     rows_find_outputs(&rows);
+    rows_find_pieces(&rows);
     rows.levels = lower_find_levels(rows.lower);
     rows_find_rounds(&rows);
     rows_find_beside(&rows);

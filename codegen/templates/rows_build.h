@@ -1,5 +1,5 @@
 /* What the rows template has in hand while it builds a kernel; rows.c, rows_ahead.c, rows_down.c,
- * rows_held.c, rows_rounds.c and rows_skewed.c include it. */
+ * rows_held.c, rows_pieces.c, rows_rounds.c and rows_skewed.c include it. */
 #ifndef SINTER_CODEGEN_TEMPLATES_ROWS_BUILD_H
 #define SINTER_CODEGEN_TEMPLATES_ROWS_BUILD_H
 
@@ -64,6 +64,8 @@ typedef struct Rows {
     int n_kept;
     VEC(const Value *) whole, reduced; /* outputs: along the row, one a row */
     VEC(const Value *) bundles;        /* a few a row */
+    VEC(const Value *) of_pieces;      /* one a piece */
+    VEC(const Value *) pieces;         /* reductions of pieces, in no level, topological */
     RowsDown down[ROWS_DOWN_MAX];
     PartialVars down_acc[ROWS_DOWN_MAX]; /* a thread's columns */
     int n_down;
@@ -84,6 +86,13 @@ int64_t rows_stride(const Rows *rows);
 void rows_find_held(Rows *rows, int level);
 /* Binds the first `n` of them for the run `slot` of the thread. */
 void rows_bind_held(Rows *rows, size_t n, const KExpr *slot);
+
+/* Fills rows->pieces. */
+void rows_find_pieces(Rows *rows);
+/* The statistics of the piece that a run of the last pass lies in, known to the run's thread from here on;
+ * behind what else the run computes, what has an element for each piece is written. */
+void rows_pieces_run(Rows *rows, const Run *run, const KExpr *slot, bool exact);
+void rows_pieces_store(Rows *rows, const Run *run);
 
 /* Declares the partial results of columns, ahead of the loop over a block's rows. */
 void rows_declare_down(Rows *rows);

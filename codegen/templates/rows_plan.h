@@ -3,6 +3,7 @@
  *     rows.c            the kernel: its passes, what is kept between them, how results meet
  *     rows_skewed.c     rows that begin anywhere in memory
  *     rows_down.c       statistics of columns, of a block of rows
+ *     rows_pieces.c     statistics of pieces of a row
  *     rows_ahead.c      the block's next rows, on their way while one is handled
  *     rows_schedules.c  sizes of a row and its parts; which schedules there are
  *     rows_down_schedules.c  the same of rows with statistics of columns */
@@ -46,6 +47,11 @@ int rows_blocks(const Schedule *schedule);
 int64_t rows_kept_length(const Graph *graph, const Region *region, const Schedule *schedule);
 /* Whether an input has elements of its own along the row. */
 bool rows_varies(const Value *input);
+
+/* Whether statistics of pieces of a row are asked for; and whether a schedule suits them, of any region. */
+bool rows_have_pieces(const Region *region);
+bool rows_accepts_pieces(const Graph *graph, const Region *region, const Schedule *schedule,
+                         const char **why);
 
 /* A statistic of columns, of blocks of rows each. */
 typedef struct RowsDown {

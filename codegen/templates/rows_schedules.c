@@ -111,7 +111,8 @@ bool rows_accepts(const Graph *graph, const Region *region, const Schedule *sche
                   const char **why) {
     if (!rows_accepts_shape(graph, region, schedule, why) ||
         !rows_accepts_blocks(graph, region, schedule, target, why) ||
-        !rows_accepts_down(graph, region, schedule, why))
+        !rows_accepts_down(graph, region, schedule, why) ||
+        !rows_accepts_pieces(graph, region, schedule, why))
         return false;
     const Dim *extent = rows_extent(graph, region);
     int64_t a_run = (int64_t)schedule->threads_per_row * rows_blocks(schedule) * schedule->vector;
@@ -280,7 +281,8 @@ static Schedule rows_schedule(const Graph *graph, const Region *region, const Ta
     s.rows_per_block = s.threads / s.threads_per_row;
     bool has_passes = rows_have_passes(graph, region), is_whole = rows_store_whole(graph, region);
     bool is_easy = rows >= (int64_t)ROWS_MANY * target->sm_count || vector >= ROWS_WIDE;
-    bool is_long = extent > ROWS_LONG && vector > 1 && is_easy && !rows_may_have_rounds(region);
+    bool is_long = extent > ROWS_LONG && vector > 1 && is_easy && !rows_may_have_rounds(region) &&
+                   !rows_have_pieces(region);
     if (is_long && has_passes && rows_long_schedule(graph, region, target, rows, &s))
         return s;
     if (!s.resident && has_passes && is_whole)

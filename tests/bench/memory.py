@@ -355,6 +355,7 @@ CASES = dict([
 ])
 # Sums in another order; quotients that round to the neighbour; PyTorch's sums are rounded to 16 bits.
 TOLERANCES = {
+    "sum_norm_quantize_blocks": {"f32": 5e-3},  # scales of sums that are rounded, where the peer's are not
     "kl_rows": {"f32": 1e-4},
     "gelu_back_bias": {"f32": 5e-3},  # of what is rounded, where the peer's is not
     "layernorm_back": {"f32": 1e-4},
