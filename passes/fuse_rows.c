@@ -304,7 +304,7 @@ static bool rows_join_pieces(Fuse *fuse, Value *value, int n_reduced) {
     const Value *operand = value->in[0];
     Group *group = fuse_home(fuse, operand);
     if (!group || group->kind != TEMPLATE_ROWS || group->n_reduced != 2 || n_reduced != 1 ||
-        value_is_arg(value) || fuse_node(fuse, operand)->barrier ||
+        value_is_arg(value) || !value->attrs[1].i || fuse_node(fuse, operand)->barrier ||
         !space_same(group, operand->rank, operand->dims) || !group_has_room(fuse, group, value))
         return false;
     if (fuse->known->refused[value->id] & REFUSED_ROWS) {

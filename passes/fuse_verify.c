@@ -71,6 +71,13 @@ static bool verify_is_block(const Region *region, const Value *output) {
     return statistic && block_statistic(statistic, &block) && block.of->rank == region->rank;
 }
 
+/* Whether it has an element for each piece of a row, stored in any order. */
+static bool verify_is_of_pieces(const Region *region, const Value *output) {
+    while (!region_has_piece_dims(region, output) && (output->op == OP_reshape || output->op == OP_transpose))
+        output = output->in[0];
+    return region_has_piece_dims(region, output);
+}
+
 /* Whether it is a product of what the region computes the other way around. */
 static bool verify_is_across(const Region *region, const Value *output) {
     return region->kind == TEMPLATE_RELAY && output->op == OP_matmul && value_turned(output->in[0]) &&
@@ -80,7 +87,7 @@ static bool verify_is_across(const Region *region, const Value *output) {
 /* The output's space: the region's, or that with reduced axes one or dropped, in any order. */
 static bool verify_output_dims(const Partition *partition, const Region *region, const Value *output) {
     if (verify_is_block(region, output) || verify_is_across(region, output) ||
-        region_has_piece_dims(region, value_below_views(output)))
+        verify_is_of_pieces(region, output))
         return true;
     DimTable *table = partition->graph->dims;
     const Dim *full = dim_const(table, 1), *kept = full, *count = value_count(partition->graph, output);

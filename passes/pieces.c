@@ -205,8 +205,8 @@ static Value *pieces_cut(Rewrite *rewrite, Value *value, const Dim *piece, const
     for (int i = 0; i < last; i++)
         dims[i] = value->dims[i];
     bool is_one = dim_is(value->dims[last], 1);
-    dims[last] = is_one ? value->dims[last]
-                        : dim_const(rewrite->graph->dims, value->dims[last]->value / piece->value);
+    dims[last] =
+        is_one ? value->dims[last] : dim_const(rewrite->graph->dims, value->dims[last]->value / piece->value);
     dims[last + 1] = is_one ? value->dims[last] : piece;
     Value *below = value->op == OP_reshape ? value->in[0] : NULL;
     bool is_behind = below && below->rank == last + 2;
@@ -219,7 +219,8 @@ static Value *pieces_rule(Rewrite *rewrite, Value *value) {
     const Pieces *pieces = rewrite->pass->state;
     const Dim *piece = pieces->piece[value->id];
     Value *in[OP_MAX_ARITY], *fresh;
-    if (value->op == OP_reshape && value->in[0]->op == OP_reshape && value_same_dims(value->in[0]->in[0], value))
+    if (value->op == OP_reshape && value->in[0]->op == OP_reshape &&
+        value_same_dims(value->in[0]->in[0], value))
         return value->in[0]->in[0];
     if (!piece)
         return value;

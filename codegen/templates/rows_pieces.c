@@ -56,8 +56,7 @@ void rows_pieces_run(Rows *rows, const Run *run, const KExpr *slot, bool exact) 
     for (size_t i = 0; i < rows->pieces.n; i++) {
         const Value *piece = rows->pieces.at[i];
         const char *name = lower_value_name(rows->lower, piece);
-        PartialVars acc =
-            reduce_declare(b, piece, text_format(b->arena, "%s_acc", name), 0, rows->index);
+        PartialVars acc = reduce_declare(b, piece, text_format(b->arena, "%s_acc", name), 0, rows->index);
         LowerTarget target = {.value = piece->in[0], .fold = {.reduction = piece, .acc = acc}};
         target.fold.inside = exact ? NULL : rows_inside(rows, run->inner);
         lower_batch_run(rows->lower, run, slot, &target, 1);
