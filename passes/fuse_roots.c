@@ -25,13 +25,14 @@ static bool roots_can_again(const Roots *roots, const Value *value) {
            !value_is_output(roots->fuse->graph, value);
 }
 
-/* Whether it is so little beside what its kernel goes through that reading two forms takes nothing, and
- * computing one again for each element that wants it something. */
-static bool roots_is_statistic(const Fuse *fuse, const Value *value) {
+/* Whether it is so little beside the columns that its kernel goes through that reading two forms takes
+ * nothing, and computing one again for each element of these something. What rows have is computed once for
+ * each. */
+static bool roots_is_of_columns(const Fuse *fuse, const Value *value) {
     enum { LITTLE = 16 };
     const Group *home = fuse_home(fuse, value);
     int64_t elements = fuse_count(fuse, value->rank, (const Dim *const *)value->dims);
-    return elements <= fuse_count(fuse, home->rank, home->dims) / LITTLE;
+    return home->kind == TEMPLATE_COLUMNS && elements <= fuse_count(fuse, home->rank, home->dims) / LITTLE;
 }
 
 static void roots_find_wanted(Roots *roots) {
@@ -57,7 +58,7 @@ static void roots_find_wanted(Roots *roots) {
     for (size_t i = 0; i < graph->values.n; i++) {
         const Value *value = graph->values.at[i];
         roots->is_wanted[i] &=
-            !roots->is_kept[i] && fuse_home(fuse, value) && !roots_is_statistic(fuse, value);
+            !roots->is_kept[i] && fuse_home(fuse, value) && !roots_is_of_columns(fuse, value);
     }
 }
 
