@@ -84,7 +84,22 @@ static bool sibling_merge(Siblings *siblings, Group *into, Group *from, const ch
     return true;
 }
 
+/* Whether a kernel over the space has elements of it along another axis than the innermost, which one of rows
+ * would read or write one by one: of a square, transposed, dims do not tell. */
+static bool sibling_turns(const Siblings *siblings, const Group *group) {
+    const FuseClosure *closure = &siblings->closures[group->id];
+    for (size_t i = 0; i < closure->computed.n; i++) {
+        const Value *value = closure->computed.at[i];
+        if (value->op == OP_transpose && space_same(group, value->rank, value->dims) &&
+            !space_keeps_innermost(value, value->in[0]))
+            return true;
+    }
+    return false;
+}
+
 static bool sibling_try(Siblings *siblings, Group *into, Group *from, const char *why) {
+    if (into->kind == TEMPLATE_ROWS && sibling_turns(siblings, from))
+        return false;
     return into != from && sibling_is_candidate(into) && sibling_is_candidate(from) &&
            from->kind == TEMPLATE_POINTWISE && space_same(into, from->rank, from->dims) &&
            sibling_is_wide(siblings->fuse, into) && siblings->tries++ < SIBLING_TRIES &&

@@ -154,6 +154,7 @@ static Value *movement_rule(Rewrite *rewrite, Value *value) {
         fresh = fresh == value ? movement_cast_joined(rewrite, value) : fresh;
         fresh = fresh == value ? movement_cast_windows(rewrite, value) : fresh;
         fresh = fresh == value ? movement_sink(rewrite, value) : fresh;
+        fresh = fresh == value ? movement_both_ways(rewrite, value) : fresh;
         return fresh == value ? movement_turn_operand(rewrite, value) : fresh;
     }
     if (value_class(value) == OPCLASS_REDUCTION)

@@ -39,6 +39,7 @@ Value *movement_hoist(Rewrite *rewrite,
                       Value *value); /* reshape, transpose above what is element by element */
 Value *movement_sink(Rewrite *rewrite,
                      Value *value); /* what is element by element above reshape, transpose */
+Value *movement_both_ways(Rewrite *rewrite, Value *value);    /* an output that is another one, transposed */
 Value *movement_turn_operand(Rewrite *rewrite, Value *value); /* made of transposed matrices, for a product */
 Value *movement_turn_result(Rewrite *rewrite, Value *value);  /* a transposed product that is an output */
 Value *movement_reduce(Rewrite *rewrite, Value *value);       /* reductions */
