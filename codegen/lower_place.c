@@ -86,9 +86,10 @@ static const Value *place_root(const Region *region, const Value *value) {
         Fit fit = place_fit(region, at);
         if (fit != FIT_NONE && fit != FIT_BROADCAST) {
             root = at;
-            /* a square is stored turned rather than read so: what it is of is there as it is */
-            bool is_square = at->op == OP_transpose && place_fit(region, at->in[0]) == FIT_WHOLE;
-            if (!deep && !is_square)
+            /* of a square that is stored both ways, the one is stored turned rather than read so */
+            bool is_both_ways = at->op == OP_transpose && place_fit(region, at->in[0]) == FIT_WHOLE &&
+                                region_writes(region, at->in[0]);
+            if (!deep && !is_both_ways)
                 break;
         }
         if (at->op != OP_transpose && at->op != OP_reshape)
