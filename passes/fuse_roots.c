@@ -7,7 +7,8 @@
  *
  * Value by value, the walk back (fuse_store.c) sees that to store e costs what storing what it is computed of
  * does, and would store both. So before it, each value that others want is followed down as long as it is
- * computed of one tensor, and what several such ways lead to is their root. */
+ * computed of one tensor, in several ways that meet again (s * (1 - s)) and beside what is slight (a number a
+ * channel), and what several such ways lead to is their root. Others may read it in another shape. */
 #include "passes/fuse.h"
 
 typedef struct Roots {

@@ -402,9 +402,10 @@ static void store_floating(Fuse *fuse, FuseNode *node, bool forced, const bool *
 /* Stores what joins axes of a floating Value, which all groups that need it are known of: by one of them. */
 static void store_joined_axes(Fuse *fuse, FuseNode *node) {
     FuseNode *joined = fuse_node(fuse, fuse->joined_of[node->value->id]);
-    Group *host = store_host(fuse, node);
-    if (!host) {
-        store_somewhere(fuse, joined);
+    Group *host = node->home ? NULL : store_host(fuse, node);
+    if (!host) { /* or another output of it has given it a kernel */
+        if (!node->home || !store_reordered(fuse, joined))
+            store_somewhere(fuse, joined);
         return;
     }
     pass_decide(fuse->pass, "sibling", true, joined->value, host->members.at[0], NULL,
