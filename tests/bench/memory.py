@@ -98,6 +98,12 @@ def with_largest(y, s, like):
     return q if like.dtype == torch.float64 else q.to(E4), y.abs().amax()
 
 
+def both_ways(x, s):
+    q = at_least_f32(x) / s
+    q = q if x.dtype == torch.float64 else q.to(E4)
+    return q, q.t().contiguous()
+
+
 def rows_and_columns(x):
     return *quantized_blocks(x), *turned_blocks(x)
 
@@ -275,6 +281,7 @@ CASES = dict([
     case("sum_norm_quantize_blocks", added_norm_blocks),
     case("quantize_amax", lambda x, s: with_largest(at_least_f32(x), s, x), s=0.01),
     case("norm_quantize_amax", lambda x, g, s: with_largest(rms(x, g), s, x), s=0.01),
+    case("cast_both_ways", both_ways, s=0.01),
     case("topk_8", largest),
     case("argmax_32000", lambda x: x.argmax(1), x=scales(4)),
     case("ce_loss", cross_entropy, t=32000),
