@@ -154,9 +154,12 @@ double fuse_seconds(const Fuse *fuse, const Region *region) {
 
 /* What a product's kernel without a schedule gives up first: of products that are added up the last, a chain
  * its later products, others their statistics, then what moves columns, then more than two products side by
- * side, then the second of two, then elements of less than a byte. */
+ * side, then the second of two, then elements of less than a byte. One
+ * of rows gives up the statistics of pieces. */
 static int fuse_gives_up(const Region *region, const Value *value) {
     OpClass class_ = value_class(value);
+    if (region->kind == TEMPLATE_ROWS)
+        return region_is_piece(region, value) ? REFUSED_ROWS : 0;
     if (region->sums.n)
         return value == region->cores.at[region->cores.n - 1] ? REFUSED_SUM : 0;
     if (region->kind == TEMPLATE_MATMUL && region->n_reduced > 0)
@@ -170,23 +173,23 @@ static int fuse_gives_up(const Region *region, const Value *value) {
     return dtype_bits(value->dtype) < 8 ? REFUSED_STORE : 0;
 }
 
-/* Marks what product kernels took in where codegen has no schedule for what came of it: rows that blocks
- * cannot share, or more accumulators, computed operands and moved columns than registers. */
+/* Marks what kernels of products, and of rows in pieces, took in where codegen has no schedule for what came
+ * of it: rows that blocks cannot share, or more accumulators, computed operands and moved columns than
+ * registers. */
 static bool fuse_find_refused(Fuse *fuse) {
     const PassOptions *options = fuse->pass->options;
     bool found = false;
     for (size_t i = 0; i < fuse->pass->partition->regions.n && options->takes; i++) {
         const Region *region = fuse->pass->partition->regions.at[i];
-        bool is_product = region->kind == TEMPLATE_CHAIN || region->kind == TEMPLATE_RELAY ||
-                          region->kind == TEMPLATE_MATMUL,
+        bool may_give_up = region->kind == TEMPLATE_CHAIN || region->kind == TEMPLATE_RELAY ||
+                           region->kind == TEMPLATE_MATMUL || region->kind == TEMPLATE_ROWS,
              is_asked = false;
         const char *why = NULL;
-        if (fuse_operand_refuse(fuse, region) || fuse_rows_refuse(fuse, region) ||
-            fuse_pieces_refuse(fuse, region)) {
+        if (fuse_operand_refuse(fuse, region) || fuse_rows_refuse(fuse, region)) {
             found = true;
             continue;
         }
-        for (size_t k = 0; k < region->values.n && is_product; k++) {
+        for (size_t k = 0; k < region->values.n && may_give_up; k++) {
             const Value *value = region->values.at[k];
             int refusal = fuse_gives_up(region, value);
             if (!refusal || fuse->known->refused[value->id] & refusal)

@@ -169,12 +169,6 @@ static inline Group *fuse_home(const Fuse *fuse, const Value *value) {
 static inline bool fuse_is_base(const Fuse *fuse, const Value *value) {
     return value->op == OP_input || fuse_home(fuse, value);
 }
-/* What floating reshapes and transposes that end in `value` are of. */
-static inline const Value *fuse_reordered(const Fuse *fuse, const Value *value) {
-    while (!fuse_home(fuse, value) && (value->op == OP_reshape || value->op == OP_transpose))
-        value = value->in[0];
-    return value;
-}
 /* Axes besides a matrix' two that TMA follows: of a batch, outer parts of an axis, what indices choose. */
 enum { FUSE_TMA_BEYOND = 3 };
 /* view_of and view_gather down to such bases. */
@@ -266,8 +260,6 @@ bool fuse_rows_moved(Fuse *fuse, Value *value);
 /* Marks the statistics of a product's rows where there may be rows without columns, for which no block would
  * store what has an element a row; whether there are any. */
 bool fuse_rows_refuse(Fuse *fuse, const Region *region);
-/* The same of statistics of pieces, where the kernel of rows has no schedule. */
-bool fuse_pieces_refuse(Fuse *fuse, const Region *region);
 /* A statistic of columns of a block of rows, by a kernel that computes or reads these rows. */
 bool fuse_rows_block(Fuse *fuse, Value *value, const BlockStatistic *block);
 /* fuse_blocks.c: statistics of a tile, and what repeats them over it. */

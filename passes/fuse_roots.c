@@ -40,14 +40,14 @@ static void roots_find_wanted(Roots *roots) {
     const Fuse *fuse = roots->fuse;
     const Graph *graph = fuse->graph;
     for (size_t i = 0; i < graph->values.n; i++) {
-        const Value *user = graph->values.at[i], *base = fuse_reordered(fuse, user);
+        Value *user = graph->values.at[i], *base = space_stored_base(fuse, user);
         const Group *home = fuse_home(fuse, user);
         if (base != user) {
             roots->is_kept[base->id] |= value_is_output(graph, user);
             continue; /* whoever reads the view is met */
         }
         for (int k = 0; k < user->n_in; k++) {
-            const Value *value = fuse_reordered(fuse, user->in[k]);
+            const Value *value = space_stored_base(fuse, user->in[k]);
             if (home == fuse_home(fuse, value))
                 continue;
             if (!value_is_pointwise(user) || fuse_node(fuse, user)->barrier)

@@ -188,22 +188,6 @@ bool fuse_rows_refuse(Fuse *fuse, const Region *region) {
     return found;
 }
 
-bool fuse_pieces_refuse(Fuse *fuse, const Region *region) {
-    const PassOptions *options = fuse->pass->options;
-    const char *why;
-    bool found = false;
-    for (size_t i = 0; i < region->values.n && region->kind == TEMPLATE_ROWS; i++) {
-        const Value *value = region->values.at[i];
-        if (!region_is_piece(region, value) || fuse->known->refused[value->id] & REFUSED_ROWS)
-            continue;
-        if (!found && options->takes(options->takes_context, fuse->graph, region, &why))
-            return false;
-        fuse->known->refused[value->id] |= REFUSED_ROWS;
-        found = true;
-    }
-    return found;
-}
-
 bool fuse_rows_block(Fuse *fuse, Value *value, const BlockStatistic *block) {
     Value *of = block->of;
     if (block->axis != of->rank - 2 || value->in[0]->in[0] != of || fuse_node(fuse, of)->barrier)

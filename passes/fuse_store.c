@@ -32,6 +32,14 @@ static int store_foreign(const FuseNode *node) {
     return n;
 }
 
+/* How many times the group that computes it most often does. */
+static double store_again(const FuseNode *node) {
+    double again = 1;
+    for (size_t i = 0; i < node->needs.n; i++)
+        again = node->needs.at[i].again > again ? node->needs.at[i].again : again;
+    return again;
+}
+
 /* In how many windows of an axis an element is; 1 of what is no window. */
 static double store_windows(const Fuse *fuse, const Value *value) {
     if (value->op != OP_window || value->attrs[2].i <= 0)
@@ -83,17 +91,14 @@ static bool store_recomputes(Fuse *fuse, const FuseNode *node) {
                     "it is computed again of what other values that are wanted are computed of, too");
         return true;
     }
-    if (fuse_op_cost(value) > fuse->limits->inline_cost_max)
+    if (fuse_op_cost(value) > fuse->limits->inline_cost_max || store_again(node) > 1)
         return false;
-    for (size_t i = 0; i < node->needs.n; i++)
-        if (node->needs.at[i].again > 1)
-            return false;
     int64_t foreign = store_foreign(node), extra_reads = 0, extra_stores = 0;
     for (int i = 0; i < value->n_in; i++) {
         const FuseNode *in = fuse_node(fuse, value->in[i]);
         if (in->free || store_is_repeated(value, i) || fuse_is_slight(fuse, value->in[i], value))
             continue;
-        const Value *base = fuse_reordered(fuse, value->in[i]);
+        const Value *base = space_stored_base(fuse, value->in[i]);
         const FuseNode *below = fuse_node(fuse, base);
         int64_t bytes = fuse_bytes(fuse, base);
         if (!in->home && value->in[i]->op != OP_input && !op_is_view(value->in[i]->op))
@@ -346,9 +351,8 @@ static bool store_is_dear(Fuse *fuse, const FuseNode *node) {
 static bool store_is_repeated_often(Fuse *fuse, const FuseNode *node) {
     enum { MOVING = 14, LAUNCH = 75000000 }; /* scalar operations in the time of a byte, and of a launch */
     const Value *value = node->value;
-    double again = 1, elements = (double)fuse_count(fuse, value->rank, (const Dim *const *)value->dims);
-    for (size_t i = 0; i < node->needs.n; i++)
-        again = node->needs.at[i].again > again ? node->needs.at[i].again : again;
+    double again = store_again(node),
+           elements = (double)fuse_count(fuse, value->rank, (const Dim *const *)value->dims);
     if (again <= 1 || !value_is_pointwise(value))
         return false;
     double operations = (double)fuse_cone_cost(fuse, value, 1 << 20) * again,

@@ -18,11 +18,18 @@ typedef struct BothWays {
 
 enum { BOTH_BUDGET = 128 };
 
+static const Value *both_below_reshapes(const Value *value) {
+    while (value->op == OP_reshape)
+        value = value->in[0];
+    return value;
+}
+
 /* Whether `turned` has the one axis of `straight` that is more than one element, where the order has it. */
 static bool both_is_vector(const BothWays *both, const Value *turned, const Value *straight) {
-    const Value *base = value_below_views(turned);
+    const Value *base =
+        both_below_reshapes(turned); /* which only give it axes of one element, or take them */
     int at = -1;
-    if (base != value_below_views(straight) || (base->op != OP_input && !value_is_scalar_constant(base)))
+    if (base != both_below_reshapes(straight) || (base->op != OP_input && !value_is_scalar_constant(base)))
         return false;
     for (int i = 0; i < straight->rank; i++) {
         if (dim_is(straight->dims[i], 1))
@@ -37,13 +44,6 @@ static bool both_is_vector(const BothWays *both, const Value *turned, const Valu
         if (is_there != (at >= 0 && both->perm[i] == at))
             return false;
     }
-    /* as it lies: views that only give it axes of one element, or take them */
-    for (const Value *view = turned; view != base; view = view->in[0])
-        if (view->op != OP_reshape)
-            return false;
-    for (const Value *view = straight; view != base; view = view->in[0])
-        if (view->op != OP_reshape)
-            return false;
     return true;
 }
 

@@ -165,8 +165,10 @@ static void pieces_take_above(Pieces *pieces, const Value *whole, const Value *s
     }
 }
 
-static void pieces_find(Pieces *pieces, Arena *arena) {
+/* Whether there are any. */
+static bool pieces_find(Pieces *pieces, Arena *arena) {
     const Graph *graph = pieces->graph;
+    bool found = false;
     bool *is_of_cut = ARENA_ARRAY(arena, bool, graph->values.n + 1);
     for (size_t i = 0; i < graph->values.n; i++) {
         const Value *value = graph->values.at[i];
@@ -193,7 +195,9 @@ static void pieces_find(Pieces *pieces, Arena *arena) {
         for (size_t k = 0; k < graph->values.n && is_free; k++)
             if (pieces->is_mine[k])
                 pieces->piece[k] = cut->dims[cut->rank - 1];
+        found = found || is_free;
     }
+    return found;
 }
 
 /* `value` over rows in pieces, what has a single element a row with a single piece. */
@@ -252,7 +256,6 @@ bool pass_pieces(Pass *pass, Graph *graph) {
                      .is_heavy = ARENA_ARRAY(pass->arena, bool, n),
                      .is_row = ARENA_ARRAY(pass->arena, bool, n),
                      .is_mine = ARENA_ARRAY(pass->arena, bool, n)};
-    pieces_find(&pieces, pass->arena);
     pass->state = &pieces;
-    return rewrite_graph(pass, graph, pieces_rule);
+    return pieces_find(&pieces, pass->arena) && rewrite_graph(pass, graph, pieces_rule);
 }

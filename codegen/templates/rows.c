@@ -304,7 +304,7 @@ static void rows_build_resident(Rows *rows) {
         if (level == rows->levels.n && rows->whole.n == 0 && rows->n_down == 0 && rows->of_pieces.n == 0)
             break;
         RowsPass pass = rows_pass(rows, level);
-        if (pass.n == 0 && (level < rows->levels.n || rows->of_pieces.n == 0))
+        if (pass.n == 0 && level < rows->levels.n)
             continue;
         rows_bind_held(rows, pass.held, k_i32(b, 0));
         lower_row_values(rows->lower, &head, pass.targets, pass.n);
@@ -427,6 +427,19 @@ static void rows_build_streaming(Rows *rows) {
     rows_edges_end(rows);
 }
 
+void rows_store_single(Rows *rows, const Run *run, const Value *const *outputs, size_t n) {
+    Builder *b = rows->b;
+    LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, n);
+    for (size_t i = 0; i < n; i++) {
+        const char *name = text_format(b->arena, "%s_v", lower_value_name(rows->lower, outputs[i]));
+        targets[i] = (LowerTarget){.value = outputs[i], .stored = true};
+        targets[i].dst = k_variable(b, name, ktype_of(outputs[i]->dtype), NULL);
+    }
+    lower_run(rows->lower, run, targets, (int)n);
+    for (size_t i = 0; i < n; i++)
+        lower_store(rows->lower, run, targets[i].value, targets[i].dst, NULL);
+}
+
 /* Outputs with one element a row, or a few: its first thread writes them, or lanes that found one each. */
 static void rows_store_reduced(Rows *rows) {
     Builder *b = rows->b;
@@ -443,17 +456,7 @@ static void rows_store_reduced(Rows *rows) {
     for (int i = rows->split; i < run.rank; i++)
         run.coords[i] = zero;
     k_if_begin(b, k_and(b, k_eq(b, rows->lane, zero), rows->row_inside));
-    int n = (int)rows->reduced.n;
-    LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, (size_t)n);
-    for (int i = 0; i < n; i++) {
-        const Value *output = rows->reduced.at[i];
-        const char *name = text_format(b->arena, "%s_v", lower_value_name(rows->lower, output));
-        targets[i] = (LowerTarget){.value = output, .stored = true};
-        targets[i].dst = k_variable(b, name, ktype_of(output->dtype), NULL);
-    }
-    lower_run(rows->lower, &run, targets, n);
-    for (int i = 0; i < n; i++)
-        lower_store(rows->lower, &run, targets[i].value, targets[i].dst, NULL);
+    rows_store_single(rows, &run, rows->reduced.at, rows->reduced.n);
     for (size_t i = 0; i < rows->bundles.n; i++)
         lower_store_bundle(rows->lower, &run, rows->bundles.at[i]);
     k_end(b);

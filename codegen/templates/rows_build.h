@@ -87,6 +87,9 @@ void rows_find_held(Rows *rows, int level);
 /* Binds the first `n` of them for the run `slot` of the thread. */
 void rows_bind_held(Rows *rows, size_t n, const KExpr *slot);
 
+/* Computes and writes outputs that have one element for the run, whose width is 1. */
+void rows_store_single(Rows *rows, const Run *run, const Value *const *outputs, size_t n);
+
 /* Fills rows->pieces. */
 void rows_find_pieces(Rows *rows);
 /* The statistics of the piece that a run of the last pass lies in, known to the run's thread from here on;

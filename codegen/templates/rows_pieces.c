@@ -68,23 +68,13 @@ void rows_pieces_run(Rows *rows, const Run *run, const KExpr *slot, bool exact) 
 
 void rows_pieces_store(Rows *rows, const Run *run) {
     Builder *b = rows->b;
-    int n = (int)rows->of_pieces.n;
-    if (!n)
+    if (!rows->of_pieces.n)
         return;
     Run first = {.rank = run->rank, .axis = run->axis, .width = 1};
     memcpy(first.coords, run->coords, sizeof first.coords);
     first.coords[run->axis] = k_int(b, rows->index, 0);
     const KExpr *at = k_mod(b, run->inner, k_int(b, rows->index, pieces_length(rows->region)));
     k_if_begin(b, k_and(b, k_eq(b, at, k_int(b, rows->index, 0)), run->guard));
-    LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, (size_t)n);
-    for (int i = 0; i < n; i++) {
-        const Value *output = rows->of_pieces.at[i];
-        const char *name = text_format(b->arena, "%s_v", lower_value_name(rows->lower, output));
-        targets[i] = (LowerTarget){.value = output, .stored = true};
-        targets[i].dst = k_variable(b, name, ktype_of(output->dtype), NULL);
-    }
-    lower_run(rows->lower, &first, targets, n);
-    for (int i = 0; i < n; i++)
-        lower_store(rows->lower, &first, targets[i].value, targets[i].dst, NULL);
+    rows_store_single(rows, &first, rows->of_pieces.at, rows->of_pieces.n);
     k_end(b);
 }
