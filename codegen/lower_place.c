@@ -86,10 +86,12 @@ static const Value *place_root(const Region *region, const Value *value) {
         Fit fit = place_fit(region, at);
         if (fit != FIT_NONE && fit != FIT_BROADCAST) {
             root = at;
-            /* of a square that is stored both ways, the one is stored turned rather than read so */
-            bool is_both_ways = at->op == OP_transpose && place_fit(region, at->in[0]) == FIT_WHOLE &&
-                                region_writes(region, at->in[0]);
-            if (!deep && !is_both_ways)
+            /* a square that is stored, or computed here, is stored turned: what it is of would be read so */
+            bool is_square =
+                at->op == OP_transpose && place_fit(region, at->in[0]) == FIT_WHOLE &&
+                (region_writes(region, at->in[0]) ||
+                 (region->kind == TEMPLATE_TRANSPOSE && op_info(at->in[0]->op)->class_ == OPCLASS_POINTWISE));
+            if (!deep && !is_square)
                 break;
         }
         if (at->op != OP_transpose && at->op != OP_reshape)

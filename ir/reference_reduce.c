@@ -114,26 +114,55 @@ static double matmul_element(const Tensor *t, int64_t at) {
     return t->dtype == DTYPE_TF32 ? dtype_round(x, DTYPE_TF32) : x;
 }
 
+enum { MATMUL_BLOCK = 64 /* of K, so that its part of the second operand stays in a cache */ };
+
+/* One matrix of floats of a batch, whose result begins at out[0]: each element's products are added in the
+ * order of K. `rows` has room for a block of rows of b. */
+static void matmul_floats(const Tensor *a, int64_t a_at, const Tensor *b, int64_t b_at, const int64_t *mnk,
+                          double *rows, Number *out) {
+    int64_t m_extent = mnk[0], n_extent = mnk[1], k_extent = mnk[2];
+    for (int64_t i = 0; i < m_extent * n_extent; i++)
+        out[i].f = 0;
+    for (int64_t begin = 0; begin < k_extent; begin += MATMUL_BLOCK) {
+        int64_t block = k_extent - begin < MATMUL_BLOCK ? k_extent - begin : MATMUL_BLOCK;
+        for (int64_t i = 0; i < block * n_extent; i++)
+            rows[i] = matmul_element(b, b_at + begin * n_extent + i);
+        for (int64_t m = 0; m < m_extent; m++)
+            for (int64_t k = 0; k < block; k++) {
+                double x = matmul_element(a, a_at + m * k_extent + begin + k);
+                for (int64_t n = 0; n < n_extent; n++)
+                    out[m * n_extent + n].f += x * rows[k * n_extent + n];
+            }
+    }
+}
+
+/* The same of integers, which wrap. */
+static void matmul_integers(const Tensor *a, int64_t a_at, const Tensor *b, int64_t b_at, const int64_t *mnk,
+                            DType dtype, Number *out) {
+    for (int64_t i = 0; i < mnk[0] * mnk[1]; i++) {
+        int64_t row = a_at + i / mnk[1] * mnk[2], column = b_at + i % mnk[1];
+        uint64_t sum = 0;
+        for (int64_t k = 0; k < mnk[2]; k++)
+            sum += (uint64_t)a->at[row + k].i * (uint64_t)b->at[column + k * mnk[1]].i;
+        out[i].i = wrap_int((int64_t)sum, dtype);
+    }
+}
+
 void reference_matmul(Evaluation *e, const Value *value, Tensor *out) {
     const Tensor *a = evaluation_operand(e, value, 0), *b = evaluation_operand(e, value, 1);
-    int64_t k_extent = a->dims[a->rank - 1], n_extent = b->dims[b->rank - 1];
+    const int64_t mnk[] = {out->dims[out->rank - 2], out->dims[out->rank - 1], a->dims[a->rank - 1]};
+    int64_t matrix = mnk[0] * mnk[1];
+    double *rows = ARENA_ARRAY(e->arena, double, (size_t)mnk[1] * MATMUL_BLOCK + 1);
+    Tensor batch = *out; /* its matrices, one element each */
+    batch.dims[out->rank - 2] = batch.dims[out->rank - 1] = 1;
     Walk walk;
-    walk_start(&walk, out);
-    for (int64_t i = 0; i < out->count; i++, walk_next(&walk)) {
-        int64_t m = walk.at[out->rank - 2], n = walk.at[out->rank - 1];
-        int64_t row = matmul_batch_offset(a, out, walk.at) + m * k_extent;
-        int64_t column = matmul_batch_offset(b, out, walk.at) + n;
-        if (dtype_is_float(out->dtype)) {
-            double sum = 0;
-            for (int64_t k = 0; k < k_extent; k++)
-                sum += matmul_element(a, row + k) * matmul_element(b, column + k * n_extent);
-            out->at[i].f = sum;
-        } else {
-            uint64_t sum = 0;
-            for (int64_t k = 0; k < k_extent; k++)
-                sum += (uint64_t)a->at[row + k].i * (uint64_t)b->at[column + k * n_extent].i;
-            out->at[i].i = wrap_int((int64_t)sum, out->dtype);
-        }
+    walk_start(&walk, &batch);
+    for (int64_t i = 0; i < out->count; i += matrix, walk_next(&walk)) {
+        int64_t a_at = matmul_batch_offset(a, out, walk.at), b_at = matmul_batch_offset(b, out, walk.at);
+        if (dtype_is_float(out->dtype))
+            matmul_floats(a, a_at, b, b_at, mnk, rows, out->at + i);
+        else
+            matmul_integers(a, a_at, b, b_at, mnk, out->dtype, out->at + i);
     }
 }
 

@@ -154,12 +154,14 @@ double fuse_seconds(const Fuse *fuse, const Region *region) {
 
 /* What a product's kernel without a schedule gives up first: of products that are added up the last, a chain
  * its later products, others their statistics, then what moves columns, then more than two products side by
- * side, then the second of two, then elements of less than a byte. One
- * of rows gives up the statistics of pieces. */
+ * side, then the second of two, then elements of less than a byte. One of rows gives up the statistics of
+ * pieces, one of columns what it stores in another order. */
 static int fuse_gives_up(const Region *region, const Value *value) {
     OpClass class_ = value_class(value);
     if (region->kind == TEMPLATE_ROWS)
         return region_is_piece(region, value) ? REFUSED_ROWS : 0;
+    if (region->kind == TEMPLATE_COLUMNS)
+        return op_is_view(value->op) && region_writes(region, value) ? REFUSED_STORE : 0;
     if (region->sums.n)
         return value == region->cores.at[region->cores.n - 1] ? REFUSED_SUM : 0;
     if (region->kind == TEMPLATE_MATMUL && region->n_reduced > 0)
@@ -173,16 +175,17 @@ static int fuse_gives_up(const Region *region, const Value *value) {
     return dtype_bits(value->dtype) < 8 ? REFUSED_STORE : 0;
 }
 
-/* Marks what kernels of products, and of rows in pieces, took in where codegen has no schedule for what came
- * of it: rows that blocks cannot share, or more accumulators, computed operands and moved columns than
- * registers. */
+/* Marks what kernels of products, of rows in pieces and of columns took in where codegen has no schedule for
+ * what came of it: rows that blocks cannot share, or more accumulators, computed operands and moved columns
+ * than registers. */
 static bool fuse_find_refused(Fuse *fuse) {
     const PassOptions *options = fuse->pass->options;
     bool found = false;
     for (size_t i = 0; i < fuse->pass->partition->regions.n && options->takes; i++) {
         const Region *region = fuse->pass->partition->regions.at[i];
         bool may_give_up = region->kind == TEMPLATE_CHAIN || region->kind == TEMPLATE_RELAY ||
-                           region->kind == TEMPLATE_MATMUL || region->kind == TEMPLATE_ROWS,
+                           region->kind == TEMPLATE_MATMUL || region->kind == TEMPLATE_ROWS ||
+                           region->kind == TEMPLATE_COLUMNS,
              is_asked = false;
         const char *why = NULL;
         if (fuse_operand_refuse(fuse, region) || fuse_rows_refuse(fuse, region)) {

@@ -239,6 +239,9 @@ bool space_fits(const Group *group, const Value *value);
 /* The Value below `value` whose layout in memory alone reshapes and transposes change; `value` itself where
  * there is none. */
 Value *space_stored_base(const Fuse *fuse, Value *value);
+enum { SPACE_AXES = RANK_MAX };
+/* The axis of that base along which `value` is contiguous; SPACE_AXES: several; -1: it has one element. */
+int space_innermost_of(const Value *value, const Value *base);
 /* Whether a store of that base in the order of `value` keeps the innermost axis contiguous. */
 bool space_keeps_innermost(const Value *value, const Value *base);
 typedef enum ReductionLayout { REDUCTION_ROWS, REDUCTION_COLUMNS, REDUCTION_MIXED } ReductionLayout;
@@ -255,6 +258,8 @@ bool reduction_is_of_windows(const Value *value);
 /* fuse_matmul.c, fuse_rows.c, fuse_pointwise.c: what starts a group, and who joins it */
 void fuse_matmul(Fuse *fuse, Value *value);
 void fuse_reduction(Fuse *fuse, Value *value);
+/* Whether `group` reads a tensor of its whole space that `operand` is computed from too. */
+bool fuse_rows_share(Fuse *fuse, const Group *group, const Value *operand);
 /* fuse_rows_moved.c: a concat of columns of what a kernel of rows computes, in other places. */
 bool fuse_rows_moved(Fuse *fuse, Value *value);
 /* Marks the statistics of a product's rows where there may be rows without columns, for which no block would

@@ -40,8 +40,7 @@ static bool rows_are_parts(const Fuse *fuse, const Value *a, const Value *b) {
     }
 }
 
-/* Whether `group` reads a tensor of its whole space that `operand` is computed from too. */
-static bool rows_share(Fuse *fuse, const Group *group, const Value *operand) {
+bool fuse_rows_share(Fuse *fuse, const Group *group, const Value *operand) {
     const Value *mine[ROWS_SOURCES], *theirs[ROWS_SOURCES];
     int n_mine = 0, n_theirs = 0;
     fuse->stamp++;
@@ -102,7 +101,7 @@ static bool rows_join_existing(Fuse *fuse, Value *value, const Value *operand, T
         bool reads = !node->home && group_set_has(&node->reads, group->id);
         fuse->stamp++;
         if (!own && !rows_reduce_same(group, operand) && !(reads && rows_in_space(fuse, group, operand)) &&
-            (reads || !rows_share(fuse, group, operand)))
+            (reads || !fuse_rows_share(fuse, group, operand)))
             continue;
         if (!group_can_compute(fuse, group, operand)) {
             pass_decide(fuse->pass, "cycle", false, value, group->members.at[0],

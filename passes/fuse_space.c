@@ -60,17 +60,40 @@ static int space_innermost(const Value *value) {
     return axis;
 }
 
-bool space_keeps_innermost(const Value *value, const Value *base) {
+/* Where a reshape does no more than give axes of one element or take them, the operand's axis that `axis` is;
+ * SPACE_AXES where it does more. */
+static int space_below_units(const Value *reshape, int axis) {
+    const Value *operand = reshape->in[0];
+    int below = 0, at = SPACE_AXES;
+    for (int i = 0; i < reshape->rank; i++) {
+        if (dim_is(reshape->dims[i], 1))
+            continue;
+        while (below < operand->rank && dim_is(operand->dims[below], 1))
+            below++;
+        if (below == operand->rank || operand->dims[below] != reshape->dims[i])
+            return SPACE_AXES;
+        at = i == axis ? below : at;
+        below++;
+    }
+    return at;
+}
+
+int space_innermost_of(const Value *value, const Value *base) {
     int axis = space_innermost(value);
-    for (; value != base && axis >= 0; value = value->in[0]) {
+    for (; value != base && axis >= 0 && axis != SPACE_AXES; value = value->in[0]) {
         if (value->op == OP_transpose)
             axis = value->attrs[0].ints[axis];
         else if (axis ==
                  space_innermost(value)) /* a part of the innermost axis before it, or the whole and more */
             axis = space_innermost(value->in[0]);
         else
-            return false;
+            axis = space_below_units(value, axis);
     }
+    return axis;
+}
+
+bool space_keeps_innermost(const Value *value, const Value *base) {
+    int axis = space_innermost_of(value, base);
     return axis < 0 || axis == space_innermost(base);
 }
 

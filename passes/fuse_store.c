@@ -224,6 +224,36 @@ static bool store_is_small(const Fuse *fuse, const Group *home, const Value *bas
            fuse_count(fuse, base->rank, (const Dim *const *)base->dims) <= ELEMENTS;
 }
 
+/* Whether a kernel of columns of few rows has all of them on chip, and stores along them what its columns are
+ * applied to, or single elements of columns that are many more than these. */
+static bool store_turns_columns(const Fuse *fuse, const Group *home, const Value *value, const Value *base) {
+    enum { ROWS = 32 };
+    const Dim *rows = home->dims[0];
+    if (home->kind != TEMPLATE_COLUMNS || !home->goes_again || home->n_reduced != 1 || !dim_is_const(rows) ||
+        rows->value % ROWS || fuse->known->refused[value->id] & REFUSED_STORE)
+        return false;
+    return !space_same(home, base->rank, (const Dim *const *)base->dims) || !space_innermost_of(value, base);
+}
+
+/* A kernel of columns short enough to be gone through again, which reads what a floating Value is computed
+ * of, and stores it in the order of `value`; it computes that Value from now on. NULL where there is none. */
+static Group *store_beside_columns(Fuse *fuse, const Value *value, Value *base) {
+    if (!value_is_pointwise(base) || fuse_node(fuse, base)->free)
+        return NULL;
+    for (size_t i = 0; i < fuse->groups.n; i++) {
+        Group *group = fuse->groups.at[i];
+        if (group->dead || group->kind != TEMPLATE_COLUMNS || !group->goes_again ||
+            !space_same(group, base->rank, (const Dim *const *)base->dims) ||
+            !(space_keeps_innermost(value, base) || store_turns_columns(fuse, group, value, base)) ||
+            !group_has_room(fuse, group, base) || !store_can_host(fuse, fuse_node(fuse, base), group) ||
+            !fuse_rows_share(fuse, group, base))
+            continue;
+        group_join(fuse, group, base);
+        return group;
+    }
+    return NULL;
+}
+
 /* What stores a floating Value whose rows are joined (beside.c) computes it over the dims that it has so, for
  * the sake of another kernel over these; what stores it turned, alone or both ways, over its own. */
 static Group *store_joined(Fuse *fuse, Value *base) {
@@ -243,12 +273,14 @@ static bool store_reordered(Fuse *fuse, FuseNode *node) {
     bool is_both_ways = value->op == OP_transpose && value_is_output(fuse->graph, base),
          is_turned = value->op == OP_transpose && !space_keeps_innermost(value, base),
          is_cut = value->op == OP_reshape && value->rank > base->rank;
+    home = home ? home : store_beside_columns(fuse, value, base);
     if (!home && (is_turned || (base == value->in[0] && (is_both_ways || is_cut))))
         home = store_joined(fuse, base);
     if (base == value || !home || fuse_node(fuse, base)->barrier)
         return false;
     if (home->kind != TEMPLATE_POINTWISE && !store_is_statistic(home, base) &&
-        !store_is_small(fuse, home, base) && !space_keeps_innermost(value, base)) {
+        !store_is_small(fuse, home, base) && !store_turns_columns(fuse, home, value, base) &&
+        !space_keeps_innermost(value, base)) {
         pass_decide(fuse->pass, "output_movement", false, value, base,
                     "an output whose innermost axis is that of the result",
                     "writing the rows of the result in this order would scatter single elements");

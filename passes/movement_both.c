@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "passes/movement.h"
+#include "passes/split.h"
 
 typedef struct BothWays {
     const int *perm;   /* of the first transpose that was met; NULL: none yet */
@@ -74,14 +75,16 @@ static bool both_are(BothWays *both, const Value *turned, const Value *straight)
 }
 
 /* Whether all of `base` is reduced, too: the kernel that does that computes the one output, which leaves the
- * other for a kernel of its own in any case (8192 x 4096 in 8 bits both ways and the largest: 56 us, 63 so).
- */
-static bool both_is_reduced(const Graph *graph, const Value *base) {
+ * other for a kernel of its own (8192 x 4096 in 8 bits both ways and the largest: 56 us, 63 so), but where
+ * the kernel of both reduces it. */
+static bool both_is_reduced(const Pass *pass, const Graph *graph, const Value *base) {
     const Dim *count = value_count(graph, base);
     for (size_t i = 0; i < graph->values.n; i++) {
         const Value *value = graph->values.at[i];
-        if (value_class(value) == OPCLASS_REDUCTION && value_count(graph, value->in[0]) == count &&
-            value_is_computed_from(value->in[0], base))
+        if (value_class(value) != OPCLASS_REDUCTION || value_count(graph, value->in[0]) != count ||
+            !value_is_computed_from(value->in[0], base))
+            continue;
+        if (!value_reduces(value, 0) || !split_takes_turned(pass, value->in[0]))
             return true;
     }
     return false;
@@ -96,7 +99,8 @@ Value *movement_both_ways(Rewrite *rewrite, Value *value) {
         Value *straight = graph->outputs.at[i].value;
         BothWays both = {.rank = value->rank, .budget = BOTH_BUDGET};
         if (straight->id >= value->id || straight->scratch || straight->rank != value->rank ||
-            !both_are(&both, value, straight) || !both.perm || both_is_reduced(graph, both.base))
+            !both_are(&both, value, straight) || !both.perm ||
+            both_is_reduced(rewrite->pass, graph, both.base))
             continue;
         Value *turned = build_transpose(rewrite, straight, both.perm, value);
         return turned && value_same_dims(turned, value) ? turned : value;

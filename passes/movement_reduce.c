@@ -83,7 +83,7 @@ static Value *reduce_reshaped(Rewrite *rewrite, Value *value) {
 enum {
     TURNED_CONE = 64,
     TURNED_LEAST = 16, /* columns: rows of fewer share their lines */
-    TURNED_LONG = 64,  /* elements of a row: of fewer, threads that have one each read neighbours as it is */
+    TURNED_LONG = 32,  /* elements of a row: of fewer, threads that have one each read neighbours as it is */
     AXIS_ANY = -1,     /* nothing was found that has a say */
     AXIS_NONE = -2
 };

@@ -58,7 +58,7 @@ static Split *split_new(Pass *pass, const Graph *graph) {
     return split;
 }
 
-static bool split_is_divisible_op(OpKind op) {
+bool split_takes_parts(OpKind op) {
     return op == OP_sum || op == OP_prod || op == OP_reduce_min || op == OP_reduce_max || op == OP_any ||
            op == OP_all;
 }
@@ -208,7 +208,7 @@ static Value *split_rule(Rewrite *rewrite, Value *value) {
     SplitRun run;
     const Split *split = rewrite->pass->state;
     if (value_class(value) != OPCLASS_REDUCTION || product_get(split->products, value) ||
-        split_rows_block(split->rows, value) || !split_is_divisible_op(value->op) || !value->attrs[1].i)
+        split_rows_block(split->rows, value) || !split_takes_parts(value->op) || !value->attrs[1].i)
         return value;
     bool is_run = split_run(split->groups, value, &run);
     Value *places = run.kept * run.rows >= SPLIT_COLUMN_TOTAL ? split_places(rewrite, value) : value;

@@ -8,6 +8,13 @@
  * there is none, or their product overflows. */
 bool split_counts(const Value *value, int64_t *reduced, int64_t *kept);
 
+/* Whether a reduction by `op` is one of parts that are reduced first, in any order. */
+bool split_takes_parts(OpKind op);
+
+/* Whether a matrix has even blocks of 128 rows, enough for all multiprocessors, so that the kernel that
+ * stores it turned reduces its columns, or all of it, too (split_turned.c). */
+bool split_takes_turned(const Pass *pass, const Value *value);
+
 /* Axes of a reduction's operand that follow each other, all of them reduced, of which parts are made. */
 typedef struct SplitRun {
     int at, n;          /* the first, how many */

@@ -15,6 +15,7 @@
 #include "codegen/template.h"
 #include "codegen/templates/columns.h"
 #include "codegen/templates/columns_places.h"
+#include "codegen/templates/columns_held.h"
 #include "codegen/templates/vectors.h"
 #include "ir/base/checked.h"
 #include "ir/value_map.h"
@@ -47,6 +48,9 @@ typedef struct Columns {
     ReduceLevels levels;
     VEC(ColumnsHeld) held;
     VEC(const Value *) whole, reduced;
+    bool is_early;  /* the pass of the last level stores `whole` */
+    bool is_held;   /* all of a thread's rows are read once, into registers */
+    Transpose tile; /* of what is stored along the rows (columns_held.h) */
 } Columns;
 
 /* ---- runs */
@@ -134,21 +138,45 @@ static void columns_prepare(Columns *c, const LowerTarget *pass, int n_pass) {
 
 /* ---- passes */
 
-/* The loop over the thread's rows. */
-static void columns_rows(Columns *c, LowerTarget *targets, int n, bool is_last) {
-    Builder *b = c->b;
+static bool columns_is_exact(const Columns *c) {
     int64_t step = (int64_t)c->above * c->unroll;
-    bool exact = dim_divisor(b->kernel->graph->dims, c->rows) % step == 0;
-    columns_prepare(c, targets, n);
-    const KExpr *first = k_for_begin(b, "first_row", c->y, k_dim(b, c->rows, c->index), step, UNROLL_NONE);
+    return dim_divisor(c->b->kernel->graph->dims, c->rows) % step == 0;
+}
+
+/* What the passes need of the rows in flight from row `first` on. */
+static void columns_load(Columns *c, const KExpr *first, const LowerTarget *targets, int n) {
+    bool exact = columns_is_exact(c);
     Run run = columns_run(c, first, exact);
     lower_batch_begin(c->lower, &run, targets, n, c->unroll);
     const KExpr *slot = columns_slots_begin(c, first, exact, &run);
     lower_batch_load(c->lower, &run, slot);
     columns_slots_end(c);
-    slot = columns_slots_begin(c, first, exact, &run);
+}
+
+static void columns_store(Columns *c, const Run *run, const KExpr *slot, const LowerTarget *target) {
+    if (!transpose_is_written_turned(&c->tile, target->value)) {
+        lower_store(c->lower, run, target->value, target->dst, NULL);
+        return;
+    }
+    const KExpr *own = k_mod(c->b, k_special(c->b, SPECIAL_TID), k_i32(c->b, c->across));
+    columns_tile_put(&c->tile, target, c->y, slot, c->above, k_mul(c->b, own, k_i32(c->b, c->width)));
+}
+
+/* Targets that fold into results of columns, and others, which are stored, of all the thread's rows. */
+static void columns_rows(Columns *c, LowerTarget *targets, int n) {
+    Builder *b = c->b;
+    bool exact = columns_is_exact(c);
+    const KExpr *first = c->y;
+    Run run;
+    columns_prepare(c, targets, n);
+    if (!c->is_held) {
+        int64_t step = (int64_t)c->above * c->unroll;
+        first = k_for_begin(b, "first_row", c->y, k_dim(b, c->rows, c->index), step, UNROLL_NONE);
+        columns_load(c, first, targets, n);
+    }
+    const KExpr *slot = columns_slots_begin(c, first, exact, &run);
     for (int i = 0; i < n; i++) {
-        if (is_last) {
+        if (!targets[i].fold.reduction) {
             const char *name = text_format(b->arena, "%s_v", lower_value_name(c->lower, targets[i].value));
             targets[i].dst = k_array(b, name, ktype_of(targets[i].value->dtype), c->width, NULL);
         } else {
@@ -157,9 +185,12 @@ static void columns_rows(Columns *c, LowerTarget *targets, int n, bool is_last) 
         }
     }
     lower_batch_run(c->lower, &run, slot, targets, n);
-    for (int i = 0; is_last && i < n; i++)
-        lower_store(c->lower, &run, targets[i].value, targets[i].dst, NULL);
+    for (int i = 0; i < n; i++)
+        if (!targets[i].fold.reduction)
+            columns_store(c, &run, slot, &targets[i]);
     columns_slots_end(c);
+    if (c->is_held)
+        return;
     lower_batch_end(c->lower);
     k_end(b);
 }
@@ -252,14 +283,44 @@ static const KExpr *columns_owner(Columns *c) {
     return k_and(c->b, is_first, c->inside);
 }
 
+static bool columns_needs_any(Columns *c, const Value *value, const ReduceLevel *level, ValueMap *seen) {
+    if (region_reads(c->region, value) || value_map_get(seen, value))
+        return false;
+    value_map_set(seen, value, true);
+    for (size_t i = 0; i < level->n; i++)
+        if (level->at[i] == value)
+            return true;
+    for (int i = 0; i < value->n_in; i++)
+        if (columns_needs_any(c, value->in[i], level, seen))
+            return true;
+    return false;
+}
+
+/* Whether the pass of the last level can store the outputs of the space, which need no result of it. */
+static bool columns_stores_early(Columns *c) {
+    ValueMap seen = {.arena = c->b->arena};
+    for (size_t i = 0; i < c->whole.n && c->levels.n > 0; i++)
+        if (columns_needs_any(c, c->whole.at[i], &c->levels.at[c->levels.n - 1], &seen))
+            return false;
+    return c->levels.n > 0;
+}
+
+/* The outputs of the space, behind `n` other targets of a pass; how many there are then. */
+static int columns_add_whole(const Columns *c, LowerTarget *targets, int n) {
+    for (size_t i = 0; i < c->whole.n; i++)
+        targets[n++] = (LowerTarget){.value = c->whole.at[i], .stored = true};
+    return n;
+}
+
 static void columns_level(Columns *c, int number_of_level) {
     Builder *b = c->b;
     const ReduceLevel *level = &c->levels.at[number_of_level];
-    bool is_last = number_of_level == c->levels.n - 1 && c->whole.n == 0;
-    LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, level->n + 1);
+    bool is_top = number_of_level == c->levels.n - 1, is_last = is_top && (c->whole.n == 0 || c->is_early);
+    LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, level->n + c->whole.n + 1);
     PartialVars *acc = ARENA_ARRAY(b->arena, PartialVars, level->n + 1);
     KBuffer **x = ARENA_ARRAY(b->arena, KBuffer *, level->n + 1);
     KBuffer **number = ARENA_ARRAY(b->arena, KBuffer *, level->n + 1);
+    int n = (int)level->n;
     for (size_t i = 0; i < level->n; i++) {
         const Value *reduction = level->at[i];
         const char *name = lower_value_name(c->lower, reduction);
@@ -267,7 +328,9 @@ static void columns_level(Columns *c, int number_of_level) {
         targets[i] = (LowerTarget){.value = reduction->in[0],
                                    .fold = {.reduction = reduction, .acc = acc[i], .by_lane = true}};
     }
-    columns_rows(c, targets, (int)level->n, false);
+    if (is_last)
+        n = columns_add_whole(c, targets, n);
+    columns_rows(c, targets, n);
     if (c->above > 1)
         columns_share(c, level, acc, x, number);
     const KExpr *owner = columns_owner(c);
@@ -310,6 +373,10 @@ static Columns columns_new(Builder *b, const Region *region, const Schedule *sch
             vec_push(b->arena, &c.reduced, region->outputs.at[i]);
     }
     c.levels = lower_find_levels(c.lower);
+    c.is_early = columns_stores_early(&c);
+    c.is_held = schedule->resident;
+    if (c.is_held)
+        c.tile = columns_tile_plan(b, c.lower, region);
     return c;
 }
 
@@ -317,20 +384,26 @@ static int columns_strip(const Schedule *schedule) {
     return schedule->threads_per_row * schedule->vector;
 }
 
-/* The strip number `strip`, by a thread that has a run of its columns, from column `own` on, and every so
- * many of its rows, from `y` on. */
-static void columns_build_strip(Columns *c, const KExpr *strip, const KExpr *own, const KExpr *y) {
+/* Whether strips are tiles (columns_held.c) that do not divide the last axis. */
+static bool columns_has_edges(const Columns *c) {
+    const Dim *last = c->region->dims[c->region->rank - 1];
+    return c->tile.writes.n > 0 &&
+           dim_divisor(c->b->kernel->graph->dims, last) % ((int64_t)c->across * c->width) != 0;
+}
+
+static const Dim *columns_strips(const Columns *c) {
+    DimTable *table = c->b->kernel->graph->dims;
+    const Region *region = c->region;
+    const Dim *wide = dim_const(table, (int64_t)c->across * c->width);
+    if (!columns_has_edges(c))
+        return dim_ceil_div(table, c->columns, wide);
+    const Dim *outer = region_extent(c->b->kernel->graph, region, region->n_reduced, region->rank - 1);
+    return dim_mul(table, outer, dim_ceil_div(table, region->dims[region->rank - 1], wide));
+}
+
+/* What the columns' results are applied to. */
+static void columns_apply(Columns *c) {
     Builder *b = c->b;
-    int wide = c->across * c->width;
-    const KExpr *first = k_mul(b, k_convert(b, strip, c->index), k_int(b, c->index, wide));
-    c->column = k_let_expr(b, "column", k_add(b, first, k_convert(b, own, c->index)));
-    c->y = y;
-    if (dim_divisor(b->kernel->graph->dims, c->columns) % wide != 0)
-        c->inside = k_lt(b, c->column, k_dim(b, c->columns, c->index));
-    for (int level = 0; level < c->levels.n; level++)
-        columns_level(c, level);
-    if (c->whole.n == 0)
-        return;
     const KExpr *owner = columns_owner(c);
     if (owner)
         k_if_begin(b, owner);
@@ -338,9 +411,66 @@ static void columns_build_strip(Columns *c, const KExpr *strip, const KExpr *own
     if (owner)
         k_end(b);
     LowerTarget *targets = ARENA_ARRAY(b->arena, LowerTarget, c->whole.n + 1);
-    for (size_t i = 0; i < c->whole.n; i++)
-        targets[i] = (LowerTarget){.value = c->whole.at[i], .stored = true};
-    columns_rows(c, targets, (int)c->whole.n, true);
+    columns_rows(c, targets, columns_add_whole(c, targets, 0));
+}
+
+/* All that any pass reads of the thread's rows, in registers from here on; and the tile, which begins at
+ * column `first`. */
+static void columns_hold_rows(Columns *c, const KExpr *first) {
+    int n = 0;
+    LowerTarget *targets = ARENA_ARRAY(c->b->arena, LowerTarget, c->region->values.n + c->whole.n + 1);
+    for (int level = 0; level < c->levels.n; level++)
+        for (size_t i = 0; i < c->levels.at[level].n; i++)
+            targets[n++] = (LowerTarget){.value = c->levels.at[level].at[i]->in[0]};
+    columns_load(c, c->y, targets, columns_add_whole(c, targets, n));
+    if (c->tile.writes.n == 0)
+        return;
+    Run run = columns_run(c, k_int(c->b, c->index, 0), true);
+    lower_delinearize(c->b, first, c->region->rank - 1, c->region->dims + 1, run.coords + 1);
+    columns_tile_begin(&c->tile, &run);
+}
+
+/* The first column of a strip. Strips that are tiles do not go on where the last axis ends; *left then is
+ * how many columns there are up to that end, and NULL where it makes no difference. */
+static const KExpr *columns_first(Columns *c, const KExpr *strip, const KExpr **left) {
+    Builder *b = c->b;
+    DimTable *table = b->kernel->graph->dims;
+    int wide = c->across * c->width;
+    const Dim *last = c->region->dims[c->region->rank - 1];
+    const KExpr *width = k_int(b, c->index, wide), *end = k_dim(b, last, c->index);
+    strip = k_convert(b, strip, c->index);
+    *left = NULL;
+    if (!columns_has_edges(c))
+        return k_mul(b, strip, width);
+    const KExpr *across = k_dim(b, dim_ceil_div(table, last, dim_const(table, wide)), c->index);
+    const KExpr *at = k_let_expr(b, "strip_column", k_mul(b, k_mod(b, strip, across), width));
+    *left = k_sub(b, end, at);
+    return k_add(b, k_mul(b, k_div(b, strip, across), end), at);
+}
+
+/* The strip number `strip`, by a thread that has a run of its columns, from column `own` on, and every so
+ * many of its rows, from `y` on. */
+static void columns_build_strip(Columns *c, const KExpr *strip, const KExpr *own, const KExpr *y) {
+    Builder *b = c->b;
+    int wide = c->across * c->width;
+    const KExpr *left, *first = columns_first(c, strip, &left);
+    own = k_convert(b, own, c->index);
+    c->column = k_let_expr(b, "column", k_add(b, first, own));
+    c->y = y;
+    if (left)
+        c->inside = k_lt(b, own, left);
+    else if (dim_divisor(b->kernel->graph->dims, c->columns) % wide != 0)
+        c->inside = k_lt(b, c->column, k_dim(b, c->columns, c->index));
+    if (c->is_held)
+        columns_hold_rows(c, first);
+    for (int level = 0; level < c->levels.n; level++)
+        columns_level(c, level);
+    if (c->whole.n > 0 && !c->is_early)
+        columns_apply(c);
+    if (c->is_held)
+        lower_batch_end(c->lower);
+    if (c->tile.writes.n > 0)
+        transpose_write(&c->tile);
 }
 
 /* Blocks an SM that leave the registers for what is in flight. Left to itself, ptxas may rather have twice
@@ -357,17 +487,20 @@ static int columns_blocks(const Kernel *kernel, const Region *region) {
 static void columns_build(Builder *b, const Region *region) {
     const Schedule *schedule = &region->schedule;
     Kernel *kernel = b->kernel;
-    DimTable *table = kernel->graph->dims;
     if (schedule->places) {
         columns_build_places(b, region);
         return;
     }
     Columns c = columns_new(b, region, schedule);
     kernel->threads = schedule->threads;
-    kernel->grid[0] = dim_ceil_div(table, c.columns, dim_const(table, columns_strip(schedule)));
-    kernel->summary = text_format(b->arena, "columns: strips of %d columns, %d rows at a time, %d in flight",
-                                  columns_strip(schedule), c.above, c.unroll);
-    if (c.levels.n > 1 && c.unroll > COLUMNS_UNROLL)
+    kernel->grid[0] = columns_strips(&c);
+    kernel->summary =
+        text_format(b->arena, "columns: strips of %d columns, %d rows at a time, %d in flight%s",
+                    columns_strip(schedule), c.above, c.unroll,
+                    c.tile.writes.n > 0 ? ", kept in registers, stored along the rows through a tile"
+                    : c.is_held         ? ", kept in registers"
+                                        : "");
+    if (c.levels.n > 1 && !c.is_held && c.unroll > COLUMNS_UNROLL)
         kernel->min_blocks = columns_blocks(kernel, region);
     if (c.whole.n == 0 && c.levels.n == 1)
         lower_set_cache(c.lower, cost_cache(kernel->graph, region, kernel->target, NULL));
@@ -455,6 +588,12 @@ static bool columns_accepts(const Graph *graph, const Region *region, const Sche
             *why = "an output does not fit the columns, or has 4-bit elements and rows of odd length";
             return false;
         }
+    if (s->resident && (*why = columns_held_refuses(graph, region, s, target, columns_smem(region, s))))
+        return false;
+    if (!s->resident && (s->turned_vector || columns_stores_turned(graph, region))) {
+        *why = "where an output is stored along the rows, and with turned_vector, rows are resident";
+        return false;
+    }
     return s->places == 0 || columns_accepts_places(graph, region, s, why);
 }
 
@@ -485,6 +624,14 @@ static int columns_of_few_rows(const Target *target, int64_t rows, int64_t colum
     return n;
 }
 
+/* Whether columns are gone through more than once. */
+static bool columns_go_again(const Graph *graph, const Region *region) {
+    for (size_t i = 0; i < region->outputs.n; i++)
+        if (lower_output_is_whole(graph, region, region->outputs.at[i]))
+            return true;
+    return lower_count_levels(graph, region) > 1;
+}
+
 /* Columns that are gone through again, for what a statistic of theirs is applied to: a strip of 128 bytes,
  * which stays in L1, and all of its rows on their way at once, some 28 bytes of each thread's column (layer
  * norm over 256 channels of 100352 places: 61.7 us otherwise, 38.6 so; softmax over 1024 of 49152: 112, 82).
@@ -501,9 +648,6 @@ static bool columns_again(const Graph *graph, const Region *region, const DimBin
         IN_FLIGHT = 16
     };
     int bits = 8, vector = lower_vector_width(graph, region, region->rank - 1);
-    bool is_whole = false;
-    for (size_t i = 0; i < region->outputs.n; i++)
-        is_whole |= lower_output_is_whole(graph, region, region->outputs.at[i]);
     for (size_t i = 0; i < region->inputs.n; i++)
         if (lower_output_is_whole(graph, region, region->inputs.at[i]) &&
             dtype_bits(region->inputs.at[i]->dtype) > bits)
@@ -514,7 +658,7 @@ static bool columns_again(const Graph *graph, const Region *region, const DimBin
         vector /= 2;
     int lanes = STRIP_BITS / (vector * bits), levels = lower_count_levels(graph, region);
     int most = levels > 1 ? THREADS_OF_SEVERAL : 1024; /* whose registers leave an SM room for two blocks */
-    if ((!is_whole && levels < 2) || columns < lanes * vector || rows > COLUMN_BITS / bits)
+    if (columns < lanes * vector || rows > COLUMN_BITS / bits)
         return false;
     Schedule s = {.vector = vector, .rows_per_block = ROWS_LEAST, .unroll = 1};
     while (s.rows_per_block < ROWS_MOST && 2 * s.rows_per_block * SHARE_BITS <= rows * bits)
@@ -539,11 +683,15 @@ static int columns_schedules(const Graph *graph, const Region *region, const Tar
     int64_t columns = cost_space(graph, region, region->n_reduced, region->rank, hint);
     int64_t rows = cost_space(graph, region, 0, region->n_reduced, hint);
     int64_t run_bytes = (int64_t)vector * bits / 8;
+    if (columns_stores_turned(graph, region))
+        return columns_held_schedules(graph, region, target, vector, out, room);
     int n = columns_places_schedules(graph, region, target, hint, vector, out, room - 1);
     if (rows <= COLUMNS_FEW_ROWS && columns >= (int64_t)COLUMNS_THREADS * vector * target->sm_count)
         return n + columns_of_few_rows(target, rows, columns, vector, bits, out + n, room - n);
-    if (n == 0)
-        n = room > 1 && columns_again(graph, region, hint, out);
+    if (n == 0 && columns_go_again(graph, region)) {
+        n = columns_held_schedules(graph, region, target, vector, out, room / 2);
+        n += n + 1 < room && columns_again(graph, region, hint, out + n);
+    }
     Schedule s = {
         .vector = vector, .unroll = COLUMNS_UNROLL, .threads_per_row = 1, .threads = COLUMNS_THREADS};
     while (s.threads_per_row < 64 && s.threads_per_row * run_bytes < COLUMNS_STRIP_BYTES &&

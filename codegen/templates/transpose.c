@@ -279,7 +279,7 @@ static void transpose_work(Transpose *t) {
     lower_batch_end(t->lower);
 }
 
-static void transpose_write(Transpose *t) {
+void transpose_write(Transpose *t) {
     Builder *b = t->b;
     const KExpr *width = k_i32(b, t->width), *turned = k_i32(b, t->turned);
     k_barrier(b);

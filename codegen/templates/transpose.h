@@ -57,6 +57,9 @@ TransposePiece transpose_pieces_begin(Transpose *t, int count, int across, const
 const KExpr *transpose_group_row(const Transpose *t, const KBuffer *tile, const KExpr *group, const KExpr *i);
 const KExpr *transpose_piece_row(const Transpose *t, const KBuffer *tile, const TransposePiece *piece);
 
+/* Writes what lies in the tiles of t->writes along the axis, once all threads have come here. */
+void transpose_write(Transpose *t);
+
 /* transpose_skewed.c: why it does not take a schedule, or NULL; runs that it could write, 1: none; the
  * kernel. */
 const char *transpose_skewed_refuses(const Graph *graph, const Transpose *t);
