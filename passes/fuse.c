@@ -158,9 +158,9 @@ double fuse_seconds(const Fuse *fuse, const Region *region) {
  * pieces, one of columns what it stores in another order. */
 static int fuse_gives_up(const Region *region, const Value *value) {
     OpClass class_ = value_class(value);
-    if (region->kind == TEMPLATE_ROWS)
-        return region_is_piece(region, value) ? REFUSED_ROWS : 0;
-    if (region->kind == TEMPLATE_COLUMNS)
+    if (region->kind == TEMPLATE_ROWS && region_is_piece(region, value))
+        return REFUSED_ROWS;
+    if (region->kind == TEMPLATE_ROWS || region->kind == TEMPLATE_COLUMNS)
         return op_is_view(value->op) && region_writes(region, value) ? REFUSED_STORE : 0;
     if (region->sums.n)
         return value == region->cores.at[region->cores.n - 1] ? REFUSED_SUM : 0;

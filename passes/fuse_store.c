@@ -235,6 +235,15 @@ static bool store_turns_columns(const Fuse *fuse, const Group *home, const Value
     return !space_same(home, base->rank, (const Dim *const *)base->dims) || !space_innermost_of(value, base);
 }
 
+/* Whether a kernel of rows that are along the last axis alone stores across them what their statistics are
+ * applied to, by blocks of several rows (rows_turned.c). */
+static bool store_turns_rows(const Fuse *fuse, const Group *home, const Value *value, const Value *base) {
+    int axis = space_innermost_of(value, base);
+    return axis >= 0 && axis < home->rank - 1 && home->kind == TEMPLATE_ROWS && home->n_reduced == 1 &&
+           home->rank > 1 && home->n_columns == 0 && !(fuse->known->refused[value->id] & REFUSED_STORE) &&
+           space_same(home, base->rank, (const Dim *const *)base->dims);
+}
+
 /* A kernel of columns short enough to be gone through again, which reads what a floating Value is computed
  * of, and stores it in the order of `value`; it computes that Value from now on. NULL where there is none. */
 static Group *store_beside_columns(Fuse *fuse, const Value *value, Value *base) {
@@ -280,7 +289,7 @@ static bool store_reordered(Fuse *fuse, FuseNode *node) {
         return false;
     if (home->kind != TEMPLATE_POINTWISE && !store_is_statistic(home, base) &&
         !store_is_small(fuse, home, base) && !store_turns_columns(fuse, home, value, base) &&
-        !space_keeps_innermost(value, base)) {
+        !store_turns_rows(fuse, home, value, base) && !space_keeps_innermost(value, base)) {
         pass_decide(fuse->pass, "output_movement", false, value, base,
                     "an output whose innermost axis is that of the result",
                     "writing the rows of the result in this order would scatter single elements");

@@ -50,8 +50,6 @@ static const char *held_refuses_tile(const Graph *graph, const Region *region, c
     if (!is_power_of_two(s->turned_vector) || s->turned_vector > 16 || !is_power_of_two(s->vector) ||
         region->dims[0]->value % s->turned_vector != 0)
         return "vector and turned_vector must be powers of two of at most 16 that divide columns and rows";
-    if (region->dims[0]->value / s->turned_vector * s->threads_per_row % s->threads != 0)
-        return "threads must divide the strip's blocks of turned_vector x vector elements";
     Transpose tile = held_tile(graph->arena, graph, region, s);
     for (size_t i = 0; i < tile.writes.n; i++) {
         int bits = dtype_bits(tile.writes.at[i].value->dtype);

@@ -22,6 +22,7 @@
 
 #include "codegen/cost.h"
 #include "codegen/templates/rows_build.h"
+#include "codegen/templates/rows_turned.h"
 #include "codegen/templates/vectors.h"
 
 enum { ROWS_LOADED_WORDS = 40 /* registers of loads in flight before the first reduction */ };
@@ -144,9 +145,12 @@ static void rows_pass_run(Rows *rows, RowsPass *pass, const Run *run, const KExp
         }
     }
     lower_batch_run(rows->lower, run, slot, pass->targets, pass->n);
-    for (int i = 0; is_last && i < pass->n; i++)
-        if (pass->targets[i].dst)
+    for (int i = 0; is_last && i < pass->n; i++) {
+        if (transpose_is_written_turned(&rows->tile, pass->targets[i].value))
+            rows_tile_put(rows, &pass->targets[i], run);
+        else if (pass->targets[i].dst)
             lower_store(rows->lower, run, pass->targets[i].value, pass->targets[i].dst, NULL);
+    }
     if (is_last)
         rows_pieces_store(rows, run);
 }
@@ -577,21 +581,26 @@ static void rows_build(Builder *b, const Region *region) {
     DimTable *table = kernel->graph->dims;
     Rows rows = rows_new(b, region, schedule);
     kernel->threads = schedule->threads;
-    int64_t of_block = rows.n_down ? rows.down[0].block.block : schedule->rows_per_block;
+    if (schedule->turned_vector)
+        rows_tile_plan(&rows);
+    bool is_tile = rows.tile.writes.n > 0;
+    int64_t of_block = rows.n_down ? rows.down[0].block.block
+                       : is_tile   ? rows.tile.rows
+                                   : schedule->rows_per_block;
     kernel->grid[0] = dim_ceil_div(table, rows.rows, dim_const(table, of_block));
     kernel->grid[0] = dim_mul(table, kernel->grid[0], dim_const(table, rows.blocks));
     kernel->cluster[0] = rows.blocks;
     const char *ahead =
         schedule->stages > 1 ? text_format(b->arena, ", %d on their way", schedule->stages - 1) : "";
-    kernel->summary =
-        text_format(b->arena, "rows: %d threads a row%s, %d rows a block%s, %s%s", schedule->threads_per_row,
-                    rows.blocks > 1 ? text_format(b->arena, " in each of %d blocks", rows.blocks) : "",
-                    schedule->rows_per_block,
-                    rows.n_down ? text_format(b->arena, " at a time, of %lld", (long long)of_block) : "",
-                    schedule->resident      ? "kept in registers"
-                    : schedule->row_in_smem ? "kept in shared memory"
-                                            : "read again in each pass",
-                    ahead);
+    kernel->summary = text_format(
+        b->arena, "rows: %d threads a row%s, %d rows a block%s, %s%s%s", schedule->threads_per_row,
+        rows.blocks > 1 ? text_format(b->arena, " in each of %d blocks", rows.blocks) : "",
+        schedule->rows_per_block,
+        rows.n_down || is_tile ? text_format(b->arena, " at a time, of %lld", (long long)of_block) : "",
+        schedule->resident      ? "kept in registers"
+        : schedule->row_in_smem ? "kept in shared memory"
+                                : "read again in each pass",
+        ahead, is_tile ? ", stored across them through a tile" : "");
 
     const KExpr *tid = k_special(b, SPECIAL_TID), *lanes = k_i32(b, schedule->threads_per_row);
     const KExpr *lane = k_mod(b, tid, lanes), *group = k_special(b, SPECIAL_CTA_X);
@@ -604,6 +613,10 @@ static void rows_build(Builder *b, const Region *region) {
     if (rows.n_down) {
         rows.row = k_let_expr(b, "above", k_convert(b, k_div(b, tid, lanes), rows.index));
         rows_build_block(&rows, block);
+        return;
+    }
+    if (is_tile) {
+        rows_tile_build(&rows, block, k_div(b, tid, lanes), rows_build_row);
         return;
     }
     const KExpr *row = k_mul(b, block, k_int(b, rows.index, schedule->rows_per_block));

@@ -7,6 +7,7 @@
 #include "codegen/reduce.h"
 #include "codegen/rounds.h"
 #include "codegen/templates/rows_plan.h"
+#include "codegen/templates/transpose.h"
 
 enum { ROUNDS_CHAINS = 2 };
 
@@ -72,6 +73,8 @@ typedef struct Rows {
     const KExpr *first_row; /* the thread's first one of the block */
     RowsAhead ahead[ROWS_AHEAD_MAX];
     int n_ahead;
+    Transpose tile;            /* of what is stored across rows (rows_turned.h) */
+    const KExpr **tile_places; /* where the thread's row begins in each of its buffers */
     RunStart start;
     const KExpr *head;    /* skewed: elements of the row before its first run */
     const KExpr *at_edge; /* whether the thread has an element of the row's edges */

@@ -5,6 +5,7 @@
 #include "codegen/template.h"
 #include "codegen/templates/rows.h"
 #include "codegen/templates/rows_plan.h"
+#include "codegen/templates/rows_turned.h"
 #include "ir/base/checked.h"
 
 enum {
@@ -133,6 +134,8 @@ bool rows_accepts(const Graph *graph, const Region *region, const Schedule *sche
         *why = "the row does not fit into shared memory, or has no known upper bound";
         return false;
     }
+    if ((*why = rows_turned_refuses(graph, region, schedule, target, rows_smem(graph, region, schedule))))
+        return false;
     for (size_t i = 0; i < region->outputs.n; i++) {
         const Value *output = region->outputs.at[i];
         BlockStatistic block;
@@ -372,6 +375,10 @@ int rows_schedules(const Graph *graph, const Region *region, const Target *targe
     int64_t rows = cost_space(graph, region, 0, split, hint),
             extent = cost_space(graph, region, split, region->rank, hint);
     int64_t share = rows_share(region, target, vector, rows, extent, cost_streams(graph, region));
+    if (rows_store_turned(graph, region)) {
+        Schedule like = rows_schedule(graph, region, target, hint, vector, share);
+        return rows_turned_schedules(graph, region, target, &like, out, room);
+    }
     int n = 0, unaligned = rows_unaligned_vector(graph, region);
     if (unaligned > vector)
         out[n++] =

@@ -13,6 +13,7 @@
  * that is known once loops are unrolled. */
 #include "codegen/templates/transpose.h"
 #include "codegen/templates/vectors.h"
+#include "ir/base/checked.h"
 
 enum { TRANSPOSE_INPUTS = 32 };
 
@@ -132,7 +133,12 @@ TransposePiece transpose_pieces_begin(Transpose *t, int count, int across, const
         piece.first = k_let_expr(b, text_format(b->arena, "first_%s", major), k_div(b, tid, lanes));
         piece.step = threads / across;
     }
-    piece.slot = k_for_begin(b, "u", k_i32(b, 0), k_i32(b, count / threads), 1, UNROLL_FULL);
+    piece.slot = k_for_begin(b, "u", k_i32(b, 0), k_i32(b, ceil_div(count, threads)), 1, UNROLL_FULL);
+    if (count % threads != 0) {
+        const KExpr *number = k_add(b, k_mul(b, piece.slot, k_i32(b, threads)), tid);
+        k_if_begin(b, k_lt(b, number, k_i32(b, count)));
+        piece.is_guarded = true;
+    }
     if (piece.first) {
         piece.major = k_add(b, piece.first, k_mul(b, piece.slot, k_i32(b, piece.step)));
     } else if (across % threads == 0) {
@@ -299,6 +305,8 @@ void transpose_write(Transpose *t) {
         Run run = transpose_block_run(t, &at, i);
         lower_store(t->lower, &run, tile->value, columns, k_mul(b, i, turned));
         k_end(b);
+        if (at.is_guarded)
+            k_end(b);
         k_end(b);
     }
 }

@@ -47,6 +47,7 @@ typedef struct TransposePiece {
     const KExpr *major, *minor;
     const KExpr *first; /* of `major`, which grows by `step` with each slot; NULL: it does not */
     int step;
+    bool is_guarded; /* the last of the loop's turns is not every thread's: a condition is open in it */
 } TransposePiece;
 
 /* Opens the loop over a thread's pieces of `count`, which lie `across` beside each other. */
