@@ -67,6 +67,16 @@ static bool rows_meet(const SplitValues *a, const SplitValues *b) {
     return false;
 }
 
+static bool rows_are_parts_of(const Value *value) {
+    switch (value->op) {
+    case OP_sum:
+    case OP_prod:
+    case OP_reduce_min:
+    case OP_reduce_max: return value->attrs[1].i != 0;
+    default: return false;
+    }
+}
+
 /* Whether `value` reduces the last axis alone, of a tensor of these dims. */
 static bool rows_reduces_row(const Value *value, const Value *like) {
     return value_class(value) == OPCLASS_REDUCTION && value_same_dims(value->in[0], like) &&
@@ -87,13 +97,9 @@ static bool rows_are_short(const SplitValues *sources) {
     return most < ROWS_SHORT;
 }
 
-/* Whether a kernel computes or reads the rows of what is reduced, and waits for no result of it. */
-static bool rows_have_company(const SplitRows *found, const Value *reduction) {
-    const Graph *graph = found->graph;
-    const Value *operand = reduction->in[0], *written = operand;
-    SplitValues mine = {NULL, 0, 0};
-    if (!rows_sources(found, operand, &mine) || rows_are_short(&mine))
-        return false;
+/* Whether what is reduced is an output, rounded or not. */
+static bool rows_are_output(const Graph *graph, const Value *operand) {
+    const Value *written = operand;
     while (written->op == OP_cast)
         written = written->in[0];
     for (size_t i = 0; i < graph->outputs.n && value_is_pointwise(written); i++) {
@@ -101,11 +107,32 @@ static bool rows_have_company(const SplitRows *found, const Value *reduction) {
         if (output == operand || output == written || (output->op == OP_cast && output->in[0] == written))
             return true;
     }
+    return false;
+}
+
+/* Whether `value` is taken in parts of a block of rows too, as what it reduces is written by rows. */
+static bool rows_reduces_output(const SplitRows *found, const Value *value, const Value *like) {
+    int n_reduced;
+    return value_class(value) == OPCLASS_REDUCTION && value_same_dims(value->in[0], like) &&
+           rows_are_parts_of(value) && reduction_layout(value, &n_reduced) == REDUCTION_COLUMNS &&
+           n_reduced == like->rank - 1 && rows_are_output(found->graph, value->in[0]);
+}
+
+/* Whether a kernel computes or reads the rows of what is reduced, and waits for no result of it. */
+static bool rows_have_company(const SplitRows *found, const Value *reduction) {
+    const Graph *graph = found->graph;
+    const Value *operand = reduction->in[0];
+    SplitValues mine = {NULL, 0, 0};
+    if (!rows_sources(found, operand, &mine) || rows_are_short(&mine))
+        return false;
+    if (rows_are_output(graph, operand))
+        return true;
     for (size_t i = 0; i < graph->values.n; i++) {
         const Value *row = graph->values.at[i];
         SplitValues theirs = {NULL, 0, 0};
-        if (rows_reduces_row(row, operand) && !value_is_computed_from(row, reduction) &&
-            rows_sources(found, row->in[0], &theirs) && rows_meet(&mine, &theirs))
+        if ((rows_reduces_row(row, operand) || rows_reduces_output(found, row, operand)) &&
+            !value_is_computed_from(row, reduction) && rows_sources(found, row->in[0], &theirs) &&
+            rows_meet(&mine, &theirs))
             return true;
     }
     return false;
@@ -125,16 +152,6 @@ static int64_t rows_of_block(const FuseLimits *limits, int64_t matrices, int64_t
         }
     }
     return best;
-}
-
-static bool rows_are_parts_of(const Value *value) {
-    switch (value->op) {
-    case OP_sum:
-    case OP_prod:
-    case OP_reduce_min:
-    case OP_reduce_max: return value->attrs[1].i != 0;
-    default: return false;
-    }
 }
 
 static int64_t rows_block(const SplitRows *found, const Value *value) {
