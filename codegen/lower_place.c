@@ -115,7 +115,8 @@ const Value *lower_root(const Region *region, const Value *output) {
 static bool place_is_moved_input(const Region *region, const Value *value) {
     if (!lower_is_whole(region, value))
         return false;
-    while (value->op == OP_transpose || value->op == OP_reshape || value->op == OP_slice)
+    while (!region_reads(region, value) &&
+           (value->op == OP_transpose || value->op == OP_reshape || value->op == OP_slice))
         value = value->in[0];
     return region_reads(region, value);
 }

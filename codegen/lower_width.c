@@ -120,9 +120,17 @@ static bool width_reads_along(Lower *lower, void *context) {
     Run run = {.rank = lower->region->rank, .axis = asked->axis, .width = WIDTH_PAIR};
     LowerTarget target = {.value = asked->value};
     lower_plan(lower, &run, &target, 1);
-    if (lower->loads.n != 1)
+    const LowerKey *key = NULL;
+    for (size_t i = 0; i < lower->loads.n; i++) {
+        const LowerKey *load = &lower->loads.at[i]->key;
+        if (lower->loads.n > 1 && !lower_is_stream(lower, load->value))
+            continue;
+        if (key)
+            return false;
+        key = load;
+    }
+    if (!key)
         return false;
-    const LowerKey *key = &lower->loads.at[0]->key;
     LaneCoord offset = lane_memory(lower, key->value, key->coords);
     return offset.step == 1 && !lower_expr_varies(lower, offset.at) && !lower_expr_varies(lower, key->guard);
 }

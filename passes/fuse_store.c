@@ -365,11 +365,11 @@ static bool store_is_dear_to_product(Fuse *fuse, const FuseNode *node) {
     return has_product && store_has_joined_rows(fuse, node->value);
 }
 
-/* Whether an output joins axes of what floats, which a kernel over these axes may compute anyway: all that do
- * are known once the walk is there. */
+/* Whether an output joins axes of what floats (and may cut others), which a kernel over these axes may
+ * compute anyway: all that do are known once the walk is there. */
 static bool store_joins_axes(const Fuse *fuse, const Value *value) {
     const Value *base = value->n_in ? value->in[0] : NULL;
-    return value->op == OP_reshape && value_is_output(fuse->graph, value) && base->rank > value->rank &&
+    return value->op == OP_reshape && value_is_output(fuse->graph, value) && base->rank >= value->rank &&
            value_is_pointwise(base) && !fuse_home(fuse, base) && !fuse_node(fuse, base)->free &&
            !fuse->joined_of[base->id];
 }

@@ -148,9 +148,38 @@ static Value *movement_drop_broadcasts(Rewrite *rewrite, Value *value) {
     return dropped ? build_like(rewrite, value, in) : value;
 }
 
+/* What a reshape has without the leading axes of one element that it takes; the reshape itself where it does
+ * anything else. */
+static Value *movement_with_units(Value *reshape) {
+    Value *operand = reshape->n_in == 1 ? reshape->in[0] : NULL;
+    if (reshape->op != OP_reshape || operand->rank <= reshape->rank || reshape->rank == 0)
+        return reshape;
+    int taken = operand->rank - reshape->rank;
+    for (int i = 0; i < operand->rank; i++)
+        if (i < taken ? !dim_is(operand->dims[i], 1) : operand->dims[i] != reshape->dims[i - taken])
+            return reshape;
+    return operand;
+}
+
+/* Operands broadcast by themselves: leading axes of one element need not be taken first. A mean that is
+ * dropped from its tensor's axes is then still seen to be its mean. */
+static Value *movement_keep_units(Rewrite *rewrite, Value *value) {
+    Value *in[OP_MAX_ARITY];
+    bool kept = false;
+    for (int i = 0; i < value->n_in; i++) {
+        in[i] = movement_with_units(value->in[i]);
+        if (in[i]->rank > value->rank)
+            in[i] = value->in[i];
+        kept = kept || in[i] != value->in[i];
+    }
+    Value *fresh = kept ? build_like(rewrite, value, in) : value;
+    return fresh && value_same_dims(fresh, value) ? fresh : value;
+}
+
 static Value *movement_rule(Rewrite *rewrite, Value *value) {
     if (value_is_pointwise(value)) {
         Value *fresh = movement_drop_broadcasts(rewrite, value);
+        fresh = fresh == value ? movement_keep_units(rewrite, value) : fresh;
         fresh = fresh == value ? movement_cast_joined(rewrite, value) : fresh;
         fresh = fresh == value ? movement_cast_windows(rewrite, value) : fresh;
         fresh = fresh == value ? movement_sink(rewrite, value) : fresh;

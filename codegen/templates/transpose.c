@@ -19,12 +19,40 @@ enum { TRANSPOSE_INPUTS = 32 };
 
 /* ---- what is turned */
 
+/* Whether a value has what is computed in another space, as factors of blocks are applied, transposed to this
+ * one, and something here starts from it. */
+static bool transpose_is_computed(const Region *region, const Value *value) {
+    if (value->op != OP_transpose || !lower_is_whole(region, value))
+        return false;
+    const Value *below = value->in[0];
+    while (!region_reads(region, below) && (below->op == OP_reshape || below->op == OP_transpose))
+        below = below->in[0];
+    if (region_reads(region, below) || op_info(below->op)->class_ != OPCLASS_POINTWISE)
+        return false;
+    for (size_t i = 0; i < region->values.n; i++) {
+        const Value *user = region->values.at[i];
+        for (int k = 0; k < user->n_in; k++)
+            if (user->in[k] == value && op_info(user->op)->class_ == OPCLASS_POINTWISE)
+                return true;
+    }
+    return false;
+}
+
+/* What work here starts from: tensors, moved or not, and what is computed elsewhere. */
+static int transpose_starts(const Region *region, const Value **out, int room) {
+    int n = lower_moved_inputs(region, out, room);
+    for (size_t i = 0; i < region->values.n && n < room; i++)
+        if (transpose_is_computed(region, region->values.at[i]))
+            out[n++] = region->values.at[i];
+    return n;
+}
+
 int transpose_axis(const Graph *graph, const Region *region) {
     int votes[RANK_MAX] = {0}, best = -1;
     if (region->rank < 2 || dim_is(region->dims[region->rank - 1], 1))
         return -1;
     const Value *moved[TRANSPOSE_INPUTS];
-    int n = lower_moved_inputs(region, moved, TRANSPOSE_INPUTS);
+    int n = transpose_starts(region, moved, TRANSPOSE_INPUTS);
     for (int i = 0; i < n; i++) {
         int axis = lower_read_axis(graph, region, moved[i]);
         if (axis >= 0)
@@ -44,7 +72,7 @@ int transpose_axis(const Graph *graph, const Region *region) {
 static void transpose_find(Transpose *t, const Graph *graph) {
     const Region *region = t->region;
     const Value *moved[TRANSPOSE_INPUTS];
-    int n = lower_moved_inputs(region, moved, TRANSPOSE_INPUTS);
+    int n = transpose_starts(region, moved, TRANSPOSE_INPUTS);
     for (int i = 0; i < n; i++)
         if (lower_read_axis(graph, region, moved[i]) == t->axis) {
             TransposeTile tile = {.value = moved[i]};
