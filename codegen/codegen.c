@@ -3,6 +3,7 @@
 #include "codegen/codegen.h"
 
 #include "codegen/cost.h"
+#include "codegen/lower.h"
 
 int codegen_schedules(const Graph *graph, const Region *region, const Target *target, const DimBindings *hint,
                       Schedule *out, int room) {
@@ -65,12 +66,28 @@ bool codegen_schedule(const Graph *graph, Region *region, const Target *target, 
     return codegen_settle(graph, region, target, hint, &choices[0], diags);
 }
 
+/* Whether rows or columns would be stored element by element, against their order, for want of a tile. */
+static bool codegen_scatters(const Graph *graph, const Region *region, const Schedule *schedule) {
+    if ((region->kind != TEMPLATE_ROWS && region->kind != TEMPLATE_COLUMNS) || schedule->turned_vector)
+        return false;
+    for (size_t i = 0; i < region->outputs.n; i++) {
+        const Value *output = region->outputs.at[i];
+        int axis =
+            op_info(output->op)->class_ == OPCLASS_MOVEMENT && lower_output_is_whole(graph, region, output)
+                ? lower_write_axis(graph, region, output)
+                : -1;
+        if (axis >= 0 && axis < region->rank - 1)
+            return true;
+    }
+    return false;
+}
+
 bool codegen_takes(const Graph *graph, const Region *region, const Target *target, const DimBindings *hint,
                    const char **why) {
     Schedule choices[2]; /* the second is the loop, where that is not all there is */
     *why = "its template has no schedule for it";
     return template_of(region->kind)->schedules(graph, region, target, hint, choices, 2) > 0 &&
-           choices[0].path != MATMUL_LOOP;
+           choices[0].path != MATMUL_LOOP && !codegen_scatters(graph, region, &choices[0]);
 }
 
 double codegen_seconds(const Graph *graph, const Region *region, const Target *target,

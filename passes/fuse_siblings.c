@@ -97,8 +97,19 @@ static bool sibling_turns(const Siblings *siblings, const Group *group) {
     return false;
 }
 
+/* Whether it stores across rows what no kernel of rows has a tile for. */
+static bool sibling_is_refused(const Siblings *siblings, const Group *group) {
+    const Fuse *fuse = siblings->fuse;
+    for (size_t i = 0; i < group->outputs.n; i++) {
+        const Value *output = group->outputs.at[i];
+        if (op_is_view(output->op) && fuse->known->refused[output->id] & REFUSED_STORE)
+            return true;
+    }
+    return false;
+}
+
 static bool sibling_try(Siblings *siblings, Group *into, Group *from, const char *why) {
-    if (into->kind == TEMPLATE_ROWS && sibling_turns(siblings, from))
+    if (into->kind == TEMPLATE_ROWS && (sibling_turns(siblings, from) || sibling_is_refused(siblings, from)))
         return false;
     return into != from && sibling_is_candidate(into) && sibling_is_candidate(from) &&
            from->kind == TEMPLATE_POINTWISE && space_same(into, from->rank, from->dims) &&

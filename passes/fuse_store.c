@@ -369,9 +369,8 @@ static bool store_is_dear_to_product(Fuse *fuse, const FuseNode *node) {
  * compute anyway: all that do are known once the walk is there. */
 static bool store_joins_axes(const Fuse *fuse, const Value *value) {
     const Value *base = value->n_in ? value->in[0] : NULL;
-    return value->op == OP_reshape && value_is_output(fuse->graph, value) && base->rank >= value->rank &&
-           value_is_pointwise(base) && !fuse_home(fuse, base) && !fuse_node(fuse, base)->free &&
-           !fuse->joined_of[base->id];
+    return value->op == OP_reshape && value_is_output(fuse->graph, value) && value_is_pointwise(base) &&
+           !fuse_home(fuse, base) && !fuse_node(fuse, base)->free && !fuse->joined_of[base->id];
 }
 
 /* Whether a floating Value that several groups need is dear enough to be stored once. */
@@ -449,7 +448,7 @@ static void store_joined_axes(Fuse *fuse, FuseNode *node) {
     FuseNode *joined = fuse_node(fuse, fuse->joined_of[node->value->id]);
     Group *host = node->home ? NULL : store_host(fuse, node);
     if (!host) { /* or another output of it has given it a kernel */
-        if (!node->home || !store_reordered(fuse, joined))
+        if (!store_reordered(fuse, joined))
             store_somewhere(fuse, joined);
         return;
     }

@@ -1,10 +1,11 @@
-/* An output that a kernel computes anyway under other dims, for what it reduces, is what that computes, moved: the
- * kernel then stores it, where one of its own would read everything once more.
+/* An output that a kernel computes anyway under other dims, for what it reduces, is what that computes,
+ * moved: the kernel then stores it, where one of its own would read everything once more.
  *
  *     s = x + r;  m = mean(u + v, over=[2, 3])         u, v: x, r as [N, G, C / G, H * W], or channels first
  * ->  s = reshape(u + v)
  *
- * It comes behind all passes that move reshapes and transposes up: they would take the movement apart again. */
+ * It comes behind all passes that move reshapes and transposes up: they would take the movement apart again.
+ */
 #include "passes/rewrite.h"
 
 enum { MOVED_STEPS = 6, MOVED_BUDGET = 64, MOVED_PAIRS = 4096, MOVED_LEAST = 1 << 16 /* elements */ };
@@ -45,12 +46,13 @@ static bool moved_is_same_step(const Value *a, const Value *b) {
     return true;
 }
 
-/* Whether `inner`, as the kernel has it, is of the tensor that `outer` reads in its own order; and the path is
- * that of all others. */
+/* Whether `inner`, as the kernel has it, is of the tensor that `outer` reads in its own order; and the path
+ * is that of all others. */
 static bool moved_is_tensor(Moved *moved, Value *outer, Value *inner) {
     MovedPath path, plain;
-    if (value_count(moved->graph, inner) != moved->count || value_count(moved->graph, outer) != moved->count ||
-        !moved_path(inner, &path) || !moved_path(outer, &plain) || path.base != plain.base)
+    if (value_count(moved->graph, inner) != moved->count ||
+        value_count(moved->graph, outer) != moved->count || !moved_path(inner, &path) ||
+        !moved_path(outer, &plain) || path.base != plain.base)
         return false;
     for (int i = 0; i < plain.n; i++)
         if (plain.step[i]->op != OP_reshape)

@@ -56,8 +56,8 @@ bool columns_accepts(const Graph *graph, const Region *region, const Schedule *s
         }
     if (s->resident && (*why = columns_held_refuses(graph, region, s, target, columns_smem(region, s))))
         return false;
-    if (!s->resident && (s->turned_vector || columns_stores_turned(graph, region))) {
-        *why = "where an output is stored along the rows, and with turned_vector, rows are resident";
+    if (!s->resident && s->turned_vector) {
+        *why = "with turned_vector, rows are resident";
         return false;
     }
     return s->places == 0 || columns_accepts_places(graph, region, s, why);
@@ -165,9 +165,12 @@ int columns_schedules(const Graph *graph, const Region *region, const Target *ta
     int64_t columns = cost_space(graph, region, region->n_reduced, region->rank, hint);
     int64_t rows = cost_space(graph, region, 0, region->n_reduced, hint);
     int64_t run_bytes = (int64_t)vector * bits / 8;
-    if (columns_stores_turned(graph, region))
-        return columns_held_schedules(graph, region, target, vector, out, room);
-    int n = columns_places_schedules(graph, region, target, hint, vector, out, room - 1);
+    int n = columns_stores_turned(graph, region)
+                ? columns_held_schedules(graph, region, target, vector, out, room)
+                : 0;
+    if (n > 0)
+        return n;
+    n = columns_places_schedules(graph, region, target, hint, vector, out, room - 1);
     if (rows <= COLUMNS_FEW_ROWS && columns >= (int64_t)COLUMNS_THREADS * vector * target->sm_count)
         return n + columns_of_few_rows(target, rows, columns, vector, bits, out + n, room - n);
     if (n == 0 && columns_go_again(graph, region)) {

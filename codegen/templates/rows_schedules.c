@@ -375,11 +375,13 @@ int rows_schedules(const Graph *graph, const Region *region, const Target *targe
     int64_t rows = cost_space(graph, region, 0, split, hint),
             extent = cost_space(graph, region, split, region->rank, hint);
     int64_t share = rows_share(region, target, vector, rows, extent, cost_streams(graph, region));
+    int n = 0, unaligned = rows_unaligned_vector(graph, region);
     if (rows_store_turned(graph, region)) {
         Schedule like = rows_schedule(graph, region, target, hint, vector, share);
-        return rows_turned_schedules(graph, region, target, &like, out, room);
+        n = rows_turned_schedules(graph, region, target, &like, out, room);
     }
-    int n = 0, unaligned = rows_unaligned_vector(graph, region);
+    if (n > 0)
+        return n;
     if (unaligned > vector)
         out[n++] =
             rows_schedule(graph, region, target, hint, unaligned, share > unaligned ? share : unaligned);

@@ -82,10 +82,10 @@ static const char *turned_refuses_tile(const Graph *graph, const Region *region,
 const char *rows_turned_refuses(const Graph *graph, const Region *region, const Schedule *s,
                                 const Target *target, int64_t bytes) {
     RowsDown down[ROWS_DOWN_MAX];
+    if (!s->turned_vector) /* element by element, where it is */
+        return NULL;
     if (!rows_store_turned(graph, region))
-        return s->turned_vector ? "no output is stored across the rows" : NULL;
-    if (!s->turned_vector)
-        return "an output is stored across the rows, which takes a turned_vector and tile_rows";
+        return "no output is stored across the rows";
     if (rows_find_down(region, down) > 0 || rows_may_have_rounds(region) ||
         rows_start(graph, region, s->vector) != RUN_IN_ROW)
         return "rows that are stored across have no statistics of columns and no rounds, and begin at "

@@ -104,6 +104,33 @@ def both_ways(x, s):
     return q, q.t().contiguous()
 
 
+def both_ways_largest(x, s):
+    return *both_ways(x, s), at_least_f32(x).abs().amax()
+
+
+def gelu_back_both_ways(dy, x, s):
+    d = torch.ops.aten.gelu_backward(at_least_f32(dy), at_least_f32(x), approximate="tanh")
+    return *both_ways(d, s), d.abs().amax(), d.sum(0)
+
+
+def turned_short_blocks(x):
+    h = at_least_f32(x).t().unflatten(-1, (-1, 32))
+    s = h.abs().amax(-1, keepdim=True) / 448
+    q = (h / s).flatten(-2)
+    return (q if h.dtype == torch.float64 else q.to(E4)).contiguous(), s.squeeze(-1)
+
+
+def dequantized_turned(q, s):
+    is_exact = s.dtype == torch.float64
+    w = (q.to(s.dtype).unflatten(1, (-1, 128)) * s.unsqueeze(2)).flatten(1)
+    return w.t().to(s.dtype if is_exact else BF).contiguous()
+
+
+def added_over_channels(x, r, g, b):
+    s = x + r
+    return s, over_channels(s, g, b)
+
+
 def rows_and_columns(x):
     return *quantized_blocks(x), *turned_blocks(x)
 
@@ -220,12 +247,6 @@ def batch_norm_add(x, m, v, g, b, r):
     return F.relu(y + r).to(x.dtype)
 
 
-def both_ways(x, s):
-    q = at_least_f32(x) / s
-    q = q if x.dtype == torch.float64 else q.to(E4)
-    return q, q.t().contiguous()
-
-
 def windows(x):
     return x.view(32, 8, 8, 8, 8, 192).transpose(2, 3).reshape(2048, 64, 192)
 
@@ -282,6 +303,8 @@ CASES = dict([
     case("quantize_amax", lambda x, s: with_largest(at_least_f32(x), s, x), s=0.01),
     case("norm_quantize_amax", lambda x, g, s: with_largest(rms(x, g), s, x), s=0.01),
     case("cast_both_ways", both_ways, s=0.01),
+    case("cast_both_ways_amax", both_ways_largest, s=0.01),
+    case("gelu_back_both_ways", gelu_back_both_ways, s=0.01),
     case("topk_8", largest),
     case("argmax_32000", lambda x: x.argmax(1), x=scales(4)),
     case("ce_loss", cross_entropy, t=32000),
@@ -313,6 +336,7 @@ CASES = dict([
     case("instancenorm_nchw", lambda x: F.instance_norm(x)),
     case("groupnorm_nchw", group_norm),
     case("layernorm_channels", over_channels),
+    case("layernorm_channels_added", added_over_channels),
     case("batchnorm_relu_add", batch_norm_add, v=positive),
 
     case("batchnorm_train", batch_norm_train, v=positive),
@@ -327,8 +351,14 @@ CASES = dict([
     case("nhwc_nchw_bias", lambda x, b: at_least_f32(F.relu(x.permute(0, 3, 1, 2) + b)).contiguous()),
     case("quantize_turned", both_ways, s=0.01),
     case("quantize_columns", turned_blocks),
+    case("quantize_columns_32", turned_short_blocks),
     case("quantize_rows_and_columns", rows_and_columns),
     case("softmax_turned", lambda x: F.softmax(x.t() * 0.5, -1).contiguous()),
+    case("softmax_both_ways", lambda x: (y := F.softmax(x, -1), y.transpose(1, 2).contiguous())),
+    case("layernorm_turned", lambda x, g, b: F.layer_norm(x, (1024,), g, b, 1e-5).t().contiguous()),
+    case("layernorm_channels_last", lambda x, g, b: F.layer_norm(x.permute(0, 2, 3, 1), (384,), g, b, 1e-5).contiguous()),
+    case("rmsnorm_keys", lambda x, g: rms(x, g).to(x.dtype).permute(0, 2, 3, 1).contiguous()),
+    case("dequantize_turned", dequantized_turned),
     case("concat_three", lambda x, y, z: torch.cat([x, y, z], 1)),
     case("pixel_shuffle", lambda x: x.permute(0, 1, 4, 2, 5, 3).reshape(16, 64, 256, 256)),
     case("windows_8", windows),
@@ -365,6 +395,7 @@ TOLERANCES = {
     "sum_norm_quantize_blocks": {"f32": 5e-3},  # scales of sums that are rounded, where the peer's are not
     "kl_rows": {"f32": 1e-4},
     "gelu_back_bias": {"f32": 5e-3},  # of what is rounded, where the peer's is not
+    "gelu_back_both_ways": {"f32": 1e-4},
     "layernorm_back": {"f32": 1e-4},
     "layernorm_back_768": {"f32": 1e-4},
     "rmsnorm_back": {"f32": 1e-4},
