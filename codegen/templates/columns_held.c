@@ -105,7 +105,8 @@ static int held_schedules_of(const Graph *graph, const Region *region, const Tar
                       .unroll = flight,
                       .resident = true};
         const char *why;
-        if (flight * width * inputs <= HELD_REGISTERS && s.threads <= HELD_THREADS &&
+        bool is_even = !turned || rows / turned * s.threads_per_row % s.threads == 0; /* when it is stored */
+        if (is_even && flight * width * inputs <= HELD_REGISTERS && s.threads <= HELD_THREADS &&
             template_takes_rows(&s, &why) && !columns_held_refuses(graph, region, &s, target, 0))
             out[n++] = s;
     }
