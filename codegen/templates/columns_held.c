@@ -51,14 +51,7 @@ static const char *held_refuses_tile(const Graph *graph, const Region *region, c
         region->dims[0]->value % s->turned_vector != 0)
         return "vector and turned_vector must be powers of two of at most 16 that divide columns and rows";
     Transpose tile = held_tile(graph->arena, graph, region, s);
-    for (size_t i = 0; i < tile.writes.n; i++) {
-        int bits = dtype_bits(tile.writes.at[i].value->dtype);
-        if (bits < 8)
-            return "elements of less than a byte cannot be turned";
-        bytes += round_up(transpose_tile_count(&tile, tile.writes.at[i].value->dtype) * bits / 8,
-                          TRANSPOSE_ALIGNMENT);
-    }
-    return bytes > target->smem_per_block ? "the tiles do not fit into shared memory" : NULL;
+    return transpose_writes_refuse(&tile, target, bytes);
 }
 
 const char *columns_held_refuses(const Graph *graph, const Region *region, const Schedule *s,
@@ -119,20 +112,21 @@ static int held_schedules_of(const Graph *graph, const Region *region, const Tar
 int columns_held_schedules(const Graph *graph, const Region *region, const Target *target, int vector,
                            Schedule *out, int room) {
     enum { ROWS_FEW = 128, RUN_FEW = 8, RUN_MANY = 4 };
-    static const int strips[] = {64, 32, 128}, many[] = {32, 64};
+    static const int few[] = {64, 32, 128}, many[] = {32, 64};
     int n = 0;
     if (region->n_reduced != 1 || !dim_is_const(region->dims[0]) || region->dims[0]->value > HELD_ROWS_MOST)
         return 0;
     bool is_few = region->dims[0]->value <= ROWS_FEW;
-    int n_strips = is_few ? (int)(sizeof strips / sizeof *strips) : (int)(sizeof many / sizeof *many);
+    const int *strips = is_few ? few : many;
+    int n_strips = (int)(is_few ? sizeof few / sizeof *few : sizeof many / sizeof *many);
     int turned = columns_stores_turned(graph, region) ? held_turned(graph, region) : 0;
     int most = is_few ? RUN_FEW : RUN_MANY, first = vector < most ? vector : most;
     for (int shorter = 1; shorter <= 2; shorter *= 2)
         for (int i = 0; i < n_strips; i++)
             for (int width = first; width >= 1 && 4 * width >= first; width /= 2)
                 if (turned >= shorter || shorter == 1)
-                    n += held_schedules_of(graph, region, target, is_few ? strips[i] : many[i], width,
-                                           turned / shorter, out + n, room - n);
+                    n += held_schedules_of(graph, region, target, strips[i], width, turned / shorter, out + n,
+                                           room - n);
     return n;
 }
 

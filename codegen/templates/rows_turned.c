@@ -63,20 +63,13 @@ static const char *turned_refuses_tile(const Graph *graph, const Region *region,
         s->tile_rows % s->rows_per_block ||
         dim_divisor(graph->dims, region->dims[turned_axis(graph, region)]) % s->tile_rows)
         return "tile_rows, at most 256, must be a multiple of turned_vector and rows_per_block, and divide "
-               "the "
-               "axis ahead of the rows";
+               "the axis "
+               "that the output lies along";
     if (!s->resident || rows_blocks(s) > 1 || !dim_is_const(row) || row->value > ROW_MOST ||
         row->value % s->vector)
         return "rows that are stored across are resident, of a known length, in whole runs of vector";
     Transpose tile = turned_tile(graph->arena, graph, region, s);
-    for (size_t i = 0; i < tile.writes.n; i++) {
-        int bits = dtype_bits(tile.writes.at[i].value->dtype);
-        if (bits < 8)
-            return "elements of less than a byte cannot be turned";
-        bytes += round_up(transpose_tile_count(&tile, tile.writes.at[i].value->dtype) * bits / 8,
-                          TRANSPOSE_ALIGNMENT);
-    }
-    return bytes > target->smem_per_block ? "the tiles do not fit into shared memory" : NULL;
+    return transpose_writes_refuse(&tile, target, bytes);
 }
 
 const char *rows_turned_refuses(const Graph *graph, const Region *region, const Schedule *s,

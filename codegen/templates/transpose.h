@@ -61,6 +61,10 @@ const KExpr *transpose_piece_row(const Transpose *t, const KBuffer *tile, const 
 /* Writes what lies in the tiles of t->writes along the axis, once all threads have come here. */
 void transpose_write(Transpose *t);
 
+/* Why the tiles of t->writes are none, for a kernel that takes so many bytes of shared memory besides; NULL:
+ * they are. */
+const char *transpose_writes_refuse(const Transpose *t, const Target *target, int64_t bytes);
+
 /* transpose_skewed.c: why it does not take a schedule, or NULL; runs that it could write, 1: none; the
  * kernel. */
 const char *transpose_skewed_refuses(const Graph *graph, const Transpose *t);

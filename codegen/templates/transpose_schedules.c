@@ -28,6 +28,16 @@ static bool transpose_is_tile(const Schedule *s, int turned) {
            s->tile_cols > 0 && s->tile_cols % s->vector == 0 && s->tile_cols <= TRANSPOSE_COLUMNS_MOST;
 }
 
+const char *transpose_writes_refuse(const Transpose *t, const Target *target, int64_t bytes) {
+    for (size_t i = 0; i < t->writes.n; i++) {
+        DType type = t->writes.at[i].value->dtype;
+        if (dtype_bits(type) < 8)
+            return "elements of less than a byte cannot be turned";
+        bytes += round_up(transpose_tile_count(t, type) * dtype_bits(type) / 8, TRANSPOSE_ALIGNMENT);
+    }
+    return bytes > target->smem_per_block ? "the tiles do not fit into shared memory" : NULL;
+}
+
 bool transpose_accepts(const Graph *graph, const Region *region, const Schedule *s, const Target *target,
                        const char **why) {
     Transpose t = transpose_plan(graph, region, s);
