@@ -25,13 +25,15 @@ typedef struct Schedule {
     /* rows and columns */
     int threads_per_row;
     int rows_per_block;
-    bool resident;    /* the row stays in registers between its passes; else it is read again */
+    bool resident;    /* the row, or all rows of columns, stay in registers between passes; else they are read
+                         again */
     bool row_in_smem; /* where not resident: from shared memory */
     int places;       /* columns: neighbours along the axis before the last that a thread has; 0: one */
 
-    /* transpose */
+    /* transpose; rows and columns whose results are stored in another order, tile_rows: of rows */
     int tile_rows, tile_cols;
-    int turned_vector; /* elements a thread handles together along the other axis; 0: as many as `vector` */
+    int turned_vector; /* elements a thread handles together along the other axis; 0: as many as `vector`, of
+                          rows and columns: none */
 
     /* matmul */
     MatmulPath path;

@@ -140,6 +140,130 @@ static void schedules_that_are_asked_for(void **state) {
         }
 }
 
+/* Rows in registers, and results that are stored along them: strips that do not divide the last axis, turns
+ * of the loop that stores them that are not every thread's, several kept axes, two levels, what needs no
+ * result. */
+static void rows_that_are_held(void **state) {
+    (void)state;
+    static const Schedule schedules[] = {
+        {.threads = 64, .threads_per_row = 8, .rows_per_block = 8, .vector = 8, .unroll = 6},
+        {.threads = 96, .threads_per_row = 4, .rows_per_block = 24, .vector = 4, .unroll = 2},
+        {.threads = 96,
+         .threads_per_row = 8,
+         .rows_per_block = 12,
+         .vector = 4,
+         .unroll = 4,
+         .turned_vector = 4},
+        {.threads = 128,
+         .threads_per_row = 8,
+         .rows_per_block = 16,
+         .vector = 8,
+         .unroll = 3,
+         .turned_vector = 8},
+        {.threads = 192,
+         .threads_per_row = 64,
+         .rows_per_block = 3,
+         .vector = 1,
+         .unroll = 16,
+         .turned_vector = 2},
+        {.threads = 256,
+         .threads_per_row = 16,
+         .rows_per_block = 16,
+         .vector = 2,
+         .unroll = 3,
+         .turned_vector = 16},
+        {.threads = 64,
+         .threads_per_row = 4,
+         .rows_per_block = 16,
+         .vector = 8,
+         .unroll = 3,
+         .turned_vector = 1},
+    };
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++)
+        for (int is_turned = 0; is_turned < 2; is_turned++) {
+            if (is_turned != (schedules[i].turned_vector > 0))
+                continue;
+            Harness h = harness_new();
+            h.scale = 4;
+            h.has_schedule = true;
+            h.schedule = schedules[i];
+            h.schedule.resident = true;
+            Value *x = make_input(&h, "x", DTYPE_BF16, 3, (int64_t[]){48, 3, 104});
+            Value *mean =
+                make2(&h, OP_mul, make_reduce1(&h, OP_sum, x, 0, true), make_constant(&h, 1.0 / 48));
+            Value *d = make2(&h, OP_sub, x, mean);
+            Value *square = make_reduce1(&h, OP_sum, make2(&h, OP_mul, d, d), 0, true);
+            Value *y = make2(&h, OP_mul, d, make1(&h, OP_rsqrt, square));
+            harness_output(&h, "y", make_cast(&h, y, DTYPE_BF16));
+            harness_output(&h, "square", square);
+            if (is_turned) {
+                harness_output(&h, "turned", make_transpose(&h, y, (int[]){1, 2, 0}));
+                harness_output(&h, "early", make_transpose(&h, make1(&h, OP_exp, x), (int[]){1, 2, 0}));
+            }
+            check_columns(&h, x, 1, 48);
+        }
+}
+
+/* Only what the pass of the statistic computes anyway is stored. */
+static void stored_with_the_statistic(void **state) {
+    (void)state;
+    Harness h = harness_new();
+    h.scale = 4;
+    Value *x = make_input(&h, "x", DTYPE_F32, 2, (int64_t[]){64, 200});
+    Value *y = make1(&h, OP_exp, x);
+    harness_output(&h, "y", y);
+    harness_output(&h, "turned", make_transpose(&h, make_cast(&h, y, DTYPE_BF16), (int[]){1, 0}));
+    harness_output(&h, "most", make_reduce1(&h, OP_reduce_max, y, 0, true));
+    check_columns(&h, x, 1, 64);
+}
+
+static void held_schedules_that_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        Schedule schedule;
+        const char *why;
+    } cases[] = {
+        {{.threads = 64,
+          .threads_per_row = 8,
+          .rows_per_block = 8,
+          .vector = 8,
+          .unroll = 4,
+          .turned_vector = 4},
+         "rows_per_block times unroll"},
+        {{.threads = 64, .threads_per_row = 8, .rows_per_block = 8, .vector = 8, .unroll = 6},
+         "takes a turned_vector"},
+        {{.threads = 64,
+          .threads_per_row = 8,
+          .rows_per_block = 8,
+          .vector = 8,
+          .unroll = 6,
+          .turned_vector = 3},
+         "powers of two"},
+        {{.threads = 64,
+          .threads_per_row = 8,
+          .rows_per_block = 8,
+          .vector = 8,
+          .unroll = 6,
+          .turned_vector = 32},
+         "powers of two"},
+    };
+    const Target *target = target_find("sm_90a");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Harness h = harness_new();
+        Value *x = make_input(&h, "x", DTYPE_BF16, 2, (int64_t[]){48, 104});
+        harness_output(&h, "y",
+                       make_transpose(&h, make2(&h, OP_sub, x, make_reduce1(&h, OP_reduce_max, x, 0, true)),
+                                      (int[]){1, 0}));
+        harness_region(&h, TEMPLATE_COLUMNS, x, 1);
+        Schedule schedule = cases[i].schedule;
+        const char *why = "";
+        schedule.resident = true;
+        assert_false(template_of(TEMPLATE_COLUMNS)->accepts(h.graph, h.region, &schedule, target, &why));
+        assert_non_null(strstr(why, cases[i].why));
+        arena_free(h.arena);
+    }
+}
+
 static void symbolic_extents(void **state) {
     (void)state;
     static const int64_t values[] = {0, 1, 50};
@@ -164,7 +288,8 @@ int main(void) {
         cmocka_unit_test(positions_of_extremes),    cmocka_unit_test(results_applied_again),
         cmocka_unit_test(pieces_of_tall_columns),   cmocka_unit_test(outputs_of_other_shapes),
         cmocka_unit_test(leading_axis_of_one),      cmocka_unit_test(schedules_that_are_asked_for),
-        cmocka_unit_test(symbolic_extents),
+        cmocka_unit_test(rows_that_are_held),       cmocka_unit_test(stored_with_the_statistic),
+        cmocka_unit_test(symbolic_extents),         cmocka_unit_test(held_schedules_that_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

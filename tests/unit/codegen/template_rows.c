@@ -263,15 +263,121 @@ static void other_reductions_inside(void **state) {
     check_rows(&h, x, 1, 24);
 }
 
+/* Results that are stored across the rows, along the axis before them or one that others lie behind; rows
+ * that do not fill their runs, and tiles whose blocks are not every thread's. */
+static void results_across_the_rows(void **state) {
+    (void)state;
+    static const Schedule schedules[] = {
+        {.threads = 128,
+         .threads_per_row = 32,
+         .rows_per_block = 4,
+         .vector = 8,
+         .turned_vector = 4,
+         .tile_rows = 16},
+        {.threads = 64,
+         .threads_per_row = 16,
+         .rows_per_block = 4,
+         .vector = 4,
+         .turned_vector = 8,
+         .tile_rows = 8},
+        {.threads = 128,
+         .threads_per_row = 64,
+         .rows_per_block = 2,
+         .vector = 2,
+         .turned_vector = 1,
+         .tile_rows = 4},
+        {.threads = 256,
+         .threads_per_row = 64,
+         .rows_per_block = 4,
+         .vector = 1,
+         .turned_vector = 2,
+         .tile_rows = 16},
+    };
+    static const int perms[][4] = {{0, 1, 3, 2}, {0, 2, 3, 1}, {3, 0, 2, 1}};
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++)
+        for (size_t k = 0; k < sizeof perms / sizeof *perms; k++) {
+            Harness h = harness_new();
+            h.scale = 4;
+            h.has_schedule = true;
+            h.schedule = schedules[i];
+            h.schedule.resident = true;
+            Value *x = make_input(&h, "x", DTYPE_BF16, 4, (int64_t[]){2, 16, 16, 152});
+            Value *most = make_reduce1(&h, OP_reduce_max, x, 3, true);
+            Value *e = make1(&h, OP_exp, make2(&h, OP_sub, x, most));
+            Value *sum = make_reduce1(&h, OP_sum, e, 3, true);
+            Value *y = make_cast(&h, make2(&h, OP_div, e, sum), DTYPE_BF16);
+            harness_output(&h, "turned", make_transpose(&h, y, perms[k]));
+            harness_output(&h, "straight", y);
+            harness_output(&h, "sum", sum);
+            harness_region(&h, TEMPLATE_ROWS, x, 1);
+            harness_check(&h, 152);
+        }
+}
+
+static void schedules_across_the_rows_that_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        Schedule schedule;
+        const char *why;
+    } cases[] = {
+        {{.threads = 128,
+          .threads_per_row = 32,
+          .rows_per_block = 4,
+          .vector = 8,
+          .turned_vector = 8,
+          .tile_rows = 32},
+         "divide the axis"},
+        {{.threads = 128,
+          .threads_per_row = 32,
+          .rows_per_block = 4,
+          .vector = 8,
+          .turned_vector = 3,
+          .tile_rows = 16},
+         "multiple of turned_vector"},
+        {{.threads = 128,
+          .threads_per_row = 32,
+          .rows_per_block = 4,
+          .vector = 8,
+          .turned_vector = 4,
+          .tile_rows = 8,
+          .unroll = 1},
+         "resident"},
+    };
+    const Target *target = target_find("sm_90a");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Harness h = harness_new();
+        Value *x = make_input(&h, "x", DTYPE_BF16, 2, (int64_t[]){48, 152});
+        harness_output(&h, "y",
+                       make_transpose(&h, make2(&h, OP_sub, x, make_reduce1(&h, OP_reduce_max, x, 1, true)),
+                                      (int[]){1, 0}));
+        harness_region(&h, TEMPLATE_ROWS, x, 1);
+        Schedule schedule = cases[i].schedule;
+        const char *why = "taken";
+        schedule.resident = schedule.unroll == 0;
+        if (template_of(TEMPLATE_ROWS)->accepts(h.graph, h.region, &schedule, target, &why) ||
+            !strstr(why, cases[i].why))
+            fail_msg("case %zu: %s", i, why);
+        arena_free(h.arena);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_reduction_and_type), cmocka_unit_test(lengths),
-        cmocka_unit_test(positions_of_extremes),    cmocka_unit_test(norms),
-        cmocka_unit_test(outputs_of_other_shapes),  cmocka_unit_test(several_reduced_axes),
-        cmocka_unit_test(everything_reduced),       cmocka_unit_test(schedules_that_are_asked_for),
-        cmocka_unit_test(rows_that_are_read_again), cmocka_unit_test(rows_in_shared_memory),
-        cmocka_unit_test(rows_that_blocks_share),   cmocka_unit_test(symbolic_length),
+        cmocka_unit_test(every_reduction_and_type),
+        cmocka_unit_test(lengths),
+        cmocka_unit_test(positions_of_extremes),
+        cmocka_unit_test(norms),
+        cmocka_unit_test(outputs_of_other_shapes),
+        cmocka_unit_test(several_reduced_axes),
+        cmocka_unit_test(everything_reduced),
+        cmocka_unit_test(schedules_that_are_asked_for),
+        cmocka_unit_test(rows_that_are_read_again),
+        cmocka_unit_test(rows_in_shared_memory),
+        cmocka_unit_test(rows_that_blocks_share),
+        cmocka_unit_test(symbolic_length),
         cmocka_unit_test(other_reductions_inside),
+        cmocka_unit_test(results_across_the_rows),
+        cmocka_unit_test(schedules_across_the_rows_that_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
