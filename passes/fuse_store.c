@@ -287,15 +287,18 @@ static bool store_reordered(Fuse *fuse, FuseNode *node) {
         home = store_joined(fuse, base);
     if (base == value || !home || fuse_node(fuse, base)->barrier)
         return false;
-    if (home->kind != TEMPLATE_POINTWISE && !store_is_statistic(home, base) &&
-        !store_is_small(fuse, home, base) && !store_turns_columns(fuse, home, value, base) &&
-        !store_turns_rows(fuse, home, value, base) && !space_keeps_innermost(value, base)) {
+    bool is_as_it_is = home->kind == TEMPLATE_POINTWISE || store_is_statistic(home, base) ||
+                       store_is_small(fuse, home, base) || space_keeps_innermost(value, base);
+    if (!is_as_it_is && !store_turns_columns(fuse, home, value, base) &&
+        !store_turns_rows(fuse, home, value, base)) {
         pass_decide(fuse->pass, "output_movement", false, value, base,
                     "an output whose innermost axis is that of the result",
                     "writing the rows of the result in this order would scatter single elements");
         return false;
     }
-    pass_decide(fuse->pass, "output_movement", true, value, base, NULL, "the result is stored in this order");
+    pass_decide(fuse->pass, "output_movement", true, value, base, NULL,
+                "the result is stored in this order%s",
+                is_as_it_is ? "" : ", of rows that a block has on chip together");
     store_in(fuse, node, home);
     return true;
 }
