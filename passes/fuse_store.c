@@ -282,7 +282,8 @@ static bool store_reordered(Fuse *fuse, FuseNode *node) {
     bool is_both_ways = value->op == OP_transpose && value_is_output(fuse->graph, base),
          is_turned = value->op == OP_transpose && !space_keeps_innermost(value, base),
          is_cut = value->op == OP_reshape && value->rank > base->rank;
-    home = home ? home : store_beside_columns(fuse, value, base);
+    if (!home && base != value)
+        home = store_beside_columns(fuse, value, base);
     if (!home && (is_turned || (base == value->in[0] && (is_both_ways || is_cut))))
         home = store_joined(fuse, base);
     if (base == value || !home || fuse_node(fuse, base)->barrier)
