@@ -161,6 +161,8 @@ typedef struct ReduceLevels {
 ReduceLevels lower_find_levels(Lower *lower);
 /* How many levels a region has; 0: it reduces nothing. */
 int lower_count_levels(const Graph *graph, const Region *region);
+/* How many of them a value needs, the first ones; 0: no result of any. */
+int lower_levels_of(const Graph *graph, const Region *region, const Value *value);
 
 /* Whether an output is a statistic of blocks of the space's rows (ir/block.h), which no run of the space
  * stores. */
@@ -179,6 +181,8 @@ int lower_moved_inputs(const Region *region, const Value **out, int room);
 /* Whether an output has an element for each point of the space, rather than for each point of its axes that
  * are kept. */
 bool lower_output_is_whole(const Graph *graph, const Region *region, const Value *output);
+/* Whether any of the region's outputs has. */
+bool lower_stores_whole(const Graph *graph, const Region *region);
 /* Whether it has one for each piece of the space's rows. */
 bool lower_output_is_piece(const Region *region, const Value *output);
 /* Whether runs of this shape can store an output: it fits the space, and elements of less than a byte move in

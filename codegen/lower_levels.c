@@ -34,6 +34,12 @@ int lower_count_levels(const Graph *graph, const Region *region) {
     return levels_count(region, &known);
 }
 
+int lower_levels_of(const Graph *graph, const Region *region, const Value *value) {
+    ValueMap known = {.arena = graph->arena};
+    levels_count(region, &known);
+    return levels_below(region, value, &known);
+}
+
 ReduceLevels lower_find_levels(Lower *lower) {
     const Region *region = lower->region;
     ValueMap known = {.arena = lower->arena};

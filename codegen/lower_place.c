@@ -169,6 +169,13 @@ bool lower_output_is_whole(const Graph *graph, const Region *region, const Value
     return value_count(graph, output) == place_count(graph, region, false);
 }
 
+bool lower_stores_whole(const Graph *graph, const Region *region) {
+    for (size_t i = 0; i < region->outputs.n; i++)
+        if (lower_output_is_whole(graph, region, region->outputs.at[i]))
+            return true;
+    return false;
+}
+
 bool lower_output_is_kept(const Graph *graph, const Region *region, const Value *output) {
     return value_count(graph, output) == place_count(graph, region, true);
 }

@@ -60,24 +60,6 @@ static int space_innermost(const Value *value) {
     return axis;
 }
 
-/* Where a reshape does no more than give axes of one element or take them, the operand's axis that `axis` is;
- * SPACE_AXES where it does more. */
-static int space_below_units(const Value *reshape, int axis) {
-    const Value *operand = reshape->in[0];
-    int below = 0, at = SPACE_AXES;
-    for (int i = 0; i < reshape->rank; i++) {
-        if (dim_is(reshape->dims[i], 1))
-            continue;
-        while (below < operand->rank && dim_is(operand->dims[below], 1))
-            below++;
-        if (below == operand->rank || operand->dims[below] != reshape->dims[i])
-            return SPACE_AXES;
-        at = i == axis ? below : at;
-        below++;
-    }
-    return at;
-}
-
 int space_innermost_of(const Value *value, const Value *base) {
     int axis = space_innermost(value);
     for (; value != base && axis >= 0 && axis != SPACE_AXES; value = value->in[0]) {
@@ -86,8 +68,8 @@ int space_innermost_of(const Value *value, const Value *base) {
         else if (axis ==
                  space_innermost(value)) /* a part of the innermost axis before it, or the whole and more */
             axis = space_innermost(value->in[0]);
-        else
-            axis = space_below_units(value, axis);
+        else if ((axis = view_axis_below_reshape(value, axis)) < 0)
+            axis = SPACE_AXES;
     }
     return axis;
 }

@@ -21,10 +21,7 @@
 #include "ir/base/checked.h"
 #include "ir/value_map.h"
 
-enum {
-    COLUMNS_UNROLL = 4,     /* above it registers say how many blocks are on an SM */
-    COLUMNS_REGISTERS = 32, /* beside those of what is in flight */
-};
+enum { COLUMNS_REGISTERS = 32 /* beside those of what is in flight */ };
 
 typedef struct ColumnsHeld {
     const Value *value;
@@ -278,24 +275,10 @@ static const KExpr *columns_owner(Columns *c) {
     return k_and(c->b, is_first, c->inside);
 }
 
-static bool columns_needs_any(Columns *c, const Value *value, const ReduceLevel *level, ValueMap *seen) {
-    if (region_reads(c->region, value) || value_map_get(seen, value))
-        return false;
-    value_map_set(seen, value, true);
-    for (size_t i = 0; i < level->n; i++)
-        if (level->at[i] == value)
-            return true;
-    for (int i = 0; i < value->n_in; i++)
-        if (columns_needs_any(c, value->in[i], level, seen))
-            return true;
-    return false;
-}
-
 /* Whether the pass of the last level can store the outputs of the space, which need no result of it. */
-static bool columns_stores_early(Columns *c) {
-    ValueMap seen = {.arena = c->b->arena};
-    for (size_t i = 0; i < c->whole.n && c->levels.n > 0; i++)
-        if (columns_needs_any(c, c->whole.at[i], &c->levels.at[c->levels.n - 1], &seen))
+static bool columns_stores_early(const Columns *c) {
+    for (size_t i = 0; i < c->whole.n; i++)
+        if (lower_levels_of(c->b->kernel->graph, c->region, c->whole.at[i]) == c->levels.n)
             return false;
     return c->levels.n > 0;
 }
@@ -509,9 +492,8 @@ static void columns_build(Builder *b, const Region *region) {
 
 bool columns_warp_takes(const Graph *graph, const Region *region) {
     bool reduces = false;
-    for (size_t i = 0; i < region->outputs.n; i++)
-        if (lower_output_is_whole(graph, region, region->outputs.at[i]))
-            return false;
+    if (lower_stores_whole(graph, region))
+        return false;
     for (size_t i = 0; i < region->values.n; i++)
         reduces |= lower_is_space_reduction(region, region->values.at[i]);
     return reduces;

@@ -39,7 +39,7 @@ static Transpose held_tile(Arena *arena, const Graph *graph, const Region *regio
                       .columns = schedule->threads_per_row * schedule->vector,
                       .turned = schedule->turned_vector,
                       .width = schedule->vector};
-    for (size_t i = 0; i < region->outputs.n && tile.turned; i++)
+    for (size_t i = 0; i < region->outputs.n; i++)
         if (held_is_turned(graph, region, region->outputs.at[i]))
             vec_push(arena, &tile.writes, ((TransposeTile){.value = region->outputs.at[i]}));
     return tile;
@@ -73,17 +73,6 @@ static int held_inputs(const Graph *graph, const Region *region) {
     return n > 1 ? n : 1;
 }
 
-/* Runs of rows that are stored at once: of 16 bytes, and at most 8. */
-static int held_turned(const Graph *graph, const Region *region) {
-    enum { RUN_BITS = 128, RUN_MOST = 8 };
-    int turned = RUN_MOST;
-    for (size_t i = 0; i < region->outputs.n; i++)
-        while (turned > 1 && held_is_turned(graph, region, region->outputs.at[i]) &&
-               turned * dtype_bits(region->outputs.at[i]->dtype) > RUN_BITS)
-            turned /= 2;
-    return turned;
-}
-
 /* Schedules of strips of so many columns in runs of `width`, `turned` rows of which are stored at once, 0:
  * none are; those with the most rows in flight first. */
 static int held_schedules_of(const Graph *graph, const Region *region, const Target *target, int strip,
@@ -111,7 +100,7 @@ static int held_schedules_of(const Graph *graph, const Region *region, const Tar
  * strips of 64 30.7 us, of 32 18.9; softmax of columns of 512, transposed, 47.3 and 26.5.) */
 int columns_held_schedules(const Graph *graph, const Region *region, const Target *target, int vector,
                            Schedule *out, int room) {
-    enum { ROWS_FEW = 128, RUN_FEW = 8, RUN_MANY = 4 };
+    enum { ROWS_FEW = 128, RUN_FEW = 8, RUN_MANY = 4, TURNED_BITS = 128 };
     static const int few[] = {64, 32, 128}, many[] = {32, 64};
     int n = 0;
     if (region->n_reduced != 1 || !dim_is_const(region->dims[0]) || region->dims[0]->value > HELD_ROWS_MOST)
@@ -119,7 +108,8 @@ int columns_held_schedules(const Graph *graph, const Region *region, const Targe
     bool is_few = region->dims[0]->value <= ROWS_FEW;
     const int *strips = is_few ? few : many;
     int n_strips = (int)(is_few ? sizeof few / sizeof *few : sizeof many / sizeof *many);
-    int turned = columns_stores_turned(graph, region) ? held_turned(graph, region) : 0;
+    Transpose tile = held_tile(graph->arena, graph, region, &(Schedule){0});
+    int turned = tile.writes.n > 0 ? transpose_writes_run(&tile, TURNED_BITS) : 0;
     int most = is_few ? RUN_FEW : RUN_MANY, first = vector < most ? vector : most;
     for (int shorter = 1; shorter <= 2; shorter *= 2)
         for (int i = 0; i < n_strips; i++)

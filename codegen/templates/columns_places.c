@@ -60,10 +60,7 @@ bool columns_accepts_places(const Graph *graph, const Region *region, const Sche
         s->unroll > PLACES_TAPS)
         return false;
     *why = "of several places one pass computes one element a column";
-    for (size_t i = 0; i < region->outputs.n; i++)
-        if (lower_output_is_whole(graph, region, region->outputs.at[i]))
-            return false;
-    if (lower_count_levels(graph, region) != 1)
+    if (lower_stores_whole(graph, region) || lower_count_levels(graph, region) != 1)
         return false;
     *why = NULL;
     return true;

@@ -10,7 +10,6 @@ enum {
     COLUMNS_THREADS = 256,
     COLUMNS_STRIP_BYTES = 256,    /* of one row, where there are strips enough */
     COLUMNS_STRIP_BYTES_MIN = 64, /* what memory delivers at once */
-    COLUMNS_UNROLL = 4,
     COLUMNS_UNROLL_MOST = 16,
     COLUMNS_FEW_ROWS = 64,
     COLUMNS_IN_FLIGHT = 9, /* of few rows, the taps of 3 x 3 */
@@ -90,16 +89,9 @@ static int columns_of_few_rows(const Target *target, int64_t rows, int64_t colum
     return n;
 }
 
-static bool columns_have_whole(const Graph *graph, const Region *region) {
-    for (size_t i = 0; i < region->outputs.n; i++)
-        if (lower_output_is_whole(graph, region, region->outputs.at[i]))
-            return true;
-    return false;
-}
-
 /* Whether columns are gone through more than once. */
 static bool columns_go_again(const Graph *graph, const Region *region) {
-    return columns_have_whole(graph, region) || lower_count_levels(graph, region) > 1;
+    return lower_stores_whole(graph, region) || lower_count_levels(graph, region) > 1;
 }
 
 /* Columns that are gone through again, for what a statistic of theirs is applied to: a strip of 128 bytes,
@@ -151,7 +143,7 @@ static bool columns_are_held(const Graph *graph, const Region *region, const Sch
                              int bits) {
     enum { ROWS_MOST_BITS = 768 * 16, ROWS_WIDE = 32 };
     bool is_at_once = again && rows == (int64_t)again->rows_per_block * again->unroll;
-    return !(is_at_once && !columns_have_whole(graph, region)) &&
+    return !(is_at_once && !lower_stores_whole(graph, region)) &&
            (bits >= ROWS_WIDE || rows * bits <= ROWS_MOST_BITS);
 }
 

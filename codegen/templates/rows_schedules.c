@@ -94,18 +94,10 @@ static bool rows_accepts_shape(const Graph *graph, const Region *region, const S
                : template_takes_vector(graph, region, s, why);
 }
 
-/* Whether anything along the row is stored. */
-static bool rows_store_whole(const Graph *graph, const Region *region) {
-    for (size_t i = 0; i < region->outputs.n; i++)
-        if (lower_output_is_whole(graph, region, region->outputs.at[i]))
-            return true;
-    return false;
-}
-
 /* Whether anything along the row, or another reduction of it, needs the result of a reduction. */
 static bool rows_have_passes(const Graph *graph, const Region *region) {
     int levels = lower_count_levels(graph, region);
-    return levels > 1 || (levels == 1 && rows_store_whole(graph, region));
+    return levels > 1 || (levels == 1 && lower_stores_whole(graph, region));
 }
 
 bool rows_accepts(const Graph *graph, const Region *region, const Schedule *schedule, const Target *target,
@@ -252,7 +244,7 @@ static int64_t rows_least(const Graph *graph, const Region *region, const Target
     enum { WAVES = 8, RUN_BITS = 64, SEVERAL = 5, SEVERAL_REDUCED = 8, SEVERAL_SKEWED = 16 };
     if (rows_start(graph, region, vector) == RUN_SKEWED)
         return SEVERAL_SKEWED;
-    bool is_whole = rows_store_whole(graph, region), is_short = true;
+    bool is_whole = lower_stores_whole(graph, region), is_short = true;
     for (size_t i = 0; i < region->inputs.n; i++) {
         const Value *input = region->inputs.at[i];
         bool moves = lower_output_is_whole(graph, region, input);
@@ -296,7 +288,7 @@ static Schedule rows_schedule(const Graph *graph, const Region *region, const Ta
         s.threads_per_row = 256;
     s.threads = s.threads_per_row > ROWS_THREADS ? s.threads_per_row : ROWS_THREADS;
     s.rows_per_block = s.threads / s.threads_per_row;
-    bool has_passes = rows_have_passes(graph, region), is_whole = rows_store_whole(graph, region);
+    bool has_passes = rows_have_passes(graph, region), is_whole = lower_stores_whole(graph, region);
     bool is_easy = rows >= (int64_t)ROWS_MANY * target->sm_count || vector >= ROWS_WIDE;
     bool is_long = extent > ROWS_LONG && vector > 1 && is_easy && !rows_may_have_rounds(region) &&
                    !rows_have_pieces(region);

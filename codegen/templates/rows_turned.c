@@ -86,22 +86,14 @@ const char *rows_turned_refuses(const Graph *graph, const Region *region, const 
     return turned_refuses_tile(graph, region, s, target, bytes);
 }
 
-/* Runs of rows that are stored at once: of 8 bytes, so that blocks of runs leave registers for more threads
- * (H200, a norm of 4 x 2048 x 32 heads of 128 in 16 bits, transposed: 45.4 us by 16 bytes, 39.6 so). */
-static int turned_run(const Graph *graph, const Region *region) {
-    enum { RUN_BITS = 64, RUN_MOST = 8 };
-    int turned = RUN_MOST, axis = turned_axis(graph, region);
-    for (size_t i = 0; i < region->outputs.n; i++)
-        while (turned > 1 && turned_is_output(graph, region, region->outputs.at[i], axis) &&
-               turned * dtype_bits(region->outputs.at[i]->dtype) > RUN_BITS)
-            turned /= 2;
-    return turned;
-}
-
+/* Rows are stored in runs of 8 bytes, so that blocks of runs leave registers for more threads (H200, a norm
+ * of 4 x 2048 x 32 heads of 128 in 16 bits, transposed: 45.4 us by 16 bytes, 39.6 so). */
 int rows_turned_schedules(const Graph *graph, const Region *region, const Target *target,
                           const Schedule *like, Schedule *out, int room) {
+    enum { RUN_BITS = 64 };
     static const int rows[] = {32, 16, 64}, threads[] = {256, 512, 128};
-    int n = 0, run = turned_run(graph, region);
+    Transpose tile = turned_tile(graph->arena, graph, region, like);
+    int n = 0, run = transpose_writes_run(&tile, RUN_BITS);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (int turned = run; turned >= 1 && 2 * turned >= run; turned /= 2)
             for (size_t k = 0; k < sizeof threads / sizeof *threads; k++) {

@@ -65,6 +65,9 @@ void transpose_write(Transpose *t);
  * they are. */
 const char *transpose_writes_refuse(const Transpose *t, const Target *target, int64_t bytes);
 
+/* Elements along the axis that are written at once: at most 8, of so many bits. */
+int transpose_writes_run(const Transpose *t, int bits);
+
 /* transpose_skewed.c: why it does not take a schedule, or NULL; runs that it could write, 1: none; the
  * kernel. */
 const char *transpose_skewed_refuses(const Graph *graph, const Transpose *t);

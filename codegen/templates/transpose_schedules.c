@@ -38,6 +38,15 @@ const char *transpose_writes_refuse(const Transpose *t, const Target *target, in
     return bytes > target->smem_per_block ? "the tiles do not fit into shared memory" : NULL;
 }
 
+int transpose_writes_run(const Transpose *t, int bits) {
+    enum { RUN_MOST = 8 };
+    int run = RUN_MOST;
+    for (size_t i = 0; i < t->writes.n; i++)
+        while (run > 1 && run * dtype_bits(t->writes.at[i].value->dtype) > bits)
+            run /= 2;
+    return run;
+}
+
 bool transpose_accepts(const Graph *graph, const Region *region, const Schedule *s, const Target *target,
                        const char **why) {
     Transpose t = transpose_plan(graph, region, s);
