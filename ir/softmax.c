@@ -5,18 +5,62 @@ static bool softmax_is_of_rows(const Value *row, const Value *x) {
     return row->rank && value_same_rows(row, x) && dim_is(row->dims[row->rank - 1], 1);
 }
 
+/* Whether a value is computed element by element of what a kernel reads, for each row alike. */
+static bool softmax_is_sink(const Value *sink, int depth) {
+    enum { DEPTH = 8 };
+    OpClass kind = op_info(sink->op)->class_;
+    bool is_view = sink->op == OP_reshape || sink->op == OP_broadcast || sink->op == OP_transpose;
+    if ((kind != OPCLASS_BORDER && kind != OPCLASS_POINTWISE && !is_view) || depth > DEPTH)
+        return false;
+    for (int i = 0; i < sink->n_in; i++)
+        if (!softmax_is_sink(sink->in[i], depth + 1))
+            return false;
+    return true;
+}
+
+/* Whether exponents count from the largest of x, or the larger of that and a sink. */
+static bool softmax_base(Value *base, Softmax *out) {
+    out->base = base;
+    for (int i = 0; i < 2 && base->op == OP_max; i++) {
+        out->max = base->in[i];
+        out->sink = base->in[!i];
+        const Value *sink = out->sink;
+        if (out->max->op == OP_reduce_max && out->max->in[0] == out->x && sink->dtype == DTYPE_F32 &&
+            (!sink->rank || dim_is(sink->dims[sink->rank - 1], 1)) && softmax_is_sink(sink, 0))
+            return true;
+    }
+    out->max = base;
+    out->sink = NULL;
+    return base->op == OP_reduce_max && base->in[0] == out->x;
+}
+
+/* Whether they are divided by their sum, or by that and the sink's exponential. */
+static bool softmax_whole(Value *whole, const Value *e, Softmax *out) {
+    out->whole = whole;
+    for (int i = 0; i < 2 && out->sink && whole->op == OP_add; i++) {
+        const Value *weight = whole->in[!i];
+        out->sum = whole->in[i];
+        if (out->sum->op == OP_sum && out->sum->in[0] == e && weight->op == OP_exp &&
+            weight->in[0]->op == OP_sub && weight->in[0]->in[0] == out->sink &&
+            weight->in[0]->in[1] == out->base)
+            return true;
+    }
+    out->sum = whole;
+    return !out->sink && whole->op == OP_sum && whole->in[0] == e;
+}
+
 bool softmax_of(const Value *value, Softmax *out) {
     const Value *share = value->op == OP_cast ? value->in[0] : NULL;
-    if (!share || share->op != OP_div || share->in[0]->op != OP_exp || share->in[1]->op != OP_sum)
+    if (!share || share->op != OP_div || share->in[0]->op != OP_exp || share->in[0]->in[0]->op != OP_sub)
         return false;
     const Value *e = share->in[0], *below = e->in[0];
-    Value *sum = share->in[1];
-    if (sum->in[0] != e || below->op != OP_sub || below->in[1]->op != OP_reduce_max)
+    Softmax softmax = {.x = below->in[0]};
+    const Value *x = softmax.x;
+    if (!softmax_base(below->in[1], &softmax) || !softmax_whole(share->in[1], e, &softmax) ||
+        x->dtype != DTYPE_F32 || e->dtype != DTYPE_F32 || softmax.sum->dtype != DTYPE_F32 ||
+        share->dtype != DTYPE_F32 || !softmax_is_of_rows(softmax.max, x) ||
+        !softmax_is_of_rows(softmax.sum, x) || !softmax_is_of_rows(softmax.base, x))
         return false;
-    Value *x = below->in[0], *max = below->in[1];
-    if (max->in[0] != x || x->dtype != DTYPE_F32 || e->dtype != DTYPE_F32 || sum->dtype != DTYPE_F32 ||
-        share->dtype != DTYPE_F32 || !softmax_is_of_rows(max, x) || !softmax_is_of_rows(sum, x))
-        return false;
-    *out = (Softmax){.x = x, .max = max, .sum = sum};
+    *out = softmax;
     return true;
 }

@@ -77,7 +77,9 @@ static bool keys_find(Rewrite *rewrite, Value *product, Keys *keys) {
     keys->first = dim_const(rewrite->graph->dims, 0);
     keys->all = keys->core ? keys_dim(keys->core, 1) : NULL;
     /* x is read by its maximum and by what is below it, which both are read once, as nothing else is here */
+    const int base_uses = softmax->sink ? 2 : 1; /* the sink's own exponential is below it as well */
     return keys->core && rewrite_uses(rewrite, product->in[0]) == 1 &&
+           rewrite_uses(rewrite, softmax->base) == base_uses && rewrite_uses(rewrite, softmax->whole) == 1 &&
            rewrite_uses(rewrite, keys->core) == 1 && rewrite_uses(rewrite, softmax->x) == 2 &&
            rewrite_uses(rewrite, softmax->max) == 1 && rewrite_uses(rewrite, softmax->sum) == 1 &&
            product_is_16bit(keys->core) && product_is_16bit(product) && keys_fit(keys) &&
@@ -284,8 +286,20 @@ static Value *keys_added(Rewrite *rewrite, Value *result, Value *weight, const V
     return build_scalar(rewrite, OP_select, weighs, added, zero, like);
 }
 
-/* The parts by their logarithms of sums, and those of new keys, if there are. */
-static Value *keys_weighed(Rewrite *rewrite, const KeysResult *parts, const KeysResult *own,
+/* A sink as a logarithm of a sum, whose parts are last: [..., R, 1] as [..., R, 1, 1]. */
+static Value *keys_sink(Rewrite *rewrite, Value *sink, const Value *like) {
+    const Dim *dims[RANK_MAX];
+    if (sink->rank >= RANK_MAX)
+        return NULL;
+    for (int i = 0; i < sink->rank; i++)
+        dims[i] = sink->dims[i];
+    dims[sink->rank] = dim_const(rewrite->graph->dims, 1);
+    return build_reshape(rewrite, sink, sink->rank + 1, dims, like);
+}
+
+/* The parts by their logarithms of sums, and those of new keys, if there are; a sink, if there is one, weighs
+ * without adding anything. */
+static Value *keys_weighed(Rewrite *rewrite, const KeysResult *parts, const KeysResult *own, Value *sink,
                            const Value *like) {
     Value *each = keys_parts_last(rewrite, parts->o), *logs = keys_parts_last(rewrite, parts->log);
     if (!each || !logs)
@@ -296,6 +310,11 @@ static Value *keys_weighed(Rewrite *rewrite, const KeysResult *parts, const Keys
     Value *of_own = own ? keys_parts_last(rewrite, own->log) : NULL;
     if (own)
         most = build_scalar(rewrite, OP_max, most, of_own, NULL, like);
+    Value *beside = sink ? keys_sink(rewrite, sink, like) : NULL;
+    if (sink && !beside)
+        return NULL;
+    if (sink)
+        most = build_scalar(rewrite, OP_max, most, beside, NULL, like);
     Value *weight = keys_exp(rewrite, logs, most);
     Value *all = build_reduce(rewrite, OP_sum, keys_added(rewrite, each, weight, like), 1, &last, true, like),
           *weights = build_reduce(rewrite, OP_sum, weight, 1, &last, true, like);
@@ -305,6 +324,8 @@ static Value *keys_weighed(Rewrite *rewrite, const KeysResult *parts, const Keys
         all = build_scalar(rewrite, OP_add, all, added, NULL, like);
         weights = build_scalar(rewrite, OP_add, weights, share, NULL, like);
     }
+    if (sink)
+        weights = build_scalar(rewrite, OP_add, weights, keys_exp(rewrite, beside, most), NULL, like);
     return build_scalar(rewrite, OP_div, all, weights, NULL, like);
 }
 
@@ -384,7 +405,7 @@ static Value *keys_rule(Rewrite *rewrite, Value *value) {
     if ((!has_own && keys.parts == 1) || !keys_attend(&keys, value, &parts) ||
         (has_own && !keys_attend(&own, value, &last)))
         return value;
-    Value *o = keys_weighed(rewrite, &parts, has_own ? &last : NULL, value);
+    Value *o = keys_weighed(rewrite, &parts, has_own ? &last : NULL, keys.softmax.sink, value);
     if (!o)
         return value;
     keys_decide(&keys, has_own ? &own : NULL, parts.o);

@@ -41,6 +41,24 @@ static size_t chain_outputs(const ChainPlan *plan, bool is_row, Value **out) {
     return n;
 }
 
+/* Whether what the softmax's exponents count from, and what they are divided by, are all that the outputs of
+ * a part want of its reductions. */
+static bool chain_knows_rows(const ChainPlan *plan, const Region *part) {
+    ValueMap wanted = {.arena = plan->graph->arena};
+    for (size_t i = 0; i < part->outputs.n; i++)
+        value_map_set(&wanted, part->outputs.at[i], true);
+    for (size_t i = part->values.n; i-- > 0;) { /* users before what they use */
+        const Value *value = part->values.at[i];
+        if (!value_map_get(&wanted, value) || value == plan->softmax.base || value == plan->softmax.whole)
+            continue;
+        if (op_info(value->op)->class_ == OPCLASS_REDUCTION)
+            return false;
+        for (int k = 0; k < value->n_in; k++)
+            value_map_set(&wanted, value->in[k], true);
+    }
+    return true;
+}
+
 /* The outputs that the softmax's maximum and sum are enough for; false: something else is wanted of rows. */
 static bool chain_rows(ChainPlan *plan, Value *const *outputs, size_t n, const char **why) {
     if (!n)
@@ -50,13 +68,16 @@ static bool chain_rows(ChainPlan *plan, Value *const *outputs, size_t n, const c
     plan->rows.region = part;
     part->n_reduced = 1;
     *why = "of a softmax in parts, rows' maxima and sums are known, no other reductions";
-    for (size_t i = 0; i < part->values.n; i++) {
-        const Value *value = part->values.at[i];
-        if (op_info(value->op)->class_ == OPCLASS_REDUCTION && value != plan->softmax.max &&
-            value != plan->softmax.sum)
-            return false;
-    }
-    return true;
+    return chain_knows_rows(plan, part);
+}
+
+/* The part that computes a sink, one element a row. */
+static void chain_sink(ChainPlan *plan) {
+    Value *sink = plan->softmax.sink, *core = plan->region->cores.at[0];
+    if (!sink)
+        return;
+    plan->sink = plan->link[0];
+    plan->sink.region = region_part(plan->graph->arena, plan->region, &sink, 1, NULL, core);
 }
 
 /* Whether TMA reads an operand where it lies in one piece, or where indices choose it. */
@@ -133,6 +154,8 @@ static bool chain_links(ChainPlan *plan, bool streams, const char **why) {
         return false;
     if (!chain_rows(plan, rows, n_rows, why))
         return false;
+    if (streams)
+        chain_sink(plan);
     plan->values_from = streams ? chain_values_from(plan) : -1;
     *why = NULL;
     return true;

@@ -42,6 +42,7 @@ typedef struct ChainPlan {
         values_from; /* the values are columns of the keys' own rows, from this one on; -1: they are not */
     Softmax softmax;
     MatmulPlan rows; /* region NULL: there are none */
+    MatmulPlan sink; /* the same, of a softmax in parts that has none */
 } ChainPlan;
 
 /* False, with a person's words in *why, where the region is no chain that the kernel takes. */

@@ -32,6 +32,23 @@ void stream_declare_tile(Stream *s) {
     s->scale = k_array(b, "scale", K_F32, STREAM_HALVES, zero);
 }
 
+void stream_begin_with_sink(Stream *s, const MatmulFragment *scores, const MatmulTile *tile) {
+    Builder *b = s->b;
+    if (!s->sink)
+        return;
+    const KVar *sink =
+        matmul_epilogue_row(b, &s->plan->sink, s->sink, scores, tile->batch, s->plan->softmax.sink);
+    const KExpr *is_first = k_eq(b, k_mod(b, k_special(b, SPECIAL_LANE), k_i32(b, 4)), k_i32(b, 0));
+    if (s->across)
+        is_first = k_and(b, is_first, k_eq(b, s->across, k_i32(b, 0)));
+    const KExpr *own = k_select(b, is_first, k_float(b, K_F32, 1), k_float(b, K_F32, 0));
+    for (int half = 0; half < STREAM_HALVES; half++) {
+        const KExpr *row = k_i32(b, half);
+        k_set_elem(b, s->top, row, k_mul(b, k_elem(b, sink, row), k_float(b, K_F32, 1 / s->by)));
+        k_set_elem(b, s->total, row, own);
+    }
+}
+
 /* Each element that the thread has of 8 columns times `groups`, with its row and place in the registers. */
 typedef struct StreamEach {
     const KExpr *group, *half, *j, *at;
@@ -174,6 +191,6 @@ void stream_store_rows(Stream *s, const MatmulFragment *scores, const MatmulTile
     const KVar *max = k_array(b, "row_max", K_F32, STREAM_HALVES, NULL);
     for (int half = 0; half < STREAM_HALVES; half++)
         k_set_elem(b, max, k_i32(b, half), k_mul(b, k_elem_at(b, s->top, half), k_float(b, K_F32, s->by)));
-    MatmulRow known[] = {{s->plan->softmax.max, max}, {s->plan->softmax.sum, s->total}};
+    MatmulRow known[] = {{s->plan->softmax.base, max}, {s->plan->softmax.whole, s->total}};
     matmul_epilogue_rows(b, &s->plan->rows, s->rows, scores, tile->batch, known, 2);
 }

@@ -334,6 +334,8 @@ static void stream_consume(Stream *s) {
     parts_find(&s->parts, &tile);
     if (!s->across)
         parts_find_own(&s->parts, k_add(b, tile.row, k_mul(b, group, k_i32(b, WGMMA_M))));
+    MatmulFragment scores = stream_fragment(s, s->scores, stream_scored(s->schedule), at.lane_row);
+    stream_begin_with_sink(s, &scores, &tile);
     parts_if_any_begin(&s->parts);
     stream_parts_of_tile(s, &tile, &at, &query, &key, &value);
     parts_if_any_end(&s->parts);
@@ -383,6 +385,8 @@ void chain_stream_build(Builder *b, const ChainPlan *plan) {
     s.parts.lower = s.lower[0];
     if (plan->rows.region)
         s.rows = lower_new(b, plan->rows.region);
+    if (plan->sink.region)
+        s.sink = lower_new(b, plan->sink.region);
 
     int releases = 4 * parts_groups(schedule);
     k_comment(b, "rings of queries, keys and values: 1 arrival fills a stage, %d free it", releases);

@@ -64,6 +64,7 @@ typedef struct Stream {
     Pipeline queries, keys, values;
     Lower *lower[2]; /* of each link */
     Lower *rows;     /* of the rows' own outputs; NULL: there are none */
+    Lower *sink;     /* of the rows' sinks; NULL: there are none */
     MatmulStaging staging;
     bool is_staged;
     bool masks;  /* elements beyond the band are what x masks, no others */
@@ -80,6 +81,9 @@ typedef struct Stream {
 void stream_find_scores(Stream *s);
 /* A consumer's registers for a tile. */
 void stream_declare_tile(Stream *s);
+/* Where rows have a sink, ahead of their parts: it is the largest element so far, and all of the sum.
+ * `scores`: as below. */
+void stream_begin_with_sink(Stream *s, const MatmulFragment *scores, const MatmulTile *tile);
 /* x of a part, whose products have ended, becomes p; what the sums are scaled by then is known. `scores`: the
  * fragment but for its columns. */
 void stream_softmax(Stream *s, const MatmulFragment *scores, const MatmulTile *tile, const PartsAt *at);

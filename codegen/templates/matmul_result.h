@@ -75,6 +75,12 @@ typedef struct MatmulRow {
 void matmul_epilogue_rows(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
                           const KExpr *const *batch, const MatmulRow *known, int n_known);
 
+/* A register for each of the thread's rows, of a value of the plan's region that no product goes into and
+ * that has one element a row, or one for several: the same in all lanes of a row. */
+const KVar *matmul_epilogue_row(Builder *b, const MatmulPlan *plan, Lower *lower,
+                                const MatmulFragment *fragment, const KExpr *const *batch,
+                                const Value *value);
+
 /* An unrolled loop over 0 .. count-1; a constant and no loop where count is 1. */
 const KExpr *epilogue_loop(Builder *b, const char *name, int count);
 void epilogue_loop_end(Builder *b, int count);

@@ -60,7 +60,7 @@ static bool row_inputs_is_used(const Epilogue *e, const ValueMap *dependents, co
     return false;
 }
 
-static void row_inputs_load(Epilogue *e, const Value *value) {
+static const KVar *row_inputs_load(Epilogue *e, const Value *value) {
     Builder *b = e->b;
     const MatmulPlan *plan = e->plan;
     const MatmulFragment *f = e->fragment;
@@ -72,12 +72,19 @@ static void row_inputs_load(Epilogue *e, const Value *value) {
     const KExpr *inside = matmul_fragment_has_row(b, plan, f, block, half);
     const KExpr *coords[RANK_MAX];
     for (int i = 0; i < value->rank; i++)
-        coords[i] = i == axis ? row : dim_is(value->dims[i], 1) ? k_i32(b, 0) : e->batch[i + shift];
+        coords[i] = dim_is(value->dims[i], 1) ? k_i32(b, 0) : i == axis ? row : e->batch[i + shift];
     epilogue_bind_rows(e, block, half);
     k_set_elem(b, array, epilogue_row_at(e, block, half), lower_at(e->lower, value, coords, inside));
     epilogue_loop_end(b, f->halves);
     epilogue_loop_end(b, f->blocks);
-    vec_push(b->arena, &e->row_inputs, ((MatmulRow){value, array}));
+    return array;
+}
+
+const KVar *matmul_epilogue_row(Builder *b, const MatmulPlan *plan, Lower *lower,
+                                const MatmulFragment *fragment, const KExpr *const *batch,
+                                const Value *value) {
+    Epilogue e = {.b = b, .plan = plan, .lower = lower, .fragment = fragment, .batch = batch};
+    return row_inputs_load(&e, value);
 }
 
 void matmul_row_inputs(Epilogue *e) {
@@ -93,6 +100,6 @@ void matmul_row_inputs(Epilogue *e) {
         if (e->row_inputs.n < ROW_INPUTS_MOST && !value_map_get(&dependents, value) &&
             row_inputs_is_row(e, value) && row_inputs_is_used(e, &dependents, value) &&
             matmul_is_read_in_place(plan, value, row_inputs_is_row, e))
-            row_inputs_load(e, value);
+            vec_push(e->b->arena, &e->row_inputs, ((MatmulRow){value, row_inputs_load(e, value)}));
     }
 }
