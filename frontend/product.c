@@ -7,6 +7,11 @@
  *     softmax(q @ k.T) @ v                           rounds the weights to v's type
  *     attention(rope(x @ wq.T, c, s), ...)           rounds queries and keys to x's and wq's
  *
+ * What comes of a product of bytes (fp8, int8, with factors that leave it), and meets bytes again, is cast to
+ * bf16, which has all of theirs:
+ *
+ *     softmax(dequantize(q, a) @ dequantize(k, b).T) @ dequantize(v, c)
+ *
  * What an intermediate comes of (ProductOrigin): through a product, of its operands; otherwise of all that it
  * was worked out from, where tables, factors and biases that are repeated along it may be f32. An f32 tensor
  * of its own size asks for f32. Whatever else is f32 is multiplied in f32. */
@@ -17,6 +22,7 @@
 struct ProductOrigin {
     DType type;
     bool by_product;
+    bool of_bytes;    /* of a product whose operands are bytes, and of nothing of another type */
     bool is_declared; /* its type stands in the text */
 };
 
@@ -49,6 +55,33 @@ static bool product_is_wanted_f32(const Value *value) {
     return value->op == OP_input || value->op == OP_cast || product_is_declared(value);
 }
 
+/* The type of a computed operand that is what memory has but for factors that do not vary along K:
+ * passes/scale.c takes those behind the product, which is then exact of 16 bits and less. */
+static DType product_scaled_type(const Value *value, bool is_second) {
+    int k_axis = value->rank - (is_second && value->rank > 1 ? 2 : 1);
+    if (value->op == OP_transpose) {
+        k_axis = value->attrs[0].ints[k_axis];
+        value = value->in[0];
+    }
+    bool found = true;
+    while (found && (value->op == OP_mul || value->op == OP_div)) {
+        found = false;
+        for (int i = 1; i >= (value->op == OP_div) && !found; i--) {
+            found = !value_varies(value->in[i], value, k_axis) && value_same_dims(value->in[!i], value);
+            if (found)
+                value = value->in[!i];
+        }
+    }
+    while (value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype))
+        value = value->in[0];
+    return value->dtype;
+}
+
+static bool product_has_bytes(const Value *value, bool is_second) {
+    DType type = product_scaled_type(value, is_second);
+    return dtype_is_fp8(type) || dtype_is_int8(type);
+}
+
 /* Of two types that stand for where elements come from. */
 static DType product_joined(DType a, DType b) {
     if (a == b || b == DTYPE_COUNT)
@@ -59,21 +92,26 @@ static DType product_joined(DType a, DType b) {
 /* Of operands by way of products those alone; of others all, but f32 ones that are repeated. */
 static ProductOrigin product_combined(const Value *value) {
     ProductOrigin all = {.type = DTYPE_COUNT};
+    bool of_bytes = false;
     for (int i = 0; i < value->n_in; i++) {
         const ProductOrigin *of = value->in[i]->scratch;
         bool is_repeated =
             of->type == DTYPE_F32 && !of->by_product &&
             (value->op == OP_broadcast || (op_is_scalar(value->op) && !value_same_dims(value->in[i], value)));
+        of_bytes = of_bytes || of->of_bytes;
         if (is_repeated || (all.by_product && !of->by_product))
             continue;
         DType type = of->by_product && !all.by_product ? of->type : product_joined(all.type, of->type);
         all = (ProductOrigin){.type = type, .by_product = of->by_product};
     }
+    all.of_bytes = of_bytes && all.type == DTYPE_COUNT;
     return all;
 }
 
 static ProductOrigin product_of_operands(const Value *a, const Value *b) {
     DType types[2] = {a->dtype, b->dtype}, type = DTYPE_COUNT;
+    if (product_has_bytes(a, false) && product_has_bytes(b, true))
+        return (ProductOrigin){.type = DTYPE_COUNT, .of_bytes = true};
     for (int i = 0; i < 2; i++)
         if (dtype_bits(types[i]) > 8)
             type = product_joined(type, product_is_16bit(types[i]) ? types[i] : DTYPE_F32);
@@ -99,34 +137,15 @@ static void product_trace(Expand *expand) {
     }
 }
 
-/* Whether a computed operand is what memory has in 16 bits or less but for factors that do not vary along K:
- * passes/scale.c takes those behind the product, which is then exact. */
-static bool product_is_scaled(const Value *value, bool is_second) {
-    int k_axis = value->rank - (is_second && value->rank > 1 ? 2 : 1);
-    if (value->op == OP_transpose) {
-        k_axis = value->attrs[0].ints[k_axis];
-        value = value->in[0];
-    }
-    bool found = true;
-    while (found && (value->op == OP_mul || value->op == OP_div)) {
-        found = false;
-        for (int i = 1; i >= (value->op == OP_div) && !found; i--) {
-            found = !value_varies(value->in[i], value, k_axis) && value_same_dims(value->in[!i], value);
-            if (found)
-                value = value->in[!i];
-        }
-    }
-    while (value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype))
-        value = value->in[0];
-    return dtype_bits(value->dtype) <= 16;
-}
-
 /* The 16-bit type in which two f32 intermediates are multiplied; DTYPE_COUNT: in f32. */
 static DType product_common_type(Expand *expand, const Value *a, const Value *b) {
     product_trace(expand);
-    DType type =
-        product_joined(((const ProductOrigin *)a->scratch)->type, ((const ProductOrigin *)b->scratch)->type);
-    bool is_scaled = product_is_scaled(a, false) && product_is_scaled(b, true);
+    const ProductOrigin *of[] = {a->scratch, b->scratch};
+    if ((of[0]->of_bytes && product_has_bytes(b, true)) || (of[1]->of_bytes && product_has_bytes(a, false)))
+        return DTYPE_BF16;
+    DType type = product_joined(of[0]->type, of[1]->type);
+    bool is_scaled =
+        dtype_bits(product_scaled_type(a, false)) <= 16 && dtype_bits(product_scaled_type(b, true)) <= 16;
     return product_is_16bit(type) && !is_scaled ? type : DTYPE_COUNT;
 }
 

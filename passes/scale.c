@@ -106,28 +106,64 @@ static ScaleOperand scale_operand(Value *value, bool second) {
     return operand;
 }
 
+/* A factor of heads that repeat in the product, [h, 1, 1] of h that divides H, as one of all: [H, 1, 1]. */
+static Value *scale_repeated(Rewrite *rewrite, Value *factor, const Value *matmul) {
+    DimTable *table = rewrite->graph->dims;
+    for (int i = 0; factor && i < factor->rank - 2; i++) {
+        const Dim *all = matmul->dims[i + matmul->rank - factor->rank], *own = factor->dims[i];
+        if (dim_is(own, 1) || own == all)
+            continue;
+        const Dim *dims[RANK_MAX + 1], *apart[RANK_MAX + 1];
+        int rank = 0;
+        for (int k = 0; k < factor->rank; k++) {
+            apart[rank] = dims[rank] = factor->dims[k];
+            rank++;
+            if (k != i)
+                continue;
+            apart[rank] = dim_const(table, 1);
+            dims[rank++] = dim_const(table, all->value / own->value);
+        }
+        factor =
+            build_broadcast(rewrite, build_reshape(rewrite, factor, rank, apart, matmul), rank, dims, matmul);
+        for (int k = 0; k <= i; k++)
+            apart[k] = dims[k];
+        apart[i] = all;
+        for (int k = i + 2; k < rank; k++)
+            apart[k - 1] = dims[k];
+        factor = build_reshape(rewrite, factor, rank - 1, apart, matmul);
+    }
+    return factor;
+}
+
 /* The factor in the space of the matmul's operand: K is one there, so it broadcasts to the result as it is.
  */
 static Value *scale_in_result(Rewrite *rewrite, const ScaleOperand *operand, Value *factor,
                               const Value *like) {
     if (!operand->perm || factor->rank == 0)
-        return factor;
+        return scale_repeated(rewrite, factor, like);
     const Dim *dims[RANK_MAX];
     int missing = operand->top->rank - factor->rank;
     for (int i = 0; i < operand->top->rank; i++)
         dims[i] = i < missing ? dim_const(rewrite->graph->dims, 1) : factor->dims[i - missing];
-    return build_transpose(rewrite, build_reshape(rewrite, factor, operand->top->rank, dims, like),
-                           operand->perm, like);
+    factor = build_transpose(rewrite, build_reshape(rewrite, factor, operand->top->rank, dims, like),
+                             operand->perm, like);
+    return scale_repeated(rewrite, factor, like);
 }
 
-/* Batch dims may repeat in a product (grouped heads), which broadcasting cannot say. */
+/* Whether a factor of an operand's rows, columns or matrices is one of the product's. Matrices may repeat
+ * there (grouped heads), which broadcasting does not say; so many are known, then. */
 static bool scale_broadcasts(const ScaleOperand *operand, const Value *factor, const Value *matmul) {
     for (int i = 0; i < factor->rank; i++) {
         int axis = i + operand->top->rank - factor->rank, result = 0;
         while (operand->perm && operand->perm[result] != axis)
             result++;
         result = (operand->perm ? result : axis) + matmul->rank - operand->top->rank;
-        if (result < 0 || (!dim_is(factor->dims[i], 1) && factor->dims[i] != matmul->dims[result]))
+        if (result < 0)
+            return false;
+        const Dim *own = factor->dims[i], *all = matmul->dims[result];
+        bool repeats = result < matmul->rank - 2 && operand->top->rank < RANK_MAX && dim_is_const(own) &&
+                       dim_is_const(all) && own->value > 0;
+        if (!dim_is(own, 1) && own != all && !repeats)
             return false;
     }
     return true;

@@ -19,7 +19,9 @@
  *
  * Nor are they left to a factor behind the product, of the logarithm of the row's sum:
  *
- *     (p @ v) * sigmoid(l - s)              ->   the same @ v          l = max(x) + log(sum(e)) */
+ *     (p @ v) * sigmoid(l - s)              ->   the same @ v          l = max(x) + log(sum(e))
+ *
+ * A row all of which is -inf then has weights of 0, where the last two give no number. */
 #include "ir/softmax.h"
 #include "passes/rewrite.h"
 
@@ -67,8 +69,8 @@ static Value *shares_left(const Value *joined, const Value *slice, Value **part)
         Value *sink = joined->in[!i];
         const Dim *begin = i ? joined->in[0]->dims[last] : NULL;
         *part = joined->in[i];
-        bool is_whole = dim_is(sink->dims[last], 1) && value_same_dims(*part, slice) &&
-                        slice->attrs[2].ints[last] == 1;
+        bool is_whole =
+            dim_is(sink->dims[last], 1) && value_same_dims(*part, slice) && slice->attrs[2].ints[last] == 1;
         for (int k = 0; k <= last && is_whole; k++) {
             const Dim *start = slice->attrs[0].dims[k];
             is_whole = k == last && begin ? start == begin : dim_is(start, 0);
@@ -125,22 +127,29 @@ static Value *shares_behind(Rewrite *rewrite, Value *value) {
     return shared ? shared : value;
 }
 
+/* Whether `log` is max + log(sum), or that where the maximum is finite and the maximum elsewhere. */
+static bool shares_is_log(const Value *log, const Softmax *softmax) {
+    if (log->op == OP_select && log->in[0]->op == OP_isfinite && log->in[0]->in[0] == softmax->max &&
+        log->in[2] == softmax->max)
+        log = log->in[1];
+    for (int i = 0; i < 2 && log->op == OP_add; i++)
+        if (log->in[i] == softmax->max && log->in[!i]->op == OP_log && log->in[!i]->in[0] == softmax->sum)
+            return true;
+    return false;
+}
+
 /* (softmax(x) @ v) * sigmoid(l - s), where nothing else reads the logarithms of the sums. */
 static Value *shares_factor(Rewrite *rewrite, Value *value) {
     for (int i = 0; i < 2; i++) {
         Value *product = value->in[i], *factor = value->in[!i];
         Softmax softmax;
         if (product->op != OP_matmul || factor->op != OP_sigmoid || factor->in[0]->op != OP_sub ||
-            rewrite_uses(rewrite, product) != 1 || !softmax_of(product->in[0], &softmax) || softmax.sink ||
-            rewrite_uses(rewrite, product->in[0]) != 1 || !value_same_rows(product, softmax.x))
+            rewrite_uses(rewrite, product) != 1 || rewrite_uses(rewrite, product->in[0]) != 1 ||
+            !softmax_of(product->in[0], &softmax) || softmax.sink)
             continue;
-        const Value *log = factor->in[0]->in[0], *addend[] = {log->in[0], log->op == OP_add ? log->in[1] : NULL};
-        Value *sink = factor->in[0]->in[1];
-        bool is_log = false;
-        for (int k = 0; k < 2 && addend[1]; k++)
-            is_log = is_log || (addend[k] == softmax.max && addend[!k]->op == OP_log &&
-                                addend[!k]->in[0] == softmax.sum);
-        if (!is_log || rewrite_uses(rewrite, log) != 1 || !shares_is_row(factor, softmax.x))
+        Value *log = factor->in[0]->in[0], *sink = factor->in[0]->in[1];
+        if (!shares_is_log(log, &softmax) || rewrite_uses(rewrite, log) != 1 ||
+            !value_same_rows(product, softmax.x) || !shares_is_row(factor, softmax.x))
             continue;
         Value *share = shares_with_sink(rewrite, softmax.x, sink, value);
         Value *in[] = {share ? build_cast(rewrite, share, product->in[0]->dtype, value) : NULL,
