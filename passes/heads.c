@@ -8,6 +8,11 @@
  *
  * Where the heads are some columns of a product (q and k of q, k and v), each part becomes a product first.
  *
+ * So does one whose heads are cut once more, into columns that leave apart (a latent's keys and values):
+ *
+ *     k, v = h[..., :128], h[..., 128:]                        parts of each head, rather than every other
+ * block
+ *
  * A block is then D columns wide. So it is done where tiles of that width are as quick as any, and where the
  * product has enough of them. */
 #include "ir/value_map.h"
@@ -210,6 +215,68 @@ static void heads_look(Heads *heads, const Value *value) {
     }
 }
 
+/* The only reader of a value; NULL: there are several, or it is an output. */
+static const Value *heads_reader(const Heads *heads, const Value *value) {
+    const Graph *graph = heads->graph;
+    for (size_t i = value->id + 1; i < graph->values.n && heads->uses[value->id] == 1; i++)
+        for (int k = 0; k < graph->values.at[i]->n_in; k++)
+            if (graph->values.at[i]->in[k] == value)
+                return graph->values.at[i];
+    return NULL;
+}
+
+/* Whether columns of heads go to outputs, element by element and without those beside them. */
+static bool heads_leave(const Heads *heads, const Value *columns) {
+    const Graph *graph = heads->graph;
+    bool *follows = ARENA_ARRAY(heads->pass->arena, bool, graph->values.n + 1);
+    follows[columns->id] = true;
+    for (size_t i = columns->id + 1; i < graph->values.n; i++) {
+        const Value *value = graph->values.at[i];
+        bool is_apart = value_is_pointwise(value) || op_is_view(value->op);
+        for (int k = 0; k < value->n_in; k++) {
+            follows[i] = follows[i] || follows[value->in[k]->id];
+            is_apart = is_apart && (follows[value->in[k]->id] || !heads->core[value->in[k]->id]);
+        }
+        if (follows[i] && !is_apart)
+            return false;
+    }
+    return true;
+}
+
+/* Whether all that is read of a product is read by way of its cut. */
+static bool heads_only(const Heads *heads, const Value *core, const Value *cut) {
+    enum { STEPS = 8 };
+    for (int step = 0; core && core != cut && step < STEPS; step++)
+        core = heads_reader(heads, core);
+    return core == cut;
+}
+
+/* Of a reshape into heads that nothing but slices of each reads, those leave apart. */
+static void heads_cut_apart(Heads *heads, const Value *cut) {
+    enum { PIECE = 16 }; /* elements of columns, which boxes of the output begin and end with */
+    const Graph *graph = heads->graph;
+    const Value *core = heads->core[cut->in[0]->id];
+    int n = 0, last = cut->rank - 1;
+    if (!core || core->op != OP_matmul || !heads_only(heads, core, cut))
+        return;
+    for (size_t i = cut->id + 1; i < graph->values.n; i++) {
+        const Value *part = graph->values.at[i];
+        if (part->op != OP_slice || part->in[0] != cut)
+            continue;
+        const Dim *start = part->attrs[0].dims[last], *limit = part->attrs[1].dims[last];
+        if (!value_takes_columns(part) || part->attrs[2].ints[last] != 1 || !dim_is_const(start) ||
+            !dim_is_const(limit) || start->value % PIECE != 0 || limit->value % PIECE != 0 ||
+            !heads_leave(heads, part))
+            return;
+        n++;
+    }
+    if (n < 2 || n != heads->uses[cut->id] || value_map_get(&heads->found, core) ||
+        !heads_fit(heads, core, cut))
+        return;
+    vec_push(heads->pass->arena, &heads->cuts, cut);
+    heads_take(heads, core);
+}
+
 /* x: [.., M, K] with an axis of one head. */
 static Value *heads_first(Rewrite *rewrite, Value *x) {
     const Dim *dims[RANK_MAX];
@@ -262,9 +329,11 @@ static Value *heads_rule(Rewrite *rewrite, Value *value) {
     Value *whole = rows ? build_reshape(rewrite, rows, value->rank, value->dims, value) : NULL;
     if (!whole)
         return value;
-    pass_decide(rewrite->pass, "heads", true, products, NULL, NULL,
-                "a product for each %lld columns, since statistics of so many are applied to them",
-                (long long)width->value);
+    pass_decide(
+        rewrite->pass, "heads", true, products, NULL, NULL,
+        "a product for each %lld columns, since statistics of so many are applied to them, or some of "
+        "them leave apart",
+        (long long)width->value);
     return whole;
 }
 
@@ -295,6 +364,11 @@ bool pass_heads(Pass *pass, Graph *graph) {
             heads_count_part(&heads, graph->values.at[i]);
     for (size_t i = 0; i < graph->values.n; i++)
         heads_look(&heads, graph->values.at[i]);
+    for (size_t i = 0; i < graph->values.n; i++) {
+        const Value *cut = graph->values.at[i];
+        if (cut->op == OP_reshape && heads_axes(graph, cut))
+            heads_cut_apart(&heads, cut);
+    }
     pass->state = &heads;
     return (heads.cuts.n || heads.any_apart) && rewrite_graph(pass, graph, heads_rule);
 }

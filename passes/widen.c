@@ -39,7 +39,8 @@ static DType *widen_mark(const Pass *pass, const Graph *graph, bool *found) {
 static Value *widen_operand(Rewrite *rewrite, Value *value, DType type) {
     if (value->op != OP_transpose)
         return build_cast(rewrite, value, type, value);
-    return build_transpose(rewrite, build_cast(rewrite, value->in[0], type, value), value->attrs[0].ints, value);
+    return build_transpose(rewrite, build_cast(rewrite, value->in[0], type, value), value->attrs[0].ints,
+                           value);
 }
 
 static Value *widen_rule(Rewrite *rewrite, Value *value) {
