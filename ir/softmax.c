@@ -5,15 +5,18 @@ static bool softmax_is_of_rows(const Value *row, const Value *x) {
     return row->rank && value_same_rows(row, x) && dim_is(row->dims[row->rank - 1], 1);
 }
 
-/* Whether a value is computed element by element of what a kernel reads, for each row alike. */
-static bool softmax_is_sink(const Value *sink, int depth) {
+/* Whether a value is computed element by element of what a kernel reads, and of random numbers if `random`.
+ */
+static bool softmax_is_given(const Value *value, bool random, int depth) {
     enum { DEPTH = 8 };
-    OpClass kind = op_info(sink->op)->class_;
-    bool is_view = sink->op == OP_reshape || sink->op == OP_broadcast || sink->op == OP_transpose;
-    if ((kind != OPCLASS_BORDER && kind != OPCLASS_POINTWISE && !is_view) || depth > DEPTH)
+    OpClass kind = op_info(value->op)->class_;
+    bool is_view = value->op == OP_reshape || value->op == OP_broadcast || value->op == OP_transpose;
+    bool is_cheap =
+        kind == OPCLASS_BORDER || kind == OPCLASS_POINTWISE || is_view || (random && kind == OPCLASS_RANDOM);
+    if (!is_cheap || depth > DEPTH)
         return false;
-    for (int i = 0; i < sink->n_in; i++)
-        if (!softmax_is_sink(sink->in[i], depth + 1))
+    for (int i = 0; i < value->n_in; i++)
+        if (!softmax_is_given(value->in[i], random, depth + 1))
             return false;
     return true;
 }
@@ -26,7 +29,7 @@ static bool softmax_base(Value *base, Softmax *out) {
         out->sink = base->in[!i];
         const Value *sink = out->sink;
         if (out->max->op == OP_reduce_max && out->max->in[0] == out->x && sink->dtype == DTYPE_F32 &&
-            (!sink->rank || dim_is(sink->dims[sink->rank - 1], 1)) && softmax_is_sink(sink, 0))
+            (!sink->rank || dim_is(sink->dims[sink->rank - 1], 1)) && softmax_is_given(sink, false, 0))
             return true;
     }
     out->max = base;
@@ -50,11 +53,16 @@ static bool softmax_whole(Value *whole, const Value *e, Softmax *out) {
 }
 
 bool softmax_of(const Value *value, Softmax *out) {
-    const Value *share = value->op == OP_cast ? value->in[0] : NULL;
+    Value *share = value->op == OP_cast ? value->in[0] : NULL, *weighed = NULL;
+    if (share && share->op == OP_mul && share->in[0]->op == OP_div && value_same_dims(share, share->in[0]) &&
+        softmax_is_given(share->in[1], true, 0)) {
+        weighed = share;
+        share = share->in[0];
+    }
     if (!share || share->op != OP_div || share->in[0]->op != OP_exp || share->in[0]->in[0]->op != OP_sub)
         return false;
     const Value *e = share->in[0], *below = e->in[0];
-    Softmax softmax = {.x = below->in[0]};
+    Softmax softmax = {.x = below->in[0], .share = weighed ? share : NULL, .weighed = weighed};
     const Value *x = softmax.x;
     if (!softmax_base(below->in[1], &softmax) || !softmax_whole(share->in[1], e, &softmax) ||
         x->dtype != DTYPE_F32 || e->dtype != DTYPE_F32 || softmax.sum->dtype != DTYPE_F32 ||

@@ -12,9 +12,13 @@ typedef struct Softmax {
      * NULL: there is none. It is computed of inputs and constants, element by element, and broadcasts. */
     Value *sink;
     Value *base, *whole; /* max and sum, or with a sink max(max(x), sink) and sum + exp(sink - base) */
+    /* Where weights are multiplied by something that does not come of x before they are rounded (dropout):
+     * e / whole, and that times the factor; NULL: they are not. */
+    Value *share, *weighed;
 } Softmax;
 
-/* Whether `value` is a softmax in f32, rounded to a narrower type: cast(e / whole), e = exp(x - base). */
+/* Whether `value` is a softmax in f32, rounded to a narrower type: cast(e / whole), or cast(e / whole *
+ * factor), with e = exp(x - base). */
 bool softmax_of(const Value *value, Softmax *out);
 
 #endif

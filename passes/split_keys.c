@@ -77,6 +77,8 @@ static bool keys_find(Rewrite *rewrite, Value *product, Keys *keys) {
     keys->first = dim_const(rewrite->graph->dims, 0);
     keys->all = keys->core ? keys_dim(keys->core, 1) : NULL;
     /* x is read by its maximum and by what is below it, which both are read once, as nothing else is here */
+    if (softmax->weighed)
+        return false;
     const int base_uses = softmax->sink ? 2 : 1; /* the sink's own exponential is below it as well */
     return keys->core && rewrite_uses(rewrite, product->in[0]) == 1 &&
            rewrite_uses(rewrite, softmax->base) == base_uses && rewrite_uses(rewrite, softmax->whole) == 1 &&

@@ -137,6 +137,17 @@ static bool chain_link(ChainPlan *plan, int i, Value *core, const char **why) {
     return dim_known_some(plan->graph->dims, link->k, link->m);
 }
 
+/* The part that multiplies weights with what does not come of the scores. */
+static void chain_weighed(ChainPlan *plan) {
+    Value *weighed = plan->softmax.weighed, *core = plan->region->cores.at[0];
+    if (!weighed)
+        return;
+    plan->weighed = plan->link[0];
+    plan->weighed.core[0] = plan->softmax.share;
+    plan->weighed.region =
+        region_part(plan->graph->arena, plan->region, &weighed, 1, plan->softmax.share, core);
+}
+
 /* The links of a chain whose softmax, if it has one, comes in parts or does not. */
 static bool chain_links(ChainPlan *plan, bool streams, const char **why) {
     const Region *region = plan->region;
@@ -154,8 +165,10 @@ static bool chain_links(ChainPlan *plan, bool streams, const char **why) {
         return false;
     if (!chain_rows(plan, rows, n_rows, why))
         return false;
-    if (streams)
+    if (streams) {
         chain_sink(plan);
+        chain_weighed(plan);
+    }
     plan->values_from = streams ? chain_values_from(plan) : -1;
     *why = NULL;
     return true;

@@ -43,6 +43,8 @@ typedef struct ChainPlan {
     Softmax softmax;
     MatmulPlan rows; /* region NULL: there are none */
     MatmulPlan sink; /* the same, of a softmax in parts that has none */
+    MatmulPlan
+        weighed; /* the same, where its weights are multiplied with nothing: its product is the share */
 } ChainPlan;
 
 /* False, with a person's words in *why, where the region is no chain that the kernel takes. */

@@ -154,6 +154,9 @@ void stream_softmax(Stream *s, const MatmulFragment *scores, const MatmulTile *t
     parts_mask(&s->parts, at, s->masks, stream_mask, s);
     stream_find_top(s, base);
     stream_exponentials(s, base);
+    if (s->weighed)
+        matmul_epilogue_hold(b, &s->plan->weighed, s->weighed, &fragment, tile->batch, NULL,
+                             s->plan->softmax.weighed);
 }
 
 void stream_pack(Stream *s) {

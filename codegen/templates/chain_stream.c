@@ -385,6 +385,8 @@ void chain_stream_build(Builder *b, const ChainPlan *plan) {
     s.parts.lower = s.lower[0];
     if (plan->rows.region)
         s.rows = lower_new(b, plan->rows.region);
+    if (plan->weighed.region)
+        s.weighed = lower_new(b, plan->weighed.region);
     if (plan->sink.region)
         s.sink = lower_new(b, plan->sink.region);
 

@@ -65,6 +65,7 @@ typedef struct Stream {
     Lower *lower[2]; /* of each link */
     Lower *rows;     /* of the rows' own outputs; NULL: there are none */
     Lower *sink;     /* of the rows' sinks; NULL: there are none */
+    Lower *weighed;  /* of factors of the weights; NULL: there are none */
     MatmulStaging staging;
     bool is_staged;
     bool masks;  /* elements beyond the band are what x masks, no others */
