@@ -6,6 +6,10 @@
  *
  *     softmax        y = e / sum(e)                     dx = y * (dy - sum(dy * y))
  *
+ *       with a sink, y = e / (sum(e) + exp(s - m)), m perhaps the larger of both:
+ *                                                       dx as above, ds = -sum(dy * y) * exp(s - m) / the
+ * same
+ *
  *     log_softmax    y = d - log(sum(e))                dx = dy - exp(y) * sum(dy)
  *
  *     logsumexp      y = m + log(sum(e))                dx = dy * exp(x - y)
@@ -58,6 +62,30 @@ static bool softened_softmax(const Value *y, Softened *out) {
            softened_shifted(y->in[0]->in[0], out) && softened_sum(y->in[1], y->in[0], out);
 }
 
+/* The same beside a sink, whose exponential is *weight. */
+static bool softened_sink(const Value *y, Softened *out, Value **sink, Value **weight) {
+    if (!softened_is(y, OP_div) || !softened_is(y->in[0], OP_exp) || !softened_is(y->in[0]->in[0], OP_sub) ||
+        !softened_is(y->in[1], OP_add))
+        return false;
+    const Value *d = y->in[0]->in[0], *base = d->in[1];
+    out->x = d->in[0];
+    for (int i = 0; i < 2; i++) {
+        *weight = y->in[1]->in[!i];
+        if (!softened_is(*weight, OP_exp) || !softened_is((*weight)->in[0], OP_sub) ||
+            (*weight)->in[0]->in[1] != base)
+            continue;
+        *sink = (*weight)->in[0]->in[0];
+        out->max = base;
+        for (int k = 0; k < 2 && base->op == OP_max; k++)
+            if (base->in[!k] == *sink)
+                out->max = base->in[k];
+        if (softened_is(out->max, OP_reduce_max) && out->max->in[0] == out->x && out->max->attrs[1].i == 1 &&
+            softened_sum(y->in[1]->in[i], y->in[0], out))
+            return true;
+    }
+    return false;
+}
+
 static bool softened_log_softmax(const Value *y, Softened *out) {
     return softened_is(y, OP_sub) && softened_log_sum(y->in[1], out) &&
            y->in[1]->in[0]->in[0]->in[0] == y->in[0];
@@ -83,8 +111,15 @@ static Value *softened_row_sum(Gradient *g, Value *value, const Softened *of) {
 
 bool gradient_of_softmax(Gradient *g) {
     Value *y = g->value, *dy = g->dy, *dx;
+    Value *sink, *weight;
     Softened of;
-    if (softened_softmax(y, &of)) {
+    if (softened_sink(y, &of, &sink, &weight)) {
+        Value *mean = softened_row_sum(g, derive_scalar(g, OP_mul, dy, y, NULL), &of);
+        dx = derive_scalar(g, OP_mul, y, derive_scalar(g, OP_sub, dy, mean, NULL), NULL);
+        Value *share = derive_scalar(g, OP_div, weight, y->in[1], NULL);
+        share = derive_scalar(g, OP_mul, share, mean, NULL);
+        gradient_give_value(g, sink, derive_scalar(g, OP_neg, share, NULL, NULL));
+    } else if (softened_softmax(y, &of)) {
         Value *mean = softened_row_sum(g, derive_scalar(g, OP_mul, dy, y, NULL), &of);
         dx = derive_scalar(g, OP_mul, y, derive_scalar(g, OP_sub, dy, mean, NULL), NULL);
     } else if (softened_log_softmax(y, &of)) {

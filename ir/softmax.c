@@ -28,7 +28,7 @@ static bool softmax_base(Value *base, Softmax *out) {
         out->max = base->in[i];
         out->sink = base->in[!i];
         const Value *sink = out->sink;
-        if (out->max->op == OP_reduce_max && out->max->in[0] == out->x && sink->dtype == DTYPE_F32 &&
+        if (out->max->op == OP_reduce_max && out->max->in[0] == out->x && dtype_is_float(sink->dtype) &&
             (!sink->rank || dim_is(sink->dims[sink->rank - 1], 1)) && softmax_is_given(sink, false, 0))
             return true;
     }
@@ -52,6 +52,19 @@ static bool softmax_whole(Value *whole, const Value *e, Softmax *out) {
     return !out->sink && whole->op == OP_sum && whole->in[0] == e;
 }
 
+bool softmax_share_of(const Value *value, Softmax *out) {
+    if (value->op != OP_div || value->in[0]->op != OP_exp || value->in[0]->in[0]->op != OP_sub ||
+        value->dtype != DTYPE_F32)
+        return false;
+    const Value *e = value->in[0], *below = e->in[0];
+    Softmax softmax = {.x = below->in[0]};
+    if (!softmax_base(below->in[1], &softmax) || !softmax_whole(value->in[1], e, &softmax) ||
+        softmax.x->dtype != DTYPE_F32 || e->dtype != DTYPE_F32 || softmax.sum->dtype != DTYPE_F32)
+        return false;
+    *out = softmax;
+    return true;
+}
+
 bool softmax_of(const Value *value, Softmax *out) {
     Value *share = value->op == OP_cast ? value->in[0] : NULL, *weighed = NULL;
     if (share && share->op == OP_mul && share->in[0]->op == OP_div && value_same_dims(share, share->in[0]) &&
@@ -59,16 +72,12 @@ bool softmax_of(const Value *value, Softmax *out) {
         weighed = share;
         share = share->in[0];
     }
-    if (!share || share->op != OP_div || share->in[0]->op != OP_exp || share->in[0]->in[0]->op != OP_sub)
+    Softmax softmax;
+    if (!share || !softmax_share_of(share, &softmax) || !softmax_is_of_rows(softmax.max, softmax.x) ||
+        !softmax_is_of_rows(softmax.sum, softmax.x) || !softmax_is_of_rows(softmax.base, softmax.x))
         return false;
-    const Value *e = share->in[0], *below = e->in[0];
-    Softmax softmax = {.x = below->in[0], .share = weighed ? share : NULL, .weighed = weighed};
-    const Value *x = softmax.x;
-    if (!softmax_base(below->in[1], &softmax) || !softmax_whole(share->in[1], e, &softmax) ||
-        x->dtype != DTYPE_F32 || e->dtype != DTYPE_F32 || softmax.sum->dtype != DTYPE_F32 ||
-        share->dtype != DTYPE_F32 || !softmax_is_of_rows(softmax.max, x) ||
-        !softmax_is_of_rows(softmax.sum, x) || !softmax_is_of_rows(softmax.base, x))
-        return false;
+    softmax.share = weighed ? share : NULL;
+    softmax.weighed = weighed;
     *out = softmax;
     return true;
 }

@@ -21,4 +21,7 @@ typedef struct Softmax {
  * factor), with e = exp(x - base). */
 bool softmax_of(const Value *value, Softmax *out);
 
+/* Whether `value` is e / whole, of any axes; out->share and weighed are NULL. */
+bool softmax_share_of(const Value *value, Softmax *out);
+
 #endif

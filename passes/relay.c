@@ -1,5 +1,7 @@
 #include "passes/relay.h"
 
+#include "ir/softmax.h"
+
 #include <string.h>
 
 #include "ir/band.h"
@@ -78,14 +80,11 @@ bool relay_between(Arena *arena, const Graph *graph, Value *held, Relay *relay) 
 }
 
 Value *relay_logarithm(Graph *graph, Diags *diags, const Value *value, Value **x) {
-    const Value *e = value->op == OP_div ? value->in[0] : NULL,
-                *below = e && e->op == OP_exp ? e->in[0] : NULL;
-    if (!below || below->op != OP_sub || value->in[1]->op != OP_sum || value->in[1]->in[0] != e ||
-        below->in[1]->op != OP_reduce_max || below->in[1]->in[0] != below->in[0] ||
-        !value_same_dims(below->in[1], value->in[1]) || value->dtype != DTYPE_F32)
+    Softmax softmax;
+    if (!softmax_share_of(value, &softmax) || !value_same_dims(softmax.base, softmax.whole))
         return NULL;
-    Value *max = below->in[1], *sum = value->in[1];
-    *x = below->in[0];
+    Value *max = softmax.base, *sum = softmax.whole;
+    *x = softmax.x;
     for (size_t i = 0; i < graph->values.n; i++) {
         Value *known = graph->values.at[i];
         if (known->op == OP_add && known->in[0] == max && known->in[1]->op == OP_log &&

@@ -37,9 +37,9 @@ typedef struct Relay {
 /* Takes apart what `held`, of 16 bits, is computed of; relay->last and across are left empty. False where
  * that is no one or two products that such a kernel takes. */
 bool relay_between(Arena *arena, const Graph *graph, Value *held, Relay *relay);
-/* Of a softmax's quotient exp(x - max) / sum, what makes it exp(x - that): max + log(sum), a number a row,
- * found in the graph or appended, and x. One number to be read instead of two, and no division. NULL: `value`
- * is no such quotient, or a defect. */
+/* Of a softmax's quotient exp(x - max) / sum, what makes it exp(x - that): max + log(sum), a number a row, or
+ * the same with a sink, found in the graph or appended, and x. One number to be read instead of two, and no
+ * division. NULL: `value` is no such quotient, or a defect. */
 Value *relay_logarithm(Graph *graph, Diags *diags, const Value *value, Value **x);
 /* Whether `product`, whose first operand is held so, can be a last one, and has rows for enough blocks. */
 bool relay_is_last(const Graph *graph, const Value *product);

@@ -44,7 +44,8 @@ void stream_begin_with_sink(Stream *s, const MatmulFragment *scores, const Matmu
     const KExpr *own = k_select(b, is_first, k_float(b, K_F32, 1), k_float(b, K_F32, 0));
     for (int half = 0; half < STREAM_HALVES; half++) {
         const KExpr *row = k_i32(b, half);
-        k_set_elem(b, s->top, row, k_mul(b, k_elem(b, sink, row), k_float(b, K_F32, 1 / s->by)));
+        k_set_elem(b, s->top, row,
+                   k_mul(b, k_convert(b, k_elem(b, sink, row), K_F32), k_float(b, K_F32, 1 / s->by)));
         k_set_elem(b, s->total, row, own);
     }
 }
