@@ -128,6 +128,13 @@ void lower_batch_streams_only(Lower *lower, bool streams_only);
  * run->split on: what belongs to the whole row. */
 void lower_row_values(Lower *lower, const Run *run, const LowerTarget *targets, int n);
 
+/* The four words that one counter gives for uniform(): those of the element at `coords`, whose row-major
+ * number is a multiple of four, and of the next three; and the number in [0, 1) that a word is. */
+enum { LOWER_WORDS = 4 };
+void lower_random_four(Lower *lower, const Value *value, const KExpr *const *coords,
+                       const KVar *word[LOWER_WORDS]);
+const KExpr *lower_random_number(Builder *b, const KExpr *word);
+
 /* 2 to the power x, in one instruction (ATOM_ex2_ftz). */
 const KExpr *lower_power_of_two(Builder *b, const KExpr *x);
 /* One element, at coordinates of `value` itself (value->rank of them). */

@@ -3,7 +3,7 @@
  * each counter once, for its four, or for the two that it has of them. */
 #include "codegen/lower_internal.h"
 
-enum { PHILOX_ROUNDS = 10, PHILOX_WORDS = 4 };
+enum { PHILOX_ROUNDS = 10, PHILOX_WORDS = LOWER_WORDS };
 
 static const KExpr *random_u32(Builder *b, uint32_t value) {
     return k_int(b, K_U32, value);
@@ -56,6 +56,20 @@ static const KExpr *random_counter(Lower *lower, const Value *value, const KExpr
     Builder *b = lower->b;
     const KExpr *group = k_convert(b, k_div(b, number, k_int(b, lower->index, PHILOX_WORDS)), K_I64);
     return k_add(b, group, k_int(b, K_I64, value->attrs[1].i));
+}
+
+void lower_random_four(Lower *lower, const Value *value, const KExpr *const *coords,
+                       const KVar *word[LOWER_WORDS]) {
+    Builder *b = lower->b;
+    const KExpr *number = k_int(b, lower->index, 0);
+    for (int i = 0; i < value->rank; i++)
+        number = k_add(b, k_mul(b, number, k_dim(b, value->dims[i], lower->index)),
+                       k_convert(b, coords[i], lower->index));
+    random_philox(b, lower_at(lower, value->in[0], coords, NULL), random_counter(lower, value, number), word);
+}
+
+const KExpr *lower_random_number(Builder *b, const KExpr *word) {
+    return random_unit(b, word, 0);
 }
 
 /* Whether the second pair of its counter's words is an element's. */

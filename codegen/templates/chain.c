@@ -146,6 +146,9 @@ static void chain_weighed(ChainPlan *plan) {
     plan->weighed.core[0] = plan->softmax.share;
     plan->weighed.region =
         region_part(plan->graph->arena, plan->region, &weighed, 1, plan->softmax.share, core);
+    const Value *random = chain_random(plan);
+    if (random)
+        plan->weighed.core[plan->weighed.n_cores++] = random;
 }
 
 /* The links of a chain whose softmax, if it has one, comes in parts or does not. */

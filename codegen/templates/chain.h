@@ -71,6 +71,10 @@ void chain_build(Builder *b, const ChainPlan *plan);
 /* chain_values.c: ChainPlan.values_from, of two links around a softmax. */
 int64_t chain_values_from(const ChainPlan *plan);
 
+/* chain_weigh.c: the uniform numbers that weights are dropped by, where fours of them are a row's; NULL:
+ * there are none. */
+const Value *chain_random(const ChainPlan *plan);
+
 /* chain_stream.c */
 bool chain_stream_accepts(const ChainPlan *plan, const Schedule *schedule, const char **why);
 int chain_stream_schedules(const ChainPlan *plan, const DimBindings *hint, Schedule *out, int room);

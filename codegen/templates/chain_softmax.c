@@ -27,6 +27,8 @@ void stream_declare_tile(Stream *s) {
     s->scores = k_array(b, "scores", K_F32, stream_scored(s->schedule) / 2, zero);
     s->packed = k_array(b, "packed", K_U32, s->schedule->tile_k / 4, NULL);
     s->sums = k_array(b, "sums", K_F32, stream_summed(s->schedule) / 2, zero);
+    if (s->plan->weighed.n_cores > 1)
+        s->random = k_array(b, "random", K_F32, stream_scored(s->schedule) / 2, NULL);
     s->top = k_array(b, "top", K_F32, STREAM_HALVES, k_float(b, K_F32, -INFINITY));
     s->total = k_array(b, "total", K_F32, STREAM_HALVES, zero);
     s->scale = k_array(b, "scale", K_F32, STREAM_HALVES, zero);
@@ -155,9 +157,7 @@ void stream_softmax(Stream *s, const MatmulFragment *scores, const MatmulTile *t
     parts_mask(&s->parts, at, s->masks, stream_mask, s);
     stream_find_top(s, base);
     stream_exponentials(s, base);
-    if (s->weighed)
-        matmul_epilogue_hold(b, &s->plan->weighed, s->weighed, &fragment, tile->batch, NULL,
-                             s->plan->softmax.weighed);
+    stream_weigh(s, &fragment, tile);
 }
 
 void stream_pack(Stream *s) {

@@ -3,6 +3,7 @@
  *     chain_stream.c            the order of tiles, what is loaded and multiplied
  *     chain_stream_schedules.c  sizes and schedules
  *     chain_softmax.c           a part of the softmax, in the registers
+ *     chain_weigh.c             what its weights are multiplied with
  *     chain_exchange.c          what two warpgroups tell each other that share their rows
  */
 #ifndef SINTER_CODEGEN_TEMPLATES_CHAIN_STREAM_H
@@ -68,9 +69,10 @@ typedef struct Stream {
     Lower *weighed;  /* of factors of the weights; NULL: there are none */
     MatmulStaging staging;
     bool is_staged;
-    bool masks;  /* elements beyond the band are what x masks, no others */
-    Value *held; /* what the accumulators have of a part: x, or without its band, or q @ k.T itself */
-    double by;   /* x is as many times that */
+    bool masks;         /* elements beyond the band are what x masks, no others */
+    Value *held;        /* what the accumulators have of a part: x, or without its band, or q @ k.T itself */
+    double by;          /* x is as many times that */
+    const KVar *random; /* numbers that weights are dropped by, as `scores`; NULL: there are none */
     const KVar *scores, *packed, *sums; /* x and p of a part, p in 16 bits, o */
     const KVar *top, *total,
         *scale; /* of each row: largest, the lane's part of the sum, what the sums take */
@@ -96,6 +98,11 @@ void stream_pack(Stream *s);
 void stream_divide(Stream *s);
 /* Behind that: stores what is computed of the rows' maxima and sums, if anything. */
 void stream_store_rows(Stream *s, const MatmulFragment *scores, const MatmulTile *tile);
+
+/* chain_weigh.c */
+
+/* p times its factors; `fragment`: of p, its columns too. */
+void stream_weigh(Stream *s, const MatmulFragment *fragment, const MatmulTile *tile);
 
 /* chain_exchange.c */
 
