@@ -18,8 +18,7 @@ const Value *chain_random(const ChainPlan *plan) {
             return NULL;
         found = value;
     }
-    bool in_fours =
-        found && dim_divisor(plan->graph->dims, found->dims[found->rank - 1]) % WEIGH_FOUR == 0;
+    bool in_fours = found && dim_divisor(plan->graph->dims, found->dims[found->rank - 1]) % WEIGH_FOUR == 0;
     return in_fours ? found : NULL;
 }
 
@@ -30,7 +29,8 @@ static void weigh_numbers(Stream *s, const MatmulFragment *fragment, const Matmu
     const Value *random = s->plan->weighed.core[1];
     const KExpr *is_odd =
         k_let_expr(b, "is_odd", k_eq(b, k_mod(b, k_special(b, SPECIAL_LANE), k_i32(b, 2)), k_i32(b, 1)));
-    const KExpr *row = k_add(b, fragment->row, k_select(b, is_odd, k_i32(b, fragment->half_rows), k_i32(b, 0)));
+    const KExpr *row =
+        k_add(b, fragment->row, k_select(b, is_odd, k_i32(b, fragment->half_rows), k_i32(b, 0)));
     const KExpr *col = k_sub(b, fragment->col, k_select(b, is_odd, k_i32(b, 2), k_i32(b, 0)));
     const KExpr *coords[RANK_MAX];
     const KVar *word[WEIGH_FOUR];

@@ -68,6 +68,55 @@ BENCH_TEST(test_softmax) {
     assert_false(softmax_of(op(bench, OP_cast, share, NULL, (Attr[]){{.dtype = DTYPE_BF16}}), &found));
 }
 
+BENCH_TEST(test_sink) {
+    Value *x = scores(bench), *max = along_rows(bench, OP_reduce_max, x);
+    const Dim *one = dim_const(bench->dims, 1), *dims[] = {dim_const(bench->dims, 2), one, one};
+    Value *sink = graph_add_input(bench->graph, "k", DTYPE_BF16, 3, dims, NULL, (Span){0});
+    Value *of_x = along_rows(bench, OP_sum, x); /* of the scores, which is no sink */
+    for (int turn = 0; turn < 4; turn++) {
+        bool swaps = turn & 1;
+        Value *own = turn < 2 ? sink : of_x;
+        Value *base = op(bench, OP_max, swaps ? own : max, swaps ? max : own, NULL);
+        Value *e = op(bench, OP_exp, op(bench, OP_sub, x, base, NULL), NULL, NULL);
+        Value *sum = along_rows(bench, OP_sum, e),
+              *weight = op(bench, OP_exp, op(bench, OP_sub, own, base, NULL), NULL, NULL);
+        Value *whole = op(bench, OP_add, swaps ? weight : sum, swaps ? sum : weight, NULL);
+        Value *y =
+            op(bench, OP_cast, op(bench, OP_div, e, whole, NULL), NULL, (Attr[]){{.dtype = DTYPE_BF16}});
+        Value *without =
+            op(bench, OP_cast, op(bench, OP_div, e, sum, NULL), NULL, (Attr[]){{.dtype = DTYPE_BF16}});
+        Softmax found;
+        assert_false(softmax_of(without, &found));
+        assert_int_equal(softmax_of(y, &found), turn < 2);
+        if (turn >= 2)
+            continue;
+        assert_ptr_equal(found.x, x);
+        assert_ptr_equal(found.sink, sink);
+        assert_ptr_equal(found.max, max);
+        assert_ptr_equal(found.base, base);
+        assert_ptr_equal(found.sum, sum);
+        assert_ptr_equal(found.whole, whole);
+        assert_null(found.weighed);
+    }
+}
+
+BENCH_TEST(test_weighed) {
+    Value *x = scores(bench), *share = softmax(bench, x, OP_div)->in[0];
+    const Dim *dims[] = {dim_const(bench->dims, 2), dim_const(bench->dims, ROWS),
+                         dim_const(bench->dims, COLUMNS)};
+    Value *mask = graph_add_input(bench->graph, "m", DTYPE_F32, 3, dims, NULL, (Span){0});
+    Attr narrow[] = {{.dtype = DTYPE_BF16}};
+    Value *factor = op(bench, OP_exp, mask, NULL, NULL), *weighed = op(bench, OP_mul, share, factor, NULL);
+    Softmax found;
+    assert_true(softmax_of(op(bench, OP_cast, weighed, NULL, narrow), &found));
+    assert_ptr_equal(found.share, share);
+    assert_ptr_equal(found.weighed, weighed);
+    assert_ptr_equal(found.x, x);
+    /* by what comes of the scores */
+    Value *own = op(bench, OP_mul, share, along_rows(bench, OP_sum, x), NULL);
+    assert_false(softmax_of(op(bench, OP_cast, own, NULL, narrow), &found));
+}
+
 /* The only limit of a kind; NULL: there is none. */
 static const BandLimit *limit_of(const Band *band, bool by_row, bool is_most) {
     const BandLimit *found = NULL;
@@ -259,8 +308,13 @@ BENCH_TEST(test_bands_of_zeros) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        BENCH_ENTRY(test_softmax),  BENCH_ENTRY(test_bands),          BENCH_ENTRY(test_limits_from_memory),
-        BENCH_ENTRY(test_no_bands), BENCH_ENTRY(test_bands_of_zeros),
+        BENCH_ENTRY(test_softmax),
+        BENCH_ENTRY(test_sink),
+        BENCH_ENTRY(test_weighed),
+        BENCH_ENTRY(test_bands),
+        BENCH_ENTRY(test_limits_from_memory),
+        BENCH_ENTRY(test_no_bands),
+        BENCH_ENTRY(test_bands_of_zeros),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
