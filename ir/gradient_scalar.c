@@ -2,6 +2,8 @@
  *
  * Words of the table: a, b, c are the operands, y is the result and dy its gradient. An expression builds
  * what it says. C leaves open which argument is built first, so order is restored at the end (gradient.c). */
+#include <math.h>
+
 #include "ir/gradient_internal.h"
 
 #define NUM(NUMBER) derive_number(g, NUMBER)
@@ -36,15 +38,24 @@ static Value *gradient_over(Gradient *g, Value *a, Value *x) {
     return gradient_unless(g, x, DIV(a, x));
 }
 
-static Value *gradient_live(Gradient *g, Value *a) {
-    return g->is_cut ? gradient_unless(g, g->dy, a) : a;
-}
-
 /* A number that the text gives, perhaps in another type or repeated. */
 static bool gradient_is_constant(const Value *value) {
     while (value->op == OP_cast || value->op == OP_broadcast)
         value = value->in[0];
     return value->op == OP_constant;
+}
+
+/* Whether it is dy by a number that the text gives, which is 0 where dy is: the slope is finite. */
+static bool gradient_is_scaled(const Gradient *g, const Value *a) {
+    const Value *by =
+        a->op == OP_div && a->in[0] == g->dy && gradient_is_constant(a->in[1]) ? a->in[1] : NULL;
+    while (by && by->op != OP_constant)
+        by = by->in[0];
+    return by && dtype_is_float(by->dtype) && by->attrs[0].number.f != 0 && isfinite(by->attrs[0].number.f);
+}
+
+static Value *gradient_live(Gradient *g, Value *a) {
+    return g->is_cut && !gradient_is_scaled(g, a) ? gradient_unless(g, g->dy, a) : a;
 }
 
 static Value *gradient_wins(Gradient *g, OpKind relation, Value *a, Value *b) {

@@ -4,24 +4,26 @@
  *     p = softmax(x)
  *     r = sum(p * (g @ v.T), over=keys)      ->      r = sum(g * (p @ v), over=columns of v)
  *
+ * and the same of weights that are dropped, r = sum(p * (f * (g @ v.T))) = sum(g * ((p * f) @ v)),
  * since both are the sum of p[i, j] g[i, k] v[j, k] over j and k ("FlashAttention", 2022, appendix B.2). Then
  * no kernel has to have a whole row of that product, and the one that multiplies weights and values, in
  * parts, gives their rows' largest and sum too. Where g comes of that output, as in a layer that is run again
  * for its gradient, that kernel stores it in f32 besides. (Libraries take it rounded; where one weight is
  * nearly all of its row, gradients had few bits left of that.) */
 #include "ir/softmax.h"
+#include "passes/factors.h"
 #include "passes/product.h"
 #include "passes/relay.h"
-#include "passes/rewrite.h"
 
-/* The weights as attention multiplies them, of the type of the other operand; NULL: `value` is no softmax
- * whose product with v a kernel takes in parts. */
-static Value *dots_weights(Rewrite *rewrite, Value *value, DType dtype) {
+/* The weights as attention multiplies them, of the type of the other operand, times a factor of their
+ * gradients, if there is one; NULL: `value` is no softmax whose product with v a kernel takes in parts. */
+static Value *dots_weights(Rewrite *rewrite, Value *value, Value *factor, DType dtype) {
     Relay relay;
     Softmax softmax;
     if (value->op != OP_div || value->in[0]->op != OP_exp || value->dtype != DTYPE_F32)
         return NULL;
-    Value *weights = build_cast(rewrite, value, dtype, value);
+    Value *weighed = factor ? build_scalar(rewrite, OP_mul, value, factor, NULL, value) : value;
+    Value *weights = weighed ? build_cast(rewrite, weighed, dtype, value) : NULL;
     return weights && softmax_of(weights, &softmax) &&
                    relay_between(rewrite->pass->arena, rewrite->graph, weights, &relay)
                ? weights
@@ -75,14 +77,14 @@ static Value *dots_rule(Rewrite *rewrite, Value *value) {
         value->attrs[0].axes.at[0] != product->rank - 1)
         return value;
     for (int i = 0; i < 2; i++) {
-        Value *gradients = product->in[i];
+        Value *factor, *gradients = factors_below(rewrite, product->in[i], &factor, value);
         if (!dots_is_product(gradients) || !value_same_dims(gradients, product))
             continue;
-        Value *g = gradients->in[0], *weights = dots_weights(rewrite, product->in[1 - i], g->dtype);
+        Value *g = gradients->in[0], *weights = dots_weights(rewrite, product->in[1 - i], factor, g->dtype);
         Value *v = weights ? build_turned(rewrite, gradients->in[1], value) : NULL;
         Attr attrs[OP_MAX_ATTRS] = {{.dtype = DTYPE_COUNT}};
         Value *in[] = {weights, v};
-        Value *out = v ? dots_output(rewrite, product->in[1 - i], v, g) : NULL;
+        Value *out = v && !factor ? dots_output(rewrite, product->in[1 - i], v, g) : NULL;
         if (!out && v)
             out = graph_append(rewrite->graph, OP_matmul, in, 2, attrs, value->span, rewrite->pass->diags);
         if (!out || !relay_is_last(rewrite->graph, out) || !value_same_dims(out, g))

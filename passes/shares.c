@@ -27,7 +27,7 @@
  *
  * A row all of which is -inf then has weights of 0, where the last two give no number. */
 #include "ir/softmax.h"
-#include "passes/rewrite.h"
+#include "passes/factors.h"
 
 /* The operand of exp(x - m), and m; false: it is no such thing of f32. */
 static bool shares_exponent(const Value *e, Value **x, Value **base) {
@@ -164,67 +164,19 @@ static Value *shares_factor(Rewrite *rewrite, Value *value) {
     return value;
 }
 
-/* Weights as they are multiplied by factors, one behind the other. */
-typedef struct Shares {
-    Rewrite *rewrite;
-    const Value *like;
-    Value *factor; /* NULL: none yet */
-} Shares;
-
-static void shares_take(Shares *shares, OpKind op, Value *factor) {
-    Value *one = build_constant(shares->rewrite, (Number){.f = 1}, DTYPE_F32, shares->like);
-    if (shares->factor || op == OP_div)
-        shares->factor = build_scalar(shares->rewrite, op, shares->factor ? shares->factor : one, factor,
-                                      NULL, shares->like);
-    else
-        shares->factor = factor;
-}
-
-static bool shares_is_zero(const Value *value) {
-    return value_is_scalar_constant(value) && value->dtype == DTYPE_F32 && value->attrs[0].number.f == 0;
-}
-
-/* What a value is factors times of, and those; the value itself where there are none. */
-static Value *shares_below(Shares *shares, Value *value) {
-    enum { DEPTH = 6 };
-    for (int i = 0; i < DEPTH; i++) {
-        Value *below = NULL;
-        if (value->op == OP_select && shares_is_zero(value->in[2]) && value_same_dims(value, value->in[1])) {
-            Value *one = build_constant(shares->rewrite, (Number){.f = 1}, DTYPE_F32, shares->like);
-            below = value->in[1];
-            shares_take(
-                shares, OP_mul,
-                build_scalar(shares->rewrite, OP_select, value->in[0], one, value->in[2], shares->like));
-        } else if (value->op == OP_mul || value->op == OP_div) {
-            int at = value->op == OP_mul && value->in[1]->op != OP_constant && value->in[0]->op != OP_div &&
-                     value->in[0]->op != OP_select && value->in[0]->op != OP_mul;
-            below = value->in[at];
-            if (below->op == OP_exp || !value_same_dims(value, below))
-                break;
-            shares_take(shares, value->op, value->in[!at]);
-        }
-        if (!below)
-            break;
-        value = below;
-    }
-    return value;
-}
-
 /* cast(select(m, p * c, 0)) as cast(p * select(m, c, 0)), which kernels know: dropout. */
 static Value *shares_dropped(Rewrite *rewrite, Value *value) {
     Softmax softmax;
-    Value *weighed = value->in[0];
-    Shares shares = {.rewrite = rewrite, .like = value};
+    Value *weighed = value->in[0], *factor;
     bool may_be = weighed->dtype == DTYPE_F32 &&
                   (weighed->op == OP_select || weighed->op == OP_mul || weighed->op == OP_div);
     if (!may_be || softmax_of(value, &softmax) || rewrite_uses(rewrite, weighed) != 1)
         return value;
-    Value *share = shares_below(&shares, weighed);
-    Value *plain =
-        shares.factor && share->op == OP_div ? build_cast(rewrite, share, value->dtype, value) : NULL;
+    Value *share = factors_below(rewrite, weighed, &factor, value);
+    Value *plain = factor && share->op == OP_div ? build_cast(rewrite, share, value->dtype, value) : NULL;
     if (!plain || !softmax_of(plain, &softmax))
         return value;
-    Value *product = build_scalar(rewrite, OP_mul, share, shares.factor, NULL, value);
+    Value *product = build_scalar(rewrite, OP_mul, share, factor, NULL, value);
     Value *dropped = product ? build_cast(rewrite, product, value->dtype, value) : NULL;
     return dropped && softmax_of(dropped, &softmax) ? dropped : value;
 }
