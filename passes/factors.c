@@ -24,8 +24,8 @@ static bool factors_is_zero(const Value *value) {
  */
 static int factors_place(const Value *value) {
     const Value *first = value->in[0];
-    bool is_made = first->op == OP_div || first->op == OP_select || first->op == OP_mul ||
-                   first->op == OP_matmul;
+    bool is_made =
+        first->op == OP_div || first->op == OP_select || first->op == OP_mul || first->op == OP_matmul;
     return value->op == OP_mul && value->in[1]->op != OP_constant && !is_made;
 }
 
