@@ -110,7 +110,8 @@ static ProductOrigin product_combined(const Value *value) {
 
 static ProductOrigin product_of_operands(const Value *a, const Value *b) {
     DType types[2] = {a->dtype, b->dtype}, type = DTYPE_COUNT;
-    if (product_has_bytes(a, false) && product_has_bytes(b, true))
+    bool is_wide = product_is_16bit(types[0]) || product_is_16bit(types[1]); /* as the text has them */
+    if (!is_wide && product_has_bytes(a, false) && product_has_bytes(b, true))
         return (ProductOrigin){.type = DTYPE_COUNT, .of_bytes = true};
     for (int i = 0; i < 2; i++)
         if (dtype_bits(types[i]) > 8)

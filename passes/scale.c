@@ -135,6 +135,19 @@ static Value *scale_repeated(Rewrite *rewrite, Value *factor, const Value *matmu
     return factor;
 }
 
+/* Whether all that repeats in a product are so many matrices as is known. */
+static bool scale_knows_repeats(const Value *matmul) {
+    for (int n = 0; n < 2; n++) {
+        const Value *operand = matmul->in[n];
+        for (int i = 0; i < operand->rank - 2; i++) {
+            const Dim *own = operand->dims[i], *all = matmul->dims[i + matmul->rank - operand->rank];
+            if (!dim_is(own, 1) && own != all && !(dim_is_const(own) && dim_is_const(all) && own->value > 0))
+                return false;
+        }
+    }
+    return matmul->rank < RANK_MAX;
+}
+
 /* The factor in the space of the matmul's operand: K is one there, so it broadcasts to the result as it is.
  */
 static Value *scale_in_result(Rewrite *rewrite, const ScaleOperand *operand, Value *factor,
@@ -161,7 +174,7 @@ static bool scale_broadcasts(const ScaleOperand *operand, const Value *factor, c
         if (result < 0)
             return false;
         const Dim *own = factor->dims[i], *all = matmul->dims[result];
-        bool repeats = result < matmul->rank - 2 && operand->top->rank < RANK_MAX && dim_is_const(own) &&
+        bool repeats = result < matmul->rank - 2 && matmul->rank < RANK_MAX && dim_is_const(own) &&
                        dim_is_const(all) && own->value > 0;
         if (!dim_is(own, 1) && own != all && !repeats)
             return false;
@@ -187,8 +200,11 @@ static Value *scale_less_zeros(Rewrite *rewrite, const ScaleOperand *operands, V
             zeros[i] = build_cast(rewrite, scale_in_result(rewrite, &operands[i], operands[i].zero, like),
                                   DTYPE_I32, like);
         if (operands[!i].zero)
-            sums[i] = build_reduce(rewrite, OP_sum, build_cast(rewrite, in[i], DTYPE_I32, like), 1, &axis,
-                                   true, like);
+            sums[i] =
+                scale_repeated(rewrite,
+                               build_reduce(rewrite, OP_sum, build_cast(rewrite, in[i], DTYPE_I32, like), 1,
+                                            &axis, true, like),
+                               like);
     }
     for (int i = 0; i < 2; i++)
         if (zeros[i])
@@ -221,7 +237,8 @@ static Value *scale_rule(Rewrite *rewrite, Value *value) {
     bool may_be_none = dim_lower(rewrite->graph->dims, k) < 1;
     bool is_rounded = operands[0].rounded != DTYPE_COUNT || operands[1].rounded != DTYPE_COUNT;
     bool are_bytes = scale_is_int8(operands[0].rest) && scale_is_int8(operands[1].rest) && !is_rounded;
-    if (has_zero && (!are_bytes || !dim_is_const(k) || longest > SCALE_ZERO_LENGTH))
+    if (has_zero &&
+        (!are_bytes || !dim_is_const(k) || longest > SCALE_ZERO_LENGTH || !scale_knows_repeats(value)))
         return value;
     for (int i = 0; i < 2; i++) {
         for (int f = 0; f < operands[i].n; f++)

@@ -13,7 +13,7 @@ void stream_find_scores(Stream *s) {
     s->by = 1;
     double by;
     if (s->held->op == OP_mul && s->held->in[0] == plan->core[0] && value_is_constant(s->held->in[1], &by) &&
-        by > 0 && isfinite((float)(by * M_LOG2E))) {
+        by > 0 && isfinite((float)(by * M_LOG2E)) && isfinite((float)(1 / by))) {
         s->held = s->held->in[0];
         s->by = by;
     }
