@@ -1,11 +1,13 @@
 """Inputs and peers of each graph of rare.sg, in the form that cases.py describes. Inputs are made and bytes counted from what a graph's text
 declares; a case adds its peer, the sizes of its products, and those inputs that are not plain random numbers."""
+import functools
 import math
 import pathlib
 import re
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from cases import BF, E4, F32, at_least_f32, from_i4, i4, i8, positive, rand, scalar, swiglu
 from wide import F16, chosen, dequantized
@@ -328,6 +330,48 @@ def retention(q, k, v, d):
     return (q @ k.transpose(1, 2) * d.to(q.dtype)) @ v
 
 
+@functools.cache
+def flex_causal(n):
+    """PyTorch's attention whose scores a program of its own masks, compiled, and what that leaves of n queries and keys."""
+    seen = create_block_mask(lambda b, h, i, j: i >= j, None, None, n, n)
+    fast = torch.compile(flex_attention, dynamic=False)
+    return lambda q, k, v: fast(q, k, v, block_mask=seen, enable_gqa=True, return_lse=True)
+
+
+def with_sinks(q, k, v, s):
+    if q.dtype != BF:  # the reference, a sequence at a time
+        k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in (k, v))
+        rows = []
+        for i in range(q.shape[0]):
+            x = (q[i] @ k[i].transpose(1, 2)) * q.shape[-1] ** -0.5
+            x = x.masked_fill(torch.ones(x.shape[1:], device="cuda", dtype=torch.bool).triu(1), -math.inf)
+            x = torch.cat([x, s.expand(-1, x.shape[1], 1).to(x.dtype)], 2).softmax(-1)[..., :-1]
+            rows.append(x @ v[i])
+        return torch.stack(rows)
+    o, log = flex_causal(q.shape[2])(q, k, v)
+    return (o * torch.sigmoid(log[..., None] - s)).to(q.dtype)
+
+
+def dropped(q, k, v, m):
+    p = (q @ k.transpose(2, 3) * 0.125).softmax(-1)
+    return torch.where(m, p * 2, 0) @ v
+
+
+def from_fp8(q, k, v, a, b, c):
+    wide = q.dtype if q.dtype == torch.float64 else BF
+    return F.scaled_dot_product_attention(*((t.to(wide) * s).to(wide) for t, s in ((q, a), (k, b), (v, c))))
+
+
+def latent_keys(c, w):
+    h = F.linear(c, w).unflatten(1, (128, 256))
+    return tuple(t.transpose(0, 1).contiguous() for t in h.split(128, 2))
+
+
+def sobel(x, w, u):
+    x, w, u = (t.permute(0, 3, 1, 2) for t in (x, w, u))
+    return (F.conv2d(x, w, padding=1).square() + F.conv2d(x, u, padding=1).square()).sqrt().permute(0, 2, 3, 1)
+
+
 def state_chunk(c, b, x, a):
     return (c @ b.transpose(1, 2) * torch.exp(a[:, :, None] - a[:, None]).tril().to(c.dtype)) @ x
 
@@ -420,6 +464,12 @@ CASES = dict([
     case("retention", retention, (2, 64, 256, 256, 128), d=decay),
     case("ssd_chunk", state_chunk, (256, 256, 256, 64), a=falling),  # both products, half of each masked
     case("newton_batch", newton_step, (3, 24, 768, 768, 768), x=0.018),
+
+    case("sink_attention", with_sinks, (2 * 64, 2048, 2048, 64), q=1, k=1, v=1),  # both products, half of each masked
+    case("dropped_attention", dropped, (2, 64, 1024, 1024, 64), q=1, k=1, v=1),
+    case("fp8_attention", from_fp8, (2, 64, 2048, 2048, 128), a=0.5, b=0.5, c=0.5),
+    case("latent_keys", latent_keys, (4096, 32768, 512)),
+    case("sobel", sobel, x=1.0, w=1.0, u=1.0),
 ])
 # Sums of many or of small terms in another order; what is made of something rounded to 16 bits on the way.
 TOLERANCES = {
