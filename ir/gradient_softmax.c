@@ -62,7 +62,20 @@ static bool softened_softmax(const Value *y, Softened *out) {
            softened_shifted(y->in[0]->in[0], out) && softened_sum(y->in[1], y->in[0], out);
 }
 
-/* The same beside a sink, whose exponential is *weight. */
+/* Whether base is the largest of x, or the larger of that and a sink; NULL: of 0. */
+static bool softened_base(const Value *base, const Value *sink, Softened *out) {
+    out->max = base;
+    for (int i = 0; i < 2 && base->op == OP_max; i++) {
+        const Value *other = base->in[!i];
+        bool is_zero =
+            other->op == OP_constant && dtype_is_float(other->dtype) && other->attrs[0].number.f == 0;
+        if (sink ? other == sink : is_zero)
+            out->max = base->in[i];
+    }
+    return softened_is(out->max, OP_reduce_max) && out->max->in[0] == out->x && out->max->attrs[1].i == 1;
+}
+
+/* The same beside a sink, whose exponential is *weight; *sink NULL: it is 0. */
 static bool softened_sink(const Value *y, Softened *out, Value **sink, Value **weight) {
     if (!softened_is(y, OP_div) || !softened_is(y->in[0], OP_exp) || !softened_is(y->in[0]->in[0], OP_sub) ||
         !softened_is(y->in[1], OP_add))
@@ -71,16 +84,12 @@ static bool softened_sink(const Value *y, Softened *out, Value **sink, Value **w
     out->x = d->in[0];
     for (int i = 0; i < 2; i++) {
         *weight = y->in[1]->in[!i];
-        if (!softened_is(*weight, OP_exp) || !softened_is((*weight)->in[0], OP_sub) ||
-            (*weight)->in[0]->in[1] != base)
+        const Value *below = softened_is(*weight, OP_exp) ? (*weight)->in[0] : NULL;
+        bool is_sink = below && softened_is(below, OP_sub) && below->in[1] == base;
+        if (!is_sink && !(below && softened_is(below, OP_neg) && below->in[0] == base))
             continue;
-        *sink = (*weight)->in[0]->in[0];
-        out->max = base;
-        for (int k = 0; k < 2 && base->op == OP_max; k++)
-            if (base->in[!k] == *sink)
-                out->max = base->in[k];
-        if (softened_is(out->max, OP_reduce_max) && out->max->in[0] == out->x && out->max->attrs[1].i == 1 &&
-            softened_sum(y->in[1]->in[i], y->in[0], out))
+        *sink = is_sink ? below->in[0] : NULL;
+        if (softened_base(base, *sink, out) && softened_sum(y->in[1]->in[i], y->in[0], out))
             return true;
     }
     return false;
@@ -117,8 +126,9 @@ bool gradient_of_softmax(Gradient *g) {
         Value *mean = softened_row_sum(g, derive_scalar(g, OP_mul, dy, y, NULL), &of);
         dx = derive_scalar(g, OP_mul, y, derive_scalar(g, OP_sub, dy, mean, NULL), NULL);
         Value *share = derive_scalar(g, OP_div, weight, y->in[1], NULL);
-        share = derive_scalar(g, OP_mul, share, mean, NULL);
-        gradient_give_value(g, sink, derive_scalar(g, OP_neg, share, NULL, NULL));
+        share = derive_scalar(g, OP_neg, derive_scalar(g, OP_mul, share, mean, NULL), NULL, NULL);
+        if (sink)
+            gradient_give_value(g, sink, share);
     } else if (softened_softmax(y, &of)) {
         Value *mean = softened_row_sum(g, derive_scalar(g, OP_mul, dy, y, NULL), &of);
         dx = derive_scalar(g, OP_mul, y, derive_scalar(g, OP_sub, dy, mean, NULL), NULL);

@@ -37,6 +37,15 @@ static bool softmax_base(Value *base, Softmax *out) {
     return base->op == OP_reduce_max && base->in[0] == out->x;
 }
 
+/* Whether a value is sink - base, which of a sink of 0 is -base. */
+static bool softmax_is_below(const Value *value, const Softmax *of) {
+    const Value *sink = of->sink;
+    bool is_zero = sink->op == OP_constant && dtype_is_float(sink->dtype) && sink->attrs[0].number.f == 0;
+    if (value->op == OP_neg)
+        return is_zero && value->in[0] == of->base;
+    return value->op == OP_sub && value->in[0] == sink && value->in[1] == of->base;
+}
+
 /* Whether they are divided by their sum, or by that and the sink's exponential. */
 static bool softmax_whole(Value *whole, const Value *e, Softmax *out) {
     out->whole = whole;
@@ -44,8 +53,7 @@ static bool softmax_whole(Value *whole, const Value *e, Softmax *out) {
         const Value *weight = whole->in[!i];
         out->sum = whole->in[i];
         if (out->sum->op == OP_sum && out->sum->in[0] == e && weight->op == OP_exp &&
-            weight->in[0]->op == OP_sub && weight->in[0]->in[0] == out->sink &&
-            weight->in[0]->in[1] == out->base)
+            softmax_is_below(weight->in[0], out))
             return true;
     }
     out->sum = whole;

@@ -92,7 +92,7 @@ static const Value *heads_core(const Heads *heads, const Value *value) {
 static int heads_axes(const Graph *graph, const Value *reshape) {
     const Value *operand = reshape->in[0];
     const Dim *columns = dim_const(graph->dims, 1);
-    if (operand->rank < 2 || !dim_is_const(heads_last(reshape)))
+    if (operand->rank < 2 || reshape->rank < 2 || !dim_is_const(heads_last(reshape)))
         return 0;
     for (int n = 1; n < reshape->rank && columns; n++) {
         columns = dim_mul(graph->dims, columns, reshape->dims[reshape->rank - n]);

@@ -98,6 +98,13 @@ static Value *shares_joined(Rewrite *rewrite, Value *value) {
     return shares ? shares : value;
 }
 
+/* The s of s - base; -base is of 0. NULL: it is no such thing. */
+static Value *shares_sink(Rewrite *rewrite, const Value *below, const Value *base, const Value *like) {
+    if (below->op == OP_neg && below->in[0] == base)
+        return build_constant(rewrite, (Number){.f = 0}, DTYPE_F32, like);
+    return below->op == OP_sub && below->in[1] == base ? below->in[0] : NULL;
+}
+
 /* e / (sum(e) + exp(s - max(x))), which counts from max(x). */
 static Value *shares_beside(Rewrite *rewrite, Value *value) {
     Value *x, *base, *whole = value->in[1];
@@ -106,10 +113,10 @@ static Value *shares_beside(Rewrite *rewrite, Value *value) {
         return value;
     for (int i = 0; i < 2; i++) {
         const Value *sum = whole->in[i], *weight = whole->in[!i];
-        if (sum->op != OP_sum || sum->in[0] != value->in[0] || !shares_is_row(sum, x) ||
-            weight->op != OP_exp || weight->in[0]->op != OP_sub || weight->in[0]->in[1] != base)
+        if (sum->op != OP_sum || sum->in[0] != value->in[0] || !shares_is_row(sum, x) || weight->op != OP_exp)
             continue;
-        Value *shares = shares_with_sink(rewrite, x, weight->in[0]->in[0], value);
+        Value *sink = shares_sink(rewrite, weight->in[0], base, value);
+        Value *shares = sink ? shares_with_sink(rewrite, x, sink, value) : NULL;
         return shares ? shares : value;
     }
     return value;
