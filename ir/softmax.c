@@ -40,9 +40,9 @@ static bool softmax_base(Value *base, Softmax *out) {
 /* Whether a value is sink - base, which of a sink of 0 is -base. */
 static bool softmax_is_below(const Value *value, const Softmax *of) {
     const Value *sink = of->sink;
-    bool is_zero = sink->op == OP_constant && dtype_is_float(sink->dtype) && sink->attrs[0].number.f == 0;
+    double number;
     if (value->op == OP_neg)
-        return is_zero && value->in[0] == of->base;
+        return value_is_constant(sink, &number) && number == 0 && value->in[0] == of->base;
     return value->op == OP_sub && value->in[0] == sink && value->in[1] == of->base;
 }
 

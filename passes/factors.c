@@ -17,7 +17,8 @@ static bool factors_take(Factors *factors, OpKind op, Value *factor) {
 }
 
 static bool factors_is_zero(const Value *value) {
-    return value_is_scalar_constant(value) && value->dtype == DTYPE_F32 && value->attrs[0].number.f == 0;
+    double number;
+    return value_is_constant(value, &number) && number == 0;
 }
 
 /* Where the one operand of a product is that is not its factor: the first, but for factors that stand there.

@@ -10,8 +10,7 @@
  *
  * So does one whose heads are cut once more, into columns that leave apart (a latent's keys and values):
  *
- *     k, v = h[..., :128], h[..., 128:]                        parts of each head, rather than every other
- * block
+ *     k, v = h[..., :128], h[..., 128:]                        parts of each head
  *
  * A block is then D columns wide. So it is done where tiles of that width are as quick as any, and where the
  * product has enough of them. */

@@ -1,11 +1,10 @@
 #include "passes/relay.h"
 
-#include "ir/softmax.h"
-
 #include <string.h>
 
 #include "ir/band.h"
 #include "ir/base/checked.h"
+#include "ir/softmax.h"
 #include "ir/value_map.h"
 #include "passes/fuse.h"
 #include "passes/product.h"

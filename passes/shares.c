@@ -122,6 +122,13 @@ static Value *shares_beside(Rewrite *rewrite, Value *value) {
     return value;
 }
 
+/* The product whose weights are `share`, rounded as they were. */
+static Value *shares_product(Rewrite *rewrite, const Value *product, Value *share, Value *value) {
+    Value *in[] = {share ? build_cast(rewrite, share, product->in[0]->dtype, value) : NULL, product->in[1]};
+    Value *shared = in[0] ? build_like(rewrite, product, in) : NULL;
+    return shared ? shared : value;
+}
+
 /* (e @ v) / d, of exponentials that nothing else multiplies. */
 static Value *shares_behind(Rewrite *rewrite, Value *value) {
     Value *product = value->in[0], *whole = value->in[1], *x, *base;
@@ -132,10 +139,8 @@ static Value *shares_behind(Rewrite *rewrite, Value *value) {
         !shares_exponent(weights->in[0], &x, &base) || !value_same_dims(product->in[0], x) ||
         !value_same_rows(product, x) || !shares_is_row(whole, x) || !value_is_computed_from(whole, x))
         return value;
-    Value *share = build_scalar(rewrite, OP_div, weights->in[0], whole, NULL, value);
-    Value *in[] = {build_cast(rewrite, share, weights->dtype, value), product->in[1]};
-    Value *shared = in[0] ? build_like(rewrite, product, in) : NULL;
-    return shared ? shared : value;
+    return shares_product(rewrite, product, build_scalar(rewrite, OP_div, weights->in[0], whole, NULL, value),
+                          value);
 }
 
 /* Whether `log` is max + log(sum), or that where the maximum is finite and the maximum elsewhere. */
@@ -162,11 +167,7 @@ static Value *shares_factor(Rewrite *rewrite, Value *value) {
         if (!shares_is_log(log, &softmax) || rewrite_uses(rewrite, log) != 1 ||
             !value_same_rows(product, softmax.x) || !shares_is_row(factor, softmax.x))
             continue;
-        Value *share = shares_with_sink(rewrite, softmax.x, sink, value);
-        Value *in[] = {share ? build_cast(rewrite, share, product->in[0]->dtype, value) : NULL,
-                       product->in[1]};
-        Value *shared = in[0] ? build_like(rewrite, product, in) : NULL;
-        return shared ? shared : value;
+        return shares_product(rewrite, product, shares_with_sink(rewrite, softmax.x, sink, value), value);
     }
     return value;
 }
