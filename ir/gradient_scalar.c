@@ -51,7 +51,8 @@ static bool gradient_is_scaled(const Gradient *g, const Value *a) {
         a->op == OP_div && a->in[0] == g->dy && gradient_is_constant(a->in[1]) ? a->in[1] : NULL;
     while (by && by->op != OP_constant)
         by = by->in[0];
-    return by && dtype_is_float(by->dtype) && by->attrs[0].number.f != 0 && isfinite(by->attrs[0].number.f);
+    double number;
+    return by && value_is_constant(by, &number) && number != 0 && isfinite(number);
 }
 
 static Value *gradient_live(Gradient *g, Value *a) {

@@ -67,8 +67,8 @@ static bool softened_base(const Value *base, const Value *sink, Softened *out) {
     out->max = base;
     for (int i = 0; i < 2 && base->op == OP_max; i++) {
         const Value *other = base->in[!i];
-        bool is_zero =
-            other->op == OP_constant && dtype_is_float(other->dtype) && other->attrs[0].number.f == 0;
+        double number;
+        bool is_zero = value_is_constant(other, &number) && number == 0;
         if (sink ? other == sink : is_zero)
             out->max = base->in[i];
     }

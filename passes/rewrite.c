@@ -231,6 +231,11 @@ Value *build_index(Rewrite *rewrite, int rank, const Dim *const *dims, int axis,
     return build_append(rewrite, OP_index, NULL, 0, attrs, like);
 }
 
+Value *build_exp_below(Rewrite *rewrite, Value *x, Value *base, const Value *like) {
+    return build_scalar(rewrite, OP_exp, build_scalar(rewrite, OP_sub, x, base, NULL, like), NULL, NULL,
+                        like);
+}
+
 Value *build_cast(Rewrite *rewrite, Value *value, DType dtype, const Value *like) {
     if (!value || value->dtype == dtype)
         return value;

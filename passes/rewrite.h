@@ -48,6 +48,8 @@ bool rewrite_has_schedule(const Graph *graph, const Value *value);
 
 /* Builders. The operations' rules must hold: a failure is a defect and leaves a diagnostic and NULL. */
 Value *build_scalar(Rewrite *rewrite, OpKind op, Value *a, Value *b, Value *c, const Value *like);
+/* exp(x - base). */
+Value *build_exp_below(Rewrite *rewrite, Value *x, Value *base, const Value *like);
 Value *build_cast(Rewrite *rewrite, Value *value, DType dtype, const Value *like);
 Value *build_reshape(Rewrite *rewrite, Value *value, int rank, const Dim *const *dims, const Value *like);
 Value *build_transpose(Rewrite *rewrite, Value *value, const int *perm, const Value *like);

@@ -47,19 +47,14 @@ static bool shares_is_max(const Value *value, const Value *x) {
     return value->op == OP_reduce_max && value->in[0] == x && shares_is_row(value, x);
 }
 
-static Value *shares_exp(Rewrite *rewrite, Value *x, Value *base, const Value *like) {
-    return build_scalar(rewrite, OP_exp, build_scalar(rewrite, OP_sub, x, base, NULL, like), NULL, NULL,
-                        like);
-}
-
 /* The weights of x beside a sink. */
 static Value *shares_with_sink(Rewrite *rewrite, Value *x, Value *sink, const Value *like) {
     int last = x->rank - 1;
     Value *most = build_reduce(rewrite, OP_reduce_max, x, 1, &last, true, like);
     Value *base = build_scalar(rewrite, OP_max, most, sink, NULL, like);
-    Value *e = shares_exp(rewrite, x, base, like);
+    Value *e = build_exp_below(rewrite, x, base, like);
     Value *sum = build_reduce(rewrite, OP_sum, e, 1, &last, true, like),
-          *weight = shares_exp(rewrite, sink, base, like);
+          *weight = build_exp_below(rewrite, sink, base, like);
     return build_scalar(rewrite, OP_div, e, build_scalar(rewrite, OP_add, sum, weight, NULL, like), NULL,
                         like);
 }

@@ -261,10 +261,6 @@ static bool keys_is_for_one(const Hint *hint) {
 
 /* ---- the parts, and their sum */
 
-static Value *keys_exp(Rewrite *rewrite, Value *x, Value *max) {
-    return build_scalar(rewrite, OP_exp, build_scalar(rewrite, OP_sub, x, max, NULL, x), NULL, NULL, x);
-}
-
 /* [..., P, R, D] with its parts last, which are few: [..., R, D, P]. */
 static Value *keys_parts_last(Rewrite *rewrite, Value *value) {
     int perm[RANK_MAX], n = value->rank - 3;
@@ -317,17 +313,18 @@ static Value *keys_weighed(Rewrite *rewrite, const KeysResult *parts, const Keys
         return NULL;
     if (sink)
         most = build_scalar(rewrite, OP_max, most, beside, NULL, like);
-    Value *weight = keys_exp(rewrite, logs, most);
+    Value *weight = build_exp_below(rewrite, logs, most, logs);
     Value *all = build_reduce(rewrite, OP_sum, keys_added(rewrite, each, weight, like), 1, &last, true, like),
           *weights = build_reduce(rewrite, OP_sum, weight, 1, &last, true, like);
     if (own) {
-        Value *share = keys_exp(rewrite, of_own, most);
+        Value *share = build_exp_below(rewrite, of_own, most, of_own);
         Value *added = keys_added(rewrite, keys_parts_last(rewrite, own->o), share, like);
         all = build_scalar(rewrite, OP_add, all, added, NULL, like);
         weights = build_scalar(rewrite, OP_add, weights, share, NULL, like);
     }
     if (sink)
-        weights = build_scalar(rewrite, OP_add, weights, keys_exp(rewrite, beside, most), NULL, like);
+        weights = build_scalar(rewrite, OP_add, weights, build_exp_below(rewrite, beside, most, beside), NULL,
+                               like);
     return build_scalar(rewrite, OP_div, all, weights, NULL, like);
 }
 
@@ -368,7 +365,7 @@ static bool keys_attend(Keys *keys, Value *value, KeysResult *result) {
     }
     int last = x->rank - 1;
     Value *max = build_reduce(rewrite, OP_reduce_max, x, 1, &last, true, value);
-    Value *e = keys_exp(rewrite, x, max);
+    Value *e = build_exp_below(rewrite, x, max, x);
     Value *sum = build_reduce(rewrite, OP_sum, e, 1, &last, true, value);
     Value *share = build_scalar(rewrite, OP_div, e, sum, NULL, value);
     Value *in[] = {build_cast(rewrite, share, value->in[0]->dtype, value), values};

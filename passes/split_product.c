@@ -109,10 +109,6 @@ static Value *parts_finite(Rewrite *rewrite, Value *x, const Value *like) {
     return build_scalar(rewrite, OP_select, finite, x, parts_float(rewrite, 0, x), like);
 }
 
-static Value *parts_exp(Rewrite *rewrite, Value *x, Value *g, const Value *like) {
-    return build_scalar(rewrite, OP_exp, build_scalar(rewrite, OP_sub, x, g, NULL, like), NULL, NULL, like);
-}
-
 /* Each block's statistic for every element of the block, in the dims of `whole`. */
 static Value *parts_repeat(Rewrite *rewrite, Value *parts, const Value *whole) {
     DimTable *table = rewrite->graph->dims;
@@ -138,15 +134,15 @@ static Value *parts_exp_sum(Rewrite *rewrite, ProductReduction *at, Value *max_p
     if (!max_parts)
         return NULL;
     Value *reference = parts_finite(rewrite, parts_repeat(rewrite, max_parts, x), value);
-    at->parts = parts_first(rewrite, OP_sum, parts_exp(rewrite, x, reference, value), at);
+    at->parts = parts_first(rewrite, OP_sum, build_exp_below(rewrite, x, reference, value), at);
     Value *tops = parts_squeeze(rewrite, max_parts, at), *sums = parts_squeeze(rewrite, at->parts, at);
     if (!tops || !sums)
         return NULL;
-    Value *scale = parts_exp(rewrite, parts_finite(rewrite, tops, value), g, value);
+    Value *scale = build_exp_below(rewrite, parts_finite(rewrite, tops, value), g, value);
     Value *scaled = build_scalar(rewrite, OP_mul, sums, scale, NULL, value);
     Value *none = build_scalar(rewrite, OP_eq, tops, parts_float(rewrite, -INFINITY, tops), NULL, value);
     Value *brought =
-        build_scalar(rewrite, OP_select, none, parts_exp(rewrite, tops, g, value), scaled, value);
+        build_scalar(rewrite, OP_select, none, build_exp_below(rewrite, tops, g, value), scaled, value);
     return parts_second(rewrite, brought, at);
 }
 
