@@ -353,7 +353,7 @@ static void verify_access(Verify *v, const KStmt *stmt) {
     if (!verify_buffer(v, buffer) || !verify_var_use(v, stmt->var))
         return;
     int bits = dtype_bits(buffer->elem), width = stmt->width;
-    if (width < 1 || width > 16 || (width & (width - 1)) || width * bits > 128)
+    if (width < 1 || width > 32 || (width & (width - 1)) || width * bits > 128)
         verify_fail(v, "an access is %d elements of %d bits", width, bits);
     if (bits < 8 && width % 2 != 0 && !(width == 1 && stmt->kind == KS_LOAD && !stmt->raw))
         verify_fail(v, "an access of %d %s splits a byte", width, dtype_name(buffer->elem));

@@ -42,6 +42,7 @@ static const char *atom_shape_fault(AtomId atom, const int shape[4]) {
             return "an element type is neither i8 nor u8";
         return atom_wgmma_n_is_valid(atom, shape[0]) ? NULL
                                                      : "n is not 8, 16, 24, 32 or a multiple of 16 to 256";
+    case ATOM_fma_pairs:
     case ATOM_mul_pairs:
     case ATOM_mma_16bit:
         return atom_type_is(shape[0], DTYPE_F16, DTYPE_BF16) ? NULL

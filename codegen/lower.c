@@ -266,6 +266,7 @@ void lower_batch_begin(Lower *lower, const Run *shape, const LowerTarget *target
         LowerEntry *held = lower_remember(lower, entry->kind, &entry->key);
         held->chunk = entry->chunk;
         held->period = entry->period;
+        held->per_word = entry->per_word;
         held->is_outer = lower->is_outer;
         held->is_shared = shape->repeats && lower_is_shared(shape, entry);
         lower->loads.at[kept++] = held;
@@ -277,6 +278,8 @@ void lower_batch_begin(Lower *lower, const Run *shape, const LowerTarget *target
 /* Registers of a load of one run. */
 static int lower_entry_registers(const Run *shape, const LowerEntry *entry) {
     int words = ktype_bits(ktype_of(entry->key.value->dtype)) > 32 ? 2 : 1;
+    if (entry->per_word)
+        return shape->width / entry->per_word;
     return words * (entry->kind == ENTRY_UNIFORM ? 1 : shape->width);
 }
 

@@ -135,6 +135,11 @@ void lower_random_four(Lower *lower, const Value *value, const KExpr *const *coo
                        const KVar *word[LOWER_WORDS]);
 const KExpr *lower_random_number(Builder *b, const KExpr *word);
 
+/* Words of integers of 4 or 8 bits, with each element counted from the least of its type; the element of such
+ * a word whose lowest bit is `low`, in its lower half, as a float. */
+const KExpr *lower_word_counted(Builder *b, DType dtype, const KExpr *word);
+const KExpr *lower_word_element(Builder *b, DType dtype, const KExpr *word, int low);
+
 /* 2 to the power x, in one instruction (ATOM_ex2_ftz). */
 const KExpr *lower_power_of_two(Builder *b, const KExpr *x);
 /* One element, at coordinates of `value` itself (value->rank of them). */

@@ -42,6 +42,7 @@ typedef enum EntryKind {
     ENTRY_UNIFORM, /* one load a run */
     ENTRY_VECTOR,  /* vector loads of the run's elements */
     ENTRY_LANES,   /* a scalar load for each element */
+    ENTRY_WIDE,    /* elements of a run's words, as floats (lower_words.c) */
     ENTRY_RANDOM,  /* random numbers, four from one counter, computed before the loop over lanes */
     ENTRY_SPACE,   /* a coordinate of the present run, named */
     ENTRY_INDEX,   /* a coordinate that is a value, computed (LowerIndex.expr) */
@@ -53,13 +54,15 @@ struct LowerEntry {
     LowerKey key;
     LowerEntry *older; /* of the same value */
     const KExpr *expr;
-    const KVar *array; /* loads: elements of all slots; a scalar for one uniform slot */
-    int chunk;         /* elements of one vector access */
-    bool is_shared;    /* by all runs of a batch */
-    bool is_outer;     /* of a batch around others: its slot is outer_slot */
-    int period;        /* not 0: columns so many groups apart read the same (lower_key_of_tile) */
-    int slots;         /* of array */
-    int index;         /* ENTRY_INDEX: which */
+    const KVar *array;       /* loads: elements of all slots; a scalar for one uniform slot */
+    int chunk;               /* elements of one vector access */
+    bool is_shared;          /* by all runs of a batch */
+    bool is_outer;           /* of a batch around others: its slot is outer_slot */
+    int period;              /* not 0: columns so many groups apart read the same (lower_key_of_tile) */
+    int slots;               /* of array */
+    int per_word;            /* ENTRY_VECTOR: array has words of so many elements; 0: elements */
+    const LowerEntry *words; /* ENTRY_WIDE: of which it has the present run's */
+    int index;               /* ENTRY_INDEX: which */
 };
 
 /* A coordinate that is itself a value (gather): stands in expressions as a placeholder and is computed where
@@ -219,6 +222,12 @@ const KExpr *lower_cast(Builder *b, const KExpr *x, DType from, DType to);
 /* lower_loop.c: reductions and matrix products as loops in place */
 const KExpr *lower_reduction(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard);
 const KExpr *lower_matmul(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard);
+
+/* lower_words.c */
+/* Elements of a word of 32 bits as which a load keeps them, to be widened by each run; 0: it does not. */
+int lower_word_elements(const Lower *lower, const LowerEntry *entry);
+/* Sets an ENTRY_WIDE's elements to those of the present run. */
+void lower_words_widen(Lower *lower, const LowerEntry *entry);
 
 /* lower_random.c */
 const KExpr *lower_random(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard);

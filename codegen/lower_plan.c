@@ -16,6 +16,16 @@ static bool plan_is_uniform(const Lower *lower, const Value *value, const LaneCo
     return true;
 }
 
+/* What the run's elements are computed from, where words have them: they are widened before the loop over
+ * lanes. */
+static void plan_widening(Lower *lower, const LowerEntry *words, const LowerKey *key) {
+    if (!words->per_word)
+        return;
+    LowerEntry *entry = lower_remember(lower, ENTRY_WIDE, key);
+    entry->words = words;
+    vec_push(lower->arena, &lower->hoisted, entry);
+}
+
 /* One load for each input and coordinates: in vectors as wide as its strides and alignment allow. */
 static void plan_load(Lower *lower, LowerKey *key) {
     const Value *value = key->value;
@@ -37,7 +47,9 @@ static void plan_load(Lower *lower, LowerKey *key) {
     LowerEntry *entry = lower_remember(lower, kind, key);
     entry->chunk = chunk;
     entry->period = period;
+    entry->per_word = lower_word_elements(lower, entry);
     vec_push(lower->arena, &lower->loads, entry);
+    plan_widening(lower, entry, key);
 }
 
 static void plan_operands(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard,
@@ -111,8 +123,11 @@ static void plan_value(Lower *lower, const Value *value, const LaneCoord *coords
         (op_info(value->op)->class_ == OPCLASS_BORDER && value->op != OP_input))
         return;
     LowerKey key = lower_key(value, coords, guard);
-    if (lower_find(lower, &key, ENTRY_SEEN, ENTRY_RANDOM))
+    const LowerEntry *seen = lower_find(lower, &key, ENTRY_SEEN, ENTRY_RANDOM);
+    if (seen) {
+        plan_widening(lower, seen, &key);
         return;
+    }
     if (lower_is_leaf(lower, value)) {
         plan_load(lower, &key);
         return;
@@ -132,7 +147,9 @@ static void plan_declare(Lower *lower, LowerEntry *entry, int slots) {
     const Value *value = entry->key.value;
     const char *name = text_format(lower->arena, "%s_v", lower_value_name(lower, value));
     int elements = (entry->kind == ENTRY_UNIFORM ? 1 : lower->shape->width) * slots;
-    KType type = ktype_of(value->dtype);
+    KType type = entry->kind == ENTRY_WIDE ? K_F32 : entry->per_word ? K_U32 : ktype_of(value->dtype);
+    if (entry->per_word)
+        elements /= entry->per_word;
     entry->slots = slots;
     entry->array = elements == 1 ? k_variable(lower->b, name, type, NULL)
                                  : k_array(lower->b, name, type, elements, NULL);
@@ -169,7 +186,8 @@ static void plan_emit_load(Lower *lower, const LowerEntry *entry) {
     bool is_uniform = entry->kind == ENTRY_UNIFORM;
     int width = is_uniform ? 1 : lower->shape->width;
     const KExpr *slot = entry->slots > 1 ? k_convert(b, lower->slot, K_I32) : k_i32(b, 0);
-    const KExpr *first = k_mul(b, slot, k_i32(b, width));
+    int per_register = entry->per_word ? entry->per_word : 1;
+    const KExpr *first = k_mul(b, slot, k_i32(b, width / per_register));
     KCache cache = lower_is_stream(lower, value) ? lower->cache : CACHE_DEFAULT;
     b->span = value->span;
     if (entry->kind == ENTRY_LANES && width > 1) {
@@ -185,15 +203,20 @@ static void plan_emit_load(Lower *lower, const LowerEntry *entry) {
     lower->lane = k_i32(b, 0);
     const KExpr *guard = k_and(b, lower->run->guard, lower_condition(lower, entry->key.guard));
     const KExpr *at = lower_concrete(lower, offset.at);
-    if (entry->array->count == 0) {
+    if (entry->array->count == 0 && !entry->per_word) {
         k_load(b, entry->array, NULL, buffer, at, 1, guard, cache);
         return;
     }
     if (width > entry->chunk && at->kind != KX_INT)
         at = k_let_expr(b, text_format(lower->arena, "%s_at", lower_value_name(lower, value)), at);
-    for (int i = 0; i < width; i += entry->chunk)
-        k_load(b, entry->array, k_add(b, first, k_i32(b, i)), buffer, k_add(b, at, k_int(b, at->type, i)),
-               entry->chunk, guard, cache);
+    for (int i = 0; i < width; i += entry->chunk) {
+        const KExpr *to = k_add(b, first, k_i32(b, i / per_register)),
+                    *from = k_add(b, at, k_int(b, at->type, i));
+        if (entry->per_word)
+            k_load_raw(b, entry->array, to, buffer, from, entry->chunk, guard, cache);
+        else
+            k_load(b, entry->array, to, buffer, from, entry->chunk, guard, cache);
+    }
 }
 
 void lower_emit_loads(Lower *lower, bool shared) {
@@ -209,9 +232,12 @@ void lower_emit_hoisted(Lower *lower) {
     lower->lane = k_i32(lower->b, 0);
     for (size_t i = 0; i < lower->hoisted.n; i++) {
         LowerEntry *entry = lower->hoisted.at[i];
-        if (entry->kind == ENTRY_RANDOM) {
+        if (entry->kind == ENTRY_RANDOM || entry->kind == ENTRY_WIDE) {
             plan_declare(lower, entry, 1);
-            lower_random_fill(lower, entry);
+            if (entry->kind == ENTRY_WIDE)
+                lower_words_widen(lower, entry);
+            else
+                lower_random_fill(lower, entry);
             continue;
         }
         const KExpr *expr = lower_eval(lower, entry->key.value, entry->key.coords, entry->key.guard);

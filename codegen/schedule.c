@@ -51,11 +51,8 @@ static const HintField schedule_fields[] = {
 static const struct {
     const char *name;
     MatmulPath path;
-} schedule_paths[] = {{"loop", MATMUL_LOOP},
-                      {"simt", MATMUL_SIMT},
-                      {"gemv", MATMUL_GEMV},
-                      {"mma", MATMUL_MMA_SYNC},
-                      {"wgmma", MATMUL_WGMMA}};
+} schedule_paths[] = {{"loop", MATMUL_LOOP},     {"simt", MATMUL_SIMT},    {"gemv", MATMUL_GEMV},
+                      {"skinny", MATMUL_SKINNY}, {"mma", MATMUL_MMA_SYNC}, {"wgmma", MATMUL_WGMMA}};
 
 /* Sets a flag from true, false, 1 or 0. */
 static bool schedule_flag(const HintArg *arg, bool *out) {
@@ -74,7 +71,7 @@ static const char *schedule_apply_arg(const HintArg *arg, Schedule *schedule) {
                 schedule->path = schedule_paths[i].path;
                 return NULL;
             }
-        return "path is one of loop, gemv, simt, mma and wgmma";
+        return "path is one of loop, gemv, skinny, simt, mma and wgmma";
     }
     for (size_t i = 0; i < sizeof schedule_fields / sizeof *schedule_fields; i++) {
         const HintField *field = &schedule_fields[i];

@@ -62,7 +62,7 @@ static void near_simt(Near *near) {
 static void near_matmul(Near *near) {
     const Schedule *from = near->from;
     NEAR(stages, from->stages - 1, from->stages + 1, from->stages + 2);
-    if (from->path != MATMUL_GEMV) { /* whose blocks share nothing */
+    if (from->path != MATMUL_GEMV && from->path != MATMUL_SKINNY) { /* whose blocks share nothing */
         NEAR(group_m, 1, from->group_m / 2, 2 * from->group_m, 4 * from->group_m);
         NEAR(group_n, from->group_n / 2, 2 * from->group_n);
     }

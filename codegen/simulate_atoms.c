@@ -75,20 +75,45 @@ static void sim_byte_permute(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneM
     sim_set_register(sim, warp, stmt->operands[0].reg, mask);
 }
 
-static void sim_mul_pairs(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+static void sim_and_or(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+    Lanes a = *sim_operand(sim, warp, &stmt->operands[1], mask);
+    Lanes b = *sim_operand(sim, warp, &stmt->operands[2], mask);
+    Lanes c = *sim_operand(sim, warp, &stmt->operands[3], mask);
+    Lanes *to = &warp->registers[stmt->operands[0].reg];
+    FOR_LANES(lane, mask)
+    to->at[lane].i = (uint32_t)(a.at[lane].i & b.at[lane].i) | (uint32_t)c.at[lane].i;
+    sim_set_register(sim, warp, stmt->operands[0].reg, mask);
+}
+
+/* a b + c, or a b alone, of pairs. */
+static void sim_pairs(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask, bool adds) {
     DType type = (DType)stmt->source->shape[0];
     Lanes a = *sim_operand(sim, warp, &stmt->operands[1], mask);
     Lanes b = *sim_operand(sim, warp, &stmt->operands[2], mask);
+    Lanes c = {0};
+    if (adds)
+        c = *sim_operand(sim, warp, &stmt->operands[3], mask);
     Lanes *to = &warp->registers[stmt->operands[0].reg];
     FOR_LANES(lane, mask) {
-        uint32_t of_a = (uint32_t)a.at[lane].i, of_b = (uint32_t)b.at[lane].i, word = 0;
+        uint32_t of_a = (uint32_t)a.at[lane].i, of_b = (uint32_t)b.at[lane].i, of_c = (uint32_t)c.at[lane].i;
+        uint32_t word = 0;
         for (int i = 0; i < 2; i++) {
-            double product = dtype_load(type, &of_a, i).f * dtype_load(type, &of_b, i).f;
-            dtype_store(type, &word, i, (Number){.f = dtype_round(product, type)});
+            double result = dtype_load(type, &of_a, i).f * dtype_load(type, &of_b, i).f;
+            if (adds)
+                result += dtype_load(type, &of_c, i).f;
+            dtype_store(type, &word, i, (Number){.f = dtype_round(result, type)});
         }
         to->at[lane].i = word;
     }
     sim_set_register(sim, warp, stmt->operands[0].reg, mask);
+}
+
+static void sim_fma_pairs(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+    sim_pairs(sim, warp, stmt, mask, true);
+}
+
+static void sim_mul_pairs(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+    sim_pairs(sim, warp, stmt, mask, false);
 }
 
 static void sim_ex2(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
@@ -184,6 +209,8 @@ static SimAtom *const atom_functions[ATOM_COUNT] = {
     [ATOM_redux_max] = sim_redux,
     [ATOM_redux_min] = sim_redux,
     [ATOM_byte_permute] = sim_byte_permute,
+    [ATOM_and_or] = sim_and_or,
+    [ATOM_fma_pairs] = sim_fma_pairs,
     [ATOM_mul_pairs] = sim_mul_pairs,
     [ATOM_ex2_ftz] = sim_ex2,
     [ATOM_packet_send] = sim_packet,

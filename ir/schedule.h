@@ -11,7 +11,8 @@ typedef enum MatmulPath {
     MATMUL_LOOP, /* one thread an element, a loop over K: any type, any layout; the path that always exists */
     MATMUL_GEMV, /* few rows (swap_ab: columns): the other operand streams from memory to registers, fused
                     multiply-add */
-    MATMUL_SIMT, /* tiles in shared memory, fused multiply-add in f32, f64 or i32: exact f32 */
+    MATMUL_SKINNY,   /* a few dozen rows (swap_ab: columns): the same, to mma.sync: sm_80 and later */
+    MATMUL_SIMT,     /* tiles in shared memory, fused multiply-add in f32, f64 or i32: exact f32 */
     MATMUL_MMA_SYNC, /* cp.async, ldmatrix, mma.sync: sm_80 and later */
     MATMUL_WGMMA,    /* TMA, mbarrier pipeline, wgmma, warp roles: sm_90a */
 } MatmulPath;

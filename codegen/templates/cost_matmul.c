@@ -532,6 +532,7 @@ double cost_product(const Cost *product, const Schedule *s) {
     switch (s->path) {
     case MATMUL_LOOP: return cost_loop_seconds(c);
     case MATMUL_GEMV: return cost_gemv_seconds(c, s);
+    case MATMUL_SKINNY: return cost_skinny_seconds(c, s);
     case MATMUL_SIMT: return cost_simt_seconds(c, s);
     case MATMUL_WGMMA: return cost_wgmma_seconds(c, s);
     default: return cost_tiles_seconds(c, s);

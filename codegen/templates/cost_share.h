@@ -6,6 +6,7 @@
  *     cost_patches.c  tiles, or steps of K, that are patches of the image: what differs
  *     cost_reach.c    tiles that differ in their steps of K
  *     cost_gemv.c     few rows, without tiles
+ *     cost_skinny.c   a few dozen rows, without shared memory
  *
  * The constants are fitted, by an evolution strategy, to what the exhaustive tuner measured on an H200 for
  * 900 products, those of tests/gpu/sweep and others, a quarter of them with operands that lie along M or N:
@@ -82,5 +83,6 @@ double cost_reached_steps(const MatmulPlan *plan, const Schedule *s, const CostS
 double cost_wgmma_seconds(const Cost *c, const Schedule *s);
 double cost_simt_seconds(const Cost *c, const Schedule *s);
 double cost_gemv_seconds(const Cost *c, const Schedule *s);
+double cost_skinny_seconds(const Cost *c, const Schedule *s);
 
 #endif

@@ -297,7 +297,7 @@ bool matmul_holds_blocks(const MatmulPlan *plan, int columns, const char **why) 
 
 /* Whether threads hold columns by the pair, as a byte of an output of 4-bit elements has them. */
 static bool accepts_bytes(const MatmulPlan *plan, const Schedule *schedule) {
-    bool has_pairs = !schedule->swap_ab && (schedule->path != MATMUL_GEMV || schedule->tile_n % 4 == 0);
+    bool has_pairs = !schedule->swap_ab && (!matmul_streams(schedule->path) || schedule->tile_n % 4 == 0);
     for (size_t i = 0; i < plan->region->outputs.n && !has_pairs; i++)
         if (dtype_bits(plan->region->outputs.at[i]->dtype) < 8)
             return false;
@@ -329,10 +329,11 @@ static bool accepts_planned(const MatmulPlan *plan, const Schedule *schedule, co
     case MATMUL_MMA_SYNC: return matmul_accepts_mma(plan, schedule, why);
     case MATMUL_SIMT: return matmul_accepts_simt(plan, schedule, why);
     case MATMUL_GEMV: return matmul_accepts_gemv(plan, schedule, why);
+    case MATMUL_SKINNY: return matmul_accepts_skinny(plan, schedule, why);
     case MATMUL_LOOP: return true;
     case MATMUL_NONE: break;
     }
-    *why = "no path is named: wgmma, mma, simt, gemv or loop";
+    *why = "no path is named: wgmma, mma, skinny, simt, gemv or loop";
     return false;
 }
 
@@ -395,6 +396,7 @@ static void matmul_build(Builder *b, const Region *region) {
     case MATMUL_MMA_SYNC: matmul_build_mma(b, &plan); return;
     case MATMUL_SIMT: matmul_build_simt(b, &plan); return;
     case MATMUL_GEMV: matmul_build_gemv(b, &plan); return;
+    case MATMUL_SKINNY: matmul_build_skinny(b, &plan); return;
     case MATMUL_LOOP:
     case MATMUL_NONE: return;
     }

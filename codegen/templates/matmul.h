@@ -83,13 +83,18 @@ typedef struct MatmulScaleAxis {
     const Dim *stride; /* from one block's factor to the next, in elements; NULL: it does not vary */
 } MatmulScaleAxis;
 typedef struct MatmulScale {
-    const Value *base;              /* f32 memory of the region's */
+    const Value *base;              /* memory of the region's, of an operand f32 */
     const Dim *offset;              /* in elements */
     bool is_large;                  /* elements may be more than 32 bits count */
     MatmulScaleAxis axis[RANK_MAX]; /* of the operand */
 } MatmulScale;
 
-/* How an operand's elements neighbour in memory: the path gemv asks for it with every schedule. */
+/* Whether a path has few rows, and streams the larger operand from memory to registers. */
+static inline bool matmul_streams(MatmulPath path) {
+    return path == MATMUL_GEMV || path == MATMUL_SKINNY;
+}
+
+/* How an operand's elements neighbour in memory: the paths for few rows ask for it with every schedule. */
 typedef struct MatmulRuns {
     bool is_known; /* else nobody has asked yet */
     int axis; /* of the operand, along which neighbours are neighbours in memory; -1: neither of its two */

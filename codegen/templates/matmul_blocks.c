@@ -25,7 +25,7 @@ bool matmul_accepts_blocks(const MatmulPlan *plan, const Schedule *schedule, con
         return true;
     }
     *why = "statistics of tiles are taken where one block has the whole sum over K";
-    if (schedule->path == MATMUL_GEMV || schedule->split_k > 1)
+    if (matmul_streams(schedule->path) || schedule->split_k > 1)
         return false;
     *why = "a statistic of blocks of columns takes tiles of as many columns, without swap_ab";
     if (plan->block_cols && (schedule->tile_n != plan->block_cols || schedule->swap_ab))

@@ -1,11 +1,12 @@
 /* How a schedule of the path for few rows divides its work (matmul_gemv_shape.c), to the kernel that does it
- * (matmul_gemv.c); nobody else includes it. */
+ * (matmul_gemv.c); beside these, only the path for a few dozen rows includes it (matmul_skinny.h). */
 #ifndef SINTER_CODEGEN_TEMPLATES_MATMUL_GEMV_H
 #define SINTER_CODEGEN_TEMPLATES_MATMUL_GEMV_H
 
 #include "codegen/templates/matmul.h"
 
 enum { GEMV_LANES = 32, GEMV_WIDTH_MAX = 16, GEMV_ROWS_MAX = 16, GEMV_UNROLL_MAX = 8 };
+enum { GEMV_ACCESS_BITS = 128 };
 
 /* How a schedule divides the work. */
 typedef struct GemvShape {
@@ -21,6 +22,8 @@ typedef struct GemvShape {
 bool gemv_shape(const MatmulPlan *plan, const Schedule *schedule, GemvShape *shape);
 /* Neighbours along K that a thread has of a row at a time. */
 int gemv_run_k(const GemvShape *s);
+/* How an operand's elements neighbour in memory. */
+const MatmulRuns *gemv_runs(const MatmulPlan *plan, const MatmulOperand *operand);
 
 /* The operands that stream, and those with few rows: how many, and each. */
 int gemv_n_weights(const MatmulPlan *plan, const Schedule *schedule);

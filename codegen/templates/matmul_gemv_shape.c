@@ -41,6 +41,27 @@ static bool gemv_is_input(void *region, const Value *value) {
     return region_reads(region, value);
 }
 
+static int gemv_axis_of(const MatmulPlan *plan, Value *value, int k, int n);
+
+/* The same of a pointwise operation: of its operand that varies along both axes. Where several have their
+ * dims, a factor that is repeated along one of them, or for each block of them, says nothing about memory. */
+static int gemv_axis_of_pointwise(const MatmulPlan *plan, const Value *value, int k, int n) {
+    for (int i = 0; i < value->n_in; i++) {
+        Value *in = value->in[i];
+        int shift = value->rank - in->rank;
+        if (k < shift || n < shift || in->dims[k - shift] != value->dims[k] ||
+            in->dims[n - shift] != value->dims[n])
+            continue;
+        View view = view_of(plan->graph, in, gemv_is_input, (void *)(uintptr_t)plan->region);
+        bool repeats = region_reads(plan->region, view.base) &&
+                       (dim_is(view.strides[k - shift], 0) || dim_is(view.strides[n - shift], 0));
+        int which = repeats ? -1 : gemv_axis_of(plan, in, k - shift, n - shift);
+        if (which >= 0)
+            return which;
+    }
+    return -1;
+}
+
 /* Which of two axes of a value neighbours in memory lie along: those of the input itself, or of the operand
  * that has both axes, where it is computed. -1: neither. */
 static int gemv_axis_of(const MatmulPlan *plan, Value *value, int k, int n) {
@@ -51,31 +72,17 @@ static int gemv_axis_of(const MatmulPlan *plan, Value *value, int k, int n) {
         if (value->op == OP_transpose) {
             k = (int)value->attrs[0].ints[k];
             n = (int)value->attrs[0].ints[n];
-            value = value->in[0];
-            continue;
-        }
-        if (value->op == OP_gather) { /* of slices that have both axes */
+        } else if (value->op == OP_gather) { /* of slices that have both axes */
             int first = (int)value->attrs[0].i, behind = first + value->in[1]->rank;
             if ((k >= first && k < behind) || (n >= first && n < behind))
                 return -1;
             k -= k < first ? 0 : value->in[1]->rank - 1;
             n -= n < first ? 0 : value->in[1]->rank - 1;
-            value = value->in[0];
-            continue;
+        } else {
+            return op_info(value->op)->class_ == OPCLASS_POINTWISE ? gemv_axis_of_pointwise(plan, value, k, n)
+                                                                   : -1;
         }
-        Value *whole = NULL;
-        for (int i = 0; i < value->n_in && op_info(value->op)->class_ == OPCLASS_POINTWISE; i++) {
-            Value *in = value->in[i];
-            int shift = value->rank - in->rank;
-            if (k >= shift && n >= shift && in->dims[k - shift] == value->dims[k] &&
-                in->dims[n - shift] == value->dims[n])
-                whole = in;
-        }
-        if (!whole)
-            return -1;
-        k -= value->rank - whole->rank;
-        n -= value->rank - whole->rank;
-        value = whole;
+        value = value->in[0];
     }
 }
 
@@ -86,7 +93,7 @@ static int gemv_axis(const MatmulPlan *plan, const MatmulOperand *operand) {
     return which < 0 ? -1 : which == 0 ? operand->k_axis : operand->mn_axis;
 }
 
-static const MatmulRuns *gemv_runs(const MatmulPlan *plan, const MatmulOperand *operand) {
+const MatmulRuns *gemv_runs(const MatmulPlan *plan, const MatmulOperand *operand) {
     MatmulRuns *runs = operand->runs;
     if (!runs->is_known)
         *runs = (MatmulRuns){true, gemv_axis(plan, operand), gemv_width(plan, operand, operand->k_axis),
@@ -208,6 +215,22 @@ int64_t matmul_smem_gemv(const MatmulPlan *plan, const Schedule *schedule) {
     return matmul_partials_bytes(plan, schedule->tile_m, schedule->tile_n, schedule->warps_m);
 }
 
+bool matmul_accepts_split(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
+    int split = matmul_split(schedule);
+    *why = "split_k takes a cluster of 2, 4 or 8 blocks, each with 4 columns or more and a step of K";
+    if (split > 1 && (!plan->target->has_cluster || split > 8 || !is_power_of_two(split) ||
+                      dtype_bits(plan->core[0]->dtype) != 32 || schedule->tile_n % 4 ||
+                      schedule->tile_m * schedule->tile_n / 4 % split || schedule->cluster_m > 1 ||
+                      schedule->cluster_n > 1 ||
+                      dim_lower(plan->graph->dims, plan->k) < (int64_t)split * schedule->tile_k))
+        return false;
+    *why = "row statistics need whole rows in one block";
+    if (plan->statistics.n || !matmul_holds_blocks(plan, 1, why))
+        return false;
+    *why = NULL;
+    return true;
+}
+
 bool matmul_accepts_gemv(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
     DType type = plan->core[0]->dtype;
     *why = "multiply-adds are in f32, f64, i32 or i64";
@@ -246,17 +269,5 @@ bool matmul_accepts_gemv(const MatmulPlan *plan, const Schedule *schedule, const
     *why = "the parts of the sums do not fit shared memory";
     if (matmul_smem_gemv(plan, schedule) > plan->target->smem_per_block - 1024)
         return false;
-    int split = matmul_split(schedule);
-    *why = "split_k takes a cluster of 2, 4 or 8 blocks, each with 4 columns or more and a step of K";
-    if (split > 1 &&
-        (!plan->target->has_cluster || split > 8 || !is_power_of_two(split) || dtype_bits(type) != 32 ||
-         schedule->tile_n % 4 || schedule->tile_m * schedule->tile_n / 4 % split || schedule->cluster_m > 1 ||
-         schedule->cluster_n > 1 ||
-         dim_lower(plan->graph->dims, plan->k) < (int64_t)split * schedule->tile_k))
-        return false;
-    *why = "row statistics need whole rows in one block";
-    if (plan->statistics.n || !matmul_holds_blocks(plan, 1, why))
-        return false;
-    *why = NULL;
-    return true;
+    return matmul_accepts_split(plan, schedule, why);
 }

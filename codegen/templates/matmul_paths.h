@@ -1,6 +1,6 @@
 /* The paths that multiply: what each accepts and takes of an SM, its schedules, its kernel. wgmma's is in
  * matmul_wgmma.c and wgmma_*.c, mma.sync's in matmul_mma.c, that of multiply-adds in matmul_simt.c, that of
- * few rows in matmul_gemv.c. */
+ * few rows in matmul_gemv.c, of a few dozen in matmul_skinny.c. */
 #ifndef SINTER_CODEGEN_TEMPLATES_MATMUL_PATHS_H
 #define SINTER_CODEGEN_TEMPLATES_MATMUL_PATHS_H
 
@@ -11,6 +11,10 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
 bool matmul_accepts_mma(const MatmulPlan *plan, const Schedule *schedule, const char **why);
 bool matmul_accepts_simt(const MatmulPlan *plan, const Schedule *schedule, const char **why);
 bool matmul_accepts_gemv(const MatmulPlan *plan, const Schedule *schedule, const char **why);
+bool matmul_accepts_skinny(const MatmulPlan *plan, const Schedule *schedule, const char **why);
+/* Whether blocks of few rows share the K that a schedule says, and finish what the region asks of their sums.
+ */
+bool matmul_accepts_split(const MatmulPlan *plan, const Schedule *schedule, const char **why);
 /* Whether a warp whose fragment spans so many columns has every column that its epilogue reads. */
 bool matmul_holds_blocks(const MatmulPlan *plan, int columns, const char **why);
 /* matmul_blocks.c: whether a schedule's tiles are the blocks that the region's statistics are of. */
@@ -22,6 +26,7 @@ void matmul_build_wgmma(Builder *b, const MatmulPlan *plan);
 void matmul_build_mma(Builder *b, const MatmulPlan *plan);
 void matmul_build_simt(Builder *b, const MatmulPlan *plan);
 void matmul_build_gemv(Builder *b, const MatmulPlan *plan);
+void matmul_build_skinny(Builder *b, const MatmulPlan *plan);
 
 /* matmul_schedules.c: schedules worth trying, best first, of those that accepts() takes; how many. `loop` is
  * the one that always works, and always among them. */
@@ -42,7 +47,7 @@ int matmul_blocks_per_sm(const MatmulPlan *plan, const Schedule *schedule);
 /* Bytes of shared memory of a block. */
 int64_t matmul_smem_wgmma(const MatmulPlan *plan, const Schedule *schedule);
 int64_t matmul_smem_tiles(const MatmulPlan *plan, const Schedule *schedule); /* mma.sync, multiply-adds */
-int64_t matmul_smem_gemv(const MatmulPlan *plan, const Schedule *schedule);
+int64_t matmul_smem_gemv(const MatmulPlan *plan, const Schedule *schedule);  /* few rows: parts of sums */
 /* Registers in which a thread holds a stage's part of a computed operand; 0 where it is copied. */
 int matmul_loader_registers(const MatmulPlan *plan, const MatmulOperand *operand, const Schedule *schedule,
                             int tile_mn, int threads);
@@ -107,5 +112,11 @@ typedef struct MatmulStream {
 MatmulStream matmul_gemv_stream(const MatmulPlan *plan, const Schedule *schedule, int64_t few);
 /* Registers of a thread of the gemv path, estimated. */
 int matmul_gemv_registers(const MatmulPlan *plan, const Schedule *schedule);
+/* The same of the skinny path: its least tile_k, 0 where the weights do not lie along K, and registers. */
+int matmul_skinny_step(const MatmulPlan *plan, const Schedule *schedule);
+/* Bits of an element of the larger operand in memory, where lanes take it from there; else of what is
+ * computed. */
+int matmul_skinny_bits(const MatmulPlan *plan, const MatmulOperand *operand);
+int matmul_skinny_registers(const MatmulPlan *plan, const Schedule *schedule);
 
 #endif

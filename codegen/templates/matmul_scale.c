@@ -24,8 +24,7 @@ static bool scale_is_input(void *context, const Value *value) {
     return region_reads(context, value);
 }
 
-/* Below transposes; axis[i] stays the axis of the value that the operand's axis i has become. */
-static Value *scale_below_transposes(Value *value, int rank, int *axis) {
+Value *matmul_below_transposes(Value *value, int rank, int *axis) {
     for (; value->op == OP_transpose; value = value->in[0])
         for (int i = 0; i < rank; i++)
             axis[i] = value->attrs[0].ints[axis[i]];
@@ -54,13 +53,12 @@ static bool scale_axis(const ViewFactors *factors, int axis, MatmulScaleAxis *ou
     return true;
 }
 
-/* The factor as memory with a block length and a stride for each of the operand's axes. */
-static bool scale_factor(const Graph *graph, const Region *region, Value *value, int rank, const int *axis,
-                         MatmulScale *scale) {
+bool matmul_find_factor(const Graph *graph, const Region *region, Value *value, int rank, const int *axis,
+                        MatmulScale *scale) {
     void *context = (void *)(uintptr_t)region;
     Value *wide = view_below_movements(value, scale_is_input, context);
     View view = view_of(graph, wide, scale_is_input, context);
-    if (!region_reads(region, view.base) || view.base->dtype != DTYPE_F32 || value->rank != rank)
+    if (!region_reads(region, view.base) || value->rank != rank)
         return false;
     const Dim *count = dim_const(graph->dims, 1);
     for (int i = 0; i < view.base->rank; i++)
@@ -110,15 +108,15 @@ bool matmul_find_scale(const Graph *graph, const Region *region, MatmulOperand *
     int rank = operand->value->rank, axis[RANK_MAX] = {0};
     for (int i = 0; i < rank; i++)
         axis[i] = i;
-    Value *product = scale_below_transposes((Value *)(uintptr_t)operand->value, rank, axis);
+    Value *product = matmul_below_transposes((Value *)(uintptr_t)operand->value, rank, axis);
     if (product->op != OP_mul || product->dtype != DTYPE_F32)
         return false;
     for (int i = 0; i < 2; i++) {
         Value *data = product->in[i], *factor = product->in[1 - i];
         MatmulScale scale;
         if (!value_same_dims(data, product) || !value_same_dims(factor, product) ||
-            !scale_factor(graph, region, factor, rank, axis, &scale) ||
-            !scale_data(graph, region, data, axis, operand))
+            !matmul_find_factor(graph, region, factor, rank, axis, &scale) ||
+            scale.base->dtype != DTYPE_F32 || !scale_data(graph, region, data, axis, operand))
             continue;
         MatmulScale *kept = ARENA_NEW(graph->arena, MatmulScale);
         *kept = scale;

@@ -540,6 +540,39 @@ static void schedules_gemv_few(const Cost *c, SchedulesAccept *accepts, Candidat
             }
 }
 
+/* The few rows, or with `swap` columns, of the skinny path. */
+static void schedules_skinny_few(const Cost *c, SchedulesAccept *accepts, Candidates *found, int64_t few,
+                                 bool swap) {
+    enum { ROWS_LEAST = 8, COLUMNS = 16, BLOCKS_MOST = 4, WARPS_MOST = 8, UNROLL_MOST = 8 };
+    Schedule s = {.path = MATMUL_SKINNY, .tile_m = ROWS_LEAST, .swap_ab = swap};
+    while (s.tile_m < few)
+        s.tile_m *= 2;
+    for (s.warps_m = 1; s.warps_m <= WARPS_MOST; s.warps_m *= 2)
+        for (s.warps_n = s.warps_m < 4 ? 4 / s.warps_m : 1; s.warps_m * s.warps_n <= WARPS_MOST;
+             s.warps_n *= 2)
+            for (int blocks = 1; blocks <= BLOCKS_MOST; blocks *= 2)
+                for (s.split_k = 1; s.split_k <= 8; s.split_k *= 2) {
+                    s.threads = 32 * s.warps_m * s.warps_n;
+                    s.tile_n = COLUMNS * blocks * s.warps_n;
+                    int least = matmul_skinny_step(c->plan, &s);
+                    for (s.tile_k = least; least && s.tile_k <= UNROLL_MOST * least; s.tile_k *= 2)
+                        schedules_add(c, accepts, found, s);
+                }
+}
+
+/* Weights of 4 and 8 bits, as the estimate is measured for. Of 16 bits wgmma takes no longer (8 x 4096 x
+ * 4096 14.7 us, 15.3 by this path), and of 32 rows and more it is quicker with fewer bits, too (32 x 11008 x
+ * 4096 29 us, 39). */
+static void schedules_skinny(const Cost *c, SchedulesAccept *accepts, Candidates *found) {
+    enum { MOST_ROWS = 16, NARROW = 8 };
+    if (c->plan->kind != MATMUL_16BIT)
+        return;
+    if (c->m <= MOST_ROWS && matmul_skinny_bits(c->plan, &c->plan->b[0]) <= NARROW)
+        schedules_skinny_few(c, accepts, found, c->m, false);
+    if (c->n <= MOST_ROWS && c->m > c->n && matmul_skinny_bits(c->plan, &c->plan->a) <= NARROW)
+        schedules_skinny_few(c, accepts, found, c->n, true);
+}
+
 static void schedules_gemv(const Cost *c, SchedulesAccept *accepts, Candidates *found) {
     const MatmulPlan *plan = c->plan;
     enum { MOST_ROWS = 64 /* in tiles of 8, for weights that neither TMA nor cp.async can read */ };
@@ -618,6 +651,7 @@ int matmul_schedules(const MatmulPlan *plan, const DimBindings *hint, const Sche
     schedules_mma(&c, accepts, found);
     schedules_simt(&c, accepts, found);
     schedules_gemv(&c, accepts, found);
+    schedules_skinny(&c, accepts, found);
     if (schedules_loops(&c)) {
         found->at[found->n] = *loop;
         found->at[found->n++].seconds = cost_product(&c, loop);
@@ -631,7 +665,7 @@ int matmul_schedules(const MatmulPlan *plan, const DimBindings *hint, const Sche
         if (schedules_alike(out, n, &found->at[i]) >= alike)
             continue;
         MatmulPath path = found->at[i].path;
-        int eases = i || path == MATMUL_GEMV || path == MATMUL_LOOP ? 1 : 3;
+        int eases = i || matmul_streams(path) || path == MATMUL_LOOP ? 1 : 3;
         for (int ease = 0; ease < eases && n < room - 1; ease++)
             out[n++] = schedules_eased(plan, accepts, &found->at[i], ease);
         has_loop |= path == MATMUL_LOOP;

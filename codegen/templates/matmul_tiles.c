@@ -252,7 +252,8 @@ static int tiles_threads(const MatmulPlan *plan, const Schedule *schedule) {
     case MATMUL_WGMMA: return 128 * (1 + matmul_converters(plan, schedule) + schedule->warps_m);
     case MATMUL_MMA_SYNC:
     case MATMUL_SIMT:
-    case MATMUL_GEMV: return 32 * schedule->warps_m * schedule->warps_n;
+    case MATMUL_GEMV:
+    case MATMUL_SKINNY: return 32 * schedule->warps_m * schedule->warps_n;
     default: return 256;
     }
 }
@@ -265,6 +266,8 @@ int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
     enum { PARTS_I64 = 48 /* a product of 64 bits is made of several of 32 */ };
     if (schedule->path == MATMUL_GEMV)
         return matmul_gemv_registers(plan, schedule);
+    if (schedule->path == MATMUL_SKINNY)
+        return matmul_skinny_registers(plan, schedule);
     int threads = tiles_threads(plan, schedule);
     int words = plan->accumulator == K_F64 || plan->accumulator == K_I64 ? 2 : 1;
     int own = schedule->path == MATMUL_WGMMA ? 128 * schedule->warps_m : threads;
@@ -313,9 +316,9 @@ int matmul_registers(const MatmulPlan *plan, const Schedule *schedule) {
 int matmul_blocks_that_fit(const MatmulPlan *plan, const Schedule *schedule) {
     enum { BLOCKS_MOST = 32 };
     int threads = tiles_threads(plan, schedule);
-    int64_t smem = schedule->path == MATMUL_WGMMA  ? matmul_smem_wgmma(plan, schedule)
-                   : schedule->path == MATMUL_GEMV ? matmul_smem_gemv(plan, schedule)
-                                                   : matmul_smem_tiles(plan, schedule);
+    int64_t smem = schedule->path == MATMUL_WGMMA   ? matmul_smem_wgmma(plan, schedule)
+                   : matmul_streams(schedule->path) ? matmul_smem_gemv(plan, schedule)
+                                                    : matmul_smem_tiles(plan, schedule);
     int64_t by_smem = plan->target->smem_per_sm / (smem + BLOCK_RESERVE);
     int64_t by_registers =
         plan->target->registers_per_sm / ((int64_t)threads * matmul_registers(plan, schedule));
@@ -334,7 +337,7 @@ int matmul_blocks_per_sm(const MatmulPlan *plan, const Schedule *schedule) {
     if (is_wgmma && (schedule->stream_k || matmul_gang(plan, schedule) > 1 || matmul_rows_guest(plan)))
         return 1; /* all blocks must run at the same time: nothing rests on an estimate */
     int blocks = matmul_blocks_that_fit(plan, schedule);
-    int most = schedule->path == MATMUL_GEMV                                           ? blocks
+    int most = matmul_streams(schedule->path)                                          ? blocks
                : (is_wgmma && schedule->split_k <= 1) || schedule->path == MATMUL_SIMT ? 2
                                                                                        : 4;
     return blocks < most ? blocks : most;

@@ -422,6 +422,10 @@ CASES = dict([
     case("mx_exponents", mx_exponents, (4096, 4096, 4096), s=whole(-8, 8), t=whole(-8, 8)),
     case("awq_decode", awq, (16, 11008, 4096), s=scales(0.007), z=whole(-8, 8)),
     case("awq_prefill", awq, (2048, 11008, 4096), s=scales(0.007), z=whole(-8, 8)),
+    case("int4_one_row", lambda x, w, s: F.linear(x, in_groups(from_i4(w), s)), (1, 11008, 4096), s=scales(0.007)),
+    case("int4_gate", lambda x, w, s, v, t: F.silu(F.linear(x, in_groups(from_i4(w), s))) * F.linear(x, in_groups(from_i4(v), t)),
+         (8, 22016, 4096), s=scales(0.007), t=scales(0.007)),
+    case("int8_rows", lambda x, w, s: F.linear(x, w.to(x.dtype)) * s, (8, 11008, 4096), s=scales(5e-4)),
     case("i8_groups", lambda x, w, s: F.linear(x, in_groups(w, s)), (16, 4096, 4096), s=scales(5e-4)),
 
     case("pruned", pruned, (2048, 4096, 4096)),

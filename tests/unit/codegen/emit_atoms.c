@@ -20,6 +20,7 @@ static void atoms_shape(AtomId atom, int shape[4]) {
         {ATOM_setmaxnreg_dec, {40}},
         {ATOM_cp_async, {8}},
         {ATOM_mma_16bit, {DTYPE_F16}},
+        {ATOM_fma_pairs, {DTYPE_BF16}},
         {ATOM_mul_pairs, {DTYPE_F16}},
         {ATOM_mma_int8, {DTYPE_U8, DTYPE_I8}},
         {ATOM_mma_fp8, {DTYPE_E5M2, DTYPE_E4M3}},

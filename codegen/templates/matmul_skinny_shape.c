@@ -1,0 +1,124 @@
+/* How products with a few dozen rows are divided among lanes and warps, for each schedule: what the path takes of an
+ * SM, and what it accepts. */
+#include "codegen/templates/matmul_operand.h"
+#include "codegen/templates/matmul_partials.h"
+#include "codegen/templates/matmul_paths.h"
+#include "codegen/templates/matmul_skinny.h"
+#include "ir/base/checked.h"
+
+/* The longest run along K, up to `most`, within which blocks that share a factor do not end. */
+static int skinny_width_of_blocks(const MatmulScale *scale, const MatmulOperand *operand, int most) {
+    const MatmulScaleAxis *axis = &scale->axis[operand->k_axis];
+    while (axis->stride && most > 1 && axis->block % (SKINNY_LANES_K * most) != 0)
+        most /= 2;
+    return most;
+}
+
+/* The longest run of an operand that lanes take from memory; 0: they do not. */
+static int skinny_width_direct(const MatmulPlan *plan, const MatmulOperand *operand) {
+    SkinnySource source = skinny_source(plan, operand);
+    if (!source.is_direct)
+        return 0;
+    int most = GEMV_ACCESS_BITS / dtype_bits(source.dtype);
+    int width = view_vector_width(plan->graph, &source.view, operand->value, operand->k_axis, most);
+    if (source.has_factor)
+        width = skinny_width_of_blocks(&source.factor, operand, width);
+    if (source.has_zero)
+        width = skinny_width_of_blocks(&source.zero, operand, width);
+    return width < SKINNY_OWN || skinny_source_words(&source, width) < 1 ? 0 : width;
+}
+
+/* Elements of a lane's run: as many as the weights' memory gives at once; taken from it where that goes for all. */
+static int skinny_width(const MatmulPlan *plan, const Schedule *schedule, bool *is_direct) {
+    int most = schedule->vector ? schedule->vector : SKINNY_WIDTH_MAX, direct = most, computed = most;
+    SkinnySource first = skinny_source(plan, gemv_weights(plan, schedule, 0));
+    for (int i = 0; i < gemv_n_weights(plan, schedule); i++) {
+        const MatmulOperand *w = gemv_weights(plan, schedule, i);
+        const MatmulRuns *runs = gemv_runs(plan, w);
+        SkinnySource source = skinny_source(plan, w);
+        int width = skinny_width_direct(plan, w), run = runs->axis == w->k_axis ? runs->width_k : 0;
+        bool is_alike = source.dtype == first.dtype;
+        direct = !is_alike ? 0 : width < direct ? width : direct;
+        computed = run < computed ? run : computed;
+    }
+    *is_direct = direct > 0;
+    return direct ? direct : computed;
+}
+
+int matmul_skinny_bits(const MatmulPlan *plan, const MatmulOperand *operand) {
+    SkinnySource source = skinny_source(plan, operand);
+    return dtype_bits(source.is_direct ? source.dtype : operand->narrow);
+}
+
+int matmul_skinny_step(const MatmulPlan *plan, const Schedule *schedule) {
+    bool is_direct;
+    return SKINNY_LANES_K * schedule->warps_m * skinny_width(plan, schedule, &is_direct);
+}
+
+bool skinny_shape(const MatmulPlan *plan, const Schedule *schedule, SkinnyShape *shape) {
+    *shape = (SkinnyShape){.blocks = schedule->tile_n / (SKINNY_COLUMNS * schedule->warps_n),
+                           .groups = schedule->tile_m / SKINNY_ROWS};
+    shape->width = skinny_width(plan, schedule, &shape->is_direct);
+    if (shape->width < SKINNY_OWN || shape->blocks < 1 || shape->groups < 1)
+        return false;
+    int step = SKINNY_LANES_K * schedule->warps_m * shape->width;
+    shape->unroll = schedule->tile_k / step;
+    return shape->unroll * step == schedule->tile_k && is_power_of_two(shape->unroll) &&
+           shape->unroll <= GEMV_UNROLL_MAX && shape->blocks * SKINNY_COLUMNS * schedule->warps_n == schedule->tile_n &&
+           shape->groups * SKINNY_ROWS == schedule->tile_m;
+}
+
+int matmul_skinny_registers(const MatmulPlan *plan, const Schedule *schedule) {
+    enum { ADDRESSES = 40, COMPUTED = 8 /* what a run's elements are computed with */ };
+    SkinnyShape s;
+    if (!skinny_shape(plan, schedule, &s))
+        return 255;
+    int registers = ADDRESSES + s.width; /* a block's words, and a run's on their way there */
+    for (int i = 0; i < gemv_n_weights(plan, schedule); i++) {
+        SkinnySource source = skinny_source(plan, gemv_weights(plan, schedule, i));
+        int runs = s.unroll * 2 * s.blocks;
+        if (s.is_direct)
+            registers += runs * (skinny_source_words(&source, s.width) + source.has_factor + source.has_zero);
+        else
+            registers += runs * (s.width / 2 + 1) + s.width + COMPUTED;
+    }
+    registers += gemv_n_few(plan, schedule) * s.groups * s.width / 2 * (s.unroll + 1);
+    return registers + 4 * s.groups * (s.blocks + s.is_direct) * plan->n_cores;
+}
+
+bool matmul_accepts_skinny(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
+    *why = "the target has no such matrix instruction, or none holds both operands exactly in 16 bits";
+    if (!plan->target->has_mma_bf16 || plan->kind != MATMUL_16BIT)
+        return false;
+    for (int i = 0; i < gemv_n_few(plan, schedule); i++) {
+        *why = schedule->swap_ab ? "the second operand would be computed anew for every row"
+                                 : "the first operand would be computed anew for every column";
+        if (!gemv_few(plan, schedule, i)->is_memory)
+            return false;
+    }
+    for (int i = 0; i < gemv_n_weights(plan, schedule); i++) {
+        *why = "the operand that streams does not lie in memory along K";
+        const MatmulOperand *w = gemv_weights(plan, schedule, i);
+        if (gemv_runs(plan, w)->axis != w->k_axis && !skinny_width_direct(plan, w))
+            return false;
+    }
+    *why = "nothing waits in stages here, and vector is a power of two: elements of a load at most";
+    if (schedule->stages < 0 || (schedule->vector && !is_power_of_two(schedule->vector)))
+        return false;
+    *why = "tile_m is 8, 16, 32 or 64 rows, tile_n a multiple of 16 columns for each of warps_n, at most 16 warps";
+    int warps = schedule->warps_m * schedule->warps_n;
+    if (!is_power_of_two(schedule->tile_m) || schedule->tile_m > SKINNY_ROWS_MAX || !is_power_of_two(schedule->tile_n) ||
+        !is_power_of_two(warps) || warps > 16)
+        return false;
+    SkinnyShape shape;
+    *why = "tile_k is 1, 2, 4 or 8 runs of four elements or more of each lane and warp along K";
+    if (!skinny_shape(plan, schedule, &shape))
+        return false;
+    *why = "a thread's sums and loads do not fit its registers";
+    if (matmul_skinny_registers(plan, schedule) > 255)
+        return false;
+    *why = "the parts of the sums do not fit shared memory";
+    if (matmul_smem_gemv(plan, schedule) > plan->target->smem_per_block - 1024)
+        return false;
+    return matmul_accepts_split(plan, schedule, why);
+}

@@ -1,0 +1,164 @@
+/* What lanes make of an operand's memory on its way to mma.sync: numbers of 16 bits, in pairs.
+ *
+ * Nibbles become bf16 two at a time: behind the leading bits of 128 four bits of a fraction are a number of ones, and
+ * the subtraction of 128, exact, leaves the nibble (with f16 it is 1024). Those of a word that lie 16 bits apart are a
+ * pair, so a pair's elements are four apart, and the other operand's are brought into the same order.
+ *
+ *     word                   h g f e d c b a       nibbles of elements a, b, ..
+ *     word >> 4 & 000f000f   . . . f . . . b       | 43004300: 128 + f, 128 + b
+ *
+ * Bytes become floats (lower_words.c), and these pairs. */
+#include "codegen/templates/matmul_skinny.h"
+
+#include "codegen/lower.h"
+#include "codegen/templates/matmul_scale.h"
+
+enum { WORD_BITS = 32, HALF = 16, NIBBLE = 4 };
+
+static bool source_is_input(void *region, const Value *value) {
+    return region_reads(region, value);
+}
+
+/* Below what the products do not feel: transposes, and casts to floats of 16 bits or more, whose rounding is left out.
+ */
+static Value *source_below(Value *value, int rank, int *axis) {
+    enum { LEAST_BITS = 16 };
+    for (;;) {
+        value = matmul_below_transposes(value, rank, axis);
+        if (value->op != OP_cast || !dtype_is_float(value->dtype) || dtype_bits(value->dtype) < LEAST_BITS)
+            return value;
+        value = value->in[0];
+    }
+}
+
+/* The operand of a product, or a difference, that is not the factor, or the zero; NULL: it is neither. */
+static Value *source_beside(const MatmulPlan *plan, const Value *value, int rank, const int *axis, OpKind op,
+                            MatmulScale *other) {
+    if (value->op != op || !dtype_is_float(value->dtype))
+        return NULL;
+    for (int i = 0; i < (op == OP_mul ? 2 : 1); i++) {
+        Value *data = value->in[i], *factor = value->in[1 - i];
+        int own[RANK_MAX];
+        memcpy(own, axis, sizeof own);
+        if (!value_same_dims(data, value) || !value_same_dims(factor, value))
+            continue;
+        factor = source_below(factor, rank, own);
+        if (matmul_find_factor(plan->graph, plan->region, factor, rank, own, other) &&
+            ktype_bits(ktype_of(other->base->dtype)) == WORD_BITS)
+            return data;
+    }
+    return NULL;
+}
+
+/* Whether numbers of 16 bits have every element. */
+static bool source_fits(DType dtype, DType elem) {
+    return dtype == elem || (dtype_bits(dtype) <= 8 && dtype_class(dtype) != DTYPE_LOGICAL && dtype_widens(dtype, elem));
+}
+
+SkinnySource skinny_source(const MatmulPlan *plan, const MatmulOperand *operand) {
+    SkinnySource source = {0};
+    int rank = operand->value->rank, axis[RANK_MAX] = {0};
+    for (int i = 0; i < rank; i++)
+        axis[i] = i;
+    Value *value = source_below((Value *)(uintptr_t)operand->value, rank, axis);
+    Value *data = source_beside(plan, value, rank, axis, OP_mul, &source.factor);
+    source.has_factor = data != NULL;
+    if (data)
+        value = source_below(data, rank, axis);
+    data = source_beside(plan, value, rank, axis, OP_sub, &source.zero);
+    source.has_zero = data != NULL;
+    if (data)
+        value = source_below(data, rank, axis);
+    View view = view_of(plan->graph, value, source_is_input, (void *)(uintptr_t)plan->region);
+    if (!region_reads(plan->region, view.base) || !source_fits(view.base->dtype, operand->elem))
+        return source;
+    source.view = view;
+    for (int i = 0; i < rank; i++)
+        source.view.strides[i] = view.strides[axis[i]];
+    source.dtype = view.base->dtype;
+    source.is_direct = dim_is(source.view.strides[operand->k_axis], 1);
+    return source;
+}
+
+int skinny_source_words(const SkinnySource *source, int width) {
+    return width * dtype_bits(source->dtype) / WORD_BITS;
+}
+
+bool skinny_is_nibbles(const SkinnySource *source) {
+    return source->is_direct && dtype_bits(source->dtype) == NIBBLE;
+}
+
+int skinny_pair_element(bool is_nibbles, int p, int e) {
+    enum { PAIRS = WORD_BITS / NIBBLE / 2 /* of a word */ };
+    return is_nibbles ? p / PAIRS * 2 * PAIRS + p % PAIRS + PAIRS * e : 2 * p + e;
+}
+
+static const KExpr *source_word(Builder *b, const KVar *raw, const KExpr *at, int i) {
+    return k_elem(b, raw, k_add(b, at, k_i32(b, i)));
+}
+
+static const KExpr *source_twice(Builder *b, DType elem, double x) {
+    const KExpr *pair[] = {k_float(b, K_F32, x), k_float(b, K_F32, x)};
+    return k_pack(b, elem, pair);
+}
+
+/* The four pairs of a word of nibbles. */
+static void source_widen_nibbles(Builder *b, DType dtype, DType elem, const KExpr *word, const KExpr **pairs) {
+    enum { MASK = 0x000f000f };
+    double leading = elem == DTYPE_BF16 ? 128 : 1024;
+    double least = dtype_class(dtype) == DTYPE_SIGNED ? 1 << (NIBBLE - 1) : 0;
+    word = k_let_expr(b, "word", lower_word_counted(b, dtype, word));
+    for (int i = 0; i < HALF / NIBBLE; i++) {
+        const KVar *bits = k_variable(b, "bits", K_U32, NULL), *pair = k_variable(b, "pair", K_U32, NULL);
+        KOperand masked[] = {k_reg(bits), k_operand(k_shr(b, word, NIBBLE * i)), k_operand(k_int(b, K_U32, MASK)),
+                             k_operand(source_twice(b, elem, leading))};
+        k_atom(b, ATOM_and_or, NULL, masked, 4);
+        KOperand reduced[] = {k_reg(pair), k_operand(k_var(b, bits)), k_operand(source_twice(b, elem, 1)),
+                              k_operand(source_twice(b, elem, -leading - least))};
+        k_atom(b, ATOM_fma_pairs, (int[]){elem}, reduced, 4);
+        pairs[i] = k_var(b, pair);
+    }
+}
+
+/* The two pairs of a word of bytes. */
+static void source_widen_bytes(Builder *b, DType dtype, DType elem, const KExpr *word, const KExpr **pairs) {
+    enum { BYTE = 8 };
+    if (!dtype_is_float(dtype))
+        word = k_let_expr(b, "word", lower_word_counted(b, dtype, word));
+    for (int p = 0; p < 2; p++) {
+        const KExpr *half = p ? k_shr(b, word, HALF) : word, *pair[2];
+        if (p && !dtype_is_float(dtype))
+            half = k_let_expr(b, "upper", half);
+        for (int e = 0; e < 2; e++)
+            pair[e] = dtype_is_float(dtype) ? k_unpack(b, dtype, word, 2 * p + e)
+                                            : lower_word_element(b, dtype, half, BYTE * e);
+        pairs[p] = k_pack(b, elem, pair);
+    }
+}
+
+void skinny_widen(Builder *b, const SkinnySource *source, DType elem, const KVar *raw, const KExpr *at, int width,
+                  const KExpr **pairs) {
+    int words = skinny_source_words(source, width), per_word = WORD_BITS / dtype_bits(source->dtype) / 2;
+    for (int i = 0; i < words; i++) {
+        const KExpr *word = source_word(b, raw, at, i);
+        if (dtype_bits(source->dtype) == NIBBLE)
+            source_widen_nibbles(b, source->dtype, elem, word, pairs + i * per_word);
+        else if (dtype_bits(source->dtype) < HALF)
+            source_widen_bytes(b, source->dtype, elem, word, pairs + i * per_word);
+        else
+            pairs[i] = word;
+    }
+}
+
+void skinny_reorder(Builder *b, const KVar *raw, const KExpr *at, int width, const KExpr **pairs) {
+    enum { LOWER = 0x5410, UPPER = 0x7632, PAIRS = 4 };
+    for (int p = 0; p < width / 2; p++) {
+        int first = p / PAIRS * PAIRS + p % PAIRS / 2; /* word of the pair's first element */
+        const KVar *pair = k_variable(b, "pair", K_U32, NULL);
+        KOperand operands[] = {k_reg(pair), k_operand(source_word(b, raw, at, first)),
+                               k_operand(source_word(b, raw, at, first + PAIRS / 2)),
+                               k_operand(k_int(b, K_U32, p % 2 ? UPPER : LOWER))};
+        k_atom(b, ATOM_byte_permute, NULL, operands, 4);
+        pairs[p] = k_var(b, pair);
+    }
+}
