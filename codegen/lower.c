@@ -206,7 +206,7 @@ static void lower_set_target(Lower *lower, const LowerTarget *target) {
         return;
     }
     /* A store rounds by itself; what is computed further uses the rounded value. */
-    const Value *computed = target->stored && root->op == OP_cast &&
+    const Value *computed = target->stored && root->op == OP_cast && !lower_is_leaf(lower, root) &&
                                     !lower_known(lower, root)->binding.is_bound &&
                                     dtype_is_float(root->dtype) && dtype_is_float(root->in[0]->dtype)
                                 ? root->in[0]

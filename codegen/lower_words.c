@@ -1,14 +1,14 @@
-/* Integers of 4 and 8 bits that are wanted as floats: loads keep them as memory has them, in words of 32 bits, and
- * each run widens its own just before it computes. Conversions of integers to floats go at an eighth of the
- * speed of multiply-adds, so none is used: behind the leading bits of 2^23, in the lowest bits of a float's
- * fraction, a bit pattern is a number of ones.
+/* Integers of 4 and 8 bits that are wanted as floats: loads keep them as memory has them, in words of 32
+ * bits, and each run widens its own just before it computes. Conversions of integers to floats go at an
+ * eighth of the speed of multiply-adds, so none is used: behind the leading bits of 2^23, in the lowest bits
+ * of a float's fraction, a bit pattern is a number of ones.
  *
  *     word                    . . . . d d d d c c c c b b b b a a a a       elements of 4 bits
  *     (word & mask) | 2^23    0 1 0 0 1 0 1 1 0 . . 0 b b b b 0 0 0 0       2^23 + 16 * b
  *     times 1/16, less 2^19   b
  *
- * Both steps are exact. Signed elements count from the least of their type, once their first bits are turned; half a
- * word at a time lies low enough in the fraction. */
+ * Both steps are exact. Signed elements count from the least of their type, once their first bits are turned;
+ * half a word at a time lies low enough in the fraction. */
 #include "codegen/lower_internal.h"
 #include "ir/op.h"
 

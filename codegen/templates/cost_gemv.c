@@ -68,7 +68,7 @@ enum { GEMV_WHOLE_LINE = 512 /* bytes that a warp loads at once, at most */ };
  * with a factor for each 128 of them, 20.3 with a zero besides. */
 static double gemv_cost_computed(const MatmulPlan *plan, const Schedule *s) {
     enum { NIBBLE = 4, BYTE = 8 };
-    static const double widen_nibble = 1.6, widen_byte = 0.8, operation = 2.5;
+    static const double widen_nibble = 1.6, widen_byte = 0.8, operation = 6;
     const MatmulOperand *w = gemv_weights(plan, s, 0);
     int bits = matmul_skinny_bits(plan, w);
     return (bits <= NIBBLE ? widen_nibble

@@ -24,7 +24,8 @@ static bool scale_is_input(void *context, const Value *value) {
     return region_reads(context, value);
 }
 
-Value *matmul_below_transposes(Value *value, int rank, int *axis) {
+/* Below transposes; axis[i] stays the axis of the value that the operand's axis i has become. */
+static Value *scale_below_transposes(Value *value, int rank, int *axis) {
     for (; value->op == OP_transpose; value = value->in[0])
         for (int i = 0; i < rank; i++)
             axis[i] = value->attrs[0].ints[axis[i]];
@@ -108,7 +109,7 @@ bool matmul_find_scale(const Graph *graph, const Region *region, MatmulOperand *
     int rank = operand->value->rank, axis[RANK_MAX] = {0};
     for (int i = 0; i < rank; i++)
         axis[i] = i;
-    Value *product = matmul_below_transposes((Value *)(uintptr_t)operand->value, rank, axis);
+    Value *product = scale_below_transposes((Value *)(uintptr_t)operand->value, rank, axis);
     if (product->op != OP_mul || product->dtype != DTYPE_F32)
         return false;
     for (int i = 0; i < 2; i++) {

@@ -7,8 +7,6 @@
 /* Whether a computed operand is memory, perhaps chosen by indices, times a factor a block; then its view is
  * that memory's, and `scale` is set. */
 bool matmul_find_scale(const Graph *graph, const Region *region, MatmulOperand *operand);
-/* Below transposes; axis[i] stays the axis of the value that the operand's axis i has become. */
-Value *matmul_below_transposes(Value *value, int rank, int *axis);
 /* Whether a value is memory of the region's that repeats within blocks along the operand's axes; axis[i] is
  * the axis of the value that the operand's axis i is. */
 bool matmul_find_factor(const Graph *graph, const Region *region, Value *value, int rank, const int *axis,

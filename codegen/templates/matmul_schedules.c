@@ -540,10 +540,19 @@ static void schedules_gemv_few(const Cost *c, SchedulesAccept *accepts, Candidat
             }
 }
 
-/* The few rows, or with `swap` columns, of the skinny path. */
+/* A tile of the skinny path with as many runs under way as there may be. */
+static void schedules_skinny_steps(const Cost *c, SchedulesAccept *accepts, Candidates *found, Schedule s) {
+    enum { UNROLL_MOST = 8 };
+    int least = matmul_skinny_step(c->plan, &s);
+    for (s.tile_k = least; least && s.tile_k <= UNROLL_MOST * least; s.tile_k *= 2)
+        schedules_add(c, accepts, found, s);
+}
+
+/* The few rows, or with `swap` columns, of the skinny path: in the longest runs, and where there is more than
+ * one group of rows in shorter ones, too, which take fewer registers of each. */
 static void schedules_skinny_few(const Cost *c, SchedulesAccept *accepts, Candidates *found, int64_t few,
                                  bool swap) {
-    enum { ROWS_LEAST = 8, COLUMNS = 16, BLOCKS_MOST = 4, WARPS_MOST = 8, UNROLL_MOST = 8 };
+    enum { ROWS_LEAST = 8, COLUMNS = 16, BLOCKS_MOST = 4, WARPS_MOST = 8, SHORT = 16 };
     Schedule s = {.path = MATMUL_SKINNY, .tile_m = ROWS_LEAST, .swap_ab = swap};
     while (s.tile_m < few)
         s.tile_m *= 2;
@@ -554,9 +563,12 @@ static void schedules_skinny_few(const Cost *c, SchedulesAccept *accepts, Candid
                 for (s.split_k = 1; s.split_k <= 8; s.split_k *= 2) {
                     s.threads = 32 * s.warps_m * s.warps_n;
                     s.tile_n = COLUMNS * blocks * s.warps_n;
-                    int least = matmul_skinny_step(c->plan, &s);
-                    for (s.tile_k = least; least && s.tile_k <= UNROLL_MOST * least; s.tile_k *= 2)
-                        schedules_add(c, accepts, found, s);
+                    schedules_skinny_steps(c, accepts, found, s);
+                    Schedule shorter = s;
+                    shorter.vector = SHORT;
+                    if (few > ROWS_LEAST &&
+                        matmul_skinny_step(c->plan, &shorter) < matmul_skinny_step(c->plan, &s))
+                        schedules_skinny_steps(c, accepts, found, shorter);
                 }
 }
 

@@ -1,17 +1,18 @@
-/* Products with a few rows, up to some dozens, by tensor cores: weights stream from memory to registers, many loads
- * under way, and are the first operand of mma.sync as they come; the few rows are its second. Nothing goes through
- * shared memory but the warps' parts of the sums. Weights of 4 and 8 bits become numbers of 16 in the registers, so
- * that memory sets the pace there, too.
+/* Products with a few rows, up to some dozens, by tensor cores: weights stream from memory to registers, many
+ * loads under way, and are the first operand of mma.sync as they come; the few rows are its second. Nothing
+ * goes through shared memory but the warps' parts of the sums. Weights of 4 and 8 bits become numbers of 16
+ * in the registers, so that memory sets the pace there, too.
  *
- * The sum over K has no order of its own, so a lane's four elements of an instruction's 16 along K (PTX ISA 9.7.14.5.8)
- * are whatever it has loaded next, the same of both operands:
+ * The sum over K has no order of its own, so a lane's four elements of an instruction's 16 along K (PTX
+ * ISA 9.7.14.5.8) are whatever it has loaded next, the same of both operands:
  *
  *     lane 4 g + q, a run:   K  q W .. q W + W       of columns g and g + 8 of 16, and of row g of 8
  *     instruction i          its elements 4 i .. 4 i + 3
  *
- * A warp has tile_n / warps_n columns and all rows of the tile; warps_m of them share the K of a step, and with
- * split_k so do the blocks of a cluster (matmul_partials.c). swap_ab exchanges the operands' roles, for few columns:
- * what is said of rows and columns is then said of the transposed product, as in matmul_gemv.c. */
+ * A warp has tile_n / warps_n columns and all rows of the tile; warps_m of them share the K of a step, and
+ * with split_k so do the blocks of a cluster (matmul_partials.c). swap_ab exchanges the operands' roles, for
+ * few columns: what is said of rows and columns is then said of the transposed product, as in matmul_gemv.c.
+ */
 #include "codegen/templates/matmul_skinny.h"
 
 #include "codegen/templates/matmul_operand.h"
@@ -26,7 +27,8 @@ typedef struct SkinnySide {
     KCache cache;
     SkinnySource source;
     int access; /* elements of an access, where lanes take them from memory */
-    const KVar *raw, *factor, *zero; /* of all runs of a step, [run][line]: words of memory, factors and zeros */
+    const KVar *raw, *factor,
+        *zero;    /* of all runs of a step, [run][line]: words of memory, factors and zeros */
     Lower *lower; /* else */
     LowerTarget target;
 } SkinnySide;
@@ -57,7 +59,8 @@ static int skinny_pairs(const Skinny *s) {
 /* ---- loads */
 
 /* Where a lane's run `u` of a line is in the operand, in the step that begins at k0. */
-static Run skinny_run(const Skinny *s, const SkinnySide *side, const KExpr *k0, const KExpr *u, const KExpr *line) {
+static Run skinny_run(const Skinny *s, const SkinnySide *side, const KExpr *k0, const KExpr *u,
+                      const KExpr *line) {
     Builder *b = s->b;
     DimTable *dims = s->plan->graph->dims;
     const MatmulOperand *operand = side->operand;
@@ -83,8 +86,8 @@ static const KExpr *skinny_slot(const Skinny *s, const SkinnySide *side, const K
 }
 
 /* The factor, or the zero, of a run. */
-static void skinny_load_factor(const Skinny *s, const SkinnySide *side, const MatmulScale *scale, const Run *run,
-                               const KVar *to, const KExpr *slot) {
+static void skinny_load_factor(const Skinny *s, const SkinnySide *side, const MatmulScale *scale,
+                               const Run *run, const KVar *to, const KExpr *slot) {
     Builder *b = s->b;
     KType type = lower_index_type(side->lower);
     const KExpr *index = k_dim(b, scale->offset, type);
@@ -115,16 +118,18 @@ static void skinny_load_run(const Skinny *s, const SkinnySide *side, const Run *
     const KExpr *to = k_mul(b, slot, k_i32(b, words));
     for (int i = 0; i < run->width; i += side->access)
         k_load_raw(b, side->raw, k_add(b, to, k_i32(b, skinny_source_words(&side->source, i))),
-                   k_global(b, view->base, false), k_add(b, index, k_int(b, type, i)), side->access, run->guard,
-                   side->cache);
+                   k_global(b, view->base, false), k_add(b, index, k_int(b, type, i)), side->access,
+                   run->guard, side->cache);
     if (side->factor)
         skinny_load_factor(s, side, &side->source.factor, run, side->factor, slot);
     if (side->zero)
         skinny_load_factor(s, side, &side->source.zero, run, side->zero, slot);
 }
 
-/* Run `u` of the step that begins at k0, of operands that lanes take from memory, where `more` holds (NULL: always). */
-static void skinny_load(const Skinny *s, const SkinnySide *side, const KExpr *k0, const KExpr *u, const KExpr *more) {
+/* Run `u` of the step that begins at k0, of operands that lanes take from memory, where `more` holds (NULL:
+ * always). */
+static void skinny_load(const Skinny *s, const SkinnySide *side, const KExpr *k0, const KExpr *u,
+                        const KExpr *more) {
     Builder *b = s->b;
     if (!side->source.is_direct)
         return;
@@ -206,7 +211,8 @@ static void skinny_take_rows(Skinny *s, int x, const KExpr *k0, const KExpr *u) 
     epilogue_loop_end(b, s->shape.groups);
 }
 
-/* The words of a block of 16 columns in run `u`: an instruction's four are the first pair of a column g, the same of g
+/* The words of a block of 16 columns in run `u`: an instruction's four are the first pair of a column g, the
+ * same of g
  * + 8, and the second pair of both. */
 static void skinny_take_block(Skinny *s, int w, const KExpr *k0, const KExpr *u, int block) {
     Builder *b = s->b;
@@ -260,7 +266,8 @@ static void skinny_add_part(Skinny *s, const SkinnySide *w, int core, int x, con
         part = k_scalar(b, OP_fma, zero, k_elem(b, s->row_sum[x], at), part);
     }
     const KExpr *sum = k_elem(b, s->accumulator[core], to);
-    sum = w->factor ? k_scalar(b, OP_fma, k_convert(b, k_elem(b, w->factor, slot), K_F32), part, sum) : k_add(b, sum, part);
+    sum = w->factor ? k_scalar(b, OP_fma, k_convert(b, k_elem(b, w->factor, slot), K_F32), part, sum)
+                    : k_add(b, sum, part);
     k_set_elem(b, s->accumulator[core], to, sum);
     epilogue_loop_end(b, 2);
     epilogue_loop_end(b, 2);
@@ -284,7 +291,8 @@ static void skinny_block(Skinny *s, const KExpr *k0, const KExpr *u, int block) 
     }
 }
 
-/* A step. What was loaded of a run is the next step's from there on, where `more` holds (NULL: there is none). */
+/* A step. What was loaded of a run is the next step's from there on, where `more` holds (NULL: there is
+ * none). */
 static void skinny_step(Skinny *s, const KExpr *k0, const KExpr *more) {
     Builder *b = s->b;
     for (int i = 0; i < s->n_w; i++)
@@ -341,8 +349,8 @@ static void skinny_put(const Skinny *s, const MatmulPartials *parts, const KExpr
     const KExpr *at = k_add(b, k_mul(b, block, k_i32(b, s->shape.groups)), group);
     at = k_add(b, k_mul(b, at, k_i32(b, 4)), k_add(b, k_mul(b, half, k_i32(b, 2)), e));
     for (int core = 0; core < s->plan->n_cores; core++)
-        k_store(b, parts->buffer[core], matmul_partials_index(b, parts, warp_k, row, col), s->accumulator[core], at, 1,
-                NULL, CACHE_DEFAULT);
+        k_store(b, parts->buffer[core], matmul_partials_index(b, parts, warp_k, row, col),
+                s->accumulator[core], at, 1, NULL, CACHE_DEFAULT);
     epilogue_loop_end(b, 2);
     epilogue_loop_end(b, 2);
     epilogue_loop_end(b, s->shape.groups);
@@ -389,7 +397,8 @@ static void skinny_side(Skinny *s, SkinnySide *side, const MatmulOperand *operan
     } else if (source->is_direct) { /* the rows as they are, by vectors */
         int vector = view_vector_width(s->plan->graph, &source->view, operand->value, operand->k_axis, most);
         width = vector < width ? vector : width;
-        source->is_direct = source->dtype == operand->elem && !source->has_factor && !source->has_zero && width > 1;
+        source->is_direct =
+            source->dtype == operand->elem && !source->has_factor && !source->has_zero && width > 1;
     }
     side->lower = lower_new(b, matmul_operand_space(b->arena, s->plan->region, operand->value));
     lower_set_cache(side->lower, side->cache);
@@ -434,7 +443,8 @@ void matmul_build_skinny(Builder *b, const MatmulPlan *plan) {
     kernel->min_blocks = matmul_blocks_per_sm(plan, schedule);
     kernel->cluster[0] = split;
     kernel->grid[0] = dim_mul(plan->graph->dims, tiles.count, dim_const(plan->graph->dims, split));
-    MatmulPartials parts = matmul_partials(b, plan, schedule->tile_m, schedule->tile_n, schedule->warps_m, split);
+    MatmulPartials parts =
+        matmul_partials(b, plan, schedule->tile_m, schedule->tile_n, schedule->warps_m, split);
     parts.is_swapped = schedule->swap_ab;
     Lower *lower = lower_new(b, plan->region);
 
@@ -452,13 +462,16 @@ void matmul_build_skinny(Builder *b, const MatmulPlan *plan) {
     skinny_product(&s);
     skinny_put(&s, &parts, warp_k);
     skinny_meet(&s);
-    matmul_partials_finish(b, plan, lower, &parts, k_special(b, SPECIAL_TID), kernel->threads, s.tile.row, s.tile.col,
-                           s.tile.batch);
+    matmul_partials_finish(b, plan, lower, &parts, k_special(b, SPECIAL_TID), kernel->threads, s.tile.row,
+                           s.tile.col, s.tile.batch);
     if (split > 1) /* no block leaves while another may still read its parts */
         skinny_meet(&s);
-    kernel->summary = text_format(
-        b->arena, "matmul by streaming to mma.sync: up to %d %s, %s %d in runs of %d along K, %d under way, %dx%d warps%s",
-        schedule->tile_m, schedule->swap_ab ? "columns" : "rows", schedule->swap_ab ? "rows" : "weights",
-        schedule->tile_n, s.shape.width, s.shape.unroll * 2 * s.shape.blocks, schedule->warps_m, schedule->warps_n,
-        split > 1 ? text_format(b->arena, ", K split among %d blocks of a cluster", split) : "");
+    kernel->summary =
+        text_format(b->arena,
+                    "matmul by streaming to mma.sync: up to %d %s, %s %d in runs of %d along K, %d under "
+                    "way, %dx%d warps%s",
+                    schedule->tile_m, schedule->swap_ab ? "columns" : "rows",
+                    schedule->swap_ab ? "rows" : "weights", schedule->tile_n, s.shape.width,
+                    s.shape.unroll * 2 * s.shape.blocks, schedule->warps_m, schedule->warps_n,
+                    split > 1 ? text_format(b->arena, ", K split among %d blocks of a cluster", split) : "");
 }

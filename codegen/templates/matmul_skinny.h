@@ -1,19 +1,20 @@
-/* The path for a few dozen rows: how a schedule divides its work (matmul_skinny_shape.c), what lanes make of an
- * operand's memory (matmul_skinny_source.c), the kernel (matmul_skinny.c); beside these, only the estimate of its time
- * includes it. */
+/* The path for a few dozen rows: how a schedule divides its work (matmul_skinny_shape.c), what lanes make of
+ * an operand's memory (matmul_skinny_source.c), the kernel (matmul_skinny.c); beside these, only the estimate
+ * of its time includes it. */
 #ifndef SINTER_CODEGEN_TEMPLATES_MATMUL_SKINNY_H
 #define SINTER_CODEGEN_TEMPLATES_MATMUL_SKINNY_H
 
 #include "codegen/kernel_build.h"
 #include "codegen/templates/matmul_gemv.h"
 
-/* Of an instruction (mma.m16n8k16): weights' columns, which are its rows; few rows, which are its columns; lanes that
- * share the K of a column; elements of a column that a lane has of it. */
+/* Of an instruction (mma.m16n8k16): weights' columns, which are its rows; few rows, which are its columns;
+ * lanes that share the K of a column; elements of a column that a lane has of it. */
 enum { SKINNY_COLUMNS = 16, SKINNY_ROWS = 8, SKINNY_LANES_K = 4, SKINNY_OWN = 4 };
 enum { SKINNY_ROWS_MAX = 64, SKINNY_WIDTH_MAX = 32 };
 
-/* What an operand is, where lanes make numbers of 16 bits of its memory themselves: (memory - zero) * factor, both the
- * same for each block of K that a quad of lanes has of a column, so that the sums of products take them. */
+/* What an operand is, where lanes make numbers of 16 bits of its memory themselves: (memory - zero) * factor,
+ * both the same for each block of K that a quad of lanes has of a column, so that the sums of products take
+ * them. */
 typedef struct SkinnySource {
     bool is_direct; /* else it is computed by the graph's operations, element by element */
     View view;      /* along the operand's axes */
@@ -24,13 +25,14 @@ typedef struct SkinnySource {
 SkinnySource skinny_source(const MatmulPlan *plan, const MatmulOperand *operand);
 /* Words of memory that a run takes. */
 int skinny_source_words(const SkinnySource *source, int width);
-/* Whether pairs are of elements 4 apart, as the nibbles of a word are masked out, rather than of neighbours. */
+/* Whether pairs are of elements 4 apart, as the nibbles of a word are masked out, rather than of neighbours.
+ */
 bool skinny_is_nibbles(const SkinnySource *source);
 /* Element `e` of pair `p` of a run. */
 int skinny_pair_element(bool is_nibbles, int p, int e);
 /* The pairs of a run whose memory is raw[at ..] on, of f16 or bf16: pairs[p] for each. */
-void skinny_widen(Builder *b, const SkinnySource *source, DType elem, const KVar *raw, const KExpr *at, int width,
-                  const KExpr **pairs);
+void skinny_widen(Builder *b, const SkinnySource *source, DType elem, const KVar *raw, const KExpr *at,
+                  int width, const KExpr **pairs);
 /* The pairs of nibbles' order of a run that lies in order. */
 void skinny_reorder(Builder *b, const KVar *raw, const KExpr *at, int width, const KExpr **pairs);
 

@@ -1,5 +1,5 @@
-/* How products with a few dozen rows are divided among lanes and warps, for each schedule: what the path takes of an
- * SM, and what it accepts. */
+/* How products with a few dozen rows are divided among lanes and warps, for each schedule: what the path
+ * takes of an SM, and what it accepts. */
 #include "codegen/templates/matmul_operand.h"
 #include "codegen/templates/matmul_partials.h"
 #include "codegen/templates/matmul_paths.h"
@@ -28,7 +28,8 @@ static int skinny_width_direct(const MatmulPlan *plan, const MatmulOperand *oper
     return width < SKINNY_OWN || skinny_source_words(&source, width) < 1 ? 0 : width;
 }
 
-/* Elements of a lane's run: as many as the weights' memory gives at once; taken from it where that goes for all. */
+/* Elements of a lane's run: as many as the weights' memory gives at once; taken from it where that goes for
+ * all. */
 static int skinny_width(const MatmulPlan *plan, const Schedule *schedule, bool *is_direct) {
     int most = schedule->vector ? schedule->vector : SKINNY_WIDTH_MAX, direct = most, computed = most;
     SkinnySource first = skinny_source(plan, gemv_weights(plan, schedule, 0));
@@ -64,7 +65,8 @@ bool skinny_shape(const MatmulPlan *plan, const Schedule *schedule, SkinnyShape 
     int step = SKINNY_LANES_K * schedule->warps_m * shape->width;
     shape->unroll = schedule->tile_k / step;
     return shape->unroll * step == schedule->tile_k && is_power_of_two(shape->unroll) &&
-           shape->unroll <= GEMV_UNROLL_MAX && shape->blocks * SKINNY_COLUMNS * schedule->warps_n == schedule->tile_n &&
+           shape->unroll <= GEMV_UNROLL_MAX &&
+           shape->blocks * SKINNY_COLUMNS * schedule->warps_n == schedule->tile_n &&
            shape->groups * SKINNY_ROWS == schedule->tile_m;
 }
 
@@ -105,10 +107,11 @@ bool matmul_accepts_skinny(const MatmulPlan *plan, const Schedule *schedule, con
     *why = "nothing waits in stages here, and vector is a power of two: elements of a load at most";
     if (schedule->stages < 0 || (schedule->vector && !is_power_of_two(schedule->vector)))
         return false;
-    *why = "tile_m is 8, 16, 32 or 64 rows, tile_n a multiple of 16 columns for each of warps_n, at most 16 warps";
+    *why = "tile_m is 8, 16, 32 or 64 rows, tile_n a multiple of 16 columns for each of warps_n, at most 16 "
+           "warps";
     int warps = schedule->warps_m * schedule->warps_n;
-    if (!is_power_of_two(schedule->tile_m) || schedule->tile_m > SKINNY_ROWS_MAX || !is_power_of_two(schedule->tile_n) ||
-        !is_power_of_two(warps) || warps > 16)
+    if (!is_power_of_two(schedule->tile_m) || schedule->tile_m > SKINNY_ROWS_MAX ||
+        !is_power_of_two(schedule->tile_n) || !is_power_of_two(warps) || warps > 16)
         return false;
     SkinnyShape shape;
     *why = "tile_k is 1, 2, 4 or 8 runs of four elements or more of each lane and warp along K";

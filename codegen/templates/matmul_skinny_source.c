@@ -1,8 +1,9 @@
 /* What lanes make of an operand's memory on its way to mma.sync: numbers of 16 bits, in pairs.
  *
- * Nibbles become bf16 two at a time: behind the leading bits of 128 four bits of a fraction are a number of ones, and
- * the subtraction of 128, exact, leaves the nibble (with f16 it is 1024). Those of a word that lie 16 bits apart are a
- * pair, so a pair's elements are four apart, and the other operand's are brought into the same order.
+ * Nibbles become bf16 two at a time: behind the leading bits of 128 four bits of a fraction are a number of
+ * ones, and the subtraction of 128, exact, leaves the nibble (with f16 it is 1024). Those of a word that lie
+ * 16 bits apart are a pair, so a pair's elements are four apart, and the other operand's are brought into the
+ * same order.
  *
  *     word                   h g f e d c b a       nibbles of elements a, b, ..
  *     word >> 4 & 000f000f   . . . f . . . b       | 43004300: 128 + f, 128 + b
@@ -19,22 +20,27 @@ static bool source_is_input(void *region, const Value *value) {
     return region_reads(region, value);
 }
 
-/* Below what the products do not feel: transposes, and casts to floats of 16 bits or more, whose rounding is left out.
+/* Below what the products do not feel, as far as the kernel computes it: transposes, and casts to floats of
+ * 16 bits or more, whose rounding is left out.
  */
-static Value *source_below(Value *value, int rank, int *axis) {
+static Value *source_below(const MatmulPlan *plan, Value *value, int rank, int *axis) {
     enum { LEAST_BITS = 16 };
-    for (;;) {
-        value = matmul_below_transposes(value, rank, axis);
-        if (value->op != OP_cast || !dtype_is_float(value->dtype) || dtype_bits(value->dtype) < LEAST_BITS)
-            return value;
+    while (!region_reads(plan->region, value)) {
+        bool is_rounded =
+            value->op == OP_cast && dtype_is_float(value->dtype) && dtype_bits(value->dtype) >= LEAST_BITS;
+        if (value->op != OP_transpose && !is_rounded)
+            break;
+        for (int i = 0; i < rank && value->op == OP_transpose; i++)
+            axis[i] = value->attrs[0].ints[axis[i]];
         value = value->in[0];
     }
+    return value;
 }
 
 /* The operand of a product, or a difference, that is not the factor, or the zero; NULL: it is neither. */
 static Value *source_beside(const MatmulPlan *plan, const Value *value, int rank, const int *axis, OpKind op,
                             MatmulScale *other) {
-    if (value->op != op || !dtype_is_float(value->dtype))
+    if (value->op != op || !dtype_is_float(value->dtype) || region_reads(plan->region, value))
         return NULL;
     for (int i = 0; i < (op == OP_mul ? 2 : 1); i++) {
         Value *data = value->in[i], *factor = value->in[1 - i];
@@ -42,7 +48,7 @@ static Value *source_beside(const MatmulPlan *plan, const Value *value, int rank
         memcpy(own, axis, sizeof own);
         if (!value_same_dims(data, value) || !value_same_dims(factor, value))
             continue;
-        factor = source_below(factor, rank, own);
+        factor = source_below(plan, factor, rank, own);
         if (matmul_find_factor(plan->graph, plan->region, factor, rank, own, other) &&
             ktype_bits(ktype_of(other->base->dtype)) == WORD_BITS)
             return data;
@@ -52,7 +58,8 @@ static Value *source_beside(const MatmulPlan *plan, const Value *value, int rank
 
 /* Whether numbers of 16 bits have every element. */
 static bool source_fits(DType dtype, DType elem) {
-    return dtype == elem || (dtype_bits(dtype) <= 8 && dtype_class(dtype) != DTYPE_LOGICAL && dtype_widens(dtype, elem));
+    return dtype == elem ||
+           (dtype_bits(dtype) <= 8 && dtype_class(dtype) != DTYPE_LOGICAL && dtype_widens(dtype, elem));
 }
 
 SkinnySource skinny_source(const MatmulPlan *plan, const MatmulOperand *operand) {
@@ -60,15 +67,15 @@ SkinnySource skinny_source(const MatmulPlan *plan, const MatmulOperand *operand)
     int rank = operand->value->rank, axis[RANK_MAX] = {0};
     for (int i = 0; i < rank; i++)
         axis[i] = i;
-    Value *value = source_below((Value *)(uintptr_t)operand->value, rank, axis);
+    Value *value = source_below(plan, (Value *)(uintptr_t)operand->value, rank, axis);
     Value *data = source_beside(plan, value, rank, axis, OP_mul, &source.factor);
     source.has_factor = data != NULL;
     if (data)
-        value = source_below(data, rank, axis);
+        value = source_below(plan, data, rank, axis);
     data = source_beside(plan, value, rank, axis, OP_sub, &source.zero);
     source.has_zero = data != NULL;
     if (data)
-        value = source_below(data, rank, axis);
+        value = source_below(plan, data, rank, axis);
     View view = view_of(plan->graph, value, source_is_input, (void *)(uintptr_t)plan->region);
     if (!region_reads(plan->region, view.base) || !source_fits(view.base->dtype, operand->elem))
         return source;
@@ -103,15 +110,16 @@ static const KExpr *source_twice(Builder *b, DType elem, double x) {
 }
 
 /* The four pairs of a word of nibbles. */
-static void source_widen_nibbles(Builder *b, DType dtype, DType elem, const KExpr *word, const KExpr **pairs) {
+static void source_widen_nibbles(Builder *b, DType dtype, DType elem, const KExpr *word,
+                                 const KExpr **pairs) {
     enum { MASK = 0x000f000f };
     double leading = elem == DTYPE_BF16 ? 128 : 1024;
     double least = dtype_class(dtype) == DTYPE_SIGNED ? 1 << (NIBBLE - 1) : 0;
     word = k_let_expr(b, "word", lower_word_counted(b, dtype, word));
     for (int i = 0; i < HALF / NIBBLE; i++) {
         const KVar *bits = k_variable(b, "bits", K_U32, NULL), *pair = k_variable(b, "pair", K_U32, NULL);
-        KOperand masked[] = {k_reg(bits), k_operand(k_shr(b, word, NIBBLE * i)), k_operand(k_int(b, K_U32, MASK)),
-                             k_operand(source_twice(b, elem, leading))};
+        KOperand masked[] = {k_reg(bits), k_operand(k_shr(b, word, NIBBLE * i)),
+                             k_operand(k_int(b, K_U32, MASK)), k_operand(source_twice(b, elem, leading))};
         k_atom(b, ATOM_and_or, NULL, masked, 4);
         KOperand reduced[] = {k_reg(pair), k_operand(k_var(b, bits)), k_operand(source_twice(b, elem, 1)),
                               k_operand(source_twice(b, elem, -leading - least))};
@@ -136,8 +144,8 @@ static void source_widen_bytes(Builder *b, DType dtype, DType elem, const KExpr 
     }
 }
 
-void skinny_widen(Builder *b, const SkinnySource *source, DType elem, const KVar *raw, const KExpr *at, int width,
-                  const KExpr **pairs) {
+void skinny_widen(Builder *b, const SkinnySource *source, DType elem, const KVar *raw, const KExpr *at,
+                  int width, const KExpr **pairs) {
     int words = skinny_source_words(source, width), per_word = WORD_BITS / dtype_bits(source->dtype) / 2;
     for (int i = 0; i < words; i++) {
         const KExpr *word = source_word(b, raw, at, i);
