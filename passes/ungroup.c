@@ -1,11 +1,11 @@
-/* Weights of few bits that are scaled under dims of their own, a group along an axis, get those of the product that
- * reads them, as dequantize() of the library writes it:
+/* Weights of few bits that are scaled under dims of their own, a group along an axis, get those of the
+ * product that reads them, as dequantize() of the library writes it:
  *
  *     reshape(reshape(w, [N, K / 128, 128]) * s, [N, K])            s: [N, K / 128, 1]
  *  -> w * reshape(broadcast(s, [N, K / 128, 128]), [N, K])
  *
- * Operands of products are known by a factor with their own dims. A difference, as that from a group's zero, and casts
- * between them go the same way, one at a time. */
+ * Operands of products are known by a factor with their own dims. A difference, as that from a group's zero,
+ * goes the same way. */
 #include "passes/rewrite.h"
 
 /* Whether a value is computed element by element of an input of the graph with elements of at most 8 bits. */
@@ -36,10 +36,24 @@ static Value *ungroup_operand(Rewrite *rewrite, Value *operand, const Value *gro
     return operand ? build_reshape(rewrite, operand, reshape->rank, reshape->dims, reshape) : NULL;
 }
 
+/* Whether an operand is a factor or a zero of groups: it repeats within what is reshaped. */
+static bool ungroup_repeats(const Value *grouped) {
+    bool repeats = false;
+    for (int i = 0; i < grouped->n_in; i++)
+        repeats |= grouped->in[i]->rank > 0 && !value_same_dims(grouped->in[i], grouped);
+    return repeats;
+}
+
+static bool ungroup_takes(const Value *reader) {
+    return reader->op == OP_matmul;
+}
+
 static Value *ungroup_rule(Rewrite *rewrite, Value *value) {
-    Value *grouped = value->op == OP_reshape ? value->in[0] : NULL;
-    if (!grouped || (grouped->op != OP_mul && grouped->op != OP_sub && grouped->op != OP_cast) ||
-        !dtype_is_float(grouped->dtype) || rewrite_uses(rewrite, grouped) > 1 || !ungroup_is_narrow(grouped))
+    const bool *taken = rewrite->pass->state;
+    Value *grouped = value->op == OP_reshape && value->id < rewrite->n_before ? value->in[0] : NULL;
+    if (!grouped || !taken[value->id] || (grouped->op != OP_mul && grouped->op != OP_sub) ||
+        grouped->rank <= value->rank || !dtype_is_float(grouped->dtype) || !ungroup_repeats(grouped) ||
+        rewrite_uses(rewrite, grouped) > 1 || !ungroup_is_narrow(grouped))
         return value;
     Value *in[2] = {NULL};
     for (int i = 0; i < grouped->n_in; i++) {
@@ -47,13 +61,14 @@ static Value *ungroup_rule(Rewrite *rewrite, Value *value) {
         if (!in[i])
             return value;
     }
-    Value *flat = grouped->op == OP_cast ? build_cast(rewrite, in[0], grouped->dtype, value)
-                                         : build_scalar(rewrite, grouped->op, in[0], in[1], NULL, value);
+    Value *flat = build_scalar(rewrite, grouped->op, in[0], in[1], NULL, value);
     if (flat && flat->dtype != value->dtype)
         flat = build_cast(rewrite, flat, value->dtype, value);
     return flat && value_same_dims(flat, value) ? flat : value;
 }
 
 bool pass_ungroup(Pass *pass, Graph *graph) {
+    graph_renumber(graph);
+    pass->state = rewrite_find_taken(pass, graph, ungroup_takes);
     return rewrite_graph(pass, graph, ungroup_rule);
 }
