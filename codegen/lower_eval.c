@@ -18,14 +18,18 @@ const KExpr *lower_load_at(Lower *lower, const Value *value, const LaneCoord *co
     return k_load_scalar(b, name, k_global(b, value, false), offset.at, condition);
 }
 
+const KExpr *lower_entry_slot(Lower *lower, const LowerEntry *entry) {
+    return entry->is_outer    ? lower->outer_slot
+           : entry->slots > 1 ? k_convert(lower->b, lower->slot, K_I32)
+                              : k_i32(lower->b, 0);
+}
+
 /* An element that the run's loads have brought already. */
 static const KExpr *eval_loaded(Lower *lower, const LowerEntry *entry) {
     Builder *b = lower->b;
     if (entry->array->count == 0)
         return k_var(b, entry->array);
-    const KExpr *slot = entry->is_outer    ? lower->outer_slot
-                        : entry->slots > 1 ? k_convert(b, lower->slot, K_I32)
-                                           : k_i32(b, 0);
+    const KExpr *slot = lower_entry_slot(lower, entry);
     if (entry->kind == ENTRY_UNIFORM)
         return k_elem(b, entry->array, slot);
     const KExpr *first = k_mul(b, slot, k_i32(b, lower->shape->width));

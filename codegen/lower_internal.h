@@ -215,6 +215,9 @@ bool lower_is_stream(const Lower *lower, const Value *value);
 const KExpr *lower_eval(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard);
 const KExpr *lower_load_at(Lower *lower, const Value *value, const LaneCoord *coords, const KExpr *guard);
 
+/* Which slot of a load's array the present run has. */
+const KExpr *lower_entry_slot(Lower *lower, const LowerEntry *entry);
+
 /* lower_scalar.c */
 const KExpr *lower_scalar_op(Builder *b, const Value *value, const KExpr *const *operands);
 const KExpr *lower_cast(Builder *b, const KExpr *x, DType from, DType to);

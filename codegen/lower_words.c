@@ -73,10 +73,7 @@ void lower_words_widen(Lower *lower, const LowerEntry *entry) {
     const LowerEntry *words = entry->words;
     DType dtype = entry->key.value->dtype;
     int width = lower->shape->width, bits = dtype_bits(dtype), n = words->per_word;
-    const KExpr *slot = words->is_outer    ? lower->outer_slot
-                        : words->slots > 1 ? k_convert(b, lower->slot, K_I32)
-                                           : k_i32(b, 0);
-    const KExpr *first = k_mul(b, slot, k_i32(b, width / n));
+    const KExpr *first = k_mul(b, lower_entry_slot(lower, words), k_i32(b, width / n));
     for (int i = 0; i < width; i += n) {
         const KExpr *word = words->array->count ? k_elem(b, words->array, k_add(b, first, k_i32(b, i / n)))
                                                 : k_var(b, words->array);

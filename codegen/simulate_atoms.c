@@ -80,8 +80,9 @@ static void sim_and_or(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask ma
     Lanes b = *sim_operand(sim, warp, &stmt->operands[2], mask);
     Lanes c = *sim_operand(sim, warp, &stmt->operands[3], mask);
     Lanes *to = &warp->registers[stmt->operands[0].reg];
-    FOR_LANES(lane, mask)
-    to->at[lane].i = (uint32_t)(a.at[lane].i & b.at[lane].i) | (uint32_t)c.at[lane].i;
+    FOR_LANES(lane, mask) {
+        to->at[lane].i = (uint32_t)(a.at[lane].i & b.at[lane].i) | (uint32_t)c.at[lane].i;
+    }
     sim_set_register(sim, warp, stmt->operands[0].reg, mask);
 }
 
