@@ -1,5 +1,5 @@
 /* Slices, joins and reshapes of what is transposed or reshaped below a kernel's result: done in the result's
- * own order, and moved behind.
+ * own order, and moved behind. Axes that movements leave side by side are one.
  *
  *     q = transpose(x @ w, perm=[1, 0, 2])            h = x @ w
  *     y = concat(-q[.., D/2:], q[.., :D/2])     ->    y = transpose(concat(-h[.., D/2:], h[.., :D/2]))
@@ -65,6 +65,34 @@ static Value *transposed_reshape(Rewrite *rewrite, const Value *value) {
             }
         }
     return build_transpose(rewrite, build_reshape(rewrite, source, rank, dims, value), back, value);
+}
+
+/* A reshape that joins the last two axes of what is cut and transposed, where these stay side by side: they
+ * are not cut, and a run along them is seen to be one.
+ *
+ *     p = transpose(reshape(x, [N, P, 16, Q, 16, 3]), [0, 1, 3, 2, 4, 5])    pieces of an image, 3 channels
+ *     y = reshape(p, [N, P * Q, 768])
+ * ->  y = reshape(transpose(reshape(x, [N, P, 16, Q, 48]), [0, 1, 3, 2, 4]), [N, P * Q, 768])
+ */
+static Value *transposed_neighbours(Rewrite *rewrite, const Value *value) {
+    Value *transpose = value->in[0], *cut = transpose->in[0];
+    int last = cut->rank - 1;
+    Respace respace;
+    if (cut->op != OP_reshape || last < 2 || transpose->attrs[0].ints[last] != last ||
+        transpose->attrs[0].ints[last - 1] != last - 1 || !respace_of(rewrite->graph, value, &respace))
+        return NULL;
+    bool is_joined = false;
+    for (int g = 0; g < respace.n_groups; g++)
+        is_joined |= respace.begin_from[g] < last && respace.begin_from[g + 1] == last + 1;
+    if (!is_joined)
+        return NULL;
+    const Dim *dims[RANK_MAX];
+    for (int i = 0; i < last; i++)
+        dims[i] = cut->dims[i];
+    dims[last - 1] = dim_mul(rewrite->graph->dims, cut->dims[last - 1], cut->dims[last]);
+    Value *whole = build_reshape(rewrite, cut->in[0], last, dims, value);
+    whole = build_transpose(rewrite, whole, transpose->attrs[0].ints, value);
+    return build_reshape(rewrite, whole, value->rank, value->dims, value);
 }
 
 /* The axis of a reshape's operand that its axis `to` is, by itself; -1: it is joined with others, or cut. */
@@ -197,6 +225,10 @@ Value *movement_cast_joined(Rewrite *rewrite, Value *value) {
 
 Value *movement_below(Rewrite *rewrite, Value *value) {
     Value *operand = value->n_in ? value->in[0] : NULL, *fresh = NULL;
+    if (operand && value->op == OP_reshape && operand->op == OP_transpose)
+        fresh = transposed_neighbours(rewrite, value);
+    if (fresh)
+        return fresh;
     if (!operand || (operand->op != OP_transpose && operand->op != OP_reshape) ||
         !rewrite_is_heavy(rewrite, operand->in[0]))
         return value;

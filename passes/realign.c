@@ -134,9 +134,10 @@ Value *realign_base(Value *operand) {
  * row each, say, of which a row is 16 elements in each line of each channel. TMA follows two parts of a row
  * or a column, three of these and of the batch's axes in all, and one part is of neighbours. */
 static bool realign_is_strewn(const Graph *graph, const Value *operand) {
-    enum { PARTS = 2 };
+    enum { PARTS = 2, TILE_LEAST = 16 };
     Value *value = (Value *)(uintptr_t)operand, *base = view_below_movements(value, view_is_input, NULL);
-    const Dim *strides[RANK_MAX], *innermost[RANK_MAX] = {NULL};
+    const Dim *strides[RANK_MAX];
+    const ViewFactor *innermost[RANK_MAX] = {NULL};
     int parts[RANK_MAX] = {0}, more = 0, last = operand->rank - 1;
     ViewFactors factors;
     Windows windows;
@@ -148,15 +149,17 @@ static bool realign_is_strewn(const Graph *graph, const Value *operand) {
     if (!view_factors(graph, operand, base, strides, &factors))
         return true;
     for (int i = 0; i < factors.n; i++) {
-        innermost[factors.at[i].axis] = factors.at[i].stride;
+        innermost[factors.at[i].axis] = &factors.at[i];
         parts[factors.at[i].axis]++;
     }
     bool has_run = false, fits = true;
     for (int axis = 0; axis <= last; axis++) {
-        bool is_batch = axis < last - 1;
+        bool is_batch = axis < last - 1, is_run = innermost[axis] && dim_is(innermost[axis]->stride, 1);
         more += is_batch ? parts[axis] : parts[axis] > 1;
         fits = fits && parts[axis] <= (is_batch ? 1 : PARTS);
-        has_run = has_run || (!is_batch && innermost[axis] && dim_is(innermost[axis], 1));
+        if (!is_batch && !is_run && parts[axis] > 1)
+            fits = fits && dim_divisor(graph->dims, innermost[axis]->dim) % TILE_LEAST == 0;
+        has_run = has_run || (!is_batch && is_run);
     }
     return !fits || more > FUSE_TMA_BEYOND || !has_run;
 }

@@ -71,8 +71,10 @@ static bool operand_part(DimTable *dims, const ViewFactors *factors, int axis, b
     return true;
 }
 
-/* Whether TMA can read the operand where M, N or K lie in two parts; notes where. */
+/* Whether TMA can read the operand where M, N or K lie in two parts; notes where. A part of M or N is whole
+ * tiles. */
 static bool operand_is_parted(const Graph *graph, const Region *region, MatmulOperand *operand) {
+    enum { TILE_LEAST = 8 };
     ViewFactors factors;
     void *context = (void *)(uintptr_t)region;
     Value *value = (Value *)(uintptr_t)operand->value,
@@ -103,6 +105,8 @@ static bool operand_is_parted(const Graph *graph, const Region *region, MatmulOp
     bool has_run =
         dim_is(found.view.strides[operand->k_axis], 1) || dim_is(found.view.strides[operand->mn_axis], 1);
     if (!parts || parts + n_batch > MATMUL_TMA_BEYOND || !has_run || dtype_bits(base->dtype) < 8)
+        return false;
+    if (found.mn_part && dim_divisor(graph->dims, found.mn_part) % TILE_LEAST != 0)
         return false;
     if (!view_is_step(graph, factors.offset, base->dtype))
         return false;

@@ -29,6 +29,17 @@ static void test_transpose_of_single_axes_is_a_reshape(void **state) {
                sizes, LIST("reshape(x, dims=[M, N, 1])"), LIST("transpose("));
 }
 
+/* Not cut where they stay side by side and are joined behind; cut where another axis comes between. */
+static void test_neighbours_stay_joined(void **state) {
+    (void)state;
+    check_text("graph g (x: f32[M, 8, 12]) -> (y: f32[M, 4, 24]) { y = exp(reshape(transpose(reshape(x, "
+               "[M, 2, 4, 4, 3]), [0, 2, 1, 3, 4]), [M, 4, 24])) }",
+               sizes, LIST("dims=[M, 2, 4, 12]", "perm=[0, 2, 1, 3]"), LIST("dims=[M, 2, 4, 4, 3]"));
+    check_text("graph g (x: f32[M, 8, 12]) -> (y: f32[M, 4, 24]) { y = exp(reshape(transpose(reshape(x, "
+               "[M, 2, 4, 4, 3]), [0, 2, 3, 1, 4]), [M, 4, 24])) }",
+               sizes, LIST("dims=[M, 2, 4, 4, 3]"), NONE);
+}
+
 static void test_broadcasts_that_nobody_needs(void **state) {
     (void)state;
     check_text("graph g (x: f32[M, N], b: f32[N]) -> (y: f32[M, N]) { y = x + broadcast(b, dims=[M, N]) }",
@@ -197,6 +208,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_joined),
         cmocka_unit_test(test_transpose_of_single_axes_is_a_reshape),
+        cmocka_unit_test(test_neighbours_stay_joined),
         cmocka_unit_test(test_broadcasts_that_nobody_needs),
         cmocka_unit_test(test_slice_of_concat),
         cmocka_unit_test(test_slices_compute_what_is_used),

@@ -163,14 +163,24 @@ static void test_brought(void **state) {
                    true, "pointwise matmul");
 }
 
-/* Pieces of an image as rows: in more parts than TMA follows. Not heads, which are two, nor where so few
- * columns read them that gathering them costs less than a copy. */
+/* Pieces of an image as rows: in more parts than TMA follows, or in parts that no tile divides and that are
+ * no windows. Not heads, which are two, nor where so few columns read them that gathering them costs less
+ * than a copy. */
 static void test_strewn(void **state) {
     (void)state;
 #define PIECES "reshape(transpose(reshape(x, [32, 3, 14, 16, 14, 16]), [0, 2, 4, 1, 3, 5]), [32, 196, 768])"
     expect_kernels("graph g (x: bf16[32, 3, 224, 224], w: bf16[768, 768]) -> (y: f32[32, 196, 768]) "
                    "{ y = " PIECES " @ w.T }",
                    true, "pointwise matmul");
+#define WHOLE_PIECES                                                                                         \
+    "reshape(transpose(reshape(x, [32, 14, 16, 14, 16, 3]), [0, 1, 3, 2, 4, 5]), [32, 196, 768])"
+    expect_kernels(
+        "graph g (x: bf16[32, 224, 224, 3], w: bf16[768, 768], p: bf16[196, 768]) -> (y: f32[32, 196, "
+        "768]) { y = " WHOLE_PIECES " @ w.T + p }",
+        true, "pointwise matmul");
+    expect_kernels("graph g (x: bf16[32, 224, 224, 3], w: bf16[768, 768]) -> (y: f32[32, 196, 768]) "
+                   "{ y = " WHOLE_PIECES " @ w.T }",
+                   true, "matmul");
     expect_kernels("graph g (x: bf16[32, 3, 224, 224], w: bf16[768, 16]) -> (y: f32[32, 196, 16]) "
                    "{ y = " PIECES " @ w }",
                    true, "matmul");
