@@ -30,6 +30,12 @@ DEVICE float rsqrt_approx(float x) {
     asm("rsqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
+//! sqrt_approx
+DEVICE float sqrt_approx(float x) { // 1 unit in the last place
+    float y;
+    asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 //! div_full
 DEVICE float div_full(float a, float b) { // 2 units in the last place, over the whole range
     float y;

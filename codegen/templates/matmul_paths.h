@@ -112,8 +112,10 @@ typedef struct MatmulStream {
 MatmulStream matmul_gemv_stream(const MatmulPlan *plan, const Schedule *schedule, int64_t few);
 /* Registers of a thread of the gemv path, estimated. */
 int matmul_gemv_registers(const MatmulPlan *plan, const Schedule *schedule);
-/* The same of the skinny path: its least tile_k, 0 where the weights do not lie along K, and registers. */
+/* The same of the skinny path: its least tile_k, 0 where lanes find no runs of the weights, and registers. */
 int matmul_skinny_step(const MatmulPlan *plan, const Schedule *schedule);
+/* Whether lanes take neighbouring columns of the weights from memory, instead of neighbours along K. */
+bool matmul_skinny_is_across(const MatmulPlan *plan, const Schedule *schedule);
 /* Bits of an element of the larger operand in memory, where lanes take it from there; else of what is
  * computed. */
 int matmul_skinny_bits(const MatmulPlan *plan, const MatmulOperand *operand);

@@ -9,168 +9,28 @@
  *     lane 4 g + q, a run:   K  q W .. q W + W       of columns g and g + 8 of 16, and of row g of 8
  *     instruction i          its elements 4 i .. 4 i + 3
  *
+ * Nor have the columns of an instruction. Where weights lie along N a lane loads neighbouring columns at each
+ * K of its run, and instructions have two of them each:
+ *
+ *     lane 4 g + q, a run:   K  q W .. q W + W       of columns g C .. g C + C, and of row g
+ *     instruction i, j       its elements 4 i .. 4 i + 3 of columns 2 j and 2 j + 1
+ *
  * A warp has tile_n / warps_n columns and all rows of the tile; warps_m of them share the K of a step, and
  * with split_k so do the blocks of a cluster (matmul_partials.c). swap_ab exchanges the operands' roles, for
  * few columns: what is said of rows and columns is then said of the transposed product, as in matmul_gemv.c.
  */
-#include "codegen/templates/matmul_skinny.h"
+#include "codegen/templates/matmul_skinny_load.h"
 
-#include "codegen/templates/matmul_operand.h"
 #include "codegen/templates/matmul_partials.h"
 #include "codegen/templates/matmul_paths.h"
-
-/* One operand: its lines (columns of the weights, or rows) of a lane, and what was loaded of them. */
-typedef struct SkinnySide {
-    const MatmulOperand *operand;
-    bool is_weight;
-    int lines, tile_mn;
-    KCache cache;
-    SkinnySource source;
-    int access; /* elements of an access, where lanes take them from memory */
-    const KVar *raw, *factor,
-        *zero;    /* of all runs of a step, [run][line]: words of memory, factors and zeros */
-    Lower *lower; /* else */
-    LowerTarget target;
-} SkinnySide;
-
-typedef struct Skinny {
-    Builder *b;
-    const MatmulPlan *plan;
-    const Schedule *schedule;
-    SkinnyShape shape;
-    int n_x, n_w;
-    SkinnySide x[MATMUL_CORES], w[MATMUL_CORES];
-    bool is_nibbles;                             /* in whose order pairs are */
-    bool has_parts;                              /* factors or zeros are given to the sums of each run */
-    bool has_zeros;                              /* which takes the sums of the rows, too */
-    const KExpr *lane_line;                      /* g */
-    const KExpr *thread_k;                       /* of the thread's first run in a step */
-    const KExpr *warp_n;                         /* the warp's first column in the tile */
-    const KVar *accumulator[MATMUL_CORES];       /* [block][group][half][pair] */
-    const KVar *part, *row_sum[MATMUL_CORES];    /* of a run, a block of columns: [group][half][pair] */
-    const KVar *a_words, *b_words[MATMUL_CORES]; /* of a block of columns, of all rows, in a run */
-    MatmulTile tile;
-} Skinny;
 
 static int skinny_pairs(const Skinny *s) {
     return s->shape.width / 2;
 }
 
-/* ---- loads */
-
-/* Where a lane's run `u` of a line is in the operand, in the step that begins at k0. */
-static Run skinny_run(const Skinny *s, const SkinnySide *side, const KExpr *k0, const KExpr *u,
-                      const KExpr *line) {
-    Builder *b = s->b;
-    DimTable *dims = s->plan->graph->dims;
-    const MatmulOperand *operand = side->operand;
-    const Value *value = operand->value;
-    Run run = {.rank = value->rank, .axis = operand->k_axis, .width = s->shape.width};
-    const KExpr *k = k_add(b, k0, s->thread_k);
-    k = k_add(b, k, k_mul(b, u, k_i32(b, SKINNY_LANES_K * s->shape.width)));
-    const KExpr *mn = k_add(b, s->lane_line, k_mul(b, line, k_i32(b, SKINNY_ROWS)));
-    mn = k_add(b, mn, side->is_weight ? k_add(b, s->tile.col, s->warp_n) : s->tile.row);
-    for (int i = 0; i < value->rank - 2; i++)
-        run.coords[i] = matmul_batch_coord(b, s->plan, operand, i, s->tile.batch);
-    run.coords[operand->mn_axis] = mn;
-    run.coords[operand->k_axis] = k;
-    if (dim_divisor(dims, operand->mn) % side->tile_mn != 0)
-        run.guard = k_lt(b, mn, k_dim(b, operand->mn, K_I32));
-    if (dim_divisor(dims, s->plan->k) % s->schedule->tile_k != 0)
-        run.guard = k_and(b, run.guard, k_lt(b, k, k_dim(b, s->plan->k, K_I32)));
-    return run;
-}
-
-static const KExpr *skinny_slot(const Skinny *s, const SkinnySide *side, const KExpr *u, const KExpr *line) {
-    return k_add(s->b, k_mul(s->b, u, k_i32(s->b, side->lines)), line);
-}
-
-/* The factor, or the zero, of a run. */
-static void skinny_load_factor(const Skinny *s, const SkinnySide *side, const MatmulScale *scale,
-                               const Run *run, const KVar *to, const KExpr *slot) {
-    Builder *b = s->b;
-    KType type = lower_index_type(side->lower);
-    const KExpr *index = k_dim(b, scale->offset, type);
-    for (int axis = 0; axis < run->rank; axis++) {
-        const MatmulScaleAxis *along = &scale->axis[axis];
-        if (!along->stride)
-            continue;
-        const KExpr *block = k_div(b, k_convert(b, run->coords[axis], type), k_int(b, type, along->block));
-        index = k_add(b, index, k_mul(b, block, k_dim(b, along->stride, type)));
-    }
-    k_load(b, to, slot, k_global(b, scale->base, false), index, 1, run->guard, CACHE_DEFAULT);
-}
-
-/* A run's words of memory. What lies outside comes as zeros. */
-static void skinny_load_run(const Skinny *s, const SkinnySide *side, const Run *run, const KExpr *slot) {
-    Builder *b = s->b;
-    const View *view = &side->source.view;
-    KType type = lower_index_type(side->lower);
-    const KExpr *index = k_dim(b, view->offset, type);
-    for (int axis = 0; axis < run->rank; axis++) {
-        const Dim *stride = view->strides[axis];
-        if (!dim_is(stride, 0))
-            index = k_add(b, index, k_mul(b, k_convert(b, run->coords[axis], type), k_dim(b, stride, type)));
-    }
-    if (side->access < run->width)
-        index = k_let_expr(b, "at", index);
-    int words = skinny_source_words(&side->source, run->width);
-    const KExpr *to = k_mul(b, slot, k_i32(b, words));
-    for (int i = 0; i < run->width; i += side->access)
-        k_load_raw(b, side->raw, k_add(b, to, k_i32(b, skinny_source_words(&side->source, i))),
-                   k_global(b, view->base, false), k_add(b, index, k_int(b, type, i)), side->access,
-                   run->guard, side->cache);
-    if (side->factor)
-        skinny_load_factor(s, side, &side->source.factor, run, side->factor, slot);
-    if (side->zero)
-        skinny_load_factor(s, side, &side->source.zero, run, side->zero, slot);
-}
-
-/* Run `u` of the step that begins at k0, of operands that lanes take from memory, where `more` holds (NULL:
- * always). */
-static void skinny_load(const Skinny *s, const SkinnySide *side, const KExpr *k0, const KExpr *u,
-                        const KExpr *more) {
-    Builder *b = s->b;
-    if (!side->source.is_direct)
-        return;
-    const KExpr *line = epilogue_loop(b, "line", side->lines);
-    Run run = skinny_run(s, side, k0, u, line);
-    run.guard = k_and(b, more, run.guard);
-    skinny_load_run(s, side, &run, skinny_slot(s, side, u, line));
-    epilogue_loop_end(b, side->lines);
-}
-
-static void skinny_load_both(const Skinny *s, const KExpr *k0, const KExpr *u, const KExpr *more) {
-    for (int i = 0; i < s->n_w; i++)
-        skinny_load(s, &s->w[i], k0, u, more);
-    for (int i = 0; i < s->n_x; i++)
-        skinny_load(s, &s->x[i], k0, u, more);
-}
-
-/* What all runs of a step are computed from, of the other operands. */
-static void skinny_begin(Skinny *s, SkinnySide *side, const KExpr *k0) {
-    Builder *b = s->b;
-    const KExpr *zero = k_i32(b, 0);
-    if (side->source.is_direct)
-        return;
-    Run run = skinny_run(s, side, k0, zero, zero);
-    side->target = (LowerTarget){.value = side->operand->value, .stored = true};
-    lower_batch_begin(side->lower, &run, &side->target, 1, s->shape.unroll * side->lines);
-    const KExpr *u = epilogue_loop(b, "u", s->shape.unroll), *line = epilogue_loop(b, "line", side->lines);
-    run = skinny_run(s, side, k0, u, line);
-    lower_batch_load(side->lower, &run, skinny_slot(s, side, u, line));
-    epilogue_loop_end(b, side->lines);
-    epilogue_loop_end(b, s->shape.unroll);
-}
-
-static void skinny_end(SkinnySide *side) {
-    if (!side->source.is_direct)
-        lower_batch_end(side->lower);
-}
-
 /* ---- words of two elements */
 
-/* The pairs of a line in run `u`. */
+/* The pairs of a line along K in run `u`. */
 static void skinny_pairs_of(Skinny *s, SkinnySide *side, const KExpr *k0, const KExpr *u, const KExpr *line,
                             const KExpr **pairs) {
     Builder *b = s->b;
@@ -211,31 +71,51 @@ static void skinny_take_rows(Skinny *s, int x, const KExpr *k0, const KExpr *u) 
     epilogue_loop_end(b, s->shape.groups);
 }
 
-/* The words of a block of 16 columns in run `u`: an instruction's four are the first pair of a column g, the
- * same of g
- * + 8, and the second pair of both. */
-static void skinny_take_block(Skinny *s, int w, const KExpr *k0, const KExpr *u, int block) {
+/* The words of a block of 16 columns along K in run `u`: an instruction's four are the first pair of a column
+ * g, the same of g + 8, and the second pair of both. */
+static void skinny_take_block(Skinny *s, SkinnySide *w, const KExpr *k0, const KExpr *u, int block) {
     Builder *b = s->b;
     const KExpr *pairs[SKINNY_WIDTH_MAX / 2];
     const KExpr *half = epilogue_loop(b, "half", 2);
-    skinny_pairs_of(s, &s->w[w], k0, u, k_add(b, half, k_i32(b, 2 * block)), pairs);
+    skinny_pairs_of(s, w, k0, u, k_add(b, half, k_i32(b, 2 * block)), pairs);
     for (int p = 0; p < skinny_pairs(s); p++)
         k_set_elem(b, s->a_words, k_add(b, half, k_i32(b, 2 * p)), pairs[p]);
     epilogue_loop_end(b, 2);
 }
 
+/* The same of a word of neighbouring columns at each K of the run: an instruction has two of them. */
+static void skinny_take_across(Skinny *s, SkinnySide *w, const KExpr *u, int block) {
+    Builder *b = s->b;
+    const KExpr *pairs[2 * SKINNY_OWN];
+    int words = skinny_source_words(&w->source, w->width), columns = skinny_per_word(&w->source);
+    for (int p = 0; p < skinny_pairs(s); p++) {
+        const KExpr *word[2];
+        for (int e = 0; e < 2; e++) {
+            const KExpr *at = k_mul(b, skinny_slot(s, w, u, k_i32(b, 2 * p + e)), k_i32(b, words));
+            word[e] = k_elem(b, w->raw, k_add(b, at, k_i32(b, block)));
+        }
+        skinny_widen_across(b, &w->source, w->operand->elem, word[0], word[1], pairs);
+        for (int column = 0; column < columns; column++) {
+            int instruction = p / 2 * s->shape.wide + column / 2;
+            k_set_elem(b, s->a_words, k_i32(b, 4 * instruction + 2 * (p % 2) + column % 2), pairs[column]);
+        }
+    }
+}
+
 /* ---- products */
 
-/* sum[first ..] += the instruction's products of a_words, or where `a` is not NULL of that, with all rows. */
+/* sum[first ..] += the products of a block's instructions with all rows; `a`: of that with the rows alone. */
 static void skinny_multiply(Skinny *s, const KVar *sum, int first, const KVar *a, int x) {
     Builder *b = s->b;
+    int wide = a ? 1 : s->shape.wide;
     for (int i = 0; i < s->shape.width / SKINNY_OWN; i++)
-        for (int group = 0; group < s->shape.groups; group++) {
-            KOperand operands[] = {k_regs(sum, first + 4 * group, 4),
-                                   a ? k_regs(a, 0, 4) : k_regs(s->a_words, 4 * i, 4),
-                                   k_regs(s->b_words[x], group * skinny_pairs(s) + 2 * i, 2)};
-            k_atom(b, ATOM_mma_16bit, (int[]){s->plan->a.elem}, operands, 3);
-        }
+        for (int c = 0; c < wide; c++)
+            for (int group = 0; group < s->shape.groups; group++) {
+                KOperand operands[] = {k_regs(sum, first + 4 * (c * s->shape.groups + group), 4),
+                                       a ? k_regs(a, 0, 4) : k_regs(s->a_words, 4 * (i * wide + c), 4),
+                                       k_regs(s->b_words[x], group * skinny_pairs(s) + 2 * i, 2)};
+                k_atom(b, ATOM_mma_16bit, (int[]){s->plan->a.elem}, operands, 3);
+            }
 }
 
 static void skinny_clear(Builder *b, const KVar *sums) {
@@ -253,35 +133,55 @@ static void skinny_sum_rows(Skinny *s, int x) {
     skinny_multiply(s, s->row_sum[x], 0, ones, x);
 }
 
+/* What is given to the sums of a column, of a lane's, in run `u`. */
+static const KExpr *skinny_given(const Skinny *s, const SkinnySide *w, const KVar *of,
+                                 const MatmulScale *scale, const KExpr *u, const KExpr *column) {
+    Builder *b = s->b;
+    const KExpr *slot = k_mul(b, u, k_i32(b, s->shape.columns));
+    if (!w->is_across || skinny_varies(w, scale))
+        slot = k_add(b, slot, column);
+    return k_convert(b, k_elem(b, of, slot), K_F32);
+}
+
 /* A run's sums of a block of columns go to all of K's, times the factor and without the zero's part. */
 static void skinny_add_part(Skinny *s, const SkinnySide *w, int core, int x, const KExpr *u, int block) {
     Builder *b = s->b;
+    int wide = s->shape.wide, sums = 4 * s->shape.groups;
+    const KExpr *c = epilogue_loop(b, "c", wide);
     const KExpr *group = epilogue_loop(b, "g", s->shape.groups), *half = epilogue_loop(b, "half", 2);
     const KExpr *e = epilogue_loop(b, "e", 2);
-    const KExpr *slot = skinny_slot(s, w, u, k_add(b, half, k_i32(b, 2 * block)));
-    const KExpr *at = k_add(b, k_mul(b, group, k_i32(b, 4)), k_add(b, k_mul(b, half, k_i32(b, 2)), e));
-    const KExpr *to = k_add(b, at, k_i32(b, 4 * block * s->shape.groups)), *part = k_elem(b, s->part, at);
+    const KExpr *column = k_add(b, half, k_mul(b, k_add(b, c, k_i32(b, block * wide)), k_i32(b, 2)));
+    const KExpr *of_row = k_add(b, k_mul(b, group, k_i32(b, 4)), k_add(b, k_mul(b, half, k_i32(b, 2)), e));
+    const KExpr *at = k_add(b, of_row, k_mul(b, c, k_i32(b, sums)));
+    const KExpr *to = k_add(b, at, k_i32(b, block * wide * sums)), *part = k_elem(b, s->part, at);
     if (w->zero) {
-        const KExpr *zero = k_sub(b, k_float(b, K_F32, 0), k_convert(b, k_elem(b, w->zero, slot), K_F32));
-        part = k_scalar(b, OP_fma, zero, k_elem(b, s->row_sum[x], at), part);
+        const KExpr *zero = skinny_given(s, w, w->zero, &w->source.zero, u, column);
+        zero = k_sub(b, k_float(b, K_F32, 0), zero);
+        part = k_scalar(b, OP_fma, zero, k_elem(b, s->row_sum[x], of_row), part);
     }
     const KExpr *sum = k_elem(b, s->accumulator[core], to);
-    sum = w->factor ? k_scalar(b, OP_fma, k_convert(b, k_elem(b, w->factor, slot), K_F32), part, sum)
-                    : k_add(b, sum, part);
+    sum = w->factor
+              ? k_scalar(b, OP_fma, skinny_given(s, w, w->factor, &w->source.factor, u, column), part, sum)
+              : k_add(b, sum, part);
     k_set_elem(b, s->accumulator[core], to, sum);
     epilogue_loop_end(b, 2);
     epilogue_loop_end(b, 2);
     epilogue_loop_end(b, s->shape.groups);
+    epilogue_loop_end(b, wide);
 }
 
 /* One of n_w and n_x is 1: their numbers' sum is the product's. */
 static void skinny_block(Skinny *s, const KExpr *k0, const KExpr *u, int block) {
     for (int i = 0; i < s->n_w; i++) {
-        const SkinnySide *w = &s->w[i];
-        skinny_take_block(s, i, k0, u, block);
+        SkinnySide *w = &s->w[i];
+        if (s->shape.is_across)
+            skinny_take_across(s, w, u, block);
+        else
+            skinny_take_block(s, w, k0, u, block);
         for (int x = 0; x < s->n_x; x++) {
             if (!w->factor && !w->zero) {
-                skinny_multiply(s, s->accumulator[i + x], 4 * block * s->shape.groups, NULL, x);
+                skinny_multiply(s, s->accumulator[i + x], 4 * block * s->shape.wide * s->shape.groups, NULL,
+                                x);
                 continue;
             }
             skinny_clear(s->b, s->part);
@@ -336,25 +236,56 @@ static void skinny_product(Skinny *s) {
 
 /* ---- the sums */
 
-static void skinny_put(const Skinny *s, const MatmulPartials *parts, const KExpr *warp_k) {
+/* sums[at] of the lane to the parts: of columns that lie 8 apart one by one. */
+static void skinny_put_along(const Skinny *s, const MatmulPartials *parts, const KExpr *warp_k,
+                             const KExpr *row, const KExpr *group, const KExpr *e) {
     Builder *b = s->b;
-    const KExpr *lane_pair = k_mod(b, k_special(b, SPECIAL_LANE), k_i32(b, SKINNY_LANES_K));
-    lane_pair = k_mul(b, lane_pair, k_i32(b, 2));
-    const KExpr *block = epilogue_loop(b, "block", s->shape.blocks);
-    const KExpr *group = epilogue_loop(b, "g", s->shape.groups), *half = epilogue_loop(b, "half", 2);
-    const KExpr *e = epilogue_loop(b, "e", 2);
+    const KExpr *block = epilogue_loop(b, "block", s->shape.blocks), *half = epilogue_loop(b, "half", 2);
     const KExpr *col = k_add(b, s->warp_n, k_add(b, k_mul(b, block, k_i32(b, SKINNY_COLUMNS)), s->lane_line));
     col = k_add(b, col, k_mul(b, half, k_i32(b, SKINNY_ROWS)));
-    const KExpr *row = k_add(b, k_add(b, lane_pair, k_mul(b, group, k_i32(b, SKINNY_ROWS))), e);
     const KExpr *at = k_add(b, k_mul(b, block, k_i32(b, s->shape.groups)), group);
     at = k_add(b, k_mul(b, at, k_i32(b, 4)), k_add(b, k_mul(b, half, k_i32(b, 2)), e));
     for (int core = 0; core < s->plan->n_cores; core++)
         k_store(b, parts->buffer[core], matmul_partials_index(b, parts, warp_k, row, col),
                 s->accumulator[core], at, 1, NULL, CACHE_DEFAULT);
     epilogue_loop_end(b, 2);
+    epilogue_loop_end(b, s->shape.blocks);
+}
+
+/* The same of neighbours, four at a time. */
+static void skinny_put_across(const Skinny *s, const MatmulPartials *parts, const KExpr *warp_k,
+                              const KExpr *row, const KExpr *group, const KExpr *e) {
+    Builder *b = s->b;
+    int fours = s->shape.columns / SKINNY_OWN;
+    const KExpr *four = epilogue_loop(b, "four", fours);
+    const KExpr *col = k_add(b, s->warp_n, k_mul(b, s->lane_line, k_i32(b, s->shape.columns)));
+    col = k_add(b, col, k_mul(b, four, k_i32(b, SKINNY_OWN)));
+    for (int core = 0; core < s->plan->n_cores; core++) {
+        const KVar *sums = k_array(b, "sums", K_F32, SKINNY_OWN, NULL);
+        for (int i = 0; i < SKINNY_OWN; i++) {
+            const KExpr *at = k_add(b, k_mul(b, four, k_i32(b, 2)), k_i32(b, i / 2));
+            at = k_add(b, k_mul(b, at, k_i32(b, s->shape.groups)), group);
+            at = k_add(b, k_mul(b, at, k_i32(b, 4)), k_add(b, k_i32(b, 2 * (i % 2)), e));
+            k_set_elem(b, sums, k_i32(b, i), k_elem(b, s->accumulator[core], at));
+        }
+        k_store(b, parts->buffer[core], matmul_partials_index(b, parts, warp_k, row, col), sums, NULL,
+                SKINNY_OWN, NULL, CACHE_DEFAULT);
+    }
+    epilogue_loop_end(b, fours);
+}
+
+static void skinny_put(const Skinny *s, const MatmulPartials *parts, const KExpr *warp_k) {
+    Builder *b = s->b;
+    const KExpr *lane_pair = k_mod(b, k_special(b, SPECIAL_LANE), k_i32(b, SKINNY_LANES_K));
+    lane_pair = k_mul(b, lane_pair, k_i32(b, 2));
+    const KExpr *group = epilogue_loop(b, "g", s->shape.groups), *e = epilogue_loop(b, "e", 2);
+    const KExpr *row = k_add(b, k_add(b, lane_pair, k_mul(b, group, k_i32(b, SKINNY_ROWS))), e);
+    if (s->shape.is_across)
+        skinny_put_across(s, parts, warp_k, row, group, e);
+    else
+        skinny_put_along(s, parts, warp_k, row, group, e);
     epilogue_loop_end(b, 2);
     epilogue_loop_end(b, s->shape.groups);
-    epilogue_loop_end(b, s->shape.blocks);
 }
 
 static void skinny_meet(const Skinny *s) {
@@ -362,48 +293,6 @@ static void skinny_meet(const Skinny *s) {
         k_barrier(s->b);
     else
         k_cluster_barrier(s->b);
-}
-
-/* Arrays for the runs of a step, of memory that lanes take themselves. */
-static void skinny_arrays(Skinny *s, SkinnySide *side, int access) {
-    Builder *b = s->b;
-    const SkinnySource *source = &side->source;
-    const char *name = source->view.base->name ? source->view.base->name : "operand";
-    int slots = s->shape.unroll * side->lines;
-    side->access = access;
-    side->raw = k_array(b, text_format(b->arena, "%s_bits", name), K_U32,
-                        slots * skinny_source_words(source, s->shape.width), NULL);
-    if (source->has_factor)
-        side->factor = k_array(b, "factor", ktype_of(source->factor.base->dtype), slots, NULL);
-    if (source->has_zero)
-        side->zero = k_array(b, "zero", ktype_of(source->zero.base->dtype), slots, NULL);
-}
-
-static void skinny_side(Skinny *s, SkinnySide *side, const MatmulOperand *operand, bool is_weight) {
-    Builder *b = s->b;
-    const Schedule *schedule = s->schedule;
-    *side = (SkinnySide){.operand = operand,
-                         .is_weight = is_weight,
-                         .lines = is_weight ? 2 * s->shape.blocks : s->shape.groups,
-                         .tile_mn = is_weight ? schedule->tile_n : schedule->tile_m,
-                         .cache = !is_weight                           ? CACHE_KEEP
-                                  : matmul_leaves_l2(s->plan, operand) ? CACHE_STREAM
-                                                                       : CACHE_DEFAULT,
-                         .source = skinny_source(s->plan, operand)};
-    SkinnySource *source = &side->source;
-    int most = GEMV_ACCESS_BITS / dtype_bits(operand->elem), width = s->shape.width;
-    if (is_weight) {
-        source->is_direct = s->shape.is_direct;
-    } else if (source->is_direct) { /* the rows as they are, by vectors */
-        int vector = view_vector_width(s->plan->graph, &source->view, operand->value, operand->k_axis, most);
-        width = vector < width ? vector : width;
-        source->is_direct =
-            source->dtype == operand->elem && !source->has_factor && !source->has_zero && width > 1;
-    }
-    side->lower = lower_new(b, matmul_operand_space(b->arena, s->plan->region, operand->value));
-    lower_set_cache(side->lower, side->cache);
-    if (source->is_direct)
-        skinny_arrays(s, side, width);
 }
 
 static void skinny_operands(Skinny *s) {
@@ -424,12 +313,12 @@ static void skinny_operands(Skinny *s) {
         if (s->has_zeros)
             s->row_sum[i] = k_array(b, "row_sum", K_F32, sums, NULL);
     }
-    s->a_words = k_array(b, "a", K_U32, 2 * skinny_pairs(s), NULL);
+    s->a_words = k_array(b, "a", K_U32, 2 * skinny_pairs(s) * s->shape.wide, NULL);
     if (s->has_parts)
-        s->part = k_array(b, "part", K_F32, sums, NULL);
+        s->part = k_array(b, "part", K_F32, sums * s->shape.wide, NULL);
     for (int core = 0; core < plan->n_cores; core++)
         s->accumulator[core] = k_array(b, plan->core[core]->name ? plan->core[core]->name : "acc", K_F32,
-                                       sums * s->shape.blocks, k_float(b, K_F32, 0));
+                                       sums * s->shape.blocks * s->shape.wide, k_float(b, K_F32, 0));
 }
 
 void matmul_build_skinny(Builder *b, const MatmulPlan *plan) {
@@ -453,7 +342,7 @@ void matmul_build_skinny(Builder *b, const MatmulPlan *plan) {
     const KExpr *warp_n = k_div(b, warp, k_i32(b, schedule->warps_m));
     const KExpr *lane_k = k_mod(b, lane, k_i32(b, SKINNY_LANES_K));
     s.lane_line = k_let_expr(b, "lane_line", k_div(b, lane, k_i32(b, SKINNY_LANES_K)));
-    s.warp_n = k_let_expr(b, "warp_n", k_mul(b, warp_n, k_i32(b, SKINNY_COLUMNS * s.shape.blocks)));
+    s.warp_n = k_let_expr(b, "warp_n", k_mul(b, warp_n, k_i32(b, schedule->tile_n / schedule->warps_n)));
     const KExpr *own_k = k_mul(b, warp_k, k_i32(b, SKINNY_LANES_K * s.shape.unroll));
     s.thread_k = k_let_expr(b, "thread_k", k_mul(b, k_add(b, own_k, lane_k), k_i32(b, s.shape.width)));
     const KExpr *number = k_special(b, SPECIAL_CTA_X);
@@ -468,10 +357,13 @@ void matmul_build_skinny(Builder *b, const MatmulPlan *plan) {
         skinny_meet(&s);
     kernel->summary =
         text_format(b->arena,
-                    "matmul by streaming to mma.sync: up to %d %s, %s %d in runs of %d along K, %d under "
+                    "matmul by streaming to mma.sync: up to %d %s, %s %d in runs of %d along %s, %d under "
                     "way, %dx%d warps%s",
                     schedule->tile_m, schedule->swap_ab ? "columns" : "rows",
-                    schedule->swap_ab ? "rows" : "weights", schedule->tile_n, s.shape.width,
-                    s.shape.unroll * 2 * s.shape.blocks, schedule->warps_m, schedule->warps_n,
+                    schedule->swap_ab ? "rows" : "weights", schedule->tile_n, s.w[0].width,
+                    !s.shape.is_across  ? "K"
+                    : schedule->swap_ab ? "M"
+                                        : "N",
+                    s.shape.unroll * s.w[0].lines, schedule->warps_m, schedule->warps_n,
                     split > 1 ? text_format(b->arena, ", K split among %d blocks of a cluster", split) : "");
 }

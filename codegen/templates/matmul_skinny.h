@@ -1,6 +1,6 @@
 /* The path for a few dozen rows: how a schedule divides its work (matmul_skinny_shape.c), what lanes make of
- * an operand's memory (matmul_skinny_source.c), the kernel (matmul_skinny.c); beside these, only the estimate
- * of its time includes it. */
+ * an operand's memory (matmul_skinny_source.c), how they load it (matmul_skinny_load.c), the kernel
+ * (matmul_skinny.c); beside these, only the estimate of its time includes it. */
 #ifndef SINTER_CODEGEN_TEMPLATES_MATMUL_SKINNY_H
 #define SINTER_CODEGEN_TEMPLATES_MATMUL_SKINNY_H
 
@@ -10,13 +10,14 @@
 /* Of an instruction (mma.m16n8k16): weights' columns, which are its rows; few rows, which are its columns;
  * lanes that share the K of a column; elements of a column that a lane has of it. */
 enum { SKINNY_COLUMNS = 16, SKINNY_ROWS = 8, SKINNY_LANES_K = 4, SKINNY_OWN = 4 };
-enum { SKINNY_ROWS_MAX = 64, SKINNY_WIDTH_MAX = 32 };
+enum { SKINNY_ROWS_MAX = 64, SKINNY_WIDTH_MAX = 32, SKINNY_ACROSS_MAX = 64 };
 
 /* What an operand is, where lanes make numbers of 16 bits of its memory themselves: (memory - zero) * factor,
  * both the same for each block of K that a quad of lanes has of a column, so that the sums of products take
  * them. */
 typedef struct SkinnySource {
     bool is_direct; /* else it is computed by the graph's operations, element by element */
+    bool is_across; /* neighbours in memory are along M or N, not along K */
     View view;      /* along the operand's axes */
     DType dtype;    /* of memory */
     bool has_factor, has_zero;
@@ -30,17 +31,26 @@ int skinny_source_words(const SkinnySource *source, int width);
 bool skinny_is_nibbles(const SkinnySource *source);
 /* Element `e` of pair `p` of a run. */
 int skinny_pair_element(bool is_nibbles, int p, int e);
+/* Elements of a word of memory. */
+int skinny_per_word(const SkinnySource *source);
 /* The pairs of a run whose memory is raw[at ..] on, of f16 or bf16: pairs[p] for each. */
 void skinny_widen(Builder *b, const SkinnySource *source, DType elem, const KVar *raw, const KExpr *at,
                   int width, const KExpr **pairs);
+/* The same of two words, neighbours along K of as many columns as a word has elements: pairs[c] of column c.
+ */
+void skinny_widen_across(Builder *b, const SkinnySource *source, DType elem, const KExpr *word,
+                         const KExpr *next, const KExpr **pairs);
 /* The pairs of nibbles' order of a run that lies in order. */
 void skinny_reorder(Builder *b, const KVar *raw, const KExpr *at, int width, const KExpr **pairs);
 
 typedef struct SkinnyShape {
     bool is_direct; /* weights are taken from memory by the lanes */
-    int width;      /* elements of a lane's run along K */
-    int unroll;     /* runs of each column under way */
-    int blocks;     /* of 16 columns, a warp */
+    bool is_across; /* and lie along N there, not along K */
+    int width;      /* elements along K of a lane's run */
+    int columns;    /* of a lane: along N neighbours, of all K in its run; along K two a block */
+    int unroll;     /* runs under way */
+    int blocks;     /* of columns, a warp, whose pairs a lane makes at a time */
+    int wide;       /* instructions for the columns of a block: along K one */
     int groups;     /* of 8 rows */
 } SkinnyShape;
 /* False where the schedule does not divide it. */

@@ -17,7 +17,7 @@ static int skinny_width_of_blocks(const MatmulScale *scale, const MatmulOperand 
 /* The longest run of an operand that lanes take from memory; 0: they do not. */
 static int skinny_width_direct(const MatmulPlan *plan, const MatmulOperand *operand) {
     SkinnySource source = skinny_source(plan, operand);
-    if (!source.is_direct)
+    if (!source.is_direct || source.is_across)
         return 0;
     int most = GEMV_ACCESS_BITS / dtype_bits(source.dtype);
     int width = view_vector_width(plan->graph, &source.view, operand->value, operand->k_axis, most);
@@ -46,28 +46,85 @@ static int skinny_width(const MatmulPlan *plan, const Schedule *schedule, bool *
     return direct ? direct : computed;
 }
 
+/* Elements along K of a lane's run of all its columns, where the weights lie along N; 0: they do not, or not
+ * all. */
+static int skinny_width_across(const MatmulPlan *plan, const Schedule *schedule) {
+    enum { WIDTH = 8 };
+    int width = schedule->vector ? schedule->vector : WIDTH;
+    SkinnySource first = skinny_source(plan, gemv_weights(plan, schedule, 0));
+    for (int i = 0; i < gemv_n_weights(plan, schedule); i++) {
+        const MatmulOperand *w = gemv_weights(plan, schedule, i);
+        SkinnySource source = skinny_source(plan, w);
+        if (!source.is_direct || !source.is_across || source.dtype != first.dtype)
+            return 0;
+        width = source.has_factor ? skinny_width_of_blocks(&source.factor, w, width) : width;
+        width = source.has_zero ? skinny_width_of_blocks(&source.zero, w, width) : width;
+    }
+    while (width > 1 && dim_divisor(plan->graph->dims, plan->k) % width != 0)
+        width /= 2;
+    return width > SKINNY_WIDTH_MAX ? SKINNY_WIDTH_MAX : width;
+}
+
+/* Whether the columns of a lane are whole words in each of the weights, and all or none lie within. */
+static bool skinny_columns_across(const MatmulPlan *plan, const Schedule *schedule, int columns) {
+    if (columns < SKINNY_OWN || columns > SKINNY_ACROSS_MAX || !is_power_of_two(columns))
+        return false;
+    for (int i = 0; i < gemv_n_weights(plan, schedule); i++) {
+        const MatmulOperand *w = gemv_weights(plan, schedule, i);
+        SkinnySource source = skinny_source(plan, w);
+        int per_word = skinny_per_word(&source);
+        if (columns % per_word != 0 || dim_divisor(plan->graph->dims, w->mn) % columns != 0 ||
+            view_vector_width(plan->graph, &source.view, w->value, w->mn_axis, per_word) < per_word)
+            return false;
+    }
+    return true;
+}
+
 int matmul_skinny_bits(const MatmulPlan *plan, const MatmulOperand *operand) {
     SkinnySource source = skinny_source(plan, operand);
     return dtype_bits(source.is_direct ? source.dtype : operand->narrow);
 }
 
+bool matmul_skinny_is_across(const MatmulPlan *plan, const Schedule *schedule) {
+    return skinny_width_across(plan, schedule) > 0;
+}
+
 int matmul_skinny_step(const MatmulPlan *plan, const Schedule *schedule) {
     bool is_direct;
-    return SKINNY_LANES_K * schedule->warps_m * skinny_width(plan, schedule, &is_direct);
+    int across = skinny_width_across(plan, schedule);
+    return SKINNY_LANES_K * schedule->warps_m * (across ? across : skinny_width(plan, schedule, &is_direct));
+}
+
+/* The columns of a warp; false where the schedule does not divide them. */
+static bool skinny_shape_columns(const MatmulPlan *plan, const Schedule *schedule, SkinnyShape *shape) {
+    int columns = schedule->tile_n / schedule->warps_n;
+    shape->columns = columns / SKINNY_ROWS;
+    shape->wide = 1;
+    if (shape->is_across) {
+        SkinnySource source = skinny_source(plan, gemv_weights(plan, schedule, 0));
+        if (!skinny_columns_across(plan, schedule, shape->columns))
+            return false;
+        shape->wide = skinny_per_word(&source) / 2;
+    }
+    shape->blocks = shape->columns / 2 / shape->wide;
+    return shape->blocks >= 1 && columns * schedule->warps_n == schedule->tile_n &&
+           2 * shape->blocks * shape->wide * SKINNY_ROWS == columns;
 }
 
 bool skinny_shape(const MatmulPlan *plan, const Schedule *schedule, SkinnyShape *shape) {
-    *shape = (SkinnyShape){.blocks = schedule->tile_n / (SKINNY_COLUMNS * schedule->warps_n),
+    int across = skinny_width_across(plan, schedule);
+    *shape = (SkinnyShape){.is_direct = true,
+                           .is_across = across > 0,
+                           .width = across,
                            .groups = schedule->tile_m / SKINNY_ROWS};
-    shape->width = skinny_width(plan, schedule, &shape->is_direct);
-    if (shape->width < SKINNY_OWN || shape->blocks < 1 || shape->groups < 1)
+    if (!across)
+        shape->width = skinny_width(plan, schedule, &shape->is_direct);
+    if (shape->width < SKINNY_OWN || shape->groups < 1 || !skinny_shape_columns(plan, schedule, shape))
         return false;
     int step = SKINNY_LANES_K * schedule->warps_m * shape->width;
     shape->unroll = schedule->tile_k / step;
     return shape->unroll * step == schedule->tile_k && is_power_of_two(shape->unroll) &&
-           shape->unroll <= GEMV_UNROLL_MAX &&
-           shape->blocks * SKINNY_COLUMNS * schedule->warps_n == schedule->tile_n &&
-           shape->groups * SKINNY_ROWS == schedule->tile_m;
+           shape->unroll <= GEMV_UNROLL_MAX && shape->groups * SKINNY_ROWS == schedule->tile_m;
 }
 
 int matmul_skinny_registers(const MatmulPlan *plan, const Schedule *schedule) {
@@ -76,16 +133,17 @@ int matmul_skinny_registers(const MatmulPlan *plan, const Schedule *schedule) {
     if (!skinny_shape(plan, schedule, &s))
         return 255;
     int registers = ADDRESSES + s.width; /* a block's words, and a run's on their way there */
+    int lines = s.unroll * (s.is_across ? s.width : s.columns), elements = s.is_across ? s.columns : s.width;
     for (int i = 0; i < gemv_n_weights(plan, schedule); i++) {
         SkinnySource source = skinny_source(plan, gemv_weights(plan, schedule, i));
-        int runs = s.unroll * 2 * s.blocks;
         if (s.is_direct)
-            registers += runs * (skinny_source_words(&source, s.width) + source.has_factor + source.has_zero);
+            registers += lines * skinny_source_words(&source, elements) +
+                         s.unroll * s.columns * (source.has_factor + source.has_zero);
         else
-            registers += runs * (s.width / 2 + 1) + s.width + COMPUTED;
+            registers += lines * (s.width / 2 + 1) + s.width + COMPUTED;
     }
     registers += gemv_n_few(plan, schedule) * s.groups * s.width / 2 * (s.unroll + 1);
-    return registers + 4 * s.groups * (s.blocks + s.is_direct) * plan->n_cores;
+    return registers + 4 * s.groups * s.wide * (s.blocks + s.is_direct) * plan->n_cores;
 }
 
 bool matmul_accepts_skinny(const MatmulPlan *plan, const Schedule *schedule, const char **why) {
@@ -99,9 +157,10 @@ bool matmul_accepts_skinny(const MatmulPlan *plan, const Schedule *schedule, con
             return false;
     }
     for (int i = 0; i < gemv_n_weights(plan, schedule); i++) {
-        *why = "the operand that streams does not lie in memory along K";
+        *why = "the operand that streams does not lie in memory along K, or as it is along the other axis";
         const MatmulOperand *w = gemv_weights(plan, schedule, i);
-        if (gemv_runs(plan, w)->axis != w->k_axis && !skinny_width_direct(plan, w))
+        if (gemv_runs(plan, w)->axis != w->k_axis && !skinny_width_direct(plan, w) &&
+            !skinny_width_across(plan, schedule))
             return false;
     }
     *why = "nothing waits in stages here, and vector is a power of two: elements of a load at most";

@@ -8,7 +8,14 @@
  *     word                   h g f e d c b a       nibbles of elements a, b, ..
  *     word >> 4 & 000f000f   . . . f . . . b       | 43004300: 128 + f, 128 + b
  *
- * Bytes become floats (lower_words.c), and these pairs. */
+ * Bytes become floats (lower_words.c), and these pairs.
+ *
+ * Where neighbours in memory are columns, words of two neighbours along K are first interleaved, so that what
+ * becomes a pair is one column's:
+ *
+ *     words                  h g f e d c b a, H G F E D C B A      of K and K + 1, nibbles of columns a, b,
+ * .. their lower halves     D C B A d c b a                       then as above: a pair is A, a
+ */
 #include "codegen/templates/matmul_skinny.h"
 
 #include "codegen/lower.h"
@@ -83,7 +90,8 @@ SkinnySource skinny_source(const MatmulPlan *plan, const MatmulOperand *operand)
     for (int i = 0; i < rank; i++)
         source.view.strides[i] = view.strides[axis[i]];
     source.dtype = view.base->dtype;
-    source.is_direct = dim_is(source.view.strides[operand->k_axis], 1);
+    source.is_across = dim_is(source.view.strides[operand->mn_axis], 1);
+    source.is_direct = source.is_across || dim_is(source.view.strides[operand->k_axis], 1);
     return source;
 }
 
@@ -91,8 +99,12 @@ int skinny_source_words(const SkinnySource *source, int width) {
     return width * dtype_bits(source->dtype) / WORD_BITS;
 }
 
+int skinny_per_word(const SkinnySource *source) {
+    return WORD_BITS / dtype_bits(source->dtype);
+}
+
 bool skinny_is_nibbles(const SkinnySource *source) {
-    return source->is_direct && dtype_bits(source->dtype) == NIBBLE;
+    return source->is_direct && !source->is_across && dtype_bits(source->dtype) == NIBBLE;
 }
 
 int skinny_pair_element(bool is_nibbles, int p, int e) {
@@ -144,29 +156,44 @@ static void source_widen_bytes(Builder *b, DType dtype, DType elem, const KExpr 
     }
 }
 
+/* The pairs of a word. */
+static void source_widen_word(Builder *b, DType dtype, DType elem, const KExpr *word, const KExpr **pairs) {
+    if (dtype_bits(dtype) == NIBBLE)
+        source_widen_nibbles(b, dtype, elem, word, pairs);
+    else if (dtype_bits(dtype) < HALF)
+        source_widen_bytes(b, dtype, elem, word, pairs);
+    else
+        pairs[0] = word;
+}
+
 void skinny_widen(Builder *b, const SkinnySource *source, DType elem, const KVar *raw, const KExpr *at,
                   int width, const KExpr **pairs) {
-    int words = skinny_source_words(source, width), per_word = WORD_BITS / dtype_bits(source->dtype) / 2;
-    for (int i = 0; i < words; i++) {
-        const KExpr *word = source_word(b, raw, at, i);
-        if (dtype_bits(source->dtype) == NIBBLE)
-            source_widen_nibbles(b, source->dtype, elem, word, pairs + i * per_word);
-        else if (dtype_bits(source->dtype) < HALF)
-            source_widen_bytes(b, source->dtype, elem, word, pairs + i * per_word);
-        else
-            pairs[i] = word;
-    }
+    int words = skinny_source_words(source, width), per_word = skinny_per_word(source) / 2;
+    for (int i = 0; i < words; i++)
+        source_widen_word(b, source->dtype, elem, source_word(b, raw, at, i), pairs + i * per_word);
+}
+
+static const KExpr *source_permuted(Builder *b, const KExpr *x, const KExpr *y, int selector) {
+    const KVar *word = k_variable(b, "turned", K_U32, NULL);
+    KOperand operands[] = {k_reg(word), k_operand(x), k_operand(y), k_operand(k_int(b, K_U32, selector))};
+    k_atom(b, ATOM_byte_permute, NULL, operands, 4);
+    return k_var(b, word);
+}
+
+void skinny_widen_across(Builder *b, const SkinnySource *source, DType elem, const KExpr *word,
+                         const KExpr *next, const KExpr **pairs) {
+    static const int halves[] = {0x5410, 0x7632}, bytes[] = {0x5140, 0x7362};
+    const int *selectors = dtype_bits(source->dtype) == HALF / 2 ? bytes : halves;
+    for (int half = 0; half < 2; half++)
+        source_widen_word(b, source->dtype, elem, source_permuted(b, word, next, selectors[half]),
+                          pairs + half * skinny_per_word(source) / 2);
 }
 
 void skinny_reorder(Builder *b, const KVar *raw, const KExpr *at, int width, const KExpr **pairs) {
     enum { LOWER = 0x5410, UPPER = 0x7632, PAIRS = 4 };
     for (int p = 0; p < width / 2; p++) {
         int first = p / PAIRS * PAIRS + p % PAIRS / 2; /* word of the pair's first element */
-        const KVar *pair = k_variable(b, "pair", K_U32, NULL);
-        KOperand operands[] = {k_reg(pair), k_operand(source_word(b, raw, at, first)),
-                               k_operand(source_word(b, raw, at, first + PAIRS / 2)),
-                               k_operand(k_int(b, K_U32, p % 2 ? UPPER : LOWER))};
-        k_atom(b, ATOM_byte_permute, NULL, operands, 4);
-        pairs[p] = k_var(b, pair);
+        pairs[p] = source_permuted(b, source_word(b, raw, at, first),
+                                   source_word(b, raw, at, first + PAIRS / 2), p % 2 ? UPPER : LOWER);
     }
 }
