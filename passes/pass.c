@@ -18,7 +18,7 @@ static const PassRow pass_rows[] = {
 
 enum {
     PASS_COUNT = sizeof pass_rows / sizeof *pass_rows,
-    PASS_REPEATED = 14, /* ORDER PASS: groups .. split_keys */
+    PASS_REPEATED = 15, /* ORDER PASS: groups .. split_keys */
     PASS_ROUNDS = 32, /* rules are made to settle in two or three, or one for each of a short sum's terms; the
                        * bound is for rules that chase one another */
 };

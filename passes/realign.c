@@ -132,7 +132,8 @@ Value *realign_base(Value *operand) {
 
 /* Whether an input's rows or columns lie in more parts than TMA follows: in pieces of an image that are a
  * row each, say, of which a row is 16 elements in each line of each channel. TMA follows two parts of a row
- * or a column, three of these and of the batch's axes in all, and one part is of neighbours. */
+ * or a column, three of these and of the batch's axes in all, 16 bytes or a multiple of them apart, and one
+ * part is of neighbours. */
 static bool realign_is_strewn(const Graph *graph, const Value *operand) {
     enum { PARTS = 2, TILE_LEAST = 16 };
     Value *value = (Value *)(uintptr_t)operand, *base = view_below_movements(value, view_is_input, NULL);
@@ -161,6 +162,10 @@ static bool realign_is_strewn(const Graph *graph, const Value *operand) {
             fits = fits && dim_divisor(graph->dims, innermost[axis]->dim) % TILE_LEAST == 0;
         has_run = has_run || (!is_batch && is_run);
     }
+    bool is_parted = parts[last] > 1 || parts[last - 1] > 1;
+    for (int i = 0; i < factors.n && is_parted; i++)
+        fits = fits &&
+               (dim_is(factors.at[i].stride, 1) || view_is_step(graph, factors.at[i].stride, operand->dtype));
     return !fits || more > FUSE_TMA_BEYOND || !has_run;
 }
 
@@ -181,13 +186,12 @@ bool realign_is_scattered(const Graph *graph, const Value *operand) {
            (realign_is_across(operand) || realign_is_strewn(graph, operand));
 }
 
-/* Whether a value is a packed input, or one in whose batch axes of one were put. */
+/* Whether a value is a packed input, or one whose rows are joined, or have batch axes of one put before. */
 static bool realign_is_packed(const Value *value) {
     const Value *base = value->op == OP_reshape ? value->in[0] : value;
-    bool has_matrices = base->rank >= 2 && value->rank >= base->rank;
-    for (int back = 1; back <= 2 && has_matrices; back++)
-        has_matrices = base->dims[base->rank - back] == value->dims[value->rank - back];
-    return base->op == OP_input && !base->strides && (base == value || has_matrices);
+    bool has_rows =
+        base->rank >= 2 && value->rank >= 2 && base->dims[base->rank - 1] == value->dims[value->rank - 1];
+    return base->op == OP_input && !base->strides && (base == value || has_rows);
 }
 
 bool realign_is_turned(const Value *operand, bool is_second) {
