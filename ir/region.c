@@ -71,6 +71,10 @@ bool region_reads(const Region *region, const Value *value) {
     return false;
 }
 
+bool region_is_memory(void *region, const Value *value) {
+    return region_reads(region, value);
+}
+
 bool region_writes(const Region *region, const Value *value) {
     for (size_t i = 0; i < region->outputs.n; i++)
         if (region->outputs.at[i] == value)

@@ -110,6 +110,8 @@ const Dim *region_extent(const Graph *graph, const Region *region, int begin, in
 /* Whether `value` is among the region's inputs, or among its outputs. */
 bool region_reads(const Region *region, const Value *value);
 bool region_writes(const Region *region, const Value *value);
+/* The former, as functions of view.h ask which values are memory. */
+bool region_is_memory(void *region, const Value *value);
 /* Whether the region's kernel computes `value`, or writes it: the region does, or its guest. */
 bool region_kernel_computes(const Region *region, const Value *value);
 bool region_kernel_writes(const Region *region, const Value *value);

@@ -16,10 +16,6 @@
 #include "codegen/templates/matmul_dealt.h"
 #include "codegen/templates/matmul_operand.h"
 
-static bool convert_is_input(void *context, const Value *value) {
-    return region_reads(context, value);
-}
-
 /* `value` as an operand in memory with the coordinates of the computed one; false where TMA cannot read it.
  */
 static bool convert_source(const MatmulPlan *plan, const MatmulOperand *operand, Value *value,
@@ -31,7 +27,7 @@ static bool convert_source(const MatmulPlan *plan, const MatmulOperand *operand,
     source->chosen = NULL;
     source->windows = NULL;
     source->chooses_rows = false;
-    source->view = view_of(plan->graph, value, convert_is_input, (void *)(uintptr_t)plan->region);
+    source->view = view_of(plan->graph, value, region_is_memory, (void *)(uintptr_t)plan->region);
     source->is_memory = region_reads(plan->region, source->view.base);
     if (!source->is_memory && !matmul_find_chosen(plan->graph, plan->region, source))
         return false;

@@ -37,10 +37,6 @@ static int gemv_width(const MatmulPlan *plan, const MatmulOperand *operand, int 
     return gemv_power_of_two(lower_vector_width(plan->graph, space, axis));
 }
 
-static bool gemv_is_input(void *region, const Value *value) {
-    return region_reads(region, value);
-}
-
 static int gemv_axis_of(const MatmulPlan *plan, Value *value, int k, int n);
 
 /* The same of a pointwise operation: of its operand that varies along both axes. Where several have their
@@ -52,7 +48,7 @@ static int gemv_axis_of_pointwise(const MatmulPlan *plan, const Value *value, in
         if (k < shift || n < shift || in->dims[k - shift] != value->dims[k] ||
             in->dims[n - shift] != value->dims[n])
             continue;
-        View view = view_of(plan->graph, in, gemv_is_input, (void *)(uintptr_t)plan->region);
+        View view = view_of(plan->graph, in, region_is_memory, (void *)(uintptr_t)plan->region);
         bool repeats = region_reads(plan->region, view.base) &&
                        (dim_is(view.strides[k - shift], 0) || dim_is(view.strides[n - shift], 0));
         int which = repeats ? -1 : gemv_axis_of(plan, in, k - shift, n - shift);
@@ -66,7 +62,7 @@ static int gemv_axis_of_pointwise(const MatmulPlan *plan, const Value *value, in
  * that has both axes, where it is computed. -1: neither. */
 static int gemv_axis_of(const MatmulPlan *plan, Value *value, int k, int n) {
     for (;;) {
-        View view = view_of(plan->graph, value, gemv_is_input, (void *)(uintptr_t)plan->region);
+        View view = view_of(plan->graph, value, region_is_memory, (void *)(uintptr_t)plan->region);
         if (region_reads(plan->region, view.base))
             return dim_is(view.strides[k], 1) ? 0 : dim_is(view.strides[n], 1) ? 1 : -1;
         if (value->op == OP_transpose) {

@@ -3,10 +3,6 @@
 #include "codegen/templates/matmul_operand.h"
 #include "codegen/templates/matmul_tiles.h"
 
-static bool operand_is_input(void *context, const Value *value) {
-    return region_reads(context, value);
-}
-
 /* Whether the operand's view tells where its elements are, in one way or another. */
 static bool operand_has_view(const MatmulOperand *operand) {
     return operand->is_memory || operand->is_parted || operand->chosen || operand->windows;
@@ -78,10 +74,10 @@ static bool operand_is_parted(const Graph *graph, const Region *region, MatmulOp
     ViewFactors factors;
     void *context = (void *)(uintptr_t)region;
     Value *value = (Value *)(uintptr_t)operand->value,
-          *base = view_below_movements(value, operand_is_input, context);
+          *base = view_below_movements(value, region_is_memory, context);
     const Dim *strides[RANK_MAX];
     view_base_strides(graph, base, strides);
-    if (!operand_is_input(context, base) || !view_factors(graph, value, base, strides, &factors))
+    if (!region_is_memory(context, base) || !view_factors(graph, value, base, strides, &factors))
         return false;
     MatmulOperand found = *operand;
     found.view = (View){.base = base, .offset = factors.offset};
@@ -192,9 +188,9 @@ bool matmul_find_chosen(const Graph *graph, const Region *region, MatmulOperand 
     ViewGather gather;
     Value *value = (Value *)(uintptr_t)operand->value;
     void *context = (void *)(uintptr_t)region;
-    return (view_gather(graph, value, operand_is_input, context, &gather) &&
+    return (view_gather(graph, value, region_is_memory, context, &gather) &&
             matmul_take_chosen(graph, region, &gather, operand)) ||
-           (view_pages(graph, value, operand_is_input, context, &gather) &&
+           (view_pages(graph, value, region_is_memory, context, &gather) &&
             matmul_take_chosen(graph, region, &gather, operand));
 }
 
@@ -202,7 +198,7 @@ bool matmul_find_chosen(const Graph *graph, const Region *region, MatmulOperand 
 static bool operand_has_windows(const Graph *graph, const Region *region, MatmulOperand *operand) {
     Windows *windows = ARENA_NEW(graph->arena, Windows);
     const Value *value = operand->value;
-    if (!windows_of(graph, (Value *)(uintptr_t)value, operand->mn_axis, operand->k_axis, operand_is_input,
+    if (!windows_of(graph, (Value *)(uintptr_t)value, operand->mn_axis, operand->k_axis, region_is_memory,
                     (void *)(uintptr_t)region, windows))
         return false;
     const Dim *zero = dim_const(graph->dims, 0);
@@ -221,7 +217,7 @@ void matmul_read_operand(const Graph *graph, const Region *region, const Value *
     operand->mn_axis = value->rank - (which == 0 ? 2 : 1);
     operand->k_axis = value->rank - (which == 0 ? 1 : 2);
     operand->mn = value->dims[operand->mn_axis];
-    operand->view = view_of(graph, value, operand_is_input, (void *)(uintptr_t)region);
+    operand->view = view_of(graph, value, region_is_memory, (void *)(uintptr_t)region);
     operand->is_memory = region_reads(region, operand->view.base);
     bool has_view = operand->is_memory || operand_is_parted(graph, region, operand) ||
                     matmul_find_chosen(graph, region, operand) || operand_has_windows(graph, region, operand);

@@ -20,10 +20,6 @@
 
 enum { SCALE_ELEMENTS_MAX = 1 << 30, SCALE_SLOTS = 4, SCALE_GROUP = 4, SCALE_LANES = 32 };
 
-static bool scale_is_input(void *context, const Value *value) {
-    return region_reads(context, value);
-}
-
 /* Below transposes; axis[i] stays the axis of the value that the operand's axis i has become. */
 static Value *scale_below_transposes(Value *value, int rank, int *axis) {
     for (; value->op == OP_transpose; value = value->in[0])
@@ -57,8 +53,8 @@ static bool scale_axis(const ViewFactors *factors, int axis, MatmulScaleAxis *ou
 bool matmul_find_factor(const Graph *graph, const Region *region, Value *value, int rank, const int *axis,
                         MatmulScale *scale) {
     void *context = (void *)(uintptr_t)region;
-    Value *wide = view_below_movements(value, scale_is_input, context);
-    View view = view_of(graph, wide, scale_is_input, context);
+    Value *wide = view_below_movements(value, region_is_memory, context);
+    View view = view_of(graph, wide, region_is_memory, context);
     if (!region_reads(region, view.base) || value->rank != rank)
         return false;
     const Dim *count = dim_const(graph->dims, 1);
@@ -82,7 +78,7 @@ static bool scale_data(const Graph *graph, const Region *region, Value *data, co
                        MatmulOperand *operand) {
     void *context = (void *)(uintptr_t)region;
     int rank = operand->value->rank;
-    View view = view_of(graph, data, scale_is_input, context);
+    View view = view_of(graph, data, region_is_memory, context);
     ViewGather gather;
     if (region_reads(region, view.base)) {
         operand->view = view;
@@ -92,7 +88,7 @@ static bool scale_data(const Graph *graph, const Region *region, Value *data, co
         matmul_read_view(operand);
         return true;
     }
-    if (!view_gather(graph, data, scale_is_input, context, &gather))
+    if (!view_gather(graph, data, region_is_memory, context, &gather))
         return false;
     ViewGather turned = gather;
     for (int i = 0; i < rank; i++) {

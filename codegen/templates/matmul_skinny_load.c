@@ -6,8 +6,7 @@
 #include "codegen/templates/matmul_operand.h"
 #include "codegen/templates/matmul_paths.h"
 
-Run skinny_run(const Skinny *s, const SkinnySide *side, const KExpr *k0, const KExpr *u,
-                      const KExpr *line) {
+Run skinny_run(const Skinny *s, const SkinnySide *side, const KExpr *k0, const KExpr *u, const KExpr *line) {
     Builder *b = s->b;
     DimTable *dims = s->plan->graph->dims;
     const MatmulOperand *operand = side->operand;
@@ -176,7 +175,8 @@ static void skinny_arrays(Skinny *s, SkinnySide *side, int access) {
     side->raw = k_array(b, text_format(b->arena, "%s_bits", name), K_U32,
                         runs * side->lines * skinny_source_words(source, side->width), NULL);
     if (source->has_factor)
-        side->factor = k_array(b, "factor", ktype_of(source->factor.base->dtype), runs * s->shape.columns, NULL);
+        side->factor =
+            k_array(b, "factor", ktype_of(source->factor.base->dtype), runs * s->shape.columns, NULL);
     if (source->has_zero)
         side->zero = k_array(b, "zero", ktype_of(source->zero.base->dtype), runs * s->shape.columns, NULL);
 }
@@ -200,9 +200,8 @@ void skinny_side(Skinny *s, SkinnySide *side, const MatmulOperand *operand, bool
     SkinnySource *source = &side->source;
     int most = GEMV_ACCESS_BITS / dtype_bits(source->is_direct ? source->dtype : operand->elem);
     int axis = is_across ? operand->mn_axis : operand->k_axis;
-    int access = source->is_direct
-                     ? view_vector_width(s->plan->graph, &source->view, operand->value, axis, most)
-                     : 1;
+    int access =
+        source->is_direct ? view_vector_width(s->plan->graph, &source->view, operand->value, axis, most) : 1;
     access = access < side->width ? access : side->width;
     if (is_weight) {
         source->is_direct = s->shape.is_direct;
@@ -215,4 +214,3 @@ void skinny_side(Skinny *s, SkinnySide *side, const MatmulOperand *operand, bool
     if (source->is_direct)
         skinny_arrays(s, side, access);
 }
-

@@ -1,5 +1,5 @@
-/* The kernel for a few dozen rows as its loads (matmul_skinny_load.c) and its products (matmul_skinny.c) share
- * it; nobody else includes it. */
+/* The kernel for a few dozen rows as its loads (matmul_skinny_load.c) and its products (matmul_skinny.c)
+ * share it; nobody else includes it. */
 #ifndef SINTER_CODEGEN_TEMPLATES_MATMUL_SKINNY_LOAD_H
 #define SINTER_CODEGEN_TEMPLATES_MATMUL_SKINNY_LOAD_H
 
@@ -16,10 +16,10 @@ typedef struct SkinnySide {
     int width; /* elements of a line */
     KCache cache;
     SkinnySource source;
-    int access;      /* elements of an access, where lanes take them from memory */
-    const KVar *raw; /* of all runs of a step, [run][line]: words of memory */
+    int access;                /* elements of an access, where lanes take them from memory */
+    const KVar *raw;           /* of all runs of a step, [run][line]: words of memory */
     const KVar *factor, *zero; /* [run][column of the lane]; NULL: none */
-    Lower *lower;    /* else */
+    Lower *lower;              /* else */
     LowerTarget target;
 } SkinnySide;
 

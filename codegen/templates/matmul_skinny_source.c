@@ -23,10 +23,6 @@
 
 enum { WORD_BITS = 32, HALF = 16, NIBBLE = 4 };
 
-static bool source_is_input(void *region, const Value *value) {
-    return region_reads(region, value);
-}
-
 /* Below what the products do not feel, as far as the kernel computes it: transposes, and casts to floats of
  * 16 bits or more, whose rounding is left out.
  */
@@ -83,7 +79,7 @@ SkinnySource skinny_source(const MatmulPlan *plan, const MatmulOperand *operand)
     source.has_zero = data != NULL;
     if (data)
         value = source_below(plan, data, rank, axis);
-    View view = view_of(plan->graph, value, source_is_input, (void *)(uintptr_t)plan->region);
+    View view = view_of(plan->graph, value, region_is_memory, (void *)(uintptr_t)plan->region);
     if (!region_reads(plan->region, view.base) || !source_fits(view.base->dtype, operand->elem))
         return source;
     source.view = view;

@@ -23,10 +23,6 @@ static bool fragments_is_float(const WgmmaFragments *f) {
 
 /* ---- factors */
 
-static bool fragments_is_input(void *context, const Value *value) {
-    return region_reads(context, value);
-}
-
 /* Whether a value is one number of this type for each of K, that lies in memory as TMA reads it. */
 static bool fragments_is_factor(const MatmulPlan *plan, Value *value, DType elem, View *view) {
     enum { LINE = 16 /* bytes */ };
@@ -36,7 +32,7 @@ static bool fragments_is_factor(const MatmulPlan *plan, Value *value, DType elem
         is_column = is_column && dim_is(value->dims[axis], 1);
     if (!is_column)
         return false;
-    View found = view_of(plan->graph, value, fragments_is_input, (void *)(uintptr_t)plan->region);
+    View found = view_of(plan->graph, value, region_is_memory, (void *)(uintptr_t)plan->region);
     if (!region_reads(plan->region, found.base) || !dim_is(found.strides[value->rank - 1], 1) ||
         dim_divisor(dims, found.offset) * dtype_bits(elem) % (8 * LINE) != 0 ||
         dim_divisor(dims, plan->k) * dtype_bits(elem) % (8 * LINE) != 0)

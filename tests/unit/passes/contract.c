@@ -43,9 +43,10 @@ static void test_views(void **state) {
 /* What a softmax weighs is one kernel's, unless the product has more columns than that holds. */
 static void test_company(void **state) {
     (void)state;
-    expect_graph("graph g (q: bf16[4, 64, 64], k: bf16[4, 64, 64], v: bf16[4, 64, 64]) -> (y: bf16[64, 64]) {\n"
-                 "  y = sum(softmax(q @ k.T) @ v, over=0, keep=0) }",
-                 "chain2 columns", NULL);
+    expect_graph(
+        "graph g (q: bf16[4, 64, 64], k: bf16[4, 64, 64], v: bf16[4, 64, 64]) -> (y: bf16[64, 64]) {\n"
+        "  y = sum(softmax(q @ k.T) @ v, over=0, keep=0) }",
+        "chain2 columns", NULL);
     expect_graph("graph g (q: bf16[4, 64, 64], k: bf16[4, 64, 64], v: bf16[4, 64, 64], w: bf16[4, 64, 512])\n"
                  "-> (y: bf16[64, 512]) { y = sum((softmax(q @ k.T) @ v) @ w, over=0, keep=0) }",
                  "chain2 matmul", NULL);
