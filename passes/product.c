@@ -30,12 +30,13 @@ typedef struct Product {
     uint8_t
         *flags;   /* by id: computed from reductions of a product along its rows, down its columns, or both */
     uint8_t *bad; /* by id of the core: FROM_ROWS, FROM_COLUMNS: these reductions stay whole */
-    int *functions;        /* by id of the core: of each element, in its cone */
-    int *columns;          /* the same: its reductions down columns */
-    bool *apart;           /* they are another kernel's if what they reduce is stored anyway: */
-    bool *kept;            /* by id: others read it */
-    bool *is_read;         /* by id of the core: others read something of its cone */
-    const Value **reduced; /* by id of the core: what its reductions down columns are of; NULL: of several */
+    int *functions; /* by id of the core: of each element, in its cone */
+    int *columns;   /* the same: its reductions down columns */
+    bool *apart;    /* they are another kernel's if what they reduce is stored anyway: */
+    bool *kept;     /* by id: others read it */
+    bool *is_read;  /* by id of the core: others read something of its cone */
+    const Value *
+        *reduced; /* by id of the core: what all its reductions down columns are of; NULL: of several */
 } Product;
 
 int64_t product_extent(const Graph *graph, const Dim *dim) {
@@ -250,6 +251,15 @@ static const Value *product_narrow(const Value *value) {
     return value;
 }
 
+/* What a value that is reduced is computed of alone, as squares are. */
+static const Value *product_source(const Value *value) {
+    const Value *source = product_narrow(value);
+    bool is_of_one = value_is_pointwise(source) && source->op != OP_cast;
+    for (int i = 1; i < source->n_in; i++)
+        is_of_one = is_of_one && source->in[i] == source->in[0];
+    return is_of_one ? product_narrow(source->in[0]) : source;
+}
+
 /* Whether `first` reduces x over the axes of `sum`, and keeps them. */
 static bool product_is_first(const Value *first, OpKind op, const Value *x, const Value *sum) {
     if (first->op != op || product_narrow(first->in[0]) != product_narrow(x) || !first->attrs[1].i ||
@@ -393,7 +403,8 @@ static void product_weigh_columns(Product *p, const Value *core, const Value *op
     int64_t columns = product_extent(graph, core->dims[core->rank - 1]);
     int64_t k = product_extent(graph, core->in[0]->dims[core->in[0]->rank - 1]);
     double elements = rows * (double)columns;
-    p->reduced[core->id] = p->columns[core->id]++ ? NULL : product_narrow(operand);
+    const Value *source = product_source(operand);
+    p->reduced[core->id] = p->columns[core->id]++ && p->reduced[core->id] != source ? NULL : source;
     if (rows <= MANY_ROWS)
         return;
     if (form == PRODUCT_SQUARE_SUM || (columns < NARROW && product_reads_windows(core->in[0])))

@@ -66,6 +66,15 @@ static void test_many_rows(void **state) {
     expect_graph("graph g (x: bf16[8192, 8], w: bf16[256, 8]) -> (y: bf16[8192, 256], s: f32[256]) {\n"
                  "  p = x @ w.T\n  y = p\n  s = sum(p, 0, keep=0) }",
                  "matmul>2 columns", dims);
+    expect_graph(
+        "graph g (x: bf16[8192, 8], w: bf16[256, 8]) -> (y: bf16[8192, 256], s: f32[256], q: f32[256]) {\n"
+        "  p = x @ w.T\n  y = p\n  s, q = genstats(p) }",
+        "matmul>3 columns>2", dims);
+    /* and what is read rounded is read once, and squared again */
+    expect_graph(
+        "graph g (x: bf16[8192, 8], w: bf16[256, 8]) -> (y: bf16[8192, 256], s: f32[256], q: f32[256]) {\n"
+        "  y = cast(x @ w.T, bf16)\n  s, q = genstats(cast(y, f32)) }",
+        "matmul columns>2 columns>2", dims);
     /* of two products, by the kernel of the last */
     expect_graph("graph g (x: bf16[8192, 8], w: bf16[256, 8], u: bf16[8192, 8]) -> (h: bf16[8192, 256], "
                  "y: bf16[8192, 256], s: f32[256]) {\n"
