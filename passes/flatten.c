@@ -188,13 +188,20 @@ static bool flatten_divides(const Value *reduction, int n_joined) {
     return n != 0 && n != all;
 }
 
+/* Whether each part of a batch has so few rows that reading the second operand for each costs more than a
+ * kernel that would have followed. */
+static bool flatten_is_few(const Value *core) {
+    const Dim *m = core->dims[core->rank - 2];
+    return dim_is_const(m) && m->value < FLATTEN_BOX;
+}
+
 /* Whether `operand` can be had by the joined rows of `core`, beside which it is computed with. */
 static bool flatten_joins(const Flatten *flatten, const Value *core, const Value *like,
                           const Value *operand) {
     int n = flatten->n_joined[core->id];
     const Value *other = flatten->core[operand->id];
     if (other)
-        return flatten->n_joined[other->id] == n;
+        return flatten->n_joined[other->id] == n || flatten_is_few(core);
     bool is_whole =
         operand->rank == like->rank && operand->dims[like->rank - 2] == like->dims[like->rank - 2];
     /* in memory, or brought from there, where it is as good */

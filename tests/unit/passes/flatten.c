@@ -17,6 +17,28 @@ static void expect_product(const char *text, const char *kernels, bool is_flat) 
     support_end(&support);
 }
 
+/* Single rows that are added to what is no product of them all, and rows enough to stay a batch. */
+static void test_beside_others(void **state) {
+    (void)state;
+    static const char *const rows[] = {"1", "16"};
+    for (int i = 0; i < 2; i++) {
+        char text[256];
+        snprintf(
+            text, sizeof text,
+            "graph g (x: bf16[20, %s, 64], w: bf16[64, 32], v: bf16[20, 64, 32]) -> (y: f32[20, %s, 32]) "
+            "{ y = x @ w + x @ v }",
+            rows[i], rows[i]);
+        Support support = {.text = text, .dims = sizes};
+        support_run(&support);
+        int batches = 0;
+        for (size_t k = 0; k < support.graph->values.n; k++)
+            batches += support.graph->values.at[k]->op == OP_matmul && support.graph->values.at[k]->rank > 2;
+        assert_int_equal(batches, i ? 2 : 1);
+        assert_true(support.evaluated && support.worst < 1e-4);
+        support_end(&support);
+    }
+}
+
 static void test_flat(void **state) {
     (void)state;
     expect_product("graph g (x: bf16[B, S, 8], w: bf16[16, 8], b: bf16[16], r: bf16[B, S, 16]) -> (y: "
@@ -165,10 +187,10 @@ static void test_exchanged(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_flat),        cmocka_unit_test(test_single_rows),
-        cmocka_unit_test(test_repeated),    cmocka_unit_test(test_left_alone),
-        cmocka_unit_test(test_exchanged),   cmocka_unit_test(test_rows_of_parts),
-        cmocka_unit_test(test_shared_keys),
+        cmocka_unit_test(test_beside_others), cmocka_unit_test(test_flat),
+        cmocka_unit_test(test_single_rows),   cmocka_unit_test(test_repeated),
+        cmocka_unit_test(test_left_alone),    cmocka_unit_test(test_exchanged),
+        cmocka_unit_test(test_rows_of_parts), cmocka_unit_test(test_shared_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
