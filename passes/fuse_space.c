@@ -106,15 +106,17 @@ static bool reduction_nests(const Value *value, int depth) {
     return false;
 }
 
-/* Whether windows are among what is computed element by element, and no reduction or product. */
-static bool reduction_finds_windows(const Value *value, int *room, bool *has_windows) {
-    *has_windows |= value->op == OP_window;
+/* Whether windows are among what is computed element by element, and no reduction or product but below them:
+ * that is stored, as what is around a window is another block's. */
+static bool reduction_finds_windows(const Value *value, bool is_below, int *room, bool *has_windows) {
+    is_below |= value->op == OP_window;
+    *has_windows |= is_below;
     if (--*room < 0 || value_is_heavy(value))
-        return false;
+        return *room >= 0 && is_below;
     if (!value_is_pointwise(value) && !op_is_view(value->op))
         return true;
     for (int i = 0; i < value->n_in; i++)
-        if (!reduction_finds_windows(value->in[i], room, has_windows))
+        if (!reduction_finds_windows(value->in[i], is_below, room, has_windows))
             return false;
     return true;
 }
@@ -125,7 +127,7 @@ bool reduction_is_of_windows(const Value *value) {
     int room = CONE;
     int64_t count = 1;
     if (value_class(value) != OPCLASS_REDUCTION ||
-        !reduction_finds_windows(value->in[0], &room, &has_windows))
+        !reduction_finds_windows(value->in[0], false, &room, &has_windows))
         return false;
     for (int i = 0; i < value->attrs[0].axes.n && count <= TAPS_MOST; i++) {
         const Dim *dim = value->in[0]->dims[value->attrs[0].axes.at[i]];

@@ -619,6 +619,10 @@ static void test_repeated_by_windows(void **state) {
     expect_graph("graph g (x: bf16[B, 64, 64, 64]) -> (y: bf16[B, 32, 32, 64]) {\n"
                  "  y = max_pool(silu(x), 2) }",
                  "columns", dims);
+    /* of a product's result too, in vectors of its channels */
+    expect_graph("graph g (x: bf16[B, 64, 64, 64], w: bf16[64, 3, 3, 64]) -> (y: bf16[B, 32, 32, 64]) {\n"
+                 "  y = max_pool(relu(conv(x, w, pad=1)), 2) }",
+                 "matmul columns", dims);
     /* the kernel of the windows has another element at hand than the one that is to be stored */
     expect_graph("graph g (x: bf16[B, 64, 64, 64], w: bf16[64, 5, 5, 1]) -> (a: bf16[B, 64, 64, 64], y: "
                  "bf16[B, 64, 64, 64]) {\n"
