@@ -189,7 +189,7 @@ static bool contract_has_company(Rewrite *rewrite, const Value *product) {
 static double contract_copies(const Graph *graph, const Value *product, Value *const in[2]) {
     double copies = 0;
     for (int i = 0; i < 2; i++)
-        if (realign_is_scattered(graph, in[i]) && !realign_is_scattered(graph, product->in[i]))
+        if (realign_is_scattered(graph, in[i], i) && !realign_is_scattered(graph, product->in[i], i))
             copies += realign_copy_seconds(in[i]);
     return copies;
 }

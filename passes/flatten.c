@@ -171,7 +171,7 @@ static void flatten_find(Flatten *flatten, const Value *value) {
     int n = flatten_axes(value), budget = FLATTEN_SEARCH;
     flatten->core[id] = flatten->whole[id] = value;
     bool is_free = n && (flatten_is_free(flatten, value->in[0], value->in[0], n, &budget) ||
-                         realign_is_scattered(flatten->graph, value->in[0]));
+                         realign_is_scattered(flatten->graph, value->in[0], false));
     flatten->n_joined[id] = is_free ? n : 0;
 }
 

@@ -15,8 +15,9 @@ double realign_operations(const Value *product);
 double realign_copy_seconds(const Value *value);
 /* Whether an operand, the first or the second, lies along M or N, of elements that are only taken along K. */
 bool realign_is_turned(const Value *operand, bool is_second);
-/* Whether neighbours along the last two axes of an operand are none in memory, or too few. */
-bool realign_is_scattered(const Graph *graph, const Value *operand);
+/* Whether neighbours along the last two axes of an operand, the first or the second, are none in memory, or
+ * too few. */
+bool realign_is_scattered(const Graph *graph, const Value *operand, bool is_second);
 /* Elements that a row lacks; 0 where it lies well, or where the pass has nothing to say. */
 int64_t realign_missing(const Value *base);
 /* Rows with as many zeros behind each. */

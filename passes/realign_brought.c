@@ -26,7 +26,7 @@ double realign_brought(const Rewrite *rewrite, const Value *product, int n) {
     for (int i = 0; i < 2 && is_brought; i++) {
         const Value *operand = product->in[i];
         is_brought = dtype_bits(operand->dtype) == 16 && dtype_is_float(operand->dtype) &&
-                     brought_is_memory(product->in[i]) && !realign_is_scattered(rewrite->graph, operand);
+                     brought_is_memory(product->in[i]) && !realign_is_scattered(rewrite->graph, operand, i);
     }
     if (!is_brought)
         return -1;

@@ -28,7 +28,7 @@ bool realign_joins(const Rewrite *rewrite, Value *const in[2]) {
     double rows = 0;
     for (int i = 0; i < 2; i++) {
         base[i] = realign_base(in[i]);
-        if (realign_is_turned(in[i], i) || realign_is_scattered(rewrite->graph, in[i]) ||
+        if (realign_is_turned(in[i], i) || realign_is_scattered(rewrite->graph, in[i], i) ||
             rewrite_uses(rewrite, base[i]) > 1)
             return false;
     }

@@ -7,8 +7,8 @@
  * The blocks of a cluster share a tile's K as well (Schedule.split_k), but no more than eight, each of whose
  * results is exchanged on chip; this is for what is left to do then. Multiply-adds take longer: there a K of
  * some hundreds is long, and clusters of four and eight leave a tenth of the multiprocessors without work.
- * The parts are views of memory. They are added in a fixed order, in the product's own type. Extents must be
- * known, and divide. */
+ * The parts are views of memory, or computed of such. They are added in a fixed order, in the product's own
+ * type. Extents must be known, and divide. */
 #include <math.h>
 
 #include "ir/base/checked.h"
@@ -22,6 +22,7 @@ enum {
     SPLIT_K_SHARE = 4,       /* of which so many are left to do it where parts are made */
     SPLIT_K_LEAST = 1 << 15, /* K from which a second kernel, of 4 us, is less than what it saves */
     SPLIT_K_PART = 2048,     /* least K of a part, and a multiple of whole lines */
+    SPLIT_K_CONE = 32,       /* Values that an operand is computed of */
     SPLIT_FMA_FEW = 32,      /* without tensor cores: rows or columns that have kernels of their own */
     SPLIT_FMA_STREAMED = 64, /* or may have, a few at a time */
     SPLIT_FMA_WIDE = 64,     /* tiles a multiprocessor where nothing is to be split */
@@ -46,12 +47,24 @@ static bool split_k_is_plain(const Value *base) {
     return base->op == OP_input && !base->strides;
 }
 
+/* Whether a value is computed of inputs, element by element, as categories are of their numbers. */
+static bool split_k_is_computed(const Value *value, int *room) {
+    if (--*room < 0 || value_is_heavy(value) || value->op == OP_window)
+        return false;
+    for (int i = 0; i < value->n_in; i++)
+        if (!split_k_is_computed(value->in[i], room))
+            return false;
+    return value_is_pointwise(value) || op_is_view(value->op) || value->n_in == 0;
+}
+
 /* Whether any parts of an operand are views of memory: of such an input, of a copy that is made first, as
  * unfold.c has it of the windows of a long K, and of what is computed beside a copy, which is stored as well.
+ * Or of what the product's kernel computes.
  */
 static bool split_k_is_memory(const Value *product, int i) {
+    int room = SPLIT_K_CONE;
     return split_k_is_plain(product->in[i]) || value_is_realigned(product->in[i]) ||
-           value_is_realigned(product->in[!i]);
+           value_is_realigned(product->in[!i]) || split_k_is_computed(product->in[i], &room);
 }
 
 /* Matrices of a product's batch; 0: not known, or more than are counted. */
