@@ -381,6 +381,34 @@ def newton_step(x):
     return torch.baddbmm(x, torch.baddbmm(a, a, a, beta=-4.775, alpha=2.0315), x, beta=3.4445)
 
 
+def groups_along_n(x, w, s):
+    return x @ (from_i4(w).to(s.dtype).unflatten(0, (len(s), -1)) * s[:, None]).flatten(0, 1)
+
+
+def category_sums(x, a):
+    wide = at_least_f32(x)
+    return torch.zeros(256, wide.shape[1], device="cuda", dtype=wide.dtype).index_add_(0, a, wide)
+
+
+def stats_beside(x, w):
+    h = F.linear(x, w)
+    wide = at_least_f32(h)
+    return h, wide.sum(0), wide.square().sum(0)
+
+
+def patches_last(x, w, b):
+    return F.linear(x.unflatten(1, (14, 16)).unflatten(3, (14, 16)).transpose(2, 3).flatten(3).flatten(1, 2), w, b)
+
+
+def lora_each(x, w, a, b, i):
+    return torch.baddbmm(F.linear(x, w), x @ a[i].transpose(1, 2), b[i].transpose(1, 2))
+
+
+def conv_pooled(x, w, b):
+    y = F.conv2d(x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), b, padding=1)
+    return F.max_pool2d(F.relu(y), 2).permute(0, 2, 3, 1)
+
+
 # Groups as in rare.sg.
 CASES = dict([
     case("dlrm", lambda z: z @ z.transpose(1, 2), (8192, 27, 27, 128)),
@@ -474,6 +502,15 @@ CASES = dict([
     case("fp8_attention", from_fp8, (2, 64, 2048, 2048, 128), a=0.5, b=0.5, c=0.5),
     case("latent_keys", latent_keys, (4096, 32768, 512)),
     case("sobel", sobel, x=1.0, w=1.0, u=1.0),
+
+    case("int4_along_n", groups_along_n, (8, 11008, 4096), s=scales(0.007)),
+    case("int8_along_n", lambda x, w, s: x @ w.to(x.dtype) * s, (8, 11008, 4096), s=scales(5e-4)),
+    case("heads_summed", lambda x, w: torch.einsum("hmk,hkn->mn", x, w), (2048, 1024, 1024), w=0.06),
+    case("category_sums", category_sums, a=256),
+    case("stats_beside", stats_beside, (16384, 1024, 1024)),
+    case("patches_last", patches_last, (12544, 768, 768)),
+    case("lora_each", lora_each, (16, 4096, 4096), (16, 4096, 32), a=0.03, b=0.1, i=64),
+    case("conv_pooled", conv_pooled, (16, 4096, 128, 1152), w=0.06),
 ])
 # Sums of many or of small terms in another order; what is made of something rounded to 16 bits on the way.
 TOLERANCES = {
@@ -487,4 +524,6 @@ TOLERANCES = {
     "critic": {"f32": 1e-2},
     "out_norm_quant": {"f32": 5e-3},
     "lstm_gates_i": {"f32": 5e-3},
+    "category_sums": {"f32": 1e-4},
+    "stats_beside": {"f32": 1e-3},
 }
