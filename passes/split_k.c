@@ -59,12 +59,17 @@ static bool split_k_is_computed(const Value *value, int *room) {
 
 /* Whether any parts of an operand are views of memory: of such an input, of a copy that is made first, as
  * unfold.c has it of the windows of a long K, and of what is computed beside a copy, which is stored as well.
- * Or of what the product's kernel computes.
  */
 static bool split_k_is_memory(const Value *product, int i) {
-    int room = SPLIT_K_CONE;
     return split_k_is_plain(product->in[i]) || value_is_realigned(product->in[i]) ||
-           value_is_realigned(product->in[!i]) || split_k_is_computed(product->in[i], &room);
+           value_is_realigned(product->in[!i]);
+}
+
+/* Or of what the product's kernel computes, where K is as long as tensor cores want it. */
+static bool split_k_is_made(const FuseLimits *limits, const Value *product, int i) {
+    int room = SPLIT_K_CONE;
+    return split_k_is_memory(product, i) ||
+           (product_uses_tensor_cores(limits, product) && split_k_is_computed(product->in[i], &room));
 }
 
 /* Matrices of a product's batch; 0: not known, or more than are counted. */
@@ -216,8 +221,8 @@ static Value *split_k_rule(Rewrite *rewrite, Value *value) {
     bool is_float = value->dtype == DTYPE_F32 || value->dtype == DTYPE_F64;
     if (value->op != OP_matmul || value->rank < 2 || value->rank >= RANK_MAX || !is_float ||
         value->in[0]->rank < 2 || value->in[1]->rank < 2 ||
-        !(split_k_is_memory(value, 0) || split_k_is_windows(rewrite, value->in[0])) ||
-        !(split_k_is_memory(value, 1) || split_k_is_windows(rewrite, value->in[1])))
+        !(split_k_is_made(limits, value, 0) || split_k_is_windows(rewrite, value->in[0])) ||
+        !(split_k_is_made(limits, value, 1) || split_k_is_windows(rewrite, value->in[1])))
         return value;
     int64_t parts = split_k_parts(rewrite, limits, value),
             k = value->in[0]->dims[value->in[0]->rank - 1]->value;
@@ -227,7 +232,7 @@ static Value *split_k_rule(Rewrite *rewrite, Value *value) {
     Value *in[] = {split_k_operand(rewrite, value->in[0], 1, parts, value),
                    split_k_operand(rewrite, value->in[1], 2, parts, value)};
     for (int i = 0; i < 2; i++)
-        if (!split_k_is_memory(value, i) && !(in[i] && split_k_is_windows(rewrite, in[i])))
+        if (!split_k_is_made(limits, value, i) && !(in[i] && split_k_is_windows(rewrite, in[i])))
             return value;
     Value *product = build_like(rewrite, value, in);
     Value *sum = build_reduce(rewrite, OP_sum, product, 1, &axis, true, value);
