@@ -236,8 +236,7 @@ static bool lower_is_shared(const Run *shape, const LowerEntry *entry) {
     return along;
 }
 
-/* Whether a load is the same along an axis. */
-static bool lower_is_fixed(const LowerEntry *entry, int axis) {
+bool lower_is_fixed(const LowerEntry *entry, int axis) {
     bool is_fixed = lower_expr_is_fixed(entry->key.guard, axis);
     for (int i = 0; is_fixed && i < entry->key.value->rank; i++)
         is_fixed = lower_expr_is_fixed(entry->key.coords[i].at, axis);
