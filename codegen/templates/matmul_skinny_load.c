@@ -1,10 +1,9 @@
-/* What lanes load of the operands of a product with a few rows, a step ahead of what they multiply.
- */
+/* What lanes load of the operands of a product with a few rows, a step ahead of what they multiply. */
 #include "codegen/templates/matmul_skinny_load.h"
 
-#include "codegen/templates/matmul_result.h"
 #include "codegen/templates/matmul_operand.h"
 #include "codegen/templates/matmul_paths.h"
+#include "codegen/templates/matmul_result.h"
 
 Run skinny_run(const Skinny *s, const SkinnySide *side, const KExpr *k0, const KExpr *u, const KExpr *line) {
     Builder *b = s->b;
