@@ -90,4 +90,3 @@ void schedules_gemv(const Cost *c, SchedulesAccept *accepts, Candidates *found) 
     if (c->n <= MOST_ROWS && (c->m > 8 ? c->m > c->n : c->m >= 4 * c->n))
         schedules_gemv_few(c, accepts, found, c->n, true);
 }
-

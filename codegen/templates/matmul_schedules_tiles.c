@@ -119,4 +119,3 @@ void schedules_simt(const Cost *c, SchedulesAccept *accepts, Candidates *found) 
                         schedules_simt_tile(c, accepts, found, s);
                 }
 }
-

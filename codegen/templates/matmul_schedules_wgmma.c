@@ -290,4 +290,3 @@ void schedules_wgmma(const Cost *c, SchedulesAccept *accepts, Candidates *found)
                                                     .tma_store = true});
             }
 }
-

@@ -85,21 +85,22 @@ static void skinny_take_block(Skinny *s, SkinnySide *w, const KExpr *k0, const K
 
 /* The same of a word of neighbouring columns at each K of the run: an instruction has two of them. */
 static void skinny_take_across(Skinny *s, SkinnySide *w, const KExpr *u, int block) {
+    enum { PAIRS = SKINNY_OWN / 2 /* of an instruction's K */ };
     Builder *b = s->b;
-    const KExpr *pairs[2 * SKINNY_OWN];
-    int words = skinny_source_words(&w->source, w->width), columns = skinny_per_word(&w->source);
-    for (int p = 0; p < skinny_pairs(s); p++) {
-        const KExpr *word[2];
-        for (int e = 0; e < 2; e++) {
-            const KExpr *at = k_mul(b, skinny_slot(s, w, u, k_i32(b, 2 * p + e)), k_i32(b, words));
-            word[e] = k_elem(b, w->raw, k_add(b, at, k_i32(b, block)));
-        }
-        skinny_widen_across(b, &w->source, w->operand->elem, word[0], word[1], pairs);
-        for (int column = 0; column < columns; column++) {
-            int instruction = p / 2 * s->shape.wide + column / 2;
-            k_set_elem(b, s->a_words, k_i32(b, 4 * instruction + 2 * (p % 2) + column % 2), pairs[column]);
-        }
+    const KExpr *pairs[2 * SKINNY_OWN], *word[2];
+    int words = skinny_source_words(&w->source, w->width), quads = s->shape.width / SKINNY_OWN;
+    const KExpr *i = epilogue_loop(b, "i", quads), *p = epilogue_loop(b, "p", PAIRS);
+    const KExpr *line = k_add(b, k_mul(b, i, k_i32(b, SKINNY_OWN)), k_mul(b, p, k_i32(b, 2)));
+    for (int e = 0; e < 2; e++) {
+        const KExpr *at = skinny_slot(s, w, u, k_add(b, line, k_i32(b, e)));
+        word[e] = k_elem(b, w->raw, k_add(b, k_mul(b, at, k_i32(b, words)), k_i32(b, block)));
     }
+    skinny_widen_across(b, &w->source, w->operand->elem, word[0], word[1], pairs);
+    const KExpr *first = k_add(b, k_mul(b, i, k_i32(b, 4 * s->shape.wide)), k_mul(b, p, k_i32(b, 2)));
+    for (int column = 0; column < 2 * s->shape.wide; column++)
+        k_set_elem(b, s->a_words, k_add(b, first, k_i32(b, column / 2 * 4 + column % 2)), pairs[column]);
+    epilogue_loop_end(b, PAIRS);
+    epilogue_loop_end(b, quads);
 }
 
 /* ---- products */
