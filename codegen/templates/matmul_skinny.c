@@ -30,19 +30,11 @@ static int skinny_pairs(const Skinny *s) {
 
 /* ---- words of two elements */
 
-/* The pairs of a line along K in run `u`. */
-static void skinny_pairs_of(Skinny *s, SkinnySide *side, const KExpr *k0, const KExpr *u, const KExpr *line,
-                            const KExpr **pairs) {
+/* The pairs of a line along K in run `u`, of an operand that the graph's operations compute. */
+static void skinny_compute(Skinny *s, SkinnySide *side, const KExpr *k0, const KExpr *u, const KExpr *line,
+                           const KExpr **pairs) {
     Builder *b = s->b;
     const KExpr *slot = skinny_slot(s, side, u, line);
-    if (side->source.is_direct) {
-        const KExpr *at = k_mul(b, slot, k_i32(b, skinny_source_words(&side->source, s->shape.width)));
-        if (s->is_nibbles && !side->is_weight)
-            skinny_reorder(b, side->raw, at, s->shape.width, pairs);
-        else
-            skinny_widen(b, &side->source, side->operand->elem, side->raw, at, s->shape.width, pairs);
-        return;
-    }
     Run run = skinny_run(s, side, k0, u, line);
     const Value *value = side->operand->value;
     const KVar *elements =
@@ -59,12 +51,26 @@ static void skinny_pairs_of(Skinny *s, SkinnySide *side, const KExpr *k0, const 
     }
 }
 
+/* The pairs of a row in run `u`, in the order of the weights'. */
+static void skinny_row_pairs(Skinny *s, SkinnySide *x, const KExpr *k0, const KExpr *u, const KExpr *line,
+                             const KExpr **pairs) {
+    Builder *b = s->b;
+    int words = skinny_source_words(&x->source, s->shape.width);
+    const KExpr *at = k_mul(b, skinny_slot(s, x, u, line), k_i32(b, words));
+    if (!x->source.is_direct)
+        skinny_compute(s, x, k0, u, line, pairs);
+    else if (s->is_nibbles)
+        skinny_reorder(b, x->raw, at, s->shape.width, pairs);
+    else
+        skinny_widen(b, &x->source, x->operand->elem, x->raw, at, s->shape.width, pairs);
+}
+
 /* The rows' words of run `u`. */
 static void skinny_take_rows(Skinny *s, int x, const KExpr *k0, const KExpr *u) {
     Builder *b = s->b;
     const KExpr *pairs[SKINNY_WIDTH_MAX / 2];
     const KExpr *line = epilogue_loop(b, "line", s->shape.groups);
-    skinny_pairs_of(s, &s->x[x], k0, u, line, pairs);
+    skinny_row_pairs(s, &s->x[x], k0, u, line, pairs);
     const KExpr *at = k_mul(b, line, k_i32(b, skinny_pairs(s)));
     for (int p = 0; p < skinny_pairs(s); p++)
         k_set_elem(b, s->b_words[x], k_add(b, at, k_i32(b, p)), pairs[p]);
@@ -76,10 +82,21 @@ static void skinny_take_rows(Skinny *s, int x, const KExpr *k0, const KExpr *u) 
 static void skinny_take_block(Skinny *s, SkinnySide *w, const KExpr *k0, const KExpr *u, int block) {
     Builder *b = s->b;
     const KExpr *pairs[SKINNY_WIDTH_MAX / 2];
-    const KExpr *half = epilogue_loop(b, "half", 2);
-    skinny_pairs_of(s, w, k0, u, k_add(b, half, k_i32(b, 2 * block)), pairs);
-    for (int p = 0; p < skinny_pairs(s); p++)
-        k_set_elem(b, s->a_words, k_add(b, half, k_i32(b, 2 * p)), pairs[p]);
+    bool is_direct = w->source.is_direct;
+    int words = is_direct ? skinny_source_words(&w->source, s->shape.width) : 1,
+        per_word = skinny_pairs(s) / words;
+    const KExpr *half = epilogue_loop(b, "half", 2), *word = epilogue_loop(b, "word", words);
+    const KExpr *line = k_add(b, half, k_i32(b, 2 * block));
+    if (is_direct) {
+        const KExpr *at = k_add(b, k_mul(b, skinny_slot(s, w, u, line), k_i32(b, words)), word);
+        skinny_widen(b, &w->source, w->operand->elem, w->raw, at, 2 * per_word, pairs);
+    } else {
+        skinny_compute(s, w, k0, u, line, pairs);
+    }
+    const KExpr *to = k_add(b, half, k_mul(b, word, k_i32(b, 2 * per_word)));
+    for (int p = 0; p < per_word; p++)
+        k_set_elem(b, s->a_words, k_add(b, to, k_i32(b, 2 * p)), pairs[p]);
+    epilogue_loop_end(b, words);
     epilogue_loop_end(b, 2);
 }
 
