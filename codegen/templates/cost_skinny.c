@@ -65,8 +65,8 @@ static double cost_slots(const MatmulPlan *plan, const Schedule *s, const Skinny
         PER_ACCESS = 8 /* of the rows */
     };
     const MatmulOperand *w = gemv_weights(plan, s, 0);
-    SkinnySource source = skinny_source(plan, w);
-    int bits = matmul_skinny_bits(plan, w), factors = source.has_factor + source.has_zero;
+    const SkinnySource *source = skinny_source(plan, w);
+    int bits = matmul_skinny_bits(plan, w), factors = source->has_factor + source->has_zero;
     double convert = bits > 8 ? 0 : bits > 4 ? cost->byte : cost->nibble;
     int run = shape->is_across ? shape->columns : shape->width; /* neighbours in memory */
     double access = fmax((double)bits / ACCESS_BITS, 1.0 / run);

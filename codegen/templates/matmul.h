@@ -95,10 +95,12 @@ static inline bool matmul_streams(MatmulPath path) {
 }
 
 /* How an operand's elements neighbour in memory: the paths for few rows ask for it with every schedule. */
+struct SkinnySource;
 typedef struct MatmulRuns {
     bool is_known; /* else nobody has asked yet */
     int axis; /* of the operand, along which neighbours are neighbours in memory; -1: neither of its two */
     int width_k, width_mn; /* elements along K, and along M (or N), that one access can move: 1, 2, 4 or 8 */
+    const struct SkinnySource *source; /* matmul_skinny.h; NULL: nobody has asked yet */
 } MatmulRuns;
 
 typedef struct MatmulOperand {

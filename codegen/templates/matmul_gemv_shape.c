@@ -91,9 +91,12 @@ static int gemv_axis(const MatmulPlan *plan, const MatmulOperand *operand) {
 
 const MatmulRuns *gemv_runs(const MatmulPlan *plan, const MatmulOperand *operand) {
     MatmulRuns *runs = operand->runs;
-    if (!runs->is_known)
-        *runs = (MatmulRuns){true, gemv_axis(plan, operand), gemv_width(plan, operand, operand->k_axis),
-                             gemv_width(plan, operand, operand->mn_axis)};
+    if (!runs->is_known) {
+        runs->is_known = true;
+        runs->axis = gemv_axis(plan, operand);
+        runs->width_k = gemv_width(plan, operand, operand->k_axis);
+        runs->width_mn = gemv_width(plan, operand, operand->mn_axis);
+    }
     return runs;
 }
 

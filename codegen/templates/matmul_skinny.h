@@ -23,7 +23,7 @@ typedef struct SkinnySource {
     bool has_factor, has_zero;
     MatmulScale factor, zero;
 } SkinnySource;
-SkinnySource skinny_source(const MatmulPlan *plan, const MatmulOperand *operand);
+const SkinnySource *skinny_source(const MatmulPlan *plan, const MatmulOperand *operand);
 /* Words of memory that a run takes. */
 int skinny_source_words(const SkinnySource *source, int width);
 /* Whether pairs are of elements 4 apart, as the nibbles of a word are masked out, rather than of neighbours.

@@ -195,7 +195,7 @@ void skinny_side(Skinny *s, SkinnySide *side, const MatmulOperand *operand, bool
                          .cache = !is_weight                           ? CACHE_KEEP
                                   : matmul_leaves_l2(s->plan, operand) ? CACHE_STREAM
                                                                        : CACHE_DEFAULT,
-                         .source = skinny_source(s->plan, operand)};
+                         .source = *skinny_source(s->plan, operand)};
     SkinnySource *source = &side->source;
     int most = GEMV_ACCESS_BITS / dtype_bits(source->is_direct ? source->dtype : operand->elem);
     int axis = is_across ? operand->mn_axis : operand->k_axis;

@@ -16,29 +16,29 @@ static int skinny_width_of_blocks(const MatmulScale *scale, const MatmulOperand 
 
 /* The longest run of an operand that lanes take from memory; 0: they do not. */
 static int skinny_width_direct(const MatmulPlan *plan, const MatmulOperand *operand) {
-    SkinnySource source = skinny_source(plan, operand);
-    if (!source.is_direct || source.is_across)
+    const SkinnySource *source = skinny_source(plan, operand);
+    if (!source->is_direct || source->is_across)
         return 0;
-    int most = GEMV_ACCESS_BITS / dtype_bits(source.dtype);
-    int width = view_vector_width(plan->graph, &source.view, operand->value, operand->k_axis, most);
-    if (source.has_factor)
-        width = skinny_width_of_blocks(&source.factor, operand, width);
-    if (source.has_zero)
-        width = skinny_width_of_blocks(&source.zero, operand, width);
-    return width < SKINNY_OWN || skinny_source_words(&source, width) < 1 ? 0 : width;
+    int most = GEMV_ACCESS_BITS / dtype_bits(source->dtype);
+    int width = view_vector_width(plan->graph, &source->view, operand->value, operand->k_axis, most);
+    if (source->has_factor)
+        width = skinny_width_of_blocks(&source->factor, operand, width);
+    if (source->has_zero)
+        width = skinny_width_of_blocks(&source->zero, operand, width);
+    return width < SKINNY_OWN || skinny_source_words(source, width) < 1 ? 0 : width;
 }
 
 /* Elements of a lane's run: as many as the weights' memory gives at once; taken from it where that goes for
  * all. */
 static int skinny_width(const MatmulPlan *plan, const Schedule *schedule, bool *is_direct) {
     int most = schedule->vector ? schedule->vector : SKINNY_WIDTH_MAX, direct = most, computed = most;
-    SkinnySource first = skinny_source(plan, gemv_weights(plan, schedule, 0));
+    const SkinnySource *first = skinny_source(plan, gemv_weights(plan, schedule, 0));
     for (int i = 0; i < gemv_n_weights(plan, schedule); i++) {
         const MatmulOperand *w = gemv_weights(plan, schedule, i);
         const MatmulRuns *runs = gemv_runs(plan, w);
-        SkinnySource source = skinny_source(plan, w);
+        const SkinnySource *source = skinny_source(plan, w);
         int width = skinny_width_direct(plan, w), run = runs->axis == w->k_axis ? runs->width_k : 0;
-        bool is_alike = source.dtype == first.dtype;
+        bool is_alike = source->dtype == first->dtype;
         direct = !is_alike ? 0 : width < direct ? width : direct;
         computed = run < computed ? run : computed;
     }
@@ -51,14 +51,14 @@ static int skinny_width(const MatmulPlan *plan, const Schedule *schedule, bool *
 static int skinny_width_across(const MatmulPlan *plan, const Schedule *schedule) {
     enum { WIDTH = 8 };
     int width = schedule->vector ? schedule->vector : WIDTH;
-    SkinnySource first = skinny_source(plan, gemv_weights(plan, schedule, 0));
+    const SkinnySource *first = skinny_source(plan, gemv_weights(plan, schedule, 0));
     for (int i = 0; i < gemv_n_weights(plan, schedule); i++) {
         const MatmulOperand *w = gemv_weights(plan, schedule, i);
-        SkinnySource source = skinny_source(plan, w);
-        if (!source.is_direct || !source.is_across || source.dtype != first.dtype)
+        const SkinnySource *source = skinny_source(plan, w);
+        if (!source->is_direct || !source->is_across || source->dtype != first->dtype)
             return 0;
-        width = source.has_factor ? skinny_width_of_blocks(&source.factor, w, width) : width;
-        width = source.has_zero ? skinny_width_of_blocks(&source.zero, w, width) : width;
+        width = source->has_factor ? skinny_width_of_blocks(&source->factor, w, width) : width;
+        width = source->has_zero ? skinny_width_of_blocks(&source->zero, w, width) : width;
     }
     while (width > 1 && dim_divisor(plan->graph->dims, plan->k) % width != 0)
         width /= 2;
@@ -71,18 +71,18 @@ static bool skinny_columns_across(const MatmulPlan *plan, const Schedule *schedu
         return false;
     for (int i = 0; i < gemv_n_weights(plan, schedule); i++) {
         const MatmulOperand *w = gemv_weights(plan, schedule, i);
-        SkinnySource source = skinny_source(plan, w);
-        int per_word = skinny_per_word(&source);
+        const SkinnySource *source = skinny_source(plan, w);
+        int per_word = skinny_per_word(source);
         if (columns % per_word != 0 || dim_divisor(plan->graph->dims, w->mn) % columns != 0 ||
-            view_vector_width(plan->graph, &source.view, w->value, w->mn_axis, per_word) < per_word)
+            view_vector_width(plan->graph, &source->view, w->value, w->mn_axis, per_word) < per_word)
             return false;
     }
     return true;
 }
 
 int matmul_skinny_bits(const MatmulPlan *plan, const MatmulOperand *operand) {
-    SkinnySource source = skinny_source(plan, operand);
-    return dtype_bits(source.is_direct ? source.dtype : operand->narrow);
+    const SkinnySource *source = skinny_source(plan, operand);
+    return dtype_bits(source->is_direct ? source->dtype : operand->narrow);
 }
 
 bool matmul_skinny_is_across(const MatmulPlan *plan, const Schedule *schedule) {
@@ -101,10 +101,10 @@ static bool skinny_shape_columns(const MatmulPlan *plan, const Schedule *schedul
     shape->columns = columns / SKINNY_ROWS;
     shape->wide = 1;
     if (shape->is_across) {
-        SkinnySource source = skinny_source(plan, gemv_weights(plan, schedule, 0));
+        const SkinnySource *source = skinny_source(plan, gemv_weights(plan, schedule, 0));
         if (!skinny_columns_across(plan, schedule, shape->columns))
             return false;
-        shape->wide = skinny_per_word(&source) / 2;
+        shape->wide = skinny_per_word(source) / 2;
     }
     shape->blocks = shape->columns / 2 / shape->wide;
     return shape->blocks >= 1 && columns * schedule->warps_n == schedule->tile_n &&
@@ -135,10 +135,10 @@ int matmul_skinny_registers(const MatmulPlan *plan, const Schedule *schedule) {
     int registers = ADDRESSES + s.width; /* a block's words, and a run's on their way there */
     int lines = s.unroll * (s.is_across ? s.width : s.columns), elements = s.is_across ? s.columns : s.width;
     for (int i = 0; i < gemv_n_weights(plan, schedule); i++) {
-        SkinnySource source = skinny_source(plan, gemv_weights(plan, schedule, i));
+        const SkinnySource *source = skinny_source(plan, gemv_weights(plan, schedule, i));
         if (s.is_direct)
-            registers += lines * skinny_source_words(&source, elements) +
-                         s.unroll * s.columns * (source.has_factor + source.has_zero);
+            registers += lines * skinny_source_words(source, elements) +
+                         s.unroll * s.columns * (source->has_factor + source->has_zero);
         else
             registers += lines * (s.width / 2 + 1) + s.width + COMPUTED;
     }

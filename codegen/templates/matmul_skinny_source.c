@@ -65,7 +65,7 @@ static bool source_fits(DType dtype, DType elem) {
            (dtype_bits(dtype) <= 8 && dtype_class(dtype) != DTYPE_LOGICAL && dtype_widens(dtype, elem));
 }
 
-SkinnySource skinny_source(const MatmulPlan *plan, const MatmulOperand *operand) {
+static SkinnySource source_find(const MatmulPlan *plan, const MatmulOperand *operand) {
     SkinnySource source = {0};
     int rank = operand->value->rank, axis[RANK_MAX] = {0};
     for (int i = 0; i < rank; i++)
@@ -89,6 +89,16 @@ SkinnySource skinny_source(const MatmulPlan *plan, const MatmulOperand *operand)
     source.is_across = dim_is(source.view.strides[operand->mn_axis], 1);
     source.is_direct = source.is_across || dim_is(source.view.strides[operand->k_axis], 1);
     return source;
+}
+
+const SkinnySource *skinny_source(const MatmulPlan *plan, const MatmulOperand *operand) {
+    MatmulRuns *runs = operand->runs;
+    if (!runs->source) {
+        SkinnySource *source = ARENA_NEW(plan->graph->arena, SkinnySource);
+        *source = source_find(plan, operand);
+        runs->source = source;
+    }
+    return runs->source;
 }
 
 int skinny_source_words(const SkinnySource *source, int width) {
