@@ -127,16 +127,9 @@ static Value *contract_result(Rewrite *rewrite, const ContractSide sides[2], int
     return build_reshape(rewrite, turned, sum->rank, (const Dim *const *)sum->dims, sum);
 }
 
-static bool contract_has_hint(const Graph *graph, const Value *value) {
-    for (size_t i = 0; i < graph->hints.n; i++)
-        if (graph->hints.at[i].value == value)
-            return true;
-    return false;
-}
-
 /* Whether a Value is made for the sum alone, and nothing is said of it. */
 static bool contract_is_free(const Rewrite *rewrite, const Value *value) {
-    return rewrite_uses(rewrite, value) == 1 && !contract_has_hint(rewrite->graph, value);
+    return rewrite_uses(rewrite, value) == 1 && !rewrite_has_hint(rewrite->graph, value);
 }
 
 /* ---- a batch of products ------------------------------------------------------------------------------ */

@@ -9,12 +9,11 @@
  * are read once for all of them, where each would have been a reading of its own. The third takes the
  * rounding of a mean for nothing, which is less than that of the sum; its 0 is NaN where something of x, or
  * c, is no number. */
-#include "passes/rewrite.h"
+#include "passes/linear.h"
 
 enum { LINEAR_DEPTH = 6, LINEAR_FACTORS = 8 };
 
-/* Whether `value` has one element along all axes that `sum` reduces, seen from its operand. */
-static bool linear_is_fixed(const Value *value, const Value *sum) {
+bool linear_is_fixed(const Value *value, const Value *sum) {
     const Value *whole = sum->in[0];
     for (int i = 0; i < whole->rank; i++)
         if (value_reduces(sum, i) && value_varies(value, whole, i))
@@ -157,6 +156,9 @@ static Value *linear_rule(Rewrite *rewrite, Value *value) {
     const Value *operand = value->n_in ? value->in[0] : NULL;
     if (value->op != OP_sum || !operand->rank || value->dtype != DTYPE_F32 || operand->dtype != DTYPE_F32)
         return value;
+    Value *product = linear_product(rewrite, value);
+    if (product != value)
+        return product;
     Linear linear = {.rewrite = rewrite, .sum = value, .rest = value->in[0]};
     while (linear.rest && (linear_term(&linear) || linear_factor(&linear)))
         continue;

@@ -200,6 +200,13 @@ bool rewrite_graph(Pass *pass, Graph *graph, RewriteRule rule) {
     return changed;
 }
 
+bool rewrite_has_hint(const Graph *graph, const Value *value) {
+    for (size_t i = 0; i < graph->hints.n; i++)
+        if (graph->hints.at[i].value == value)
+            return true;
+    return false;
+}
+
 bool rewrite_has_schedule(const Graph *graph, const Value *value) {
     for (size_t i = 0; i < graph->hints.n; i++)
         if (!strcmp(graph->hints.at[i].name, "schedule") && graph->hints.at[i].value &&

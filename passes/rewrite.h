@@ -43,7 +43,8 @@ bool *rewrite_find_shown(Pass *pass, Graph *graph);
  * element. */
 bool *rewrite_find_taken(Pass *pass, const Graph *graph, bool (*takes)(const Value *reader));
 
-/* Whether the source says how to compute `value`, or what is computed of it. */
+/* Whether the source says something of `value`; how to compute it, or what is computed of it. */
+bool rewrite_has_hint(const Graph *graph, const Value *value);
 bool rewrite_has_schedule(const Graph *graph, const Value *value);
 
 /* Builders. The operations' rules must hold: a failure is a defect and leaves a diagnostic and NULL. */

@@ -69,13 +69,6 @@ static Value *split_concat_slice(Rewrite *rewrite, Value *operand, int axis, int
     return build_slice(rewrite, operand, start, limit, step, operand);
 }
 
-static bool split_concat_has_hint(const Graph *graph, const Value *value) {
-    for (size_t i = 0; i < graph->hints.n; i++)
-        if (graph->hints.at[i].value == value)
-            return true;
-    return false;
-}
-
 static Value *split_concat_apart(Rewrite *rewrite, Value *product, int side, const Value *concat) {
     Value *joined = product->in[side], *sum = NULL;
     int k[] = {product->in[0]->rank - 1, product->in[1]->rank - 2};
@@ -102,7 +95,7 @@ static Value *split_concat_apart(Rewrite *rewrite, Value *product, int side, con
 static Value *split_concat_rule(Rewrite *rewrite, Value *value) {
     const FuseLimits *limits = rewrite->pass->options->limits;
     if (value->op != OP_matmul || (value->dtype != DTYPE_F32 && value->dtype != DTYPE_I32) ||
-        !product_uses_tensor_cores(limits, value) || split_concat_has_hint(rewrite->graph, value))
+        !product_uses_tensor_cores(limits, value) || rewrite_has_hint(rewrite->graph, value))
         return value;
     const bool *stays = rewrite->pass->state;
     if (value->id >= rewrite->n_before || stays[value->id])

@@ -64,9 +64,47 @@ static void test_left_alone(void **state) {
     expect_sum("y = sum(u + (x - mean(x, over=1)) * f, over=[0, 1]) + c", "sum(x", NULL);
 }
 
+/* Axes that one operand of a product alone has; not of what comes of a product, nor few, nor beside a reader.
+ */
+static void test_products(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        bool is_summed_first;
+    } cases[] = {
+        {"graph g (x: bf16[3, 40, 8], w: bf16[6, 8], b: bf16[6]) -> (y: f32[3, 1, 6]) {\n"
+         "  y = sum(x @ w.T + b, over=1) }",
+         true},
+        {"graph g (x: bf16[9, 8], w: bf16[18, 8, 6]) -> (y: f32[1, 9, 6]) { y = sum(x @ w, over=0) }", true},
+        {"graph g (x: bf16[3, 8, 8], w: bf16[6, 8]) -> (y: f32[3, 1, 6]) { y = sum(x @ w.T, over=1) }",
+         false},
+        {"graph g (x: bf16[M, 8], w: bf16[6, 8]) -> (y: f32[1, 6]) { y = sum(x @ w.T, over=0) }", false},
+        {"graph g (x: bf16[40, 8], w: bf16[6, 8]) -> (p: f32[40, 6], y: f32[1, 6]) {\n"
+         "  p = x @ w.T\n  y = sum(p, over=0) }",
+         false},
+        {"graph g (x: bf16[40, 8], w: bf16[8, 8], v: bf16[6, 8]) -> (y: f32[1, 6]) {\n"
+         "  y = sum(cast(relu(x @ w.T), bf16) @ v.T, over=0) }",
+         false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Support support = {.text = cases[i].text, .dims = sizes};
+        support_run(&support);
+        assert_string_equal(support.messages, "");
+        bool is_fma = false; /* a product in f32 of operands that are */
+        for (size_t k = 0; k < support.graph->values.n; k++) {
+            const Value *value = support.graph->values.at[k];
+            is_fma |= value->op == OP_matmul && value->in[0]->dtype == DTYPE_F32;
+        }
+        assert_int_equal(is_fma, cases[i].is_summed_first);
+        assert_true(support.evaluated && support.worst < 1e-4);
+        support_end(&support);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_factors_leave),
+        cmocka_unit_test(test_products),
         cmocka_unit_test(test_factors_of_factors),
         cmocka_unit_test(test_what_lies_around_its_mean_adds_nothing),
         cmocka_unit_test(test_left_alone),
