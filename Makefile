@@ -2,6 +2,8 @@
 # backend. Out of tree: everything lands in $(BUILD). Variants: make asan; make BUILD=/tmp/x CC=clang; make V=1 shows commands.
 
 BUILD ?= build
+# One name for each object, as what depends on which header is noted by it.
+override BUILD := $(patsubst $(CURDIR)/%,%,$(BUILD))
 PREFIX ?= /usr/local
 CC ?= cc
 OPT ?= -O2 -g
