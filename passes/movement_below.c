@@ -90,6 +90,8 @@ static Value *transposed_neighbours(Rewrite *rewrite, const Value *value) {
     for (int i = 0; i < last; i++)
         dims[i] = cut->dims[i];
     dims[last - 1] = dim_mul(rewrite->graph->dims, cut->dims[last - 1], cut->dims[last]);
+    if (!dims[last - 1])
+        return NULL;
     Value *whole = build_reshape(rewrite, cut->in[0], last, dims, value);
     whole = build_transpose(rewrite, whole, transpose->attrs[0].ints, value);
     return build_reshape(rewrite, whole, value->rank, value->dims, value);

@@ -30,13 +30,12 @@ typedef struct Product {
     uint8_t
         *flags;   /* by id: computed from reductions of a product along its rows, down its columns, or both */
     uint8_t *bad; /* by id of the core: FROM_ROWS, FROM_COLUMNS: these reductions stay whole */
-    int *functions; /* by id of the core: of each element, in its cone */
-    int *columns;   /* the same: its reductions down columns */
-    bool *apart;    /* they are another kernel's if what they reduce is stored anyway: */
-    bool *kept;     /* by id: others read it */
-    bool *is_read;  /* by id of the core: others read something of its cone */
-    const Value *
-        *reduced; /* by id of the core: what all its reductions down columns are of; NULL: of several */
+    int *functions;        /* by id of the core: of each element, in its cone */
+    int *columns;          /* the same: its reductions down columns */
+    bool *apart;           /* they are another kernel's if what they reduce is stored anyway: */
+    bool *kept;            /* by id: others read it */
+    bool *is_read;         /* by id of the core: others read something of its cone */
+    const Value **reduced; /* by id of the core: what its reductions down columns are of; NULL: several */
 } Product;
 
 int64_t product_extent(const Graph *graph, const Dim *dim) {
