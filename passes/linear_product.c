@@ -104,8 +104,8 @@ Value *linear_product(Rewrite *rewrite, Value *sum) {
         fresh = build_reduce(rewrite, OP_sum, fresh, axes.n_left, axes.left, true, sum);
     if (fresh && beside) {
         Value *times = build_constant(rewrite, (Number){.f = (double)axes.all}, DTYPE_F32, sum);
-        beside = build_scalar(rewrite, OP_mul, beside, times, NULL, sum);
-        fresh = build_scalar(rewrite, OP_add, fresh, beside, NULL, sum);
+        beside = times ? build_scalar(rewrite, OP_mul, beside, times, NULL, sum) : NULL;
+        fresh = beside ? build_scalar(rewrite, OP_add, fresh, beside, NULL, sum) : NULL;
     }
     if (!fresh || fresh->dtype != sum->dtype || !value_same_dims(fresh, sum))
         return sum;
