@@ -236,7 +236,8 @@ static bool lower_is_shared(const Run *shape, const LowerEntry *entry) {
     return along;
 }
 
-bool lower_is_fixed(const LowerEntry *entry, int axis) {
+/* Whether a load is the same along an axis. */
+static bool lower_is_fixed(const LowerEntry *entry, int axis) {
     bool is_fixed = lower_expr_is_fixed(entry->key.guard, axis);
     for (int i = 0; is_fixed && i < entry->key.value->rank; i++)
         is_fixed = lower_expr_is_fixed(entry->key.coords[i].at, axis);

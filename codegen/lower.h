@@ -40,11 +40,6 @@ typedef struct Run {
     RunStart start;
     bool repeats;       /* all runs of a batch have the same coordinate along `axis` */
     const KExpr *guard; /* false: outside the space: nothing is read, results do not matter; NULL: inside */
-    /* Where part of the guard is about the coordinate along one axis: that axis, and the other part, which is
-     * all that a load wants of what is alike along it. Rows that share it then load it once. */
-    bool has_row;
-    int row;
-    const KExpr *beside;
 } Run;
 
 /* Elements of a target that go into partial results as they are computed. */

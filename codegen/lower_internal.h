@@ -207,8 +207,6 @@ void lower_plan(Lower *lower, const Run *shape, const LowerTarget *targets, int 
 /* Registers for the planned loads of so many runs. */
 void lower_declare_loads(Lower *lower, int slots);
 void lower_emit_loads(Lower *lower, bool shared);
-/* Whether a load is the same along an axis, which is one of a run's inner axes or has a coordinate. */
-bool lower_is_fixed(const LowerEntry *entry, int axis);
 void lower_emit_hoisted(Lower *lower);
 /* Whether as many elements are read as the space has. */
 bool lower_is_stream(const Lower *lower, const Value *value);

@@ -178,13 +178,6 @@ bool lower_is_stream(const Lower *lower, const Value *value) {
            region_extent(lower->graph, lower->region, 0, lower->region->rank);
 }
 
-/* Where a load reads. */
-static const KExpr *plan_guard(Lower *lower, const LowerEntry *entry) {
-    const Run *run = lower->run;
-    const KExpr *guard = run->has_row && lower_is_fixed(entry, run->row) ? run->beside : run->guard;
-    return k_and(lower->b, guard, lower_condition(lower, entry->key.guard));
-}
-
 static void plan_emit_load(Lower *lower, const LowerEntry *entry) {
     Builder *b = lower->b;
     const Value *value = entry->key.value;
@@ -201,14 +194,14 @@ static void plan_emit_load(Lower *lower, const LowerEntry *entry) {
         lower->lane = k_for_begin(b, "j", k_i32(b, 0), k_i32(b, width), 1, UNROLL_FULL);
         size_t mark = lower_open_scope(lower);
         const KExpr *at = lower_concrete(lower, lane_expr(lower, offset));
-        const KExpr *guard = plan_guard(lower, entry);
+        const KExpr *guard = k_and(b, lower->run->guard, lower_condition(lower, entry->key.guard));
         k_load(b, entry->array, k_add(b, first, lower->lane), buffer, at, 1, guard, cache);
         lower_close_scope(lower, mark);
         k_end(b);
         return;
     }
     lower->lane = k_i32(b, 0);
-    const KExpr *guard = plan_guard(lower, entry);
+    const KExpr *guard = k_and(b, lower->run->guard, lower_condition(lower, entry->key.guard));
     const KExpr *at = lower_concrete(lower, offset.at);
     if (entry->array->count == 0 && !entry->per_word) {
         k_load(b, entry->array, NULL, buffer, at, 1, guard, cache);

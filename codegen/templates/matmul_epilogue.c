@@ -138,9 +138,6 @@ static void epilogue_place(Epilogue *e, EpilogueSlot *slot) {
         const KExpr *end = k_mul(b, k_add(b, slot->group, k_i32(b, 1)), k_i32(b, f->group_cols));
         slot->inside = k_scalar(b, OP_or, k_ge(b, k_i32(b, cols->value), end), slot->inside, NULL);
     }
-    slot->run.has_row = slot->run.guard != NULL;
-    slot->run.row = f->is_swapped ? rank - 1 : rank - 2;
-    slot->run.beside = slot->inside;
     slot->run.guard = slot->inside ? k_and(b, slot->run.guard, slot->inside) : slot->run.guard;
 }
 
