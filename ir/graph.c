@@ -275,6 +275,12 @@ Value *value_turned(const Value *value) {
     return value->in[0];
 }
 
+const Value *value_before_widening(const Value *value) {
+    while (value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype))
+        value = value->in[0];
+    return value;
+}
+
 const Dim *value_count(const Graph *graph, const Value *value) {
     return dims_product(graph->dims, (const Dim *const *)value->dims, value->rank);
 }

@@ -164,6 +164,8 @@ bool value_same_attrs(const Value *a, const Value *b);
 bool value_varies(const Value *operand, const Value *whole, int axis);
 /* What a transpose exchanges the last two axes of, and no others; NULL: `value` is no such. */
 Value *value_turned(const Value *value);
+/* What a value was before casts made it wider, exactly: itself where none did. */
+const Value *value_before_widening(const Value *value);
 bool value_same_rows(const Value *a, const Value *b); /* all dims but the last */
 /* Whether a value has one element for each row of another: with an axis of one where that has its columns,
  * which are not one by themselves, or without. */

@@ -127,11 +127,6 @@ static Value *contract_result(Rewrite *rewrite, const ContractSide sides[2], int
     return build_reshape(rewrite, turned, sum->rank, (const Dim *const *)sum->dims, sum);
 }
 
-/* Whether a Value is made for the sum alone, and nothing is said of it. */
-static bool contract_is_free(const Rewrite *rewrite, const Value *value) {
-    return rewrite_uses(rewrite, value) == 1 && !rewrite_has_hint(rewrite->graph, value);
-}
-
 /* ---- a batch of products ------------------------------------------------------------------------------ */
 
 /* The product that is summed, perhaps in another order of axes: of each of its axes the place there. */
@@ -140,14 +135,14 @@ static Value *contract_product(const Rewrite *rewrite, const Value *sum, int *pl
     int axes[RANK_MAX]; /* of `value`, by place */
     for (int i = 0; i < value->rank; i++)
         axes[i] = i;
-    while (value->op == OP_transpose && contract_is_free(rewrite, value)) {
+    while (value->op == OP_transpose && rewrite_is_free(rewrite, value)) {
         for (int i = 0; i < value->rank; i++)
             axes[i] = value->attrs[0].ints[axes[i]];
         value = value->in[0];
     }
     for (int i = 0; i < value->rank; i++)
         place[axes[i]] = i;
-    bool is_taken = value->op == OP_matmul && value->dtype == sum->dtype && contract_is_free(rewrite, value);
+    bool is_taken = value->op == OP_matmul && value->dtype == sum->dtype && rewrite_is_free(rewrite, value);
     return is_taken ? value : NULL;
 }
 
@@ -297,7 +292,7 @@ static bool contract_factors(Rewrite *rewrite, const Value *mul, ContractSide si
 static Value *contract_elements(Rewrite *rewrite, const Value *sum) {
     const Value *mul = sum->in[0];
     ContractSide sides[2] = {{.value = NULL}, {.value = NULL}};
-    if (mul->op != OP_mul || mul->dtype != DTYPE_F32 || !contract_is_free(rewrite, mul) ||
+    if (mul->op != OP_mul || mul->dtype != DTYPE_F32 || !rewrite_is_free(rewrite, mul) ||
         !contract_factors(rewrite, mul, sides) || !contract_sort_elements(sum, sides))
         return NULL;
     for (int i = 0; i < 2; i++) {
@@ -314,8 +309,8 @@ static Value *contract_elements(Rewrite *rewrite, const Value *sum) {
         sides[1] = second;
     }
     contract_arrange(sides, 0);
-    Value *in[] = {contract_matrices(rewrite, &sides[0], false), contract_matrices(rewrite, &sides[1], true)};
-    Value *product = graph_append(rewrite->graph, OP_matmul, in, 2, NULL, sum->span, rewrite->pass->diags);
+    Value *rows = contract_matrices(rewrite, &sides[0], false);
+    Value *product = build_matmul(rewrite, rows, contract_matrices(rewrite, &sides[1], true), sum);
     if (!product)
         return NULL;
     pass_decide(rewrite->pass, "contract", true, product, NULL, NULL,
@@ -324,9 +319,10 @@ static Value *contract_elements(Rewrite *rewrite, const Value *sum) {
 }
 
 static Value *contract_rule(Rewrite *rewrite, Value *value) {
-    Value *made = value->op == OP_sum ? contract_batch(rewrite, value) : NULL;
-    if (!made && value->op == OP_sum)
-        made = contract_elements(rewrite, value);
+    if (value->op != OP_sum)
+        return value;
+    Value *made = contract_batch(rewrite, value);
+    made = made ? made : contract_elements(rewrite, value);
     return made ? made : value;
 }
 

@@ -79,14 +79,6 @@ static bool store_is_repeated(const Value *value, int operand) {
     return false;
 }
 
-/* What a group reads that computes with an operand again: what that lies in, before it was made wider. */
-static const Value *store_base(Fuse *fuse, Value *operand) {
-    const Value *base = space_stored_base(fuse, operand);
-    while (base->op == OP_cast && dtype_widens(base->in[0]->dtype, base->dtype))
-        base = base->in[0];
-    return base;
-}
-
 /* Whether the groups elsewhere that need `node`'s Value compute it again: from what they read anyway, or from
  * something narrower. */
 static bool store_recomputes(Fuse *fuse, const FuseNode *node) {
@@ -106,7 +98,7 @@ static bool store_recomputes(Fuse *fuse, const FuseNode *node) {
         const FuseNode *in = fuse_node(fuse, value->in[i]);
         if (in->free || store_is_repeated(value, i) || fuse_is_slight(fuse, value->in[i], value))
             continue;
-        const Value *base = store_base(fuse, value->in[i]);
+        const Value *base = value_before_widening(space_stored_base(fuse, value->in[i])); /* as it is read */
         const FuseNode *below = fuse_node(fuse, base);
         int64_t bytes = fuse_bytes(fuse, base);
         if (!in->home && value->in[i]->op != OP_input && !op_is_view(value->in[i]->op))

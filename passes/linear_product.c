@@ -69,21 +69,17 @@ static bool product_is_taken(Rewrite *rewrite, const Value *product, const Linea
            !rewrite_is_heavy(rewrite, product->in[axes->side]);
 }
 
-static bool product_is_free(const Rewrite *rewrite, const Value *value) {
-    return rewrite_uses(rewrite, value) == 1 && !rewrite_has_hint(rewrite->graph, value);
-}
-
 /* The product that is summed, alone or with what does not vary along the axes; NULL: none. */
 static Value *product_summed(const Rewrite *rewrite, const Value *sum, Value **beside) {
     Value *whole = sum->in[0];
     *beside = NULL;
-    for (int i = 0; i < 2 && whole->op == OP_add && product_is_free(rewrite, whole); i++)
+    for (int i = 0; i < 2 && whole->op == OP_add && rewrite_is_free(rewrite, whole); i++)
         if (whole->in[i]->op == OP_matmul && value_same_dims(whole->in[i], whole) &&
             linear_is_fixed(whole->in[!i], sum)) {
             *beside = whole->in[!i];
             whole = whole->in[i];
         }
-    bool is_product = whole->op == OP_matmul && whole->dtype == DTYPE_F32 && product_is_free(rewrite, whole);
+    bool is_product = whole->op == OP_matmul && whole->dtype == DTYPE_F32 && rewrite_is_free(rewrite, whole);
     return is_product && !rewrite_has_schedule(rewrite->graph, whole) ? whole : NULL;
 }
 
@@ -97,9 +93,7 @@ Value *linear_product(Rewrite *rewrite, Value *sum) {
         if (i == axes.side)
             in[i] = build_reduce(rewrite, OP_sum, in[i], axes.n, axes.axes, true, sum);
     }
-    Value *fresh = in[0] && in[1]
-                       ? graph_append(rewrite->graph, OP_matmul, in, 2, NULL, sum->span, rewrite->pass->diags)
-                       : NULL;
+    Value *fresh = build_matmul(rewrite, in[0], in[1], sum);
     if (fresh && axes.n_left)
         fresh = build_reduce(rewrite, OP_sum, fresh, axes.n_left, axes.left, true, sum);
     if (fresh && beside) {

@@ -244,25 +244,19 @@ static bool product_is_divisible(const Value *reduction, ProductPart part) {
     }
 }
 
-static const Value *product_narrow(const Value *value) {
-    while (value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype))
-        value = value->in[0];
-    return value;
-}
-
 /* What a value that is reduced is computed of alone, as squares are. */
 static const Value *product_source(const Value *value) {
-    const Value *source = product_narrow(value);
+    const Value *source = value_before_widening(value);
     bool is_of_one = value_is_pointwise(source) && source->op != OP_cast;
     for (int i = 1; i < source->n_in; i++)
         is_of_one = is_of_one && source->in[i] == source->in[0];
-    return is_of_one ? product_narrow(source->in[0]) : source;
+    return is_of_one ? value_before_widening(source->in[0]) : source;
 }
 
 /* Whether `first` reduces x over the axes of `sum`, and keeps them. */
 static bool product_is_first(const Value *first, OpKind op, const Value *x, const Value *sum) {
-    if (first->op != op || product_narrow(first->in[0]) != product_narrow(x) || !first->attrs[1].i ||
-        first->dtype != sum->dtype || first->attrs[0].axes.n != sum->attrs[0].axes.n)
+    if (first->op != op || value_before_widening(first->in[0]) != value_before_widening(x) ||
+        !first->attrs[1].i || first->dtype != sum->dtype || first->attrs[0].axes.n != sum->attrs[0].axes.n)
         return false;
     for (int i = 0; i < first->attrs[0].axes.n; i++)
         if (first->attrs[0].axes.at[i] != sum->attrs[0].axes.at[i])

@@ -215,6 +215,10 @@ bool rewrite_has_schedule(const Graph *graph, const Value *value) {
     return false;
 }
 
+bool rewrite_is_free(const Rewrite *rewrite, const Value *value) {
+    return rewrite_uses(rewrite, value) == 1 && !rewrite_has_hint(rewrite->graph, value);
+}
+
 static Value *build_append(Rewrite *rewrite, OpKind op, Value **in, int n_in, const Attr *attrs,
                            const Value *like) {
     Value *fresh = graph_append(rewrite->graph, op, in, n_in, attrs, like->span, rewrite->pass->diags);
@@ -350,6 +354,11 @@ Value *build_reduce(Rewrite *rewrite, OpKind op, Value *value, int n_axes, const
         attrs[0].axes.at[i] = axes[i];
     attrs[1].i = keep;
     return build_append(rewrite, op, &value, 1, attrs, like);
+}
+
+Value *build_matmul(Rewrite *rewrite, Value *a, Value *b, const Value *like) {
+    Value *in[] = {a, b};
+    return a && b ? build_append(rewrite, OP_matmul, in, 2, NULL, like) : NULL;
 }
 
 Value *build_constant(Rewrite *rewrite, Number number, DType dtype, const Value *like) {

@@ -46,6 +46,8 @@ bool *rewrite_find_taken(Pass *pass, const Graph *graph, bool (*takes)(const Val
 /* Whether the source says something of `value`; how to compute it, or what is computed of it. */
 bool rewrite_has_hint(const Graph *graph, const Value *value);
 bool rewrite_has_schedule(const Graph *graph, const Value *value);
+/* Whether one operation alone reads `value`, and the source says nothing of it. */
+bool rewrite_is_free(const Rewrite *rewrite, const Value *value);
 
 /* Builders. The operations' rules must hold: a failure is a defect and leaves a diagnostic and NULL. */
 Value *build_scalar(Rewrite *rewrite, OpKind op, Value *a, Value *b, Value *c, const Value *like);
@@ -69,6 +71,8 @@ Value *build_pad(Rewrite *rewrite, Value *value, Value *border, const Dim *const
                  const Value *like);
 Value *build_reduce(Rewrite *rewrite, OpKind op, Value *value, int n_axes, const int *axes, bool keep,
                     const Value *like);
+/* The product of two matrices, in the type that infer.c gives it. */
+Value *build_matmul(Rewrite *rewrite, Value *a, Value *b, const Value *like);
 /* A scalar constant of exactly this type. */
 Value *build_constant(Rewrite *rewrite, Number number, DType dtype, const Value *like);
 /* A dim as an i64 scalar. */

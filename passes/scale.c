@@ -58,9 +58,7 @@ static bool scale_is_plain(const Value *value) {
 }
 
 static bool scale_is_int8(const Value *value) {
-    while (value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype))
-        value = value->in[0];
-    return dtype_is_int8(value->dtype);
+    return dtype_is_int8(value_before_widening(value)->dtype);
 }
 
 /* Takes the zero point of bytes off the rest, where it does not vary along K. */

@@ -31,15 +31,13 @@ typedef struct Sums {
 /* Whether it is a sum like the whole, which nothing else needs. */
 static bool sums_is_inner(const Sums *sums, const Value *value) {
     return (value->op == OP_add || value->op == OP_sub) && value->dtype == sums->whole->dtype &&
-           value_same_dims(value, sums->whole) && rewrite_uses(sums->rewrite, value) == 1 &&
-           !rewrite_has_hint(sums->rewrite->graph, value);
+           value_same_dims(value, sums->whole) && rewrite_is_free(sums->rewrite, value);
 }
 
 /* The product that a term is a multiple of, by itself and for nothing else; NULL: none. */
 static Value *sums_product(const Sums *sums, Value *value) {
     while (value->op != OP_matmul) {
-        if (!op_multiplies(value->op) || rewrite_uses(sums->rewrite, value) != 1 ||
-            rewrite_has_hint(sums->rewrite->graph, value))
+        if (!op_multiplies(value->op) || !rewrite_is_free(sums->rewrite, value))
             return NULL;
         bool is_second = value->op == OP_mul && !value_same_dims(value->in[0], value);
         value = value->in[is_second];

@@ -94,8 +94,8 @@ static inline bool matmul_streams(MatmulPath path) {
     return path == MATMUL_GEMV || path == MATMUL_SKINNY;
 }
 
-/* How an operand's elements neighbour in memory: the paths for few rows ask for it with every schedule. */
 struct SkinnySource;
+/* How an operand's elements neighbour in memory: the paths for few rows ask for it with every schedule. */
 typedef struct MatmulRuns {
     bool is_known; /* else nobody has asked yet */
     int axis; /* of the operand, along which neighbours are neighbours in memory; -1: neither of its two */

@@ -10,12 +10,8 @@ static bool operand_has_view(const MatmulOperand *operand) {
 
 /* The widest type that an operand's elements need: exact widening on the way is undone. */
 static DType operand_narrow(const MatmulOperand *operand) {
-    const Value *value = operand->value;
-    if (operand_has_view(operand))
-        return operand->view.base->dtype;
-    while (value->op == OP_cast && dtype_widens(value->in[0]->dtype, value->dtype))
-        value = value->in[0];
-    return value->dtype;
+    return operand_has_view(operand) ? operand->view.base->dtype
+                                     : value_before_widening(operand->value)->dtype;
 }
 
 void matmul_read_view(MatmulOperand *operand) {

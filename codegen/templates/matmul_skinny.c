@@ -55,11 +55,13 @@ static void skinny_compute(Skinny *s, SkinnySide *side, const KExpr *k0, const K
 static void skinny_row_pairs(Skinny *s, SkinnySide *x, const KExpr *k0, const KExpr *u, const KExpr *line,
                              const KExpr **pairs) {
     Builder *b = s->b;
+    if (!x->source.is_direct) {
+        skinny_compute(s, x, k0, u, line, pairs);
+        return;
+    }
     int words = skinny_source_words(&x->source, s->shape.width);
     const KExpr *at = k_mul(b, skinny_slot(s, x, u, line), k_i32(b, words));
-    if (!x->source.is_direct)
-        skinny_compute(s, x, k0, u, line, pairs);
-    else if (s->is_nibbles)
+    if (s->is_nibbles)
         skinny_reorder(b, x->raw, at, s->shape.width, pairs);
     else
         skinny_widen(b, &x->source, x->operand->elem, x->raw, at, s->shape.width, pairs);

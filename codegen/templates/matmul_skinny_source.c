@@ -13,9 +13,8 @@
  * Where neighbours in memory are columns, words of two neighbours along K are first interleaved, so that what
  * becomes a pair is one column's:
  *
- *     words                  h g f e d c b a, H G F E D C B A      of K and K + 1, nibbles of columns a, b,
- * .. their lower halves     D C B A d c b a                       then as above: a pair is A, a
- */
+ *     words                  h g f e d c b a, H G F E D C B A      of K and of K + 1, nibbles of columns a ..
+ *     their lower halves     D C B A d c b a                       then as above: a pair is A, a */
 #include "codegen/templates/matmul_skinny.h"
 
 #include "codegen/lower.h"
