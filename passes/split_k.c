@@ -17,19 +17,22 @@
 #include "passes/movement.h"
 
 enum {
-    SPLIT_K_TILE = 128,      /* rows and columns of a tile */
-    SPLIT_K_CLUSTER = 8,     /* blocks that share a tile anyway */
-    SPLIT_K_SHARE = 4,       /* of which so many are left to do it where parts are made */
-    SPLIT_K_LEAST = 1 << 15, /* K from which a second kernel, of 4 us, is less than what it saves */
-    SPLIT_K_PART = 2048,     /* least K of a part, and a multiple of whole lines */
-    SPLIT_K_CONE = 32,       /* Values that an operand is computed of */
-    SPLIT_FMA_FEW = 32,      /* without tensor cores: rows or columns that have kernels of their own */
-    SPLIT_FMA_STREAMED = 64, /* or may have, a few at a time */
-    SPLIT_FMA_WIDE = 64,     /* tiles a multiprocessor where nothing is to be split */
-    SPLIT_FMA_MOST = 8,      /* parts */
-    SPLIT_FMA_LEAST = 384,   /* K */
-    SPLIT_FMA_PART = 64,     /* least K of a part */
-    SPLIT_FMA_VECTOR = 4,    /* of which it is a multiple */
+    SPLIT_K_TILE = 128,          /* rows and columns of a tile */
+    SPLIT_K_CLUSTER = 8,         /* blocks that share a tile anyway */
+    SPLIT_K_SHARE = 4,           /* of which so many are left to do it where parts are made */
+    SPLIT_K_LEAST = 1 << 15,     /* K from which a second kernel, of 4 us, is less than what it saves */
+    SPLIT_K_PART = 2048,         /* least K of a part, and a multiple of whole lines */
+    SPLIT_K_CONE = 32,           /* Values that an operand is computed of */
+    SPLIT_K_STATISTIC = 1 << 16, /* elements of what a kernel before leaves */
+    SPLIT_FMA_FEW = 32,          /* without tensor cores: rows or columns that have kernels of their own */
+    SPLIT_FMA_STREAMED = 64,     /* or may have, a few at a time */
+    SPLIT_FMA_WIDE = 64,         /* tiles a multiprocessor where nothing is to be split */
+    SPLIT_FMA_EACH = 8,          /* parts of which any number is tried, and beyond powers of two */
+    SPLIT_FMA_MOST = 128,
+    SPLIT_FMA_LEAST = 384,        /* K */
+    SPLIT_FMA_COMPUTED = 1 << 12, /* of what is computed */
+    SPLIT_FMA_PART = 64,          /* least K of a part */
+    SPLIT_FMA_VECTOR = 4,         /* of which it is a multiple */
 };
 
 static bool split_k_is_windows(const Rewrite *rewrite, Value *operand) {
@@ -47,12 +50,24 @@ static bool split_k_is_plain(const Value *base) {
     return base->op == OP_input && !base->strides;
 }
 
-/* Whether a value is computed of inputs, element by element, as categories are of their numbers. */
-static bool split_k_is_computed(const Value *value, int *room) {
-    if (--*room < 0 || value_is_heavy(value) || value->op == OP_window)
+/* Whether a value is few numbers, that a kernel before leaves, as means of columns are. */
+static bool split_k_is_statistic(const Value *value) {
+    int64_t elements = 1;
+    for (int i = 0; i < value->rank; i++)
+        if (!dim_is_const(value->dims[i]) || !checked_mul(elements, value->dims[i]->value, &elements))
+            return false;
+    return value_class(value) == OPCLASS_REDUCTION && elements <= SPLIT_K_STATISTIC;
+}
+
+/* Whether a value is computed of inputs, element by element, as categories are of their numbers; or of
+ * statistics as well. */
+static bool split_k_is_computed(const Value *value, bool has_statistics, int *room) {
+    if (--*room < 0 || value->op == OP_window)
         return false;
+    if (value_is_heavy(value))
+        return has_statistics && split_k_is_statistic(value);
     for (int i = 0; i < value->n_in; i++)
-        if (!split_k_is_computed(value->in[i], room))
+        if (!split_k_is_computed(value->in[i], has_statistics, room))
             return false;
     return value_is_pointwise(value) || op_is_view(value->op) || value->n_in == 0;
 }
@@ -65,11 +80,15 @@ static bool split_k_is_memory(const Value *product, int i) {
            value_is_realigned(product->in[!i]);
 }
 
-/* Or of what the product's kernel computes, where K is as long as tensor cores want it. */
+/* Or of what the product's kernel computes: always where tensor cores do, else of a K that makes it worth it.
+ */
 static bool split_k_is_made(const FuseLimits *limits, const Value *product, int i) {
+    const Dim *k = product->in[0]->dims[product->in[0]->rank - 1];
+    bool is_long = dim_is_const(k) && k->value >= SPLIT_FMA_COMPUTED;
+    bool has_tensor_cores = product_uses_tensor_cores(limits, product);
     int room = SPLIT_K_CONE;
     return split_k_is_memory(product, i) ||
-           (product_uses_tensor_cores(limits, product) && split_k_is_computed(product->in[i], &room));
+           ((has_tensor_cores || is_long) && split_k_is_computed(product->in[i], !has_tensor_cores, &room));
 }
 
 /* Matrices of a product's batch; 0: not known, or more than are counted. */
@@ -120,11 +139,12 @@ static double split_fma_seconds(const FuseLimits *limits, const Value *product, 
 static int64_t split_fma_parts(const FuseLimits *limits, const Value *product, const Dim *k) {
     const Dim *m = product->dims[product->rank - 2], *n = product->dims[product->rank - 1];
     int64_t most = (int64_t)limits->sm_count * SPLIT_FMA_WIDE;
-    if (k->value < SPLIT_FMA_LEAST || m->value <= SPLIT_FMA_FEW || n->value <= SPLIT_FMA_FEW ||
-        m->value > most || n->value > most)
+    bool is_memory = split_k_is_memory(product, 0) && split_k_is_memory(product, 1);
+    bool is_few = m->value <= SPLIT_FMA_FEW || n->value <= SPLIT_FMA_FEW;
+    if (k->value < SPLIT_FMA_LEAST || (is_few && is_memory) || m->value > most || n->value > most)
         return 1;
     int64_t best = 1;
-    bool is_streamed = m->value <= SPLIT_FMA_STREAMED || n->value <= SPLIT_FMA_STREAMED;
+    bool is_streamed = is_memory && (m->value <= SPLIT_FMA_STREAMED || n->value <= SPLIT_FMA_STREAMED);
     if (is_streamed && product->in[0]->op != OP_transpose && product->in[1]->op == OP_transpose)
         return 1; /* both lie along K, as streams are read fastest */
     double operations =
@@ -133,7 +153,8 @@ static int64_t split_fma_parts(const FuseLimits *limits, const Value *product, c
     if (is_streamed)
         whole = fmin(whole, operations / split_streamed);
     double least = split_fma_worth * whole;
-    for (int64_t parts = 2; parts <= SPLIT_FMA_MOST && k->value / parts >= SPLIT_FMA_PART; parts++) {
+    for (int64_t parts = 2; parts <= SPLIT_FMA_MOST && k->value / parts >= SPLIT_FMA_PART;
+         parts += parts < SPLIT_FMA_EACH ? 1 : parts) {
         double seconds = split_fma_seconds(limits, product, k->value, parts);
         if (k->value % (parts * SPLIT_FMA_VECTOR) == 0 && seconds < least) {
             least = seconds;

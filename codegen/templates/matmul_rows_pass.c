@@ -40,6 +40,13 @@ static void rows_mark_moved(const MatmulPlan *plan, const ValueMap *reached, Val
     }
 }
 
+/* Whether accumulators can hold it: they do, or floats take the registers of the integers that they are
+ * computed of. */
+static bool rows_has_place(const MatmulPlan *plan, const Value *value) {
+    KType type = ktype_of(value->dtype);
+    return type == plan->accumulator || (type == K_F32 && plan->accumulator == K_I32);
+}
+
 /* The last value to hold instead before statistic number `pass`; NULL: nothing better than what is held. */
 static const Value *rows_cut(Epilogue *e, size_t pass) {
     const MatmulPlan *plan = e->plan;
@@ -57,18 +64,24 @@ static const Value *rows_cut(Epilogue *e, size_t pass) {
         bool is_pointwise = op_is_scalar(value->op) || value->op == OP_cast;
         if (is_pointwise && value_map_get(&reached, value) && !value_map_get(&too_early, value) &&
             !value_map_get(&moved, value) && value != e->held && value_same_dims(value, plan->core[0]) &&
-            ktype_of(value->dtype) == plan->accumulator && rows_serves(e, pass, value, held, n_held, &marks))
+            rows_has_place(plan, value) && rows_serves(e, pass, value, held, n_held, &marks))
             return value;
     }
     return NULL;
 }
 
+/* context: where elements are held. Accumulators of another type are 0 from then on: the next tile's products
+ * still name them, so that sums would stay in registers beside what is held. */
 static void rows_hold(Epilogue *e, const EpilogueSlot *slot, const KVar *const *computed, void *context) {
-    (void)context;
     Builder *b = e->b;
+    const KVar *held = context;
     const KExpr *at = k_let_expr(b, "at", epilogue_at(e, slot));
     const KExpr *j = epilogue_loop(b, "j", e->run);
-    k_set_elem(b, e->fragment->accumulator[0], k_add(b, at, j), k_elem(b, computed[0], j));
+    const KExpr *element = k_elem(b, computed[0], j), *place = k_add(b, at, j);
+    k_set_elem(b, held, place, element);
+    const KVar *accumulator = e->fragment->accumulator[0];
+    if (accumulator != held)
+        k_set_elem(b, accumulator, place, k_convert(b, k_i32(b, 0), accumulator->type));
     epilogue_loop_end(b, e->run);
 }
 
@@ -158,11 +171,19 @@ void rows_hold_next(Epilogue *e, size_t i, MatmulInputs *inputs, const Value *on
     const Value *cut = rows_cut(e, i);
     if (!cut || (only && cut != only))
         return;
+    Builder *b = e->b;
+    MatmulFragment *fragment = ARENA_NEW(b->arena, MatmulFragment);
+    *fragment = *e->fragment;
+    const KVar *accumulator = fragment->accumulator[0];
+    KType type = ktype_of(cut->dtype);
+    if (type != accumulator->type)
+        fragment->accumulator[0] = k_array(b, "held", type, accumulator->count, NULL);
     e->inputs = inputs;
-    rows_pass(e, cut, rows_hold, NULL);
+    rows_pass(e, cut, rows_hold, (void *)fragment->accumulator[0]);
     e->inputs = NULL;
     rows_unbind(e);
     e->held = cut;
+    e->fragment = fragment;
 }
 
 PartialVars rows_statistic_of(Epilogue *e, size_t i, const Value *of) {
