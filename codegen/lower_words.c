@@ -67,6 +67,26 @@ const KExpr *lower_word_element(Builder *b, DType dtype, const KExpr *word, int 
     return k_scalar(b, OP_fma, number, k_float(b, K_F32, scale), k_float(b, K_F32, -zero));
 }
 
+static const KExpr *words_twice(Builder *b, DType elem, double x) {
+    const KExpr *pair[] = {k_float(b, K_F32, x), k_float(b, K_F32, x)};
+    return k_pack(b, elem, pair);
+}
+
+const KExpr *lower_nibble_pair(Builder *b, DType dtype, DType elem, const KExpr *word) {
+    enum { MASK = 0x000f000f, SIGN = 8 };
+    double leading = elem == DTYPE_BF16 ? 128 : 1024, zero = leading;
+    if (dtype_class(dtype) == DTYPE_SIGNED)
+        zero += SIGN; /* its bit, flipped, counts from the least */
+    const KVar *bits = k_variable(b, "bits", K_U32, NULL), *pair = k_variable(b, "pair", K_U32, NULL);
+    KOperand masked[] = {k_reg(bits), k_operand(word), k_operand(k_int(b, K_U32, MASK)),
+                         k_operand(words_twice(b, elem, zero))};
+    k_atom(b, ATOM_and_xor, NULL, masked, 4);
+    KOperand reduced[] = {k_reg(pair), k_operand(k_var(b, bits)), k_operand(words_twice(b, elem, 1)),
+                          k_operand(words_twice(b, elem, -zero))};
+    k_atom(b, ATOM_fma_pairs, (int[]){elem}, reduced, 4);
+    return k_var(b, pair);
+}
+
 void lower_words_widen(Lower *lower, const LowerEntry *entry) {
     enum { HALF = WORD_BITS / 2 };
     Builder *b = lower->b;

@@ -75,15 +75,25 @@ static void sim_byte_permute(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneM
     sim_set_register(sim, warp, stmt->operands[0].reg, mask);
 }
 
-static void sim_and_or(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+/* $1 & $2, then with $3. */
+static void sim_and(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask, bool is_xor) {
     Lanes a = *sim_operand(sim, warp, &stmt->operands[1], mask);
     Lanes b = *sim_operand(sim, warp, &stmt->operands[2], mask);
     Lanes c = *sim_operand(sim, warp, &stmt->operands[3], mask);
     Lanes *to = &warp->registers[stmt->operands[0].reg];
     FOR_LANES(lane, mask) {
-        to->at[lane].i = (uint32_t)(a.at[lane].i & b.at[lane].i) | (uint32_t)c.at[lane].i;
+        uint32_t masked = (uint32_t)(a.at[lane].i & b.at[lane].i), other = (uint32_t)c.at[lane].i;
+        to->at[lane].i = is_xor ? masked ^ other : masked | other;
     }
     sim_set_register(sim, warp, stmt->operands[0].reg, mask);
+}
+
+static void sim_and_or(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+    sim_and(sim, warp, stmt, mask, false);
+}
+
+static void sim_and_xor(Sim *sim, SimWarp *warp, const SimStmt *stmt, LaneMask mask) {
+    sim_and(sim, warp, stmt, mask, true);
 }
 
 /* a b + c, or a b alone, of pairs. */
@@ -211,6 +221,7 @@ static SimAtom *const atom_functions[ATOM_COUNT] = {
     [ATOM_redux_min] = sim_redux,
     [ATOM_byte_permute] = sim_byte_permute,
     [ATOM_and_or] = sim_and_or,
+    [ATOM_and_xor] = sim_and_xor,
     [ATOM_fma_pairs] = sim_fma_pairs,
     [ATOM_mul_pairs] = sim_mul_pairs,
     [ATOM_ex2_ftz] = sim_ex2,

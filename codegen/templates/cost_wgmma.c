@@ -160,6 +160,8 @@ static const double cost_promote_columns = 20;
 static const double cost_fragment_slots = 12, cost_fragment_op_slots = 4, cost_fragment_overlap = 0.3;
 /* The same of fragments that stay packed, and more for each reduction of their rows. */
 static const double cost_packed_slots = 1, cost_packed_row_slots = 0.7;
+/* The same of integers of 4 bits and their scales. */
+static const double cost_nibble_slots = 10;
 
 /* Clocks for a load of 32 elements of an operand that goes to registers as it lies; the share of them that
  * the products do not hide. Not fitted. */
@@ -200,7 +202,9 @@ static double cost_fragments(const MatmulPlan *plan, const Schedule *s) {
     bool is_packed = matmul_fragments_are_packed(plan, s);
     double slots = is_packed ? cost_packed_slots + cost_packed_row_slots * (double)plan->operand_rows.n
                              : cost_fragment_slots;
-    if (!is_packed)
+    if (matmul_fragments_are_nibbles(plan, s))
+        slots = cost_nibble_slots;
+    else if (!is_packed)
         slots += cost_operations(plan, operand) * cost_fragment_op_slots / plan->n_cores;
     double words = (double)s->tile_m * s->tile_k / 2 * (s->swap_ab ? plan->n_cores : 1);
     return words / 128 * slots / cost_clock;

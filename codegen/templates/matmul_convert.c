@@ -138,10 +138,14 @@ bool matmul_accepts_convert(const MatmulPlan *plan, const Schedule *schedule, co
         *why = "a converting warpgroup makes one operand, of 16 bits, for one product";
         if (plan->kind != MATMUL_16BIT || plan->n_cores > 1 || convert_operands(plan) > 1)
             return false;
-        *why =
-            "what the operand is computed from does not lie as TMA reads it, in runs of 8 elements of whole "
-            "bytes";
-        if (!matmul_convert_source(plan, operand, &source) || dtype_bits(source.elem) < 8)
+        *why = "what the operand is computed from does not lie as TMA reads it, in runs of 8 elements";
+        if (!matmul_convert_source(plan, operand, &source))
+            return false;
+        *why = "TMA brings rows of whole 16 bytes";
+        int along = source.major == MAJOR_K                      ? schedule->tile_k
+                    : (operand == &plan->a) != schedule->swap_ab ? schedule->tile_m
+                                                                 : schedule->tile_n;
+        if (along * dtype_bits(source.elem) % (8 * CONVERT_LINE) != 0)
             return false;
     }
     *why = "a computed operand is not shared in a cluster, nor between warpgroups that take turns";
@@ -191,12 +195,14 @@ MatmulConvert matmul_convert(Builder *b, const MatmulPlan *plan, const Schedule 
     convert.ratio = convert_ratio(plan, schedule, source);
     int stages = convert_raw_stages(schedule), k = schedule->tile_k * convert.ratio;
     bool is_k = source->major == MAJOR_K;
+    int rows = is_k ? tile_mn : k, cols = is_k ? k : tile_mn, bits = dtype_bits(source->elem);
+    DType raw = bits < 8 ? DTYPE_U8 : source->elem; /* several as one */
     convert.ahead = stages - matmul_converters(plan, schedule);
     convert.ahead = convert.ahead > 0 ? convert.ahead : 1;
-    convert.tma = (MatmulTma){
-        .operand = source,
-        .tile = tile_shared(b, "raw_tile", source->elem, is_k ? tile_mn : k, is_k ? k : tile_mn, stages),
-        .share = 1};
+    convert.tma =
+        (MatmulTma){.operand = source,
+                    .tile = tile_shared(b, "raw_tile", raw, rows, cols * bits / dtype_bits(raw), stages),
+                    .share = 1};
     convert.tma.maps = matmul_tma_maps(b, plan->graph->dims, &convert.tma);
     convert.raw = pipeline_new(b, "raw", stages);
     convert.loader.vector = CONVERT_WIDTH;

@@ -46,7 +46,7 @@ void matmul_skew_shift(Builder *b, const MatmulSkew *skew, const KExpr *slot, co
 
 /* matmul_convert.c */
 
-enum { CONVERT_THREADS = 128, CONVERT_WIDTH = 8 };
+enum { CONVERT_THREADS = 128, CONVERT_WIDTH = 8 /* elements */, CONVERT_LINE = 16 /* bytes */ };
 typedef struct MatmulConvert {
     bool is_brought; /* by `skew`; the rest is of what is computed */
     MatmulSkew skew;

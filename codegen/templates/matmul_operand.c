@@ -14,6 +14,21 @@ static DType operand_narrow(const MatmulOperand *operand) {
                                      : value_before_widening(operand->value)->dtype;
 }
 
+KType matmul_source_type(const MatmulPlan *plan, const MatmulOperand *source) {
+    const Value *value = source->value;
+    KType type = ktype_of(value->dtype);
+    if (dtype_is_float(source->elem) || dtype_bits(source->elem) > 16)
+        return type;
+    for (size_t i = 0; i < plan->region->values.n; i++) {
+        const Value *user = plan->region->values.at[i];
+        for (int k = 0; k < user->n_in; k++)
+            if (user->in[k] == value &&
+                (!dtype_is_float(user->dtype) || !(op_is_scalar(user->op) || user->op == OP_cast)))
+                return type;
+    }
+    return K_F32;
+}
+
 void matmul_read_view(MatmulOperand *operand) {
     const Value *value = operand->value;
     operand->narrow = operand_narrow(operand);

@@ -20,6 +20,9 @@ bool matmul_take_chosen(const Graph *graph, const Region *region, const ViewGath
                         MatmulOperand *operand);
 /* Sets what follows from an operand's view. */
 void matmul_read_view(MatmulOperand *operand);
+/* The type in which the source's elements are given to what computes the operand: short integers as f32,
+ * which holds them, where they are used as floats alone. */
+KType matmul_source_type(const MatmulPlan *plan, const MatmulOperand *source);
 /* Whether TMA can read an operand: contiguous, everything else in steps of 16 bytes. */
 bool matmul_is_tma(const Graph *graph, const MatmulOperand *operand, const char **why);
 /* Whether it can where tiles lie within the parts that memory has the operand in. */

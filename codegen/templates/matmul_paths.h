@@ -64,6 +64,8 @@ bool matmul_has_fragments(const MatmulPlan *plan, const Schedule *schedule, cons
 int matmul_fragment_registers(const MatmulPlan *plan, const Schedule *schedule);
 /* Whether its words go from memory to the products without being taken apart. */
 bool matmul_fragments_are_packed(const MatmulPlan *plan, const Schedule *schedule);
+/* Whether they are integers of 4 bits, which become pairs by a few instructions. */
+bool matmul_fragments_are_nibbles(const MatmulPlan *plan, const Schedule *schedule);
 /* wgmma_turned.c: whether wgmma takes an operand from registers alone, as rows, since it is contiguous along
  * M or N; registers of a thread for it. */
 bool matmul_is_turned(const MatmulPlan *plan, const MatmulOperand *operand);

@@ -309,7 +309,7 @@ void matmul_load_start(Builder *b, MatmulLoader *loader, const KExpr *stage, con
     }
     loader->target = (LowerTarget){.value = loader->operand->value};
     if (loader->source) { /* so that no load of it is planned */
-        KType type = ktype_of(loader->source->value->dtype);
+        KType type = matmul_source_type(loader->plan, loader->source);
         loader->from = k_array(b, "from", type, loader->vector, NULL);
         lower_bind_array(loader->lower, loader->source->value, loader->from, NULL);
     }
@@ -352,42 +352,48 @@ static void loader_put(Builder *b, const MatmulLoader *loader, const LoaderPiece
     k_end(b);
 }
 
-/* Bytes to f32 without the slow conversion: behind the leading bits of 2^23 a byte is a number of ones. i8
- * counts from -128 then. */
-static void loader_widen_bytes(Builder *b, const MatmulLoader *loader, const KExpr *at, const KExpr *inside) {
-    enum { LEADING = 0x4B000000, AROUND = 0x7540 /* LEADING but for its lowest byte */ };
-    bool is_signed = loader->source->elem == DTYPE_I8;
-    int n_words = loader->vector / 4;
-    const KVar *words = k_array(b, "bytes", K_U32, n_words, NULL);
-    k_load_raw(b, words, NULL, loader->source_tile.buffer, at, loader->vector, inside, CACHE_DEFAULT);
+/* Words of integers of 4 or 8 bits to what the operand is computed from. */
+static void loader_widen(Builder *b, const MatmulLoader *loader, const KExpr *at, const KExpr *inside) {
+    enum { WORD = 32, HALF = WORD / 2 };
+    DType elem = loader->source->elem;
+    int bits = dtype_bits(elem), per_word = WORD / bits, n_words = loader->vector / per_word;
+    int64_t least = dtype_class(elem) == DTYPE_SIGNED ? (int64_t)1 << (bits - 1) : 0;
+    KType type = loader->from->type;
+    const KVar *words = k_array(b, "words", K_U32, n_words, NULL);
+    k_load_raw(b, words, NULL, loader->source_tile.buffer, at,
+               loader->vector * bits / dtype_bits(loader->source_tile.elem), inside, CACHE_DEFAULT);
     for (int i = 0; i < n_words; i++) {
-        const KExpr *word = k_elem_at(b, words, i);
-        if (is_signed)
-            word = k_let_expr(b, "shifted", k_xor(b, word, k_int(b, K_U32, 0x80808080)));
-        for (int e = 0; e < 4; e++) {
-            const KVar *bits = k_variable(b, "bits", K_U32, NULL);
-            KOperand operands[] = {k_reg(bits), k_operand(word), k_operand(k_int(b, K_U32, LEADING)),
-                                   k_operand(k_int(b, K_U32, AROUND | e))};
-            k_atom(b, ATOM_byte_permute, NULL, operands, 4);
-            const KExpr *zero = k_float(b, K_F32, is_signed ? 8388736 : 8388608);
-            k_set_elem(b, loader->from, k_i32(b, 4 * i + e),
-                       k_sub(b, k_bitcast(b, k_var(b, bits), K_F32), zero));
+        const KExpr *word = k_let_expr(b, "word", lower_word_counted(b, elem, k_elem_at(b, words, i)));
+        const KExpr *upper = k_let_expr(b, "upper", k_shr(b, word, HALF));
+        for (int e = 0; e < per_word; e++) {
+            const KExpr *half = e < per_word / 2 ? word : upper, *element;
+            int low = e % (per_word / 2) * bits;
+            if (type == K_F32) {
+                element = lower_word_element(b, elem, half, low);
+            } else {
+                element = k_bit_and(b, k_shr(b, half, low), k_int(b, K_U32, (1 << bits) - 1));
+                element = k_convert(b, k_sub(b, k_convert(b, element, K_I32), k_i32(b, least)), type);
+            }
+            k_set_elem(b, loader->from, k_i32(b, i * per_word + e), element);
         }
     }
 }
 
 /* The piece's elements of the source, from its tile. */
 static void loader_from_source(Builder *b, const MatmulLoader *loader, const LoaderPiece *piece) {
+    enum { WORD = 32 };
     const MatmulOperand *source = loader->source;
     bool is_k = source->major == MAJOR_K;
+    int bits = dtype_bits(source->elem), packed = dtype_bits(loader->source_tile.elem) / bits;
     const KExpr *k = k_add(b, loader->source_k, piece->k);
-    const KExpr *at =
-        tile_index(b, &loader->source_tile, loader->source_stage, is_k ? piece->mn : k, is_k ? k : piece->mn);
-    KType raw = ktype_of(source->elem), type = loader->from->type;
-    if (dtype_is_int8(source->elem) && type == K_F32 && loader->vector % 4 == 0) {
-        loader_widen_bytes(b, loader, at, piece->inside);
+    const KExpr *row = is_k ? piece->mn : k, *col = is_k ? k : piece->mn;
+    const KExpr *at = tile_index(b, &loader->source_tile, loader->source_stage, row,
+                                 packed > 1 ? k_div(b, col, k_i32(b, packed)) : col);
+    if (!dtype_is_float(source->elem) && bits <= 8 && loader->vector * bits % WORD == 0) {
+        loader_widen(b, loader, at, piece->inside);
         return;
     }
+    KType raw = ktype_of(source->elem), type = loader->from->type;
     const KVar *elements = raw == type ? loader->from : k_array(b, "raw", raw, loader->vector, NULL);
     k_load(b, elements, NULL, loader->source_tile.buffer, at, loader->vector, piece->inside, CACHE_DEFAULT);
     if (raw == type)

@@ -121,28 +121,12 @@ static const KExpr *source_word(Builder *b, const KVar *raw, const KExpr *at, in
     return k_elem(b, raw, k_add(b, at, k_i32(b, i)));
 }
 
-static const KExpr *source_twice(Builder *b, DType elem, double x) {
-    const KExpr *pair[] = {k_float(b, K_F32, x), k_float(b, K_F32, x)};
-    return k_pack(b, elem, pair);
-}
-
 /* The four pairs of a word of nibbles. */
 static void source_widen_nibbles(Builder *b, DType dtype, DType elem, const KExpr *word,
                                  const KExpr **pairs) {
-    enum { MASK = 0x000f000f };
-    double leading = elem == DTYPE_BF16 ? 128 : 1024;
-    double least = dtype_class(dtype) == DTYPE_SIGNED ? 1 << (NIBBLE - 1) : 0;
-    word = k_let_expr(b, "word", lower_word_counted(b, dtype, word));
-    for (int i = 0; i < HALF / NIBBLE; i++) {
-        const KVar *bits = k_variable(b, "bits", K_U32, NULL), *pair = k_variable(b, "pair", K_U32, NULL);
-        KOperand masked[] = {k_reg(bits), k_operand(k_shr(b, word, NIBBLE * i)),
-                             k_operand(k_int(b, K_U32, MASK)), k_operand(source_twice(b, elem, leading))};
-        k_atom(b, ATOM_and_or, NULL, masked, 4);
-        KOperand reduced[] = {k_reg(pair), k_operand(k_var(b, bits)), k_operand(source_twice(b, elem, 1)),
-                              k_operand(source_twice(b, elem, -leading - least))};
-        k_atom(b, ATOM_fma_pairs, (int[]){elem}, reduced, 4);
-        pairs[i] = k_var(b, pair);
-    }
+    word = k_let_expr(b, "word", word);
+    for (int i = 0; i < HALF / NIBBLE; i++)
+        pairs[i] = lower_nibble_pair(b, dtype, elem, k_shr(b, word, NIBBLE * i));
 }
 
 /* The two pairs of a word of bytes. */

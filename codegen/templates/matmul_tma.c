@@ -270,7 +270,6 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
         to = k_smem_addr(b, tile->buffer, at);
         inner = k_add(b, k0, k_i32(b, (int64_t)block * tma_span(tma)));
         inner = tma_is_dealt(tma) ? k_add(b, inner, tma->piece) : inner;
-        inner = tma_packed(tma) > 1 ? k_div(b, inner, k_i32(b, tma_packed(tma))) : inner;
         outer = tma_row(b, tma, mn0, row);
     } else {
         /* of blocks that two share, 2 i + part is this one's to load */
@@ -278,9 +277,10 @@ static void tma_load_box(Builder *b, const MatmulPlan *plan, const MatmulTma *tm
         const KExpr *at = k_mul(b, number, k_i32(b, (int64_t)tile->rows * tile->span));
         at = k_add(b, k_mul(b, stage, k_i32(b, tile->pitch)), at);
         to = k_smem_addr(b, tile->buffer, k_add(b, at, k_mul(b, row, k_i32(b, tile->span))));
-        inner = k_add(b, mn0, k_mul(b, number, k_i32(b, tile->span)));
+        inner = k_add(b, mn0, k_mul(b, number, k_i32(b, tma_span(tma))));
         outer = tma_row(b, tma, k0, row);
     }
+    inner = tma_packed(tma) > 1 ? k_div(b, inner, k_i32(b, tma_packed(tma))) : inner;
     if (operand->windows) {
         bool shares_places = operand->major == MAJOR_K;
         matmul_windows_load(b, plan, tma, map, to, full, shares_places ? inner : outer, batch,

@@ -88,6 +88,9 @@ void wgmma_fragments_new(Wgmma *w, WgmmaOperand *o, const char *name) {
     *f = (WgmmaFragments){.operand = o->operand, .source = source};
     fragments_targets(w, o, space);
     f->packed = fragments_packed(w->plan, w->schedule, o->operand, source);
+    f->nibbles = fragments_nibbles(o->operand, source);
+    if (f->nibbles.scale)
+        f->targets[0] = (LowerTarget){.value = f->nibbles.scale};
     fragments_add_factor(w, f);
     f->lower = lower_new(b, space);
     bool in_pairs = fragments_in_pairs(source);
@@ -127,19 +130,45 @@ static Run fragments_run(Wgmma *w, const WgmmaOperand *o, int i, int block, cons
 
 /* ---- a stage */
 
+/* A word's scales, as a pair: of a stage in one place, so that those which are alike are made once. */
+static void fragments_pack_scales(Wgmma *w, const WgmmaOperand *o) {
+    Builder *b = w->b;
+    WgmmaFragments *f = o->fragments;
+    int steps = w->schedule->tile_k / FRAGMENT_K;
+    f->scales = k_array(b, "scales", K_U32, fragments_slot(w, steps, 0), NULL);
+    for (int i = 0; i < steps; i++)
+        for (int block = 0; block < w->blocks; block++) {
+            const KExpr *word = k_for_begin(b, "word", k_i32(b, 0), k_i32(b, FRAGMENT_WORDS), 1, UNROLL_FULL);
+            const KExpr *slot = k_add(b, word, k_i32(b, fragments_slot(w, i, block))), *pair[2];
+            Run run = fragments_run(w, o, i, block, word);
+            const KVar *scale = k_array(b, "scale", ktype_of(f->nibbles.scale->dtype), 2, NULL);
+            f->targets[0].dst = scale;
+            lower_batch_run(f->lower, &run, slot, f->targets, 1);
+            for (int e = 0; e < 2; e++)
+                pair[e] = k_convert(b, k_elem_at(b, scale, e), K_F32);
+            k_set_elem(b, f->scales, slot, k_pack(b, f->operand->elem, pair));
+            k_end(b);
+        }
+}
+
+/* Where packed pairs, or nibbles, are all that the operand is, nothing is computed for it. */
+static int fragments_first_target(const WgmmaFragments *f) {
+    return f->packed.is_packed || (f->nibbles.is_made && !f->nibbles.scale);
+}
+
 /* What else the operand is computed from is on its way while the stage is waited for. */
 static void fragments_start(Wgmma *w, WgmmaOperand *o, const MatmulTile *tile, const KExpr *warp_row,
                             const KExpr *k0) {
     Builder *b = w->b;
     WgmmaFragments *f = o->fragments;
     const KExpr *lane = k_special(b, SPECIAL_LANE);
-    int steps = w->schedule->tile_k / FRAGMENT_K, first = f->packed.is_packed ? 1 : 0;
+    int steps = w->schedule->tile_k / FRAGMENT_K, first = fragments_first_target(f);
     f->tile = tile;
     f->warp_row = warp_row;
     f->row = k_add(b, warp_row, k_div(b, lane, k_i32(b, 4)));
     f->k = k_add(b, k0, k_mul(b, k_mod(b, lane, k_i32(b, 4)), k_i32(b, 2)));
-    if (first < f->n_targets) {
-        f->from = k_array(b, "from", fragments_type(w, f), 2, NULL);
+    if (first < f->n_targets && !f->nibbles.is_made) {
+        f->from = k_array(b, "from", matmul_source_type(w->plan, f->source), 2, NULL);
         lower_bind_array(f->lower, f->source->value, f->from, NULL);
     }
     Run shape = fragments_run(w, o, 0, 0, k_i32(b, 0));
@@ -152,6 +181,8 @@ static void fragments_start(Wgmma *w, WgmmaOperand *o, const MatmulTile *tile, c
             lower_batch_load(f->lower, &run, k_add(b, word, k_i32(b, fragments_slot(w, i, block))));
             k_end(b);
         }
+    if (f->nibbles.scale)
+        fragments_pack_scales(w, o);
 }
 
 /* What a word's elements add to the reductions of its row. */
@@ -210,10 +241,35 @@ static const KExpr *fragments_multiplied(Wgmma *w, const WgmmaFragments *f, int 
     return k_var(b, product);
 }
 
+/* The fragments of step i of nibbles. */
+static void fragments_widen_nibbles(Wgmma *w, WgmmaOperand *o, const KVar *words, int i, int block) {
+    Builder *b = w->b;
+    const WgmmaFragments *f = o->fragments;
+    int first = fragments_slot(w, i % fragments_chunk(w->schedule), block);
+    const KExpr *word = k_for_begin(b, "word", k_i32(b, 0), k_i32(b, FRAGMENT_WORDS), 1, UNROLL_FULL);
+    Run run = fragments_run(w, o, i, block, word);
+    const KExpr *pair = fragments_nibble_pair(w, f, i, block, word);
+    if (f->scales) {
+        const KVar *product = k_variable(b, "product", K_U32, NULL);
+        const KExpr *scale = k_elem(b, f->scales, k_add(b, word, k_i32(b, fragments_slot(w, i, block))));
+        KOperand operands[] = {k_reg(product), k_operand(pair), k_operand(scale)};
+        k_atom(b, ATOM_mul_pairs, (int[]){f->operand->elem}, operands, 3);
+        pair = k_var(b, product);
+    }
+    if (run.guard)
+        pair = k_select(b, run.guard, pair, k_int(b, K_U32, 0));
+    k_set_elem(b, words, k_add(b, word, k_i32(b, first)), pair);
+    k_end(b);
+}
+
 /* The fragments of step i, of a block of 64 rows, however they come to be. */
 static void fragments_pack(Wgmma *w, WgmmaOperand *o, const KVar *words, int i, int block) {
     Builder *b = w->b;
     const WgmmaFragments *f = o->fragments;
+    if (f->nibbles.is_made) {
+        fragments_widen_nibbles(w, o, words, i, block);
+        return;
+    }
     if (!f->packed.is_packed) {
         fragments_compute(w, o, words, i, block);
         return;

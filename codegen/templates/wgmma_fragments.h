@@ -18,6 +18,12 @@ typedef struct FragmentsPacked {
     View factor; /* one number for each of K; base NULL: there is none */
 } FragmentsPacked;
 
+/* Integers of 4 bits that become pairs without being floats on the way. */
+typedef struct FragmentsNibbles {
+    bool is_made;
+    Value *scale; /* what they are multiplied with; NULL: nothing */
+} FragmentsNibbles;
+
 struct WgmmaFragments {
     const MatmulOperand *operand; /* what is computed */
     const MatmulOperand *source;  /* what it is mostly made of */
@@ -26,9 +32,11 @@ struct WgmmaFragments {
     int n_targets;
     PartialVars *partials; /* of each reduction, by block and half of 16 rows */
     FragmentsPacked packed;
+    FragmentsNibbles nibbles;
     int factor_map;
     KBuffer *factor_tile; /* the factors of K, a stage behind the other */
     const KVar *factors;  /* those of the stage at hand: two words a step of 16 */
+    const KVar *scales;   /* those of nibbles, a pair a word of the stage at hand; NULL: there are none */
     const KVar *raw;      /* the source's elements as the stage has them */
     const KVar *from;     /* those of a word */
     const KVar *words[2]; /* by step of a chunk and block of 64 rows; of chunks in turn */
@@ -58,12 +66,13 @@ bool fragments_in_pairs(const MatmulOperand *source);
  */
 FragmentsPacked fragments_packed(const MatmulPlan *plan, const Schedule *schedule,
                                  const MatmulOperand *operand, const MatmulOperand *source);
+FragmentsNibbles fragments_nibbles(const MatmulOperand *operand, const MatmulOperand *source);
+/* A word's integers of 4 bits as a pair of the operand's type. */
+const KExpr *fragments_nibble_pair(Wgmma *w, const WgmmaFragments *f, int i, int block, const KExpr *word);
 /* Declares the ring of the factors that come with the stages, where there are some. */
 void fragments_add_factor(Wgmma *w, WgmmaFragments *f);
 /* The source's elements of a chunk, whose first step is i, and its factors, to registers. */
 void fragments_read(Wgmma *w, WgmmaOperand *o, const KExpr *stage, int i);
-/* The type in which the source's elements are given to what computes the operand. */
-KType fragments_type(const Wgmma *w, const WgmmaFragments *f);
 /* Sets f->from to those of a word. */
 void fragments_from_raw(Wgmma *w, const WgmmaFragments *f, int i, int block, const KExpr *word);
 

@@ -63,6 +63,25 @@ FragmentsPacked fragments_packed(const MatmulPlan *plan, const Schedule *schedul
     return packed;
 }
 
+/* Whether an operand is integers of 4 bits, as they are or times numbers of its own type: the product of two
+ * such numbers is rounded once, whether it is made of floats or of pairs of that type. */
+FragmentsNibbles fragments_nibbles(const MatmulOperand *operand, const MatmulOperand *source) {
+    FragmentsNibbles nibbles = {0};
+    const Value *value = operand->value;
+    if (dtype_bits(source->elem) != 4)
+        return nibbles;
+    nibbles.is_made = value_before_widening(value) == source->value;
+    if (value->op == OP_cast && value->dtype == operand->elem)
+        value = value->in[0];
+    for (int i = 0; i < 2 && !nibbles.is_made && value->op == OP_mul && value->dtype == DTYPE_F32; i++) {
+        Value *scale = value->in[1 - i];
+        if (value_before_widening(value->in[i]) == source->value &&
+            value_before_widening(scale)->dtype == operand->elem)
+            nibbles = (FragmentsNibbles){.is_made = true, .scale = scale};
+    }
+    return nibbles;
+}
+
 /* The same of any operand: neither where it has no fragments. */
 static FragmentsPacked fragments_packed_of(const MatmulPlan *plan, const Schedule *schedule,
                                            const MatmulOperand *operand) {
@@ -70,6 +89,13 @@ static FragmentsPacked fragments_packed_of(const MatmulPlan *plan, const Schedul
     if (!matmul_has_fragments(plan, schedule, operand) || !matmul_convert_source(plan, operand, &source))
         return (FragmentsPacked){0};
     return fragments_packed(plan, schedule, operand, &source);
+}
+
+bool matmul_fragments_are_nibbles(const MatmulPlan *plan, const Schedule *schedule) {
+    const MatmulOperand *operand = matmul_side(plan, schedule, true);
+    MatmulOperand source;
+    return matmul_has_fragments(plan, schedule, operand) && matmul_convert_source(plan, operand, &source) &&
+           fragments_nibbles(operand, &source).is_made;
 }
 
 bool matmul_fragments_are_packed(const MatmulPlan *plan, const Schedule *schedule) {
@@ -239,6 +265,13 @@ static void fragments_widen(Wgmma *w, const WgmmaFragments *f, const KExpr *pair
     }
 }
 
+const KExpr *fragments_nibble_pair(Wgmma *w, const WgmmaFragments *f, int i, int block, const KExpr *word) {
+    enum { SPREAD = 0x1001 /* the upper of a byte's two goes to bit 16 */ };
+    Builder *b = w->b;
+    const KExpr *byte = k_convert(b, k_elem(b, f->raw, fragments_raw_at(w, f, i, block, word)), K_U32);
+    return lower_nibble_pair(b, f->source->elem, f->operand->elem, k_mul(b, byte, k_int(b, K_U32, SPREAD)));
+}
+
 void fragments_from_raw(Wgmma *w, const WgmmaFragments *f, int i, int block, const KExpr *word) {
     Builder *b = w->b;
     const KExpr *at = fragments_raw_at(w, f, i, block, word);
@@ -261,19 +294,4 @@ void fragments_from_raw(Wgmma *w, const WgmmaFragments *f, int i, int block, con
                                         : k_elem(b, f->raw, k_add(b, at, k_i32(b, e)));
         k_set_elem(b, f->from, k_i32(b, e), k_convert(b, element, type));
     }
-}
-
-/* Integers as f32, which holds them, where they are used as floats alone. */
-KType fragments_type(const Wgmma *w, const WgmmaFragments *f) {
-    const Value *value = f->source->value;
-    KType type = ktype_of(value->dtype);
-    if (fragments_is_float(f))
-        return type;
-    for (size_t i = 0; i < w->plan->region->values.n && fragments_in_pairs(f->source); i++) {
-        const Value *user = w->plan->region->values.at[i];
-        for (int k = 0; k < user->n_in; k++)
-            if (user->in[k] == value && (!dtype_is_float(user->dtype) || !op_is_scalar(user->op)))
-                return type;
-    }
-    return fragments_in_pairs(f->source) ? K_F32 : type;
 }

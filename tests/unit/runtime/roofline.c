@@ -1,5 +1,5 @@
-/* What `sinter bench` measures a graph against: products run at the speed of what their operands are in memory,
- * whatever is computed of it on the way. */
+/* What `sinter bench` measures a graph against: products run at the speed of what their operands are in
+ * memory, whatever is computed of it on the way. */
 #include "tests/unit/runtime/support.h"
 
 #include "runtime/cli/roofline.h"
@@ -28,9 +28,9 @@ static const double product = 2.0 * 512 * 256 * 128, score = 2.0 * 512 * 512 * 6
 static void roofline_body(void *at) {
     sinter_context *context;
     assert_int_equal(sinter_context_create(NULL, &context), SINTER_OK);
-    const Expected expected[] = {{"plain", product, product, 0, 0},   {"normed", product, product, 0, 0},
-                                 {"scaled", product, 0, product, 0},  {"weights", product, product, 0, 0},
-                                 {"single", product, 0, 0, product},  {"rounded", product, product, 0, 0},
+    const Expected expected[] = {{"plain", product, product, 0, 0},    {"normed", product, product, 0, 0},
+                                 {"scaled", product, 0, product, 0},   {"weights", product, product, 0, 0},
+                                 {"single", product, 0, 0, product},   {"rounded", product, product, 0, 0},
                                  {"chain", 2 * score, score, score, 0}};
     const Target *target = target_find("sm_90a");
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
@@ -41,8 +41,7 @@ static void roofline_body(void *at) {
         Problem problem = {.arena = at, .graph = graph, .g = graph->graph};
         problem.bindings = dim_bindings_new(at, graph->graph->dims);
         Roofline roof = roofline_of(&problem, target);
-        double seconds =
-            (e->by_16 + e->by_8 / 2) / target->tensor_flops + e->by_32 / target->fma_flops;
+        double seconds = (e->by_16 + e->by_8 / 2) / target->tensor_flops + e->by_32 / target->fma_flops;
         assert_float_equal(roof.flops, e->flops, 0.5);
         assert_float_equal(roof.compute_us, seconds * 1e6, seconds);
         sinter_graph_destroy(graph);
