@@ -59,15 +59,17 @@ static bool split_k_is_statistic(const Value *value) {
     return value_class(value) == OPCLASS_REDUCTION && elements <= SPLIT_K_STATISTIC;
 }
 
-/* Whether a value is computed of inputs, element by element, as categories are of their numbers; or of
- * statistics as well. */
-static bool split_k_is_computed(const Value *value, bool has_statistics, int *room) {
+/* Whether a value is computed of inputs, element by element, as categories are of their numbers. For
+ * multiply-adds: of wide inputs, as tensor cores may yet get what is made of others, and of statistics. */
+static bool split_k_is_computed(const Value *value, bool for_fma, int *room) {
     if (--*room < 0 || value->op == OP_window)
         return false;
     if (value_is_heavy(value))
-        return has_statistics && split_k_is_statistic(value);
+        return for_fma && split_k_is_statistic(value);
+    if (value->op == OP_input && for_fma && dtype_bits(value->dtype) < dtype_bits(DTYPE_F32))
+        return false;
     for (int i = 0; i < value->n_in; i++)
-        if (!split_k_is_computed(value->in[i], has_statistics, room))
+        if (!split_k_is_computed(value->in[i], for_fma, room))
             return false;
     return value_is_pointwise(value) || op_is_view(value->op) || value->n_in == 0;
 }

@@ -169,6 +169,7 @@ static bool chain_links(ChainPlan *plan, bool streams, const char **why) {
     if (!chain_rows(plan, rows, n_rows, why))
         return false;
     if (streams) {
+        chain_find_keyed(plan);
         chain_sink(plan);
         chain_weighed(plan);
     }

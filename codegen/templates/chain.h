@@ -26,6 +26,15 @@ enum {
     CHAIN_COLUMNS_LAST = 256
 };
 
+/* What the scores of a softmax in parts are computed of besides, that has one element a key (chain_keyed.c).
+ */
+enum { CHAIN_KEYED_MOST = 4 };
+typedef struct ChainKeyed {
+    int n;
+    const Value *value[CHAIN_KEYED_MOST];
+    View view[CHAIN_KEYED_MOST];
+} ChainKeyed;
+
 typedef struct ChainPlan {
     const Graph *graph;
     const Region *region;
@@ -41,6 +50,7 @@ typedef struct ChainPlan {
     int64_t
         values_from; /* the values are columns of the keys' own rows, from this one on; -1: they are not */
     Softmax softmax;
+    ChainKeyed keyed;
     MatmulPlan rows; /* region NULL: there are none */
     MatmulPlan sink; /* the same, of a softmax in parts that has none */
     MatmulPlan
@@ -68,6 +78,8 @@ MatmulTiles chain_tiles(const ChainPlan *plan, const Schedule *schedule);
 
 void chain_build(Builder *b, const ChainPlan *plan);
 
+/* chain_keyed.c: ChainPlan.keyed, of two links around a softmax in parts. */
+void chain_find_keyed(ChainPlan *plan);
 /* chain_values.c: ChainPlan.values_from, of two links around a softmax. */
 int64_t chain_values_from(const ChainPlan *plan);
 

@@ -339,14 +339,20 @@ MatmulTma parts_operand(Builder *b, const MatmulPlan *plan, const MatmulOperand 
     return tma;
 }
 
-void parts_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const Pipeline *ring,
-                const PipelineState *state, const KExpr *mn, const KExpr *k, const MatmulTile *tile) {
+void parts_load_begin(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const Pipeline *ring,
+                      const PipelineState *state, const KExpr *mn, const KExpr *k, const MatmulTile *tile,
+                      int64_t beside) {
     MatmulTma own = *tma;
     matmul_tma_find_pages(b, plan, &own, mn, k, tile->batch);
     pipeline_wait_empty(b, ring, state);
-    pipeline_expect(b, ring, state, matmul_tma_bytes(b, &own, mn));
+    pipeline_expect(b, ring, state, k_add(b, matmul_tma_bytes(b, &own, mn), k_int(b, K_U32, beside)));
     matmul_tma_load(b, plan, &own, k_var(b, state->stage), pipeline_full_address(b, ring, state), mn, k,
                     tile->batch);
+}
+
+void parts_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const Pipeline *ring,
+                const PipelineState *state, const KExpr *mn, const KExpr *k, const MatmulTile *tile) {
+    parts_load_begin(b, plan, tma, ring, state, mn, k, tile, 0);
     pipeline_advance(b, ring, state);
 }
 

@@ -109,6 +109,10 @@ MatmulTma parts_operand(Builder *b, const MatmulPlan *plan, const MatmulOperand 
 /* Brings the tile at (mn, k), of what pages say if any, and goes on to the ring's next stage. */
 void parts_load(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const Pipeline *ring,
                 const PipelineState *state, const KExpr *mn, const KExpr *k, const MatmulTile *tile);
+/* Brings it alone; so many bytes besides belong to the same stage. */
+void parts_load_begin(Builder *b, const MatmulPlan *plan, const MatmulTma *tma, const Pipeline *ring,
+                      const PipelineState *state, const KExpr *mn, const KExpr *k, const MatmulTile *tile,
+                      int64_t beside);
 /* The descriptor of a stage, from that of the first. */
 const KExpr *parts_stage(Builder *b, const Tile *tile, const KExpr *descriptor, const KExpr *stage);
 /* That from element k of the sum on. */

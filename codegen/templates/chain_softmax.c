@@ -3,20 +3,43 @@
 
 #include <math.h>
 
+/* What select(seen, scores, unseen), or the other way round, is of; false: it is none, or of no number. */
+static bool softmax_is_seen(Value *x, StreamSeen *seen, Value **scores) {
+    if (x->op != OP_select)
+        return false;
+    for (int i = 1; i <= 2; i++)
+        if (value_is_constant(x->in[3 - i], &seen->unseen) && !isnan(seen->unseen)) {
+            seen->value = x->in[0];
+            seen->is_hidden = i == 2;
+            *scores = x->in[i];
+            return true;
+        }
+    return false;
+}
+
+/* Scales and masks of q @ k.T itself are taken apart: the one goes into the exponentials, and for the other
+ * only whether an element is seen is computed. */
 void stream_find_scores(Stream *s) {
     const MatmulPlan *plan = &s->plan->link[0];
-    Value *x = s->plan->softmax.x;
+    Value *x = s->plan->softmax.x, *scores;
     Band band;
     band_of(plan->graph->dims, x, -INFINITY, &band, &s->held);
     parts_set_band(&s->parts, &band);
     s->masks = s->held != x;
     s->by = 1;
-    double by;
-    if (s->held->op == OP_mul && s->held->in[0] == plan->core[0] && value_is_constant(s->held->in[1], &by) &&
-        by > 0 && isfinite((float)(by * M_LOG2E)) && isfinite((float)(1 / by))) {
-        s->held = s->held->in[0];
-        s->by = by;
-    }
+    scores = s->held;
+    StreamSeen seen = {0};
+    bool is_seen = softmax_is_seen(s->held, &seen, &scores);
+    double by = 1;
+    if (scores->op == OP_mul && scores->in[0] == plan->core[0] && value_is_constant(scores->in[1], &by) &&
+        by > 0 && isfinite((float)(by * M_LOG2E)) && isfinite((float)(1 / by)))
+        scores = scores->in[0];
+    if (scores != plan->core[0])
+        return;
+    s->held = scores;
+    s->by = by;
+    if (is_seen)
+        s->seen = seen;
 }
 
 void stream_declare_tile(Stream *s) {
@@ -152,8 +175,15 @@ void stream_softmax(Stream *s, const MatmulFragment *scores, const MatmulTile *t
     const KVar *base = k_array(b, "base", K_F32, STREAM_HALVES, NULL);
     MatmulFragment fragment = *scores;
     fragment.col = k_add(b, at->col, at->lane_col);
-    if (s->held != s->plan->link[0].core[0])
-        matmul_epilogue_hold(b, &s->plan->link[0], s->lower[0], &fragment, tile->batch, NULL, s->held);
+    fragment.row_inputs = s->row_inputs;
+    const MatmulPlan *link = &s->plan->link[0];
+    const MatmulVectors *vectors = stream_keyed_at(s, at->lane_col);
+    if (s->held != link->core[0])
+        matmul_epilogue_hold(b, link, s->lower[0], &fragment, tile->batch, vectors, s->held);
+    if (s->seen.value)
+        matmul_epilogue_select(b, link, s->lower[0], &fragment, tile->batch, vectors, s->seen.value,
+                               s->seen.is_hidden, s->seen.unseen / s->by);
+    stream_keyed_end(s);
     parts_mask(&s->parts, at, s->masks, stream_mask, s);
     stream_find_top(s, base);
     stream_exponentials(s, base);

@@ -45,8 +45,10 @@ static void stream_choose(Stream *s, const MatmulTile *tile) {
 
 static void stream_load_keys(Stream *s, const PipelineState *key, const KExpr *part, const MatmulTile *tile) {
     Builder *b = s->b;
-    parts_load(b, &s->plan->link[0], &s->key, &s->keys, key, k_mul(b, part, k_i32(b, s->schedule->tile_k)),
-               k_i32(b, 0), tile);
+    parts_load_begin(b, &s->plan->link[0], &s->key, &s->keys, key,
+                     k_mul(b, part, k_i32(b, s->schedule->tile_k)), k_i32(b, 0), tile, stream_keyed_bytes(s));
+    stream_keyed_load(s, k_var(b, key->stage), pipeline_full_address(b, &s->keys, key), part, tile);
+    pipeline_advance(b, &s->keys, key);
 }
 
 static void stream_load_values(Stream *s, const PipelineState *value, const KExpr *end,
@@ -157,10 +159,17 @@ static const KExpr *stream_part_col(Stream *s, const KExpr *part) {
     return k_let_expr(b, "part_col", col);
 }
 
-/* The first product of a part has ended. */
-static void stream_next_keys(Stream *s, const PipelineState *key) {
+static void stream_release_keys(Stream *s, const PipelineState *key) {
     if (!s->keeps_values)
         pipeline_release(s->b, &s->keys, k_var(s->b, key->stage), NULL);
+}
+
+/* The first product of a part has ended. What came with its keys is still to be read. */
+static void stream_next_keys(Stream *s, const PipelineState *key) {
+    if (s->keyed.n)
+        stream_keyed_take(s, key);
+    else
+        stream_release_keys(s, key);
     pipeline_advance(s->b, &s->keys, key);
 }
 
@@ -182,7 +191,8 @@ static void stream_skip(Stream *s, const KExpr *first, const KExpr *end, const P
         return;
     k_for_begin(b, "skipped", first, end, 1, UNROLL_NONE);
     pipeline_wait_full(b, &s->keys, key);
-    stream_next_keys(s, key);
+    stream_release_keys(s, key);
+    pipeline_advance(b, &s->keys, key);
     stream_wait_values(s, value);
     stream_next_values(s, value);
     k_end(b);
@@ -337,6 +347,8 @@ static void stream_consume(Stream *s) {
     MatmulFragment scores = stream_fragment(s, s->scores, stream_scored(s->schedule), at.lane_row);
     stream_begin_with_sink(s, &scores, &tile);
     parts_if_any_begin(&s->parts);
+    if (s->seen.value || s->held != s->plan->link[0].core[0])
+        s->row_inputs = matmul_load_rows(b, &s->plan->link[0], s->lower[0], &scores, tile.batch);
     stream_parts_of_tile(s, &tile, &at, &query, &key, &value);
     parts_if_any_end(&s->parts);
     stream_divide(s);
@@ -373,6 +385,7 @@ void chain_stream_build(Builder *b, const ChainPlan *plan) {
     else
         s.value = parts_operand(b, &plan->link[1], &plan->link[1].b[0], "value_tile",
                                 stream_values_width(schedule), schedule->tile_k, schedule->stages, true);
+    stream_keyed_declare(&s);
     Schedule store = parts_store_schedule(schedule);
     s.is_staged = matmul_staging(b, &plan->link[1], &store, NULL, &s.staging);
     s.queries = pipeline_new(b, "query", stream_queries(plan, schedule));

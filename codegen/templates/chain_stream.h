@@ -3,6 +3,7 @@
  *     chain_stream.c            the order of tiles, what is loaded and multiplied
  *     chain_stream_schedules.c  sizes and schedules
  *     chain_softmax.c           a part of the softmax, in the registers
+ *     chain_keyed.c             what comes with the keys
  *     chain_weigh.c             what its weights are multiplied with
  *     chain_exchange.c          what two warpgroups tell each other that share their rows
  */
@@ -11,6 +12,7 @@
 
 #include "codegen/reduce.h"
 #include "codegen/templates/chain.h"
+#include "codegen/templates/matmul_inputs.h"
 #include "codegen/templates/matmul_result.h"
 
 enum {
@@ -49,6 +51,13 @@ typedef struct StreamExchange {
     const KBuffer *packed;        /* words of each thread */
 } StreamExchange;
 
+/* Elements of x that are one number: where `value` does not hold, or is_hidden: where it does. */
+typedef struct StreamSeen {
+    const Value *value; /* NULL: there are none */
+    bool is_hidden;
+    double unseen;
+} StreamSeen;
+
 typedef struct Stream {
     Builder *b;
     const ChainPlan *plan;
@@ -69,9 +78,14 @@ typedef struct Stream {
     Lower *weighed;  /* of factors of the weights; NULL: there are none */
     MatmulStaging staging;
     bool is_staged;
-    bool masks;         /* elements beyond the band are what x masks, no others */
+    const MatmulRows *row_inputs; /* what x is computed of besides, one number a row */
+    MatmulVectors keyed;          /* what comes with the keys, in their stages' places */
+    int keyed_map[CHAIN_KEYED_MOST];
+    const KExpr *keyed_stage; /* of the part at hand */
+    bool masks;               /* elements beyond the band are what x masks, no others */
     Value *held;        /* what the accumulators have of a part: x, or without its band, or q @ k.T itself */
     double by;          /* x is as many times that */
+    StreamSeen seen;    /* where x is a number instead */
     const KVar *random; /* numbers that weights are dropped by, as `scores`; NULL: there are none */
     const KVar *scores, *packed, *sums; /* x and p of a part, p in 16 bits, o */
     const KVar *top, *total,
@@ -98,6 +112,21 @@ void stream_pack(Stream *s);
 void stream_divide(Stream *s);
 /* Behind that: stores what is computed of the rows' maxima and sums, if anything. */
 void stream_store_rows(Stream *s, const MatmulFragment *scores, const MatmulTile *tile);
+
+/* chain_keyed.c */
+
+/* Shared memory, and bytes that come with the keys of a part. */
+int64_t stream_keyed_smem(const ChainPlan *plan, const Schedule *s);
+int64_t stream_keyed_bytes(const Stream *s);
+void stream_keyed_declare(Stream *s);
+/* Brings a part's, to the stage of its keys. */
+void stream_keyed_load(Stream *s, const KExpr *stage, const KExpr *full, const KExpr *part,
+                       const MatmulTile *tile);
+/* The consumers' part: its stage, which the ring of keys goes on from; where its elements are from the lane's
+ * first column on, NULL if there are none; and that they are read: the stage is free. */
+void stream_keyed_take(Stream *s, const PipelineState *key);
+const MatmulVectors *stream_keyed_at(Stream *s, const KExpr *lane_col);
+void stream_keyed_end(Stream *s);
 
 /* chain_weigh.c */
 

@@ -41,7 +41,7 @@ int stream_bytes(const ChainPlan *plan, const Schedule *s) {
 static int64_t stream_smem_with(const ChainPlan *plan, const Schedule *s, int queries) {
     Schedule store = parts_store_schedule(s);
     int64_t depth = stream_width(plan), part = (int64_t)stream_bytes(plan, s) * s->tile_k;
-    return 2 * (queries * s->tile_m * depth) + s->stages * part +
+    return 2 * (queries * s->tile_m * depth) + s->stages * part + stream_keyed_smem(plan, s) +
            matmul_staging_bytes(&plan->link[1], &store) + stream_exchange_bytes(s) + BARRIER_BYTES;
 }
 

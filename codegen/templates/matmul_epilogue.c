@@ -360,6 +360,34 @@ void matmul_epilogue_hold(Builder *b, const MatmulPlan *plan, Lower *lower, cons
     epilogue_end(&e);
 }
 
+typedef struct EpilogueSelect {
+    bool is_hidden;
+    double number;
+} EpilogueSelect;
+
+static void epilogue_select_run(Epilogue *e, const EpilogueSlot *slot, const KVar *const *computed,
+                                void *context) {
+    Builder *b = e->b;
+    const EpilogueSelect *select = context;
+    const KVar *accumulator = e->fragment->accumulator[0];
+    const KExpr *at = k_let_expr(b, "at", epilogue_at(e, slot));
+    const KExpr *j = epilogue_loop(b, "j", e->run), *place = k_add(b, at, j);
+    const KExpr *element = k_elem(b, accumulator, place), *number = k_float(b, K_F32, select->number);
+    k_set_elem(b, accumulator, place,
+               k_select(b, k_elem(b, computed[0], j), select->is_hidden ? number : element,
+                        select->is_hidden ? element : number));
+    epilogue_loop_end(b, e->run);
+}
+
+void matmul_epilogue_select(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
+                            const KExpr *const *batch, const MatmulVectors *vectors, const Value *condition,
+                            bool is_hidden, double number) {
+    EpilogueSelect select = {is_hidden, number};
+    Epilogue e = epilogue_begin(b, plan, lower, fragment, batch, NULL, vectors);
+    epilogue_all(&e, condition, epilogue_select_run, &select);
+    epilogue_end(&e);
+}
+
 Epilogue *matmul_pack_begin(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
                             const KExpr *const *batch, const MatmulVectors *vectors) {
     Epilogue *e = ARENA_NEW(b->arena, Epilogue);

@@ -26,6 +26,7 @@ typedef struct MatmulFragment {
     int row_lanes; /* neighbouring lanes that share each row, together all of the tile's columns */
     bool is_swapped;                      /* rows lie along N, columns along M */
     const struct MatmulRow *operand_rows; /* the plan's, known in all lanes of a row; NULL: loops in place */
+    const struct MatmulRows *row_inputs;  /* what matmul_load_rows() gave; NULL: brought where it is wanted */
     const MatmulPlace
         *place; /* of the thread's first row, where rows are a patch's; NULL: they follow each other */
     const MatmulTapRows
@@ -53,6 +54,11 @@ void matmul_epilogue(Builder *b, const MatmulPlan *plan, Lower *lower, const Mat
  * product; zero behind the last column. */
 void matmul_epilogue_hold(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
                           const KExpr *const *batch, const MatmulVectors *vectors, const Value *value);
+/* Likewise: where `condition`, of the product's shape, does not hold, or is_hidden: where it does, the
+ * product is replaced by a number. */
+void matmul_epilogue_select(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
+                            const KExpr *const *batch, const MatmulVectors *vectors, const Value *condition,
+                            bool is_hidden, double number);
 
 /* The same in parts of the columns, and into words of two neighbours of 16 bits: of fragments two elements
  * wide that differ in their columns alone. What is one number a row is read once, ahead of the parts. Behind
@@ -74,6 +80,16 @@ typedef struct MatmulRow {
  * the rows in all lanes that share them. */
 void matmul_epilogue_rows(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
                           const KExpr *const *batch, const MatmulRow *known, int n_known);
+
+/* Inputs of the epilogue with one number for each of the thread's rows, in registers: for a tile that is
+ * finished in parts (MatmulFragment.row_inputs). `fragment`: of any part. */
+enum { ROW_INPUTS_MOST = 4 };
+typedef struct MatmulRows {
+    int n;
+    MatmulRow at[ROW_INPUTS_MOST];
+} MatmulRows;
+MatmulRows *matmul_load_rows(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
+                             const KExpr *const *batch);
 
 /* A register for each of the thread's rows, of a value of the plan's region that no product goes into and
  * that has one element a row, or one for several: the same in all lanes of a row. */

@@ -6,7 +6,7 @@
  *     y = (x @ w) * (s * 2) + b          s: [M, 1], b: [N]          s * 2: blocks * halves registers */
 #include "codegen/templates/matmul_epilogue.h"
 
-enum { ROW_INPUTS_MOST = 4, ROW_INPUTS_REGISTERS = 8 /* of each */ };
+enum { ROW_INPUTS_REGISTERS = 8 /* of each */ };
 
 bool matmul_is_read_in_place(const MatmulPlan *plan, const Value *value, MatmulKeeps *keeps,
                              const void *context) {
@@ -46,13 +46,19 @@ static bool row_inputs_is_row(const void *epilogue, const Value *value) {
     return dtype_bits(value->dtype) >= 8 && dtype_bits(value->dtype) <= 32;
 }
 
+/* Whether a value has an element for each of a matrix of the product, which several may share. */
+static bool row_inputs_is_matrix(const Value *core, const Value *value) {
+    return value->rank >= 2 && value->dims[value->rank - 1] == core->dims[core->rank - 1] &&
+           value->dims[value->rank - 2] == core->dims[core->rank - 2];
+}
+
 /* Whether what the products go into uses it as it is, or what is computed for every element: the column of a
  * label, compared with each column. */
 static bool row_inputs_is_used(const Epilogue *e, const ValueMap *dependents, const Value *value) {
     const Region *region = e->plan->region;
     for (size_t i = 0; i < region->values.n; i++) {
         const Value *user = region->values.at[i];
-        bool is_whole = value_map_get(dependents, user) || value_same_dims(user, e->plan->core[0]);
+        bool is_whole = value_map_get(dependents, user) || row_inputs_is_matrix(e->plan->core[0], user);
         for (int k = 0; k < user->n_in && is_whole; k++)
             if (user->in[k] == value && user->op != OP_matmul)
                 return true;
@@ -87,19 +93,37 @@ const KVar *matmul_epilogue_row(Builder *b, const MatmulPlan *plan, Lower *lower
     return row_inputs_load(&e, value);
 }
 
+/* Whether registers should have an input's, or what is computed of inputs. */
+static bool row_inputs_is_wanted(const Epilogue *e, const ValueMap *dependents, const Value *value) {
+    return !value_map_get(dependents, value) && row_inputs_is_row(e, value) &&
+           row_inputs_is_used(e, dependents, value) &&
+           matmul_is_read_in_place(e->plan, value, row_inputs_is_row, e);
+}
+
 void matmul_row_inputs(Epilogue *e) {
     const MatmulPlan *plan = e->plan;
     const Region *region = plan->region;
-    ValueMap dependents = {.arena = plan->graph->arena};
-    if (e->fragment->blocks * e->fragment->halves > ROW_INPUTS_REGISTERS)
+    const MatmulRows *known = e->fragment->row_inputs;
+    for (int i = 0; known && i < known->n; i++)
+        vec_push(e->b->arena, &e->row_inputs, known->at[i]);
+    if (known || e->fragment->blocks * e->fragment->halves > ROW_INPUTS_REGISTERS)
         return;
+    ValueMap dependents = {.arena = plan->graph->arena};
     matmul_mark_dependents(plan, plan->core, plan->n_cores, NULL, 0, &dependents);
-    for (size_t i = 0; i < region->inputs.n + region->values.n; i++) {
+    for (size_t i = 0; i < region->inputs.n + region->values.n && e->row_inputs.n < ROW_INPUTS_MOST; i++) {
         const Value *value =
             i < region->inputs.n ? region->inputs.at[i] : region->values.at[i - region->inputs.n];
-        if (e->row_inputs.n < ROW_INPUTS_MOST && !value_map_get(&dependents, value) &&
-            row_inputs_is_row(e, value) && row_inputs_is_used(e, &dependents, value) &&
-            matmul_is_read_in_place(plan, value, row_inputs_is_row, e))
+        if (row_inputs_is_wanted(e, &dependents, value))
             vec_push(e->b->arena, &e->row_inputs, ((MatmulRow){value, row_inputs_load(e, value)}));
     }
+}
+
+MatmulRows *matmul_load_rows(Builder *b, const MatmulPlan *plan, Lower *lower, const MatmulFragment *fragment,
+                             const KExpr *const *batch) {
+    Epilogue e = {.b = b, .plan = plan, .lower = lower, .fragment = fragment, .batch = batch};
+    MatmulRows *rows = ARENA_NEW(b->arena, MatmulRows);
+    matmul_row_inputs(&e);
+    for (size_t i = 0; i < e.row_inputs.n; i++)
+        rows->at[rows->n++] = e.row_inputs.at[i];
+    return rows;
 }
