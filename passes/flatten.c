@@ -23,6 +23,8 @@
  *     y = q @ k.T                                       q: [B, 32, 1, D], k: [B, 8, T, D]
  * ->  y = reshape(reshape(q, dims=[B, 8, 4, D]) @ k.T, dims=[B, 32, 1, T])
  *
+ * A few rows of each do the same, where nothing that follows tells rows apart without heads.
+ *
  * Where they are written out, as many heads as there are queries', a product reads what is repeated:
  *
  *     q @ reshape(broadcast(k, dims=[B, 8, 4, T, D]), dims=[B, 32, T, D]).T  ->  q @ k.T
@@ -44,6 +46,7 @@ typedef struct Flatten {
     bool *is_heavy;      /* by id: computed from products or reductions */
     bool *is_written;    /* by id: it is an output, or others than products read it */
     int *n_joined;       /* by id of a product: axes of its batch that join the rows; 0: none */
+    int64_t *n_repeats;  /* by id: neighbours that share each of the second operand's matrices; 1: none do */
 } Flatten;
 
 /* Whether the second operand has not an axis of the batch, and the first has it whole. */
@@ -322,16 +325,62 @@ static Value *flatten_exchange(Rewrite *rewrite, Value *value, int axis) {
     return product ? build_transpose(rewrite, product, perm, value) : value;
 }
 
-/* How many neighbours of one row share each of the second operand's matrices; 1: none do. */
+/* How many neighbours share each of a second operand's matrices, of which a tile has all rows; 1: none do. */
 static int64_t flatten_repeats(const Value *matmul) {
     const Value *a = matmul->in[0], *b = matmul->in[1];
     if (matmul->op != OP_matmul || a->rank < 3 || b->rank < 3)
         return 1;
     const Dim *many = a->dims[a->rank - 3], *few = b->dims[b->rank - 3], *rows = a->dims[a->rank - 2];
-    if (!dim_is_const(many) || !dim_is_const(few) || !dim_is(rows, 1) || few->value < 2 ||
+    if (!dim_is_const(many) || !dim_is_const(few) || !dim_is_const(rows) || few->value < 2 ||
         many->value <= few->value)
         return 1;
-    return many->value / few->value;
+    int64_t times = many->value / few->value;
+    return rows->value == 1 || (rows->value > 0 && times <= FLATTEN_TILE / rows->value) ? times : 1;
+}
+
+/* Whether a value that is computed from a product, or what follows from it, goes by heads and rows together:
+ * element by element, along rows of its own, as the first operand of a product with as many neighbours, or
+ * stored as it is. */
+static bool flatten_is_by_rows(const Value *value, const ValueMap *followers, int64_t times) {
+    if (value->op == OP_matmul)
+        return !value_map_get(followers, value->in[1]) && flatten_repeats(value) == times;
+    if (value_class(value) == OPCLASS_REDUCTION)
+        return value->attrs[0].axes.n == 1 && value_reduces(value, value->in[0]->rank - 1);
+    for (int i = 0; i < value->n_in && value_is_pointwise(value); i++)
+        if (!value_map_get(followers, value->in[i]) && !flatten_spans(value, value->in[i], 1))
+            return false;
+    return value_is_pointwise(value);
+}
+
+/* Whether all that follows a product does. */
+static bool flatten_goes_by_rows(const Flatten *flatten, const Value *product, int64_t times) {
+    ValueMap followers = {.arena = flatten->graph->arena};
+    value_map_set(&followers, product, true);
+    for (size_t i = 0; i < flatten->graph->values.n; i++) {
+        const Value *value = flatten->graph->values.at[i];
+        bool follows = false;
+        for (int k = 0; k < value->n_in; k++)
+            follows = follows || value_map_get(&followers, value->in[k]);
+        if (!follows)
+            continue;
+        if (!flatten_is_by_rows(value, &followers, times))
+            return false;
+        value_map_set(&followers, value, true);
+    }
+    return true;
+}
+
+/* The neighbours that share a matrix and are to be rows of it. Of a second product that takes its rows from
+ * another, if that one's are. */
+static int64_t flatten_shares(const Flatten *flatten, const Value *product) {
+    int64_t times = flatten_repeats(product);
+    const Value *before = times > 1 ? flatten->core[product->in[0]->id] : NULL;
+    if (times == 1 || dim_is(product->dims[product->rank - 2], 1))
+        return times;
+    return (!before || flatten->n_repeats[before->id] == times) &&
+                   flatten_goes_by_rows(flatten, product, times)
+               ? times
+               : 1;
 }
 
 static Value *flatten_repeated(Rewrite *rewrite, Value *value, int64_t times) {
@@ -341,7 +390,7 @@ static Value *flatten_repeated(Rewrite *rewrite, Value *value, int64_t times) {
     for (int i = 0; i < a->rank; i++)
         dims[i] = a->dims[i];
     dims[batch] = dim_const(rewrite->graph->dims, a->dims[batch]->value / times);
-    dims[rows] = dim_const(rewrite->graph->dims, times);
+    dims[rows] = dim_const(rewrite->graph->dims, times * a->dims[rows]->value);
     Value *in[] = {build_reshape(rewrite, a, a->rank, dims, value), value->in[1]};
     Value *product = in[0] ? build_like(rewrite, value, in) : NULL;
     return product ? build_reshape(rewrite, product, value->rank, value->dims, value) : value;
@@ -388,7 +437,7 @@ static Value *flatten_rule(Rewrite *rewrite, Value *value) {
     Value *few = flatten_written_out(value);
     if (few)
         return flatten_shared(rewrite, value, few);
-    int64_t times = flatten_repeats(value);
+    int64_t times = flatten->n_repeats[value->id];
     if (times > 1)
         return flatten_repeated(rewrite, value, times);
     int n = flatten->n_joined[value->id], many = n ? -1 : flatten_many(value);
@@ -410,18 +459,21 @@ bool pass_flatten(Pass *pass, Graph *graph) {
     flatten.core = ARENA_ARRAY(pass->arena, const Value *, graph->values.n + 1);
     flatten.whole = ARENA_ARRAY(pass->arena, const Value *, graph->values.n + 1);
     flatten.n_joined = ARENA_ARRAY(pass->arena, int, graph->values.n + 1);
+    flatten.n_repeats = ARENA_ARRAY(pass->arena, int64_t, graph->values.n + 1);
     flatten.is_heavy = ARENA_ARRAY(pass->arena, bool, graph->values.n + 1);
     flatten.is_written = ARENA_ARRAY(pass->arena, bool, graph->values.n + 1);
     for (size_t i = 0; i < graph->outputs.n; i++)
         flatten.is_written[graph->outputs.at[i].value->id] = true;
     for (size_t i = 0; i < graph->values.n; i++)
         flatten_find(&flatten, graph->values.at[i]);
+    for (size_t i = 0; i < graph->values.n; i++)
+        flatten.n_repeats[i] = flatten_shares(&flatten, graph->values.at[i]);
     int rounds = 0;
     while (flatten_refuse(&flatten)) /* what meets a product that stays as it is stays as it is */
         if (++rounds == FLATTEN_ROUNDS)
             return false;
     for (size_t i = 0; i < graph->values.n; i++)
-        any = any || flatten.n_joined[i] > 0 || flatten_repeats(graph->values.at[i]) > 1 ||
+        any = any || flatten.n_joined[i] > 0 || flatten.n_repeats[i] > 1 ||
               flatten_written_out(graph->values.at[i]) ||
               (graph->values.at[i]->op == OP_matmul && flatten_many(graph->values.at[i]) >= 0);
     pass->state = &flatten;

@@ -1,7 +1,7 @@
 /* What the scores of a softmax in parts are computed of besides, with one element a key: a mask of what is
- * padding, numbers of documents, a bias. Loaded by the threads that need it, each would wait for memory in the
- * middle of every part. It comes with the part's keys instead, by TMA into the same stage, which is free once
- * the scores are computed. */
+ * padding, numbers of documents, a bias. Loaded by the threads that need it, each would wait for memory in
+ * the middle of every part. It comes with the part's keys instead, by TMA into the same stage, which is free
+ * once the scores are computed. */
 #include "codegen/templates/chain_stream.h"
 
 #include "codegen/templates/matmul_operand.h"
@@ -120,7 +120,8 @@ static int keyed_map(Stream *s, int i) {
         map.strides[1] = dim_const(link->graph->dims, KEYED_ALIGN);
         map.box[map.rank++] = 1;
     }
-    return k_tensor_map(b, text_format(b->arena, "%s_map", view->base->name ? view->base->name : "keyed"), map);
+    return k_tensor_map(b, text_format(b->arena, "%s_map", view->base->name ? view->base->name : "keyed"),
+                        map);
 }
 
 void stream_keyed_declare(Stream *s) {
@@ -145,10 +146,10 @@ void stream_keyed_load(Stream *s, const KExpr *stage, const KExpr *full, const K
         const Value *value = s->plan->keyed.value[i];
         const KExpr *coords[RANK_MAX], *at = k_mul(b, stage, k_i32(b, keyed_pitch(s->schedule)));
         parts_coords(&s->parts, value, tile, coords);
-        KOperand operands[4 + KEYED_BATCH] = {
-            k_operand(k_smem_addr(b, s->keyed.buffer[i], at)),
-            k_operand(k_tensor_map_addr(b, s->keyed_map[i])), k_operand(full),
-            k_operand(k_mul(b, part, k_i32(b, s->schedule->tile_k)))};
+        KOperand operands[4 + KEYED_BATCH] = {k_operand(k_smem_addr(b, s->keyed.buffer[i], at)),
+                                              k_operand(k_tensor_map_addr(b, s->keyed_map[i])),
+                                              k_operand(full),
+                                              k_operand(k_mul(b, part, k_i32(b, s->schedule->tile_k)))};
         int n = 4;
         for (int axis = value->rank - 1; axis-- > 0;)
             if (keyed_has_axis(value, &s->plan->keyed.view[i], axis))

@@ -106,7 +106,10 @@ static void test_repeated(void **state) {
         {"graph g (q: bf16[B,8,1,16], k: bf16[B,2,24,16], h: f32[8,1,1]) -> (y: bf16[B,8,1,24]) {\n"
          "  y = relu(q @ k.T * h) }",
          4},
-        {"graph g (q: bf16[B,8,2,16], k: bf16[B,2,24,16]) -> (y: bf16[B,8,2,24]) { y = q @ k.T }", 2},
+        {"graph g (q: bf16[B,8,2,16], k: bf16[B,2,24,16]) -> (y: bf16[B,8,2,24]) { y = q @ k.T }", 8},
+        {"graph g (q: bf16[B,8,2,16], k: bf16[B,2,24,16], r: f32[2,1]) -> (y: bf16[B,8,2,24]) {\n"
+         "  y = q @ k.T + r }",
+         2},
         {"graph g (q: bf16[B,8,1,16], k: bf16[B,8,24,16]) -> (y: bf16[B,8,1,24]) { y = q @ k.T }", 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
