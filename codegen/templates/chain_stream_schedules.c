@@ -78,14 +78,28 @@ bool chain_stream_accepts(const ChainPlan *plan, const Schedule *s, const char *
     return true;
 }
 
+/* Whether the scores are computed of what has a number for each of them, which lanes load. */
+static bool stream_loads_scores(const ChainPlan *plan) {
+    const MatmulPlan *link = &plan->link[0];
+    for (size_t i = 0; i < link->region->inputs.n; i++) {
+        const Value *input = link->region->inputs.at[i];
+        bool has_keys = input->rank >= 2 && input->dims[input->rank - 1] == link->n && !dim_is(link->n, 1);
+        if (has_keys && input->dims[input->rank - 2] == link->m && !dim_is(link->m, 1) &&
+            input != link->a.view.base && input != link->b[0].view.base)
+            return true;
+    }
+    return false;
+}
+
 /* Warpgroups of a block: three where their registers suffice and tiles of theirs have hardly more rows behind
- * the last than those of two: 64 heads of 4096 x 4096 x 64 took 526 us so, 581 by two. */
+ * the last than those of two: 64 heads of 4096 x 4096 x 64 took 526 us so, 581 by two. What lanes load wants
+ * more: 64 heads of 2048 x 2048 x 64 with a bias took 347 us by three, 286 by two. */
 static int stream_groups(const ChainPlan *plan, const DimBindings *hint) {
     enum { NARROW = 64 };
     int64_t rows = cost_extent(plan->graph, plan->link[0].m, hint);
     int64_t threes = (rows + 3 * WGMMA_M - 1) / (3 * WGMMA_M),
             twos = (rows + 2 * WGMMA_M - 1) / (2 * WGMMA_M);
-    if (plan->columns[1] <= NARROW && 20 * 3 * threes <= 21 * 2 * twos)
+    if (plan->columns[1] <= NARROW && !stream_loads_scores(plan) && 20 * 3 * threes <= 21 * 2 * twos)
         return 3;
     return rows > WGMMA_M ? 2 : 1;
 }
