@@ -29,21 +29,23 @@ bool matmul_is_read_in_place(const MatmulPlan *plan, const Value *value, MatmulK
     return true;
 }
 
-/* Whether a value has one element for each row of the fragment, and the same for all of its columns. */
+/* Whether a value has one element for each row of the fragment, and the same for all of its columns; or one
+ * for each matrix of the batch. */
 static bool row_inputs_is_row(const void *epilogue, const Value *value) {
     const Epilogue *e = epilogue;
     const Value *core = e->plan->core[0];
-    bool is_swapped = e->fragment->is_swapped;
+    bool is_swapped = e->fragment->is_swapped, has_any = false;
     int rank = value->rank, shift = core->rank - rank, axis = rank - (is_swapped ? 1 : 2);
-    if (axis < 0 || shift < 0 || value->dims[axis] != core->dims[axis + shift] ||
-        dim_is(value->dims[axis], 1))
+    if (axis < 0 || shift < 0)
         return false;
     for (int i = 0; i < rank; i++) {
-        bool is_batch = i + shift < core->rank - 2;
-        if (i != axis && !dim_is(value->dims[i], 1) && !(is_batch && value->dims[i] == core->dims[i + shift]))
+        bool is_own = value->dims[i] == core->dims[i + shift] && (i == axis || i + shift < core->rank - 2);
+        bool is_one = dim_is(value->dims[i], 1);
+        if (!is_one && !is_own)
             return false;
+        has_any = has_any || !is_one;
     }
-    return dtype_bits(value->dtype) >= 8 && dtype_bits(value->dtype) <= 32;
+    return has_any && dtype_bits(value->dtype) >= 8 && dtype_bits(value->dtype) <= 32;
 }
 
 /* Whether a value has an element for each of a matrix of the product, which several may share. */
