@@ -95,9 +95,9 @@ const KVar *matmul_epilogue_row(Builder *b, const MatmulPlan *plan, Lower *lower
     return row_inputs_load(&e, value);
 }
 
-/* Whether registers should have an input's, or what is computed of inputs. */
+/* Whether registers should have an input's, or what is computed of inputs. Coordinates are at hand. */
 static bool row_inputs_is_wanted(const Epilogue *e, const ValueMap *dependents, const Value *value) {
-    return !value_map_get(dependents, value) && row_inputs_is_row(e, value) &&
+    return value->op != OP_index && !value_map_get(dependents, value) && row_inputs_is_row(e, value) &&
            row_inputs_is_used(e, dependents, value) &&
            matmul_is_read_in_place(e->plan, value, row_inputs_is_row, e);
 }
