@@ -409,6 +409,31 @@ def conv_pooled(x, w, b):
     return F.max_pool2d(F.relu(y), 2).permute(0, 2, 3, 1)
 
 
+@functools.cache
+def flex_documents(d):
+    """Likewise of queries that see keys of their own document alone."""
+    seen = create_block_mask(lambda b, h, i, j: d[b, i] == d[b, j], d.shape[0], None, d.shape[1], d.shape[1])
+    fast = torch.compile(flex_attention, dynamic=False)
+    return lambda q, k, v: fast(q, k, v, block_mask=seen)
+
+
+def documents(q, k, v, d):
+    if q.dtype == BF:
+        return flex_documents(d)(q, k, v)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=(d[:, None, :, None] == d[:, None, None]))
+
+
+def covariance_of_rows(x):
+    d = x - x.mean(0)
+    return d.T @ d
+
+
+def norm_of_i8(x, w, s, b, r, g, h):
+    y = x.double() @ w.double().T if r.dtype == torch.float64 else torch._int_mm(x, w.T).to(F32)
+    y = y * s + b + r
+    return F.layer_norm(y, (y.shape[1],), g.to(y.dtype), h.to(y.dtype)).to(r.dtype)
+
+
 # Groups as in rare.sg.
 CASES = dict([
     case("dlrm", lambda z: z @ z.transpose(1, 2), (8192, 27, 27, 128)),
@@ -511,6 +536,12 @@ CASES = dict([
     case("patches_last", patches_last, (12544, 768, 768)),
     case("lora_each", lora_each, (16, 4096, 4096), (16, 4096, 32), a=0.03, b=0.1, i=64),
     case("conv_pooled", conv_pooled, (16, 4096, 128, 1152), w=0.06),
+    case("documents", documents, (64, 2048, 2048, 128), d=8),
+    case("padded_keys", lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m), (64, 2048, 2048, 128)),
+    case("int4_64", lambda x, w, s: F.linear(x, in_groups(from_i4(w), s)), (64, 11008, 4096), s=scales(0.007)),
+    case("int4_64_along_n", groups_along_n, (64, 11008, 4096), s=scales(0.007)),
+    case("tall_covariance", covariance_of_rows, (64, 64, 262144), rate=F32_RATE),
+    case("norm_of_i8", norm_of_i8, (8192, 1024, 1024), rate=NARROW_RATE, s=scales(1e-3)),
 ])
 # Sums of many or of small terms in another order; what is made of something rounded to 16 bits on the way.
 TOLERANCES = {
@@ -525,5 +556,6 @@ TOLERANCES = {
     "out_norm_quant": {"f32": 5e-3},
     "lstm_gates_i": {"f32": 5e-3},
     "category_sums": {"f32": 1e-4},
+    "tall_covariance": {"f32": 1e-3},
     "stats_beside": {"f32": 1e-3},
 }
