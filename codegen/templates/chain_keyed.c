@@ -13,6 +13,8 @@ enum {
     KEYED_BATCH = 3    /* coordinates */
 };
 
+_Static_assert((int)CHAIN_KEYED_MOST <= (int)VECTORS_MAX, "the epilogue finds all of them");
+
 /* Whether a value has one element for each column of the product, of a matrix or of several. */
 static bool keyed_is_column(const void *matmul_plan, const Value *value) {
     const MatmulPlan *link = matmul_plan;

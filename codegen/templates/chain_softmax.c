@@ -17,8 +17,8 @@ static bool softmax_is_seen(Value *x, StreamSeen *seen, Value **scores) {
     return false;
 }
 
-/* Scales and masks of q @ k.T itself are taken apart: the one goes into the exponentials, and for the other
- * only whether an element is seen is computed. */
+/* Scales and masks of q @ k.T itself are taken apart: the one goes into the exponentials, and of the other no
+ * more is computed than whether an element is seen. */
 void stream_find_scores(Stream *s) {
     const MatmulPlan *plan = &s->plan->link[0];
     Value *x = s->plan->softmax.x, *scores;
@@ -34,12 +34,13 @@ void stream_find_scores(Stream *s) {
     if (scores->op == OP_mul && scores->in[0] == plan->core[0] && value_is_constant(scores->in[1], &by) &&
         by > 0 && isfinite((float)(by * M_LOG2E)) && isfinite((float)(1 / by)))
         scores = scores->in[0];
-    if (scores != plan->core[0])
+    double unseen = is_seen ? seen.unseen / by : 0; /* of what is held */
+    if (scores != plan->core[0] || (isfinite(seen.unseen) && !isfinite((float)unseen)))
         return;
     s->held = scores;
     s->by = by;
-    if (is_seen)
-        s->seen = seen;
+    s->seen = seen;
+    s->seen.unseen = unseen;
 }
 
 void stream_declare_tile(Stream *s) {
@@ -182,7 +183,7 @@ void stream_softmax(Stream *s, const MatmulFragment *scores, const MatmulTile *t
         matmul_epilogue_hold(b, link, s->lower[0], &fragment, tile->batch, vectors, s->held);
     if (s->seen.value)
         matmul_epilogue_select(b, link, s->lower[0], &fragment, tile->batch, vectors, s->seen.value,
-                               s->seen.is_hidden, s->seen.unseen / s->by);
+                               s->seen.is_hidden, s->seen.unseen);
     stream_keyed_end(s);
     parts_mask(&s->parts, at, s->masks, stream_mask, s);
     stream_find_top(s, base);

@@ -55,7 +55,7 @@ typedef struct StreamExchange {
 typedef struct StreamSeen {
     const Value *value; /* NULL: there are none */
     bool is_hidden;
-    double unseen;
+    double unseen; /* in the place of what is held */
 } StreamSeen;
 
 typedef struct Stream {
