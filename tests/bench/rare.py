@@ -409,18 +409,8 @@ def conv_pooled(x, w, b):
     return F.max_pool2d(F.relu(y), 2).permute(0, 2, 3, 1)
 
 
-@functools.cache
-def flex_documents(d):
-    """Likewise of queries that see keys of their own document alone."""
-    seen = create_block_mask(lambda b, h, i, j: d[b, i] == d[b, j], d.shape[0], None, d.shape[1], d.shape[1])
-    fast = torch.compile(flex_attention, dynamic=False)
-    return lambda q, k, v: fast(q, k, v, block_mask=seen)
-
-
 def documents(q, k, v, d):
-    if q.dtype == BF:
-        return flex_documents(d)(q, k, v)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=(d[:, None, :, None] == d[:, None, None]))
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=d[:, None, :, None] == d[:, None, None])
 
 
 def covariance_of_rows(x):
