@@ -119,9 +119,9 @@ static bool chain_saves_little(const Fuse *fuse, const Value *first, const Value
 }
 
 /* Whether the two do more work than what lies between them costs in memory: blocks have few rows, for which
- * they read both second operands anew. 16384 x 512 by 256 columns by 512 took 26.3 us as a chain, 22.3 apart,
- * 16384 x 1024 by 256 by 256 27.5 and 25.7; 65536 x 512 by 256 by 128 40.4 and 46.9, 16384 x 256 by 128 by
- * 512 15.5 and 16.5, no matter how many columns lie between. */
+ * they read both second operands anew. Both grow with the columns between, so that the others decide: 16384 x
+ * 512 by 256 columns by 512 took 26.3 us as a chain, 22.3 apart, 16384 x 1024 by 256 by 256 27.5 and 25.7;
+ * 65536 x 512 by 256 by 128 40.4 and 46.9, 16384 x 256 by 128 by 512 15.5 and 16.5. */
 static bool chain_is_work(const Fuse *fuse, const Value *first, const Value *matmul) {
     enum { MOST = 896 /* elements of a row on both sides */ };
     return fuse_extent(fuse, first->in[0]->dims[first->rank - 1]) +
@@ -223,7 +223,7 @@ static const char *chain_fault(Fuse *fuse, Group *group, Value *matmul, bool is_
         return "what lies between is little beside what both read and write";
     *change = "a shorter first sum, or fewer columns of the second product";
     if (!streams && group->cores.n == 1 && chain_is_work(fuse, first, matmul))
-        return "kernels of their own do both products in less time than the memory between them takes";
+        return "both products take less time in kernels of their own, with what lies between them in memory";
     *change = "a product that is not added to another one";
     if (fuse_sum_follows(fuse, matmul))
         return "its steps of K join those of the product that it is added to";
