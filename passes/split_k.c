@@ -50,13 +50,19 @@ static bool split_k_is_plain(const Value *base) {
     return base->op == OP_input && !base->strides;
 }
 
+/* How many elements dims are; 0: not known, or more than are counted. */
+static int64_t split_k_count(int rank, const Dim *const *dims) {
+    int64_t count = 1;
+    for (int i = 0; i < rank; i++)
+        if (!dim_is_const(dims[i]) || !checked_mul(count, dims[i]->value, &count))
+            return 0;
+    return count;
+}
+
 /* Whether a value is few numbers, that a kernel before leaves, as means of columns are. */
 static bool split_k_is_statistic(const Value *value) {
-    int64_t elements = 1;
-    for (int i = 0; i < value->rank; i++)
-        if (!dim_is_const(value->dims[i]) || !checked_mul(elements, value->dims[i]->value, &elements))
-            return false;
-    return value_class(value) == OPCLASS_REDUCTION && elements <= SPLIT_K_STATISTIC;
+    int64_t elements = split_k_count(value->rank, (const Dim *const *)value->dims);
+    return value_class(value) == OPCLASS_REDUCTION && elements > 0 && elements <= SPLIT_K_STATISTIC;
 }
 
 /* Whether a value is computed of inputs, element by element, as categories are of their numbers. For
@@ -95,11 +101,7 @@ static bool split_k_is_made(const FuseLimits *limits, const Value *product, int 
 
 /* Matrices of a product's batch; 0: not known, or more than are counted. */
 static int64_t split_k_batch(const Value *product) {
-    int64_t batch = 1;
-    for (int i = 0; i < product->rank - 2; i++)
-        if (!dim_is_const(product->dims[i]) || !checked_mul(batch, product->dims[i]->value, &batch))
-            return 0;
-    return batch;
+    return split_k_count(product->rank - 2, (const Dim *const *)product->dims);
 }
 
 /* Tiles of multiply-adds, and the seconds of one of K that a block alone on a multiprocessor takes (H200): of

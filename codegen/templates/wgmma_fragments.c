@@ -230,15 +230,18 @@ static void fragments_compute(Wgmma *w, WgmmaOperand *o, const KVar *words, int 
     k_end(b);
 }
 
-/* A word of pairs times the factors of its K, as they are packed. */
-static const KExpr *fragments_multiplied(Wgmma *w, const WgmmaFragments *f, int i, const KExpr *word,
-                                         const KExpr *pairs) {
-    Builder *b = w->b;
+/* A word of pairs times those of a factor, each rounded once. */
+static const KExpr *fragments_multiplied(Builder *b, const WgmmaFragments *f, const KExpr *pairs,
+                                         const KExpr *factor) {
     const KVar *product = k_variable(b, "product", K_U32, NULL);
-    const KExpr *factor = k_add(b, k_div(b, word, k_i32(b, 2)), k_i32(b, 2 * i));
-    KOperand operands[] = {k_reg(product), k_operand(pairs), k_operand(k_elem(b, f->factors, factor))};
+    KOperand operands[] = {k_reg(product), k_operand(pairs), k_operand(factor)};
     k_atom(b, ATOM_mul_pairs, (int[]){f->operand->elem}, operands, 3);
     return k_var(b, product);
+}
+
+/* The factors of a word's K, as they are packed. */
+static const KExpr *fragments_factor(Builder *b, const WgmmaFragments *f, int i, const KExpr *word) {
+    return k_elem(b, f->factors, k_add(b, k_div(b, word, k_i32(b, 2)), k_i32(b, 2 * i)));
 }
 
 /* The fragments of step i of nibbles. */
@@ -250,11 +253,8 @@ static void fragments_widen_nibbles(Wgmma *w, WgmmaOperand *o, const KVar *words
     Run run = fragments_run(w, o, i, block, word);
     const KExpr *pair = fragments_nibble_pair(w, f, i, block, word);
     if (f->scales) {
-        const KVar *product = k_variable(b, "product", K_U32, NULL);
-        const KExpr *scale = k_elem(b, f->scales, k_add(b, word, k_i32(b, fragments_slot(w, i, block))));
-        KOperand operands[] = {k_reg(product), k_operand(pair), k_operand(scale)};
-        k_atom(b, ATOM_mul_pairs, (int[]){f->operand->elem}, operands, 3);
-        pair = k_var(b, product);
+        const KExpr *slot = k_add(b, word, k_i32(b, fragments_slot(w, i, block)));
+        pair = fragments_multiplied(b, f, pair, k_elem(b, f->scales, slot));
     }
     if (run.guard)
         pair = k_select(b, run.guard, pair, k_int(b, K_U32, 0));
@@ -277,7 +277,9 @@ static void fragments_pack(Wgmma *w, WgmmaOperand *o, const KVar *words, int i, 
     const KExpr *word = k_for_begin(b, "word", k_i32(b, 0), k_i32(b, FRAGMENT_WORDS), 1, UNROLL_FULL);
     const KExpr *at = k_add(b, word, k_i32(b, fragments_slot(w, i % fragments_chunk(w->schedule), block)));
     const KExpr *pairs = k_elem(b, f->raw, at);
-    k_set_elem(b, words, at, f->factor_tile ? fragments_multiplied(w, f, i, word, pairs) : pairs);
+    if (f->factor_tile)
+        pairs = fragments_multiplied(b, f, pairs, fragments_factor(b, f, i, word));
+    k_set_elem(b, words, at, pairs);
     k_end(b);
 }
 

@@ -63,6 +63,15 @@ FragmentsPacked fragments_packed(const MatmulPlan *plan, const Schedule *schedul
     return packed;
 }
 
+/* The same of any operand: neither where it has no fragments. */
+static FragmentsPacked fragments_packed_of(const MatmulPlan *plan, const Schedule *schedule,
+                                           const MatmulOperand *operand) {
+    MatmulOperand source;
+    if (!matmul_has_fragments(plan, schedule, operand) || !matmul_convert_source(plan, operand, &source))
+        return (FragmentsPacked){0};
+    return fragments_packed(plan, schedule, operand, &source);
+}
+
 /* Whether an operand is integers of 4 bits, as they are or times numbers of its own type: the product of two
  * such numbers is rounded once, whether it is made of floats or of pairs of that type. */
 FragmentsNibbles fragments_nibbles(const MatmulOperand *operand, const MatmulOperand *source) {
@@ -80,15 +89,6 @@ FragmentsNibbles fragments_nibbles(const MatmulOperand *operand, const MatmulOpe
             nibbles = (FragmentsNibbles){.is_made = true, .scale = scale};
     }
     return nibbles;
-}
-
-/* The same of any operand: neither where it has no fragments. */
-static FragmentsPacked fragments_packed_of(const MatmulPlan *plan, const Schedule *schedule,
-                                           const MatmulOperand *operand) {
-    MatmulOperand source;
-    if (!matmul_has_fragments(plan, schedule, operand) || !matmul_convert_source(plan, operand, &source))
-        return (FragmentsPacked){0};
-    return fragments_packed(plan, schedule, operand, &source);
 }
 
 bool matmul_fragments_are_nibbles(const MatmulPlan *plan, const Schedule *schedule) {
