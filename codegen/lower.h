@@ -139,6 +139,8 @@ const KExpr *lower_random_number(Builder *b, const KExpr *word);
  * a word whose lowest bit is `low`, in its lower half, as a float. */
 const KExpr *lower_word_counted(Builder *b, DType dtype, const KExpr *word);
 const KExpr *lower_word_element(Builder *b, DType dtype, const KExpr *word, int low);
+/* All elements of such a word, not counted yet, as floats: to[first] and on. */
+void lower_word_widen(Builder *b, DType dtype, const KExpr *word, const KVar *to, int first);
 /* Integers of 4 bits, which are bits 0 to 3 and 16 to 19 of a word, as a pair of f16 or bf16. */
 const KExpr *lower_nibble_pair(Builder *b, DType dtype, DType elem, const KExpr *word);
 

@@ -67,6 +67,16 @@ const KExpr *lower_word_element(Builder *b, DType dtype, const KExpr *word, int 
     return k_scalar(b, OP_fma, number, k_float(b, K_F32, scale), k_float(b, K_F32, -zero));
 }
 
+void lower_word_widen(Builder *b, DType dtype, const KExpr *word, const KVar *to, int first) {
+    enum { HALF = WORD_BITS / 2 };
+    int bits = dtype_bits(dtype), n = WORD_BITS / bits;
+    word = k_let_expr(b, "word", lower_word_counted(b, dtype, word));
+    const KExpr *upper = k_let_expr(b, "upper", k_shr(b, word, HALF));
+    for (int e = 0; e < n; e++)
+        k_set_elem(b, to, k_i32(b, first + e),
+                   lower_word_element(b, dtype, e < n / 2 ? word : upper, e % (n / 2) * bits));
+}
+
 static const KExpr *words_twice(Builder *b, DType elem, double x) {
     const KExpr *pair[] = {k_float(b, K_F32, x), k_float(b, K_F32, x)};
     return k_pack(b, elem, pair);
@@ -88,19 +98,14 @@ const KExpr *lower_nibble_pair(Builder *b, DType dtype, DType elem, const KExpr 
 }
 
 void lower_words_widen(Lower *lower, const LowerEntry *entry) {
-    enum { HALF = WORD_BITS / 2 };
     Builder *b = lower->b;
     const LowerEntry *words = entry->words;
     DType dtype = entry->key.value->dtype;
-    int width = lower->shape->width, bits = dtype_bits(dtype), n = words->per_word;
+    int width = lower->shape->width, n = words->per_word;
     const KExpr *first = k_mul(b, lower_entry_slot(lower, words), k_i32(b, width / n));
     for (int i = 0; i < width; i += n) {
         const KExpr *word = words->array->count ? k_elem(b, words->array, k_add(b, first, k_i32(b, i / n)))
                                                 : k_var(b, words->array);
-        word = k_let_expr(b, "word", lower_word_counted(b, dtype, word));
-        const KExpr *upper = k_let_expr(b, "upper", k_shr(b, word, HALF));
-        for (int e = 0; e < n; e++)
-            k_set_elem(b, entry->array, k_i32(b, i + e),
-                       lower_word_element(b, dtype, e < n / 2 ? word : upper, e % (n / 2) * bits));
+        lower_word_widen(b, dtype, word, entry->array, i);
     }
 }

@@ -9,6 +9,8 @@
 #include "codegen/templates/matmul_paths.h"
 #include "codegen/templates/matmul_ring.h"
 
+enum { LOADER_WORD = 32 /* bits */ };
+
 Region *matmul_operand_space(Arena *arena, const Region *region, const Value *value) {
     Region *space = ARENA_NEW(arena, Region);
     *space = *region;
@@ -352,36 +354,38 @@ static void loader_put(Builder *b, const MatmulLoader *loader, const LoaderPiece
     k_end(b);
 }
 
+/* The elements of a word as integers. */
+static void loader_take_integers(Builder *b, const MatmulLoader *loader, const KExpr *word, int first) {
+    DType elem = loader->source->elem;
+    int bits = dtype_bits(elem), half = LOADER_WORD / bits / 2;
+    int64_t least = dtype_class(elem) == DTYPE_SIGNED ? (int64_t)1 << (bits - 1) : 0;
+    word = k_let_expr(b, "word", lower_word_counted(b, elem, word));
+    const KExpr *upper = k_let_expr(b, "upper", k_shr(b, word, LOADER_WORD / 2));
+    for (int e = 0; e < 2 * half; e++) {
+        const KExpr *element = k_shr(b, e < half ? word : upper, e % half * bits);
+        element = k_convert(b, k_bit_and(b, element, k_int(b, K_U32, (1 << bits) - 1)), K_I32);
+        element = k_convert(b, k_sub(b, element, k_i32(b, least)), loader->from->type);
+        k_set_elem(b, loader->from, k_i32(b, first + e), element);
+    }
+}
+
 /* Words of integers of 4 or 8 bits to what the operand is computed from. */
 static void loader_widen(Builder *b, const MatmulLoader *loader, const KExpr *at, const KExpr *inside) {
-    enum { WORD = 32, HALF = WORD / 2 };
     DType elem = loader->source->elem;
-    int bits = dtype_bits(elem), per_word = WORD / bits, n_words = loader->vector / per_word;
-    int64_t least = dtype_class(elem) == DTYPE_SIGNED ? (int64_t)1 << (bits - 1) : 0;
-    KType type = loader->from->type;
+    int bits = dtype_bits(elem), per_word = LOADER_WORD / bits, n_words = loader->vector / per_word;
     const KVar *words = k_array(b, "words", K_U32, n_words, NULL);
     k_load_raw(b, words, NULL, loader->source_tile.buffer, at,
                loader->vector * bits / dtype_bits(loader->source_tile.elem), inside, CACHE_DEFAULT);
     for (int i = 0; i < n_words; i++) {
-        const KExpr *word = k_let_expr(b, "word", lower_word_counted(b, elem, k_elem_at(b, words, i)));
-        const KExpr *upper = k_let_expr(b, "upper", k_shr(b, word, HALF));
-        for (int e = 0; e < per_word; e++) {
-            const KExpr *half = e < per_word / 2 ? word : upper, *element;
-            int low = e % (per_word / 2) * bits;
-            if (type == K_F32) {
-                element = lower_word_element(b, elem, half, low);
-            } else {
-                element = k_bit_and(b, k_shr(b, half, low), k_int(b, K_U32, (1 << bits) - 1));
-                element = k_convert(b, k_sub(b, k_convert(b, element, K_I32), k_i32(b, least)), type);
-            }
-            k_set_elem(b, loader->from, k_i32(b, i * per_word + e), element);
-        }
+        if (loader->from->type == K_F32)
+            lower_word_widen(b, elem, k_elem_at(b, words, i), loader->from, i * per_word);
+        else
+            loader_take_integers(b, loader, k_elem_at(b, words, i), i * per_word);
     }
 }
 
 /* The piece's elements of the source, from its tile. */
 static void loader_from_source(Builder *b, const MatmulLoader *loader, const LoaderPiece *piece) {
-    enum { WORD = 32 };
     const MatmulOperand *source = loader->source;
     bool is_k = source->major == MAJOR_K;
     int bits = dtype_bits(source->elem), packed = dtype_bits(loader->source_tile.elem) / bits;
@@ -389,7 +393,7 @@ static void loader_from_source(Builder *b, const MatmulLoader *loader, const Loa
     const KExpr *row = is_k ? piece->mn : k, *col = is_k ? k : piece->mn;
     const KExpr *at = tile_index(b, &loader->source_tile, loader->source_stage, row,
                                  packed > 1 ? k_div(b, col, k_i32(b, packed)) : col);
-    if (!dtype_is_float(source->elem) && bits <= 8 && loader->vector * bits % WORD == 0) {
+    if (!dtype_is_float(source->elem) && bits <= 8 && loader->vector * bits % LOADER_WORD == 0) {
         loader_widen(b, loader, at, piece->inside);
         return;
     }
