@@ -119,6 +119,7 @@ LowerEntry *lower_remember(Lower *lower, EntryKind kind, const LowerKey *key) {
     LowerEntry *entry = ARENA_NEW(lower->arena, LowerEntry);
     entry->kind = kind;
     entry->key = *key;
+    entry->share = 1;
     LowerNode *node = lower_node(lower, key->value);
     entry->older = node->newest;
     node->newest = entry;
@@ -267,6 +268,7 @@ void lower_batch_begin(Lower *lower, const Run *shape, const LowerTarget *target
         held->chunk = entry->chunk;
         held->period = entry->period;
         held->per_word = entry->per_word;
+        held->share = entry->share;
         held->is_outer = lower->is_outer;
         held->is_shared = shape->repeats && lower_is_shared(shape, entry);
         lower->loads.at[kept++] = held;
@@ -280,7 +282,7 @@ static int lower_entry_registers(const Run *shape, const LowerEntry *entry) {
     int words = ktype_bits(ktype_of(entry->key.value->dtype)) > 32 ? 2 : 1;
     if (entry->per_word)
         return shape->width / entry->per_word;
-    return words * (entry->kind == ENTRY_UNIFORM ? 1 : shape->width);
+    return words * (entry->kind == ENTRY_UNIFORM ? 1 : shape->width / entry->share);
 }
 
 int lower_load_registers(Lower *lower, const Run *shape, const LowerTarget *targets, int n) {
@@ -429,8 +431,9 @@ const KExpr *lower_at(Lower *lower, const Value *value, const KExpr *const *coor
     Run nowhere = {.rank = 0, .width = 1};
     LaneCoord at[RANK_MAX];
     for (int i = 0; i < value->rank; i++)
-        at[i] = dim_is(value->dims[i], 1) ? lane_const(lower, 0)
-                                          : (LaneCoord){k_convert(lower->b, coords[i], lower->index), 0, 1};
+        at[i] = dim_is(value->dims[i], 1)
+                    ? lane_const(lower, 0)
+                    : (LaneCoord){k_convert(lower->b, coords[i], lower->index), 0, 1, 1};
     size_t mark = lower_open_scope(lower);
     const Run *run = lower->run, *shape = lower->shape;
     const KExpr *lane = lower->lane;

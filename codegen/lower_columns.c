@@ -209,7 +209,7 @@ bool lower_key_of_tile(Lower *lower, LowerKey *key, int *period) {
             is_pair = false;
         }
         fresh.coords[i] = (LaneCoord){k_add(b, at, k_int(b, lower->index, of_tile.start)), is_pair,
-                                      is_pair && of_tile.start % 2 == 0 ? 2 : 1};
+                                      is_pair && of_tile.start % 2 == 0 ? 2 : 1, 1};
         *period = of_tile.period;
         is_found = true;
     }

@@ -32,8 +32,8 @@ static const KExpr *eval_loaded(Lower *lower, const LowerEntry *entry) {
     const KExpr *slot = lower_entry_slot(lower, entry);
     if (entry->kind == ENTRY_UNIFORM)
         return k_elem(b, entry->array, slot);
-    const KExpr *first = k_mul(b, slot, k_i32(b, lower->shape->width));
-    return k_elem(b, entry->array, k_add(b, first, lower->lane));
+    const KExpr *first = k_mul(b, slot, k_i32(b, lower->shape->width / entry->share));
+    return k_elem(b, entry->array, k_add(b, first, k_div(b, lower->lane, k_i32(b, entry->share))));
 }
 
 /* A value that the template holds in registers; NULL where it does not, or not at these coordinates. */
@@ -166,8 +166,8 @@ const KExpr *lower_eval(Lower *lower, const Value *value, const LaneCoord *coord
     if (bound)
         return bound;
     int period;
-    if (lower_is_leaf(lower, value) && lower->has_columns)
-        lower_key_of_tile(lower, &key, &period);
+    if (lower_is_leaf(lower, value) && !lower_key_of_tile(lower, &key, &period))
+        lower_key_of_lanes(lower, &key);
     LowerEntry *known = lower_find(lower, &key, ENTRY_EXPR, ENTRY_RANDOM);
     if (known)
         return known->kind == ENTRY_EXPR ? known->expr : eval_loaded(lower, known);

@@ -54,7 +54,8 @@ static int index_dim_align(const Lower *lower, const Dim *dim) {
 }
 
 LaneCoord lane_const(Lower *lower, int64_t value) {
-    return (LaneCoord){value ? k_int(lower->b, lower->index, value) : lower->zero, 0, lower_align_of(value)};
+    return (LaneCoord){value ? k_int(lower->b, lower->index, value) : lower->zero, 0, lower_align_of(value),
+                       1};
 }
 
 static const KExpr *index_lane(Lower *lower) {
@@ -65,20 +66,33 @@ const KExpr *lane_expr(Lower *lower, LaneCoord coord) {
     if (coord.step == 0)
         return coord.at;
     Builder *b = lower->b;
-    return k_add(b, coord.at, k_mul(b, index_lane(lower), k_int(b, lower->index, coord.step)));
+    const KExpr *lane = k_div(b, index_lane(lower), k_int(b, lower->index, coord.share));
+    return k_add(b, coord.at, k_mul(b, lane, k_int(b, lower->index, coord.step)));
 }
 
 /* The coordinate with its dependence on the lane inside `at`. */
 static LaneCoord index_flat(Lower *lower, LaneCoord x) {
-    return x.step == 0 ? x : (LaneCoord){lane_expr(lower, x), 0, 1};
+    return x.step == 0 ? x : (LaneCoord){lane_expr(lower, x), 0, 1, 1};
 }
 
 LaneCoord lane_concrete(Lower *lower, LaneCoord coord) {
-    return (LaneCoord){lower_concrete(lower, lane_expr(lower, coord)), 0, 1};
+    return (LaneCoord){lower_concrete(lower, lane_expr(lower, coord)), 0, 1, 1};
+}
+
+bool lane_is_run(LaneCoord coord) {
+    return coord.step == 1 && coord.share == 1;
+}
+
+int lane_shares(const Lower *lower, LaneCoord coord) {
+    int width = lower->shape ? lower->shape->width : 1;
+    return coord.step ? width / coord.share : width;
 }
 
 LaneCoord lane_add(Lower *lower, LaneCoord x, LaneCoord y) {
-    return (LaneCoord){k_add(lower->b, x.at, y.at), x.step + y.step, index_align_sum(x.align, y.align)};
+    if (x.step && y.step && x.share != y.share)
+        y = index_flat(lower, y);
+    return (LaneCoord){k_add(lower->b, x.at, y.at), x.step + y.step, index_align_sum(x.align, y.align),
+                       x.step ? x.share : y.share};
 }
 
 LaneCoord lane_add_dim(Lower *lower, LaneCoord x, const Dim *dim, int sign) {
@@ -97,20 +111,33 @@ LaneCoord lane_scale(Lower *lower, LaneCoord x, const Dim *by) {
     if (x.step != 0 && !(dim_is_const(by) && checked_mul(x.step, by->value, &step)))
         x = index_flat(lower, x);
     const KExpr *at = k_mul(lower->b, x.at, k_dim(lower->b, by, lower->index));
-    return (LaneCoord){at, step, index_align_product(x.align, index_dim_align(lower, by))};
+    return (LaneCoord){at, step, index_align_product(x.align, index_dim_align(lower, by)), x.share};
+}
+
+/* Of a run that starts at a multiple of an extent and has several times as many elements. */
+static void index_split_run(Lower *lower, LaneCoord x, int by, LaneCoord *quotient, LaneCoord *remainder) {
+    Builder *b = lower->b;
+    const KExpr *extent = k_int(b, lower->index, by);
+    const LaneCoord lane = {lower->zero, 1, 1, x.share};
+    *quotient = (LaneCoord){k_div(b, x.at, extent), 1, x.align / by, x.share * by};
+    *remainder = (LaneCoord){k_mod(b, lane_expr(lower, lane), extent), 0, 1, 1};
 }
 
 void lane_split(Lower *lower, LaneCoord x, const Dim *by, LaneCoord *quotient, LaneCoord *remainder) {
     Builder *b = lower->b;
-    int width = lower->shape ? lower->shape->width : 1;
-    int by_align = index_dim_align(lower, by);
+    int width = lane_shares(lower, x), by_align = index_dim_align(lower, by);
     /* A run that starts at a multiple of its width stays within one block of a multiple of its width. */
     bool stays = x.step == 0 || (x.step == 1 && x.align % width == 0 && by_align % width == 0);
+    if (!stays && x.step == 1 && dim_is_const(by) && by->value > 1 && by->value < width &&
+        width % by->value == 0 && x.align % by->value == 0) {
+        index_split_run(lower, x, (int)by->value, quotient, remainder);
+        return;
+    }
     if (!stays)
         x = index_flat(lower, x);
     const KExpr *extent = k_dim(b, by, lower->index);
-    *quotient = (LaneCoord){k_div(b, x.at, extent), 0, 1};
-    *remainder = (LaneCoord){k_mod(b, x.at, extent), x.step, index_align_sum(x.align, by_align)};
+    *quotient = (LaneCoord){k_div(b, x.at, extent), 0, 1, 1};
+    *remainder = (LaneCoord){k_mod(b, x.at, extent), x.step, index_align_sum(x.align, by_align), x.share};
 }
 
 LaneCoord lane_offset(Lower *lower, int rank, const LaneCoord *coords, const Dim *const *strides) {
@@ -231,7 +258,7 @@ static LaneCoord index_part(Lower *lower, int begin, int end, int from, int to, 
         at = k_mod(b, at, k_dim(b, index_extent(lower, begin, end), lower->index));
     bool runs = end == lower->region->rank && shape->width > 1 && !is_own;
     return (LaneCoord){at, runs ? 1 : 0,
-                       runs && shape->start != RUN_SKEWED ? lower_align_of(shape->width) : 1};
+                       runs && shape->start != RUN_SKEWED ? lower_align_of(shape->width) : 1, 1};
 }
 
 /* The row-major number within axes [begin, end) of the space. */
@@ -300,13 +327,13 @@ static LaneCoord index_rejoined(Lower *lower, int rank, const LaneCoord *coords,
     LaneCoord whole = coords[0];
     for (int i = 1; i < rank; i++)
         whole = dim_is(dims[i], 1) ? whole : lane_add(lower, lane_scale(lower, whole, dims[i]), coords[i]);
-    if (whole.at->kind != KX_VAR || whole.step != coords[rank - 1].step)
+    if (whole.at->kind != KX_VAR || whole.step != coords[rank - 1].step || whole.share > 1)
         whole.at = NULL;
     return whole;
 }
 
 static LaneCoord index_joined(Lower *lower, int rank, const LaneCoord *coords, const Dim *const *dims) {
-    LaneCoord whole = rank > 1 ? index_rejoined(lower, rank, coords, dims) : (LaneCoord){NULL, 0, 1};
+    LaneCoord whole = rank > 1 ? index_rejoined(lower, rank, coords, dims) : (LaneCoord){NULL, 0, 1, 1};
     return whole.at ? whole : lane_linear(lower, rank, coords, dims);
 }
 
@@ -348,7 +375,7 @@ bool lower_expr_equal(const KExpr *x, const KExpr *y) {
 }
 
 bool lane_equal(LaneCoord x, LaneCoord y) {
-    return x.step == y.step && lower_expr_equal(x.at, y.at);
+    return x.step == y.step && (!x.step || x.share == y.share) && lower_expr_equal(x.at, y.at);
 }
 
 /* Whether a placeholder is a coordinate that each element of a run has of its own. */
@@ -395,6 +422,15 @@ bool lower_expr_is_along(const KExpr *expr, int axis) {
         if (!lower_expr_is_along(expr->args[i], axis))
             return false;
     return true;
+}
+
+bool lower_expr_is_of_lane(const KExpr *expr) {
+    if (expr->kind == KX_VAR)
+        return expr->var->id == PLACEHOLDER_LANE;
+    bool is_of_lane = expr->kind == KX_INT || expr->kind == KX_SCALAR || expr->kind == KX_CONVERT;
+    for (int i = 0; is_of_lane && i < expr->n_args; i++)
+        is_of_lane = lower_expr_is_of_lane(expr->args[i]);
+    return is_of_lane;
 }
 
 bool lower_expr_is_fixed(const KExpr *expr, int axis) {

@@ -13,11 +13,13 @@
 
 enum { LOWER_ALIGN_MAX = 64 }; /* the largest alignment that is kept track of */
 
-/* Coordinate of element `lane` of a run: at + step * lane. `align` is a power of two that divides `at`. */
+/* Coordinate of element `lane` of a run: at + step * lane. `align` is a power of two that divides `at`. Where
+ * so many neighbours `share` a coordinate, as words of which each is a part do, it is at + step * (lane /
+ * share), unless step is 0. */
 typedef struct LaneCoord {
     const KExpr *at;
     int64_t step;
-    int align;
+    int align, share;
 } LaneCoord;
 
 /* A number that was taken apart, in a run of this kind: a run's elements may be neighbours in it where they
@@ -56,6 +58,7 @@ struct LowerEntry {
     const KExpr *expr;
     const KVar *array;       /* loads: elements of all slots; a scalar for one uniform slot */
     int chunk;               /* elements of one vector access */
+    int share;               /* ENTRY_VECTOR: lanes that have an element of array together */
     bool is_shared;          /* by all runs of a batch */
     bool is_outer;           /* of a batch around others: its slot is outer_slot */
     int period;              /* not 0: columns so many groups apart read the same (lower_key_of_tile) */
@@ -140,6 +143,10 @@ void lane_delinear(Lower *lower, LaneCoord linear, int rank, const Dim *const *d
 void lane_reshape(Lower *lower, int rank, const Dim *const *dims, const LaneCoord *coords, int to_rank,
                   const Dim *const *to_dims, LaneCoord *to);
 bool lane_equal(LaneCoord x, LaneCoord y);
+/* Whether the coordinates of neighbours are neighbours. */
+bool lane_is_run(LaneCoord coord);
+/* Elements with coordinates of their own among the lanes of a run. */
+int lane_shares(const Lower *lower, LaneCoord coord);
 bool lower_expr_equal(const KExpr *x, const KExpr *y);
 /* Whether an expression over placeholders differs from lane to lane. */
 bool lower_expr_varies(const Lower *lower, const KExpr *expr);
@@ -156,6 +163,8 @@ int lower_outer_placeholder(void);
 int lower_inner_placeholder(void);
 /* Whether an expression over placeholders depends, besides the lane, on the coordinate along `axis` alone. */
 bool lower_expr_is_along(const KExpr *expr, int axis);
+/* Whether an expression over placeholders depends on the lane alone. */
+bool lower_expr_is_of_lane(const KExpr *expr);
 /* Whether an expression over placeholders is the same along `axis`, which is one of a run's inner axes. */
 bool lower_expr_is_fixed(const KExpr *expr, int axis);
 /* Whether an expression over placeholders depends on axes before `split` alone. */
@@ -208,6 +217,10 @@ void lower_plan(Lower *lower, const Run *shape, const LowerTarget *targets, int 
 void lower_declare_loads(Lower *lower, int slots);
 void lower_emit_loads(Lower *lower, bool shared);
 void lower_emit_hoisted(Lower *lower);
+/* Of a load that lanes share, for some of those that do under a condition which their numbers alone decide:
+ * the same without it, so that it is one load for all of them, whichever condition each has. False, and *key
+ * untouched, where it is no such load. */
+bool lower_key_of_lanes(Lower *lower, LowerKey *key);
 /* Whether as many elements are read as the space has. */
 bool lower_is_stream(const Lower *lower, const Value *value);
 

@@ -26,7 +26,7 @@ const KExpr *lower_reduction(Lower *lower, const Value *value, const LaneCoord *
         if (!reduced[i])
             continue;
         const KExpr *end = k_dim(b, operand->dims[i], lower->index);
-        at[i] = (LaneCoord){k_for_begin(b, "r", lower->zero, end, 1, UNROLL_AUTO), 0, 1};
+        at[i] = (LaneCoord){k_for_begin(b, "r", lower->zero, end, 1, UNROLL_AUTO), 0, 1, 1};
         dims[n] = operand->dims[i];
         numbers[n++] = at[i];
     }
@@ -87,8 +87,8 @@ const KExpr *lower_matmul(Lower *lower, const Value *value, const LaneCoord *coo
     const KExpr *end = k_dim(b, x->dims[x->rank - 1], lower->index);
     const KExpr *k = k_for_begin(b, "k", lower->zero, end, 1, UNROLL_AUTO);
     size_t mark = lower_open_scope(lower);
-    x_at[x->rank - 1] = (LaneCoord){k, 0, 1};
-    y_at[y->rank - 2] = (LaneCoord){k, 0, 1};
+    x_at[x->rank - 1] = (LaneCoord){k, 0, 1, 1};
+    y_at[y->rank - 2] = (LaneCoord){k, 0, 1, 1};
     const KExpr *p = loop_factor(lower, x, x_at, guard, type), *q = loop_factor(lower, y, y_at, guard, type);
     const KExpr *sum = ktype_is_float(type) ? k_scalar(b, OP_fma, p, q, k_var(b, acc))
                                             : k_add(b, k_var(b, acc), k_mul(b, p, q));

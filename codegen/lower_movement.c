@@ -56,7 +56,7 @@ static const KExpr *movement_inside(Lower *lower, LaneCoord coord, const Dim *ex
     Builder *b = lower->b;
     int width = lower->shape ? lower->shape->width : 1;
     int align = lower_align_of(dim_divisor(lower->graph->dims, extent));
-    bool whole = coord.step == 1 && coord.align % width == 0 && align % width == 0;
+    bool whole = lane_is_run(coord) && coord.align % width == 0 && align % width == 0;
     const KExpr *at = whole ? coord.at : lane_expr(lower, coord), *inside = NULL;
     if (may_be_below)
         inside = k_ge(b, at, lower->zero);
@@ -135,7 +135,7 @@ void lower_gather_coords(Lower *lower, const Value *value, const LaneCoord *coor
     for (int i = axis + 1; i < data->rank; i++)
         out[i] = coords[i + index->rank - 1];
     const KExpr *chosen = movement_index(lower, index, index_coords, guard);
-    out[axis] = (LaneCoord){k_convert(b, chosen, lower->index), 0, 1};
+    out[axis] = (LaneCoord){k_convert(b, chosen, lower->index), 0, 1, 1};
     *inside = k_and(b, k_ge(b, chosen, k_int(b, chosen->type, 0)),
                     k_lt(b, chosen, k_dim(b, data->dims[axis], chosen->type)));
 }

@@ -191,7 +191,7 @@ static LaneCoord place_axis(Lower *lower, const Run *shape, int axis) {
     const KExpr *at = k_var(lower->b, &lower->space[axis]);
     bool runs = axis == shape->axis && shape->width > 1 && shape->start != RUN_FLAT;
     bool is_aligned = axis == shape->axis && shape->start == RUN_IN_ROW;
-    return (LaneCoord){at, runs ? 1 : 0, is_aligned ? lower_align_of(shape->width) : 1};
+    return (LaneCoord){at, runs ? 1 : 0, is_aligned ? lower_align_of(shape->width) : 1, 1};
 }
 
 bool lower_place(Lower *lower, const Value *value, const Run *shape, LaneCoord *coords) {

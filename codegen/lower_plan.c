@@ -26,26 +26,70 @@ static void plan_widening(Lower *lower, const LowerEntry *words, const LowerKey 
     vec_push(lower->arena, &lower->hoisted, entry);
 }
 
+/* A condition as parts that the lane's number alone decides, and the others. */
+static void plan_part_guard(Lower *lower, const KExpr *guard, const KExpr **of_lane, const KExpr **others) {
+    if (guard->kind == KX_SCALAR && guard->op == OP_and) {
+        plan_part_guard(lower, guard->args[0], of_lane, others);
+        plan_part_guard(lower, guard->args[1], of_lane, others);
+        return;
+    }
+    const KExpr **part = lower_expr_is_of_lane(guard) ? of_lane : others;
+    *part = k_and(lower->b, *part, guard);
+}
+
+/* Whether a condition of the lane's number holds for one at least of each `share` lanes. */
+static bool plan_holds_for_all(Lower *lower, const KExpr *of_lane, int share) {
+    const KExpr *before = lower->lane;
+    bool holds = true;
+    for (int first = 0; holds && first < lower->shape->width; first += share) {
+        holds = false;
+        for (int i = first; !holds && i < first + share; i++) {
+            lower->lane = k_i32(lower->b, i);
+            const KExpr *known = lower_concrete(lower, of_lane);
+            holds = known->kind == KX_INT && known->i;
+        }
+    }
+    lower->lane = before;
+    return holds;
+}
+
+bool lower_key_of_lanes(Lower *lower, LowerKey *key) {
+    const KExpr *of_lane = NULL, *others = NULL;
+    if (!key->guard || !lower_expr_varies(lower, key->guard))
+        return false;
+    plan_part_guard(lower, key->guard, &of_lane, &others);
+    LaneCoord offset = lane_memory(lower, key->value, key->coords);
+    int share = lower->shape->width / (offset.step ? lane_shares(lower, offset) : 1);
+    if (!of_lane || share < 2 || lower_expr_varies(lower, offset.at) || lower_expr_varies(lower, others) ||
+        !plan_holds_for_all(lower, of_lane, share))
+        return false;
+    key->guard = others;
+    return true;
+}
+
 /* One load for each input and coordinates: in vectors as wide as its strides and alignment allow. */
 static void plan_load(Lower *lower, LowerKey *key) {
     const Value *value = key->value;
     int period = 0;
-    if (lower_key_of_tile(lower, key, &period) && lower_find(lower, key, ENTRY_SEEN, ENTRY_RANDOM))
+    bool is_another = lower_key_of_tile(lower, key, &period) || lower_key_of_lanes(lower, key);
+    if (is_another && lower_find(lower, key, ENTRY_SEEN, ENTRY_RANDOM))
         return;
-    int width = lower->shape->width, bits = dtype_bits(value->dtype);
     LaneCoord offset = lane_memory(lower, value, key->coords);
+    int width = lane_shares(lower, offset), bits = dtype_bits(value->dtype);
     EntryKind kind = ENTRY_LANES;
-    int chunk = 1;
+    int chunk = 1, share = 1;
     if (!lane_varies(lower, offset) && !lower_expr_varies(lower, key->guard)) {
         kind = ENTRY_UNIFORM;
     } else if (offset.step == 1 && !lower_expr_varies(lower, offset.at) &&
                !lower_expr_varies(lower, key->guard)) {
         chunk = width * bits > 128 ? 128 / bits : width;
         chunk = chunk > offset.align ? offset.align : chunk;
-        kind = chunk * bits >= 8 && chunk > 1 ? ENTRY_VECTOR : ENTRY_LANES;
+        kind = chunk * bits >= 8 && (chunk > 1 || offset.share > 1) ? ENTRY_VECTOR : ENTRY_LANES;
+        share = kind == ENTRY_VECTOR && offset.share > 1 ? offset.share : 1;
     }
     LowerEntry *entry = lower_remember(lower, kind, key);
     entry->chunk = chunk;
+    entry->share = share;
     entry->period = period;
     entry->per_word = lower_word_elements(lower, entry);
     vec_push(lower->arena, &lower->loads, entry);
@@ -146,7 +190,7 @@ static void plan_value(Lower *lower, const Value *value, const LaneCoord *coords
 static void plan_declare(Lower *lower, LowerEntry *entry, int slots) {
     const Value *value = entry->key.value;
     const char *name = text_format(lower->arena, "%s_v", lower_value_name(lower, value));
-    int elements = (entry->kind == ENTRY_UNIFORM ? 1 : lower->shape->width) * slots;
+    int elements = (entry->kind == ENTRY_UNIFORM ? 1 : lower->shape->width / entry->share) * slots;
     KType type = entry->kind == ENTRY_WIDE ? K_F32 : entry->per_word ? K_U32 : ktype_of(value->dtype);
     if (entry->per_word)
         elements /= entry->per_word;
@@ -184,7 +228,7 @@ static void plan_emit_load(Lower *lower, const LowerEntry *entry) {
     LaneCoord offset = lane_memory(lower, value, entry->key.coords);
     const KBuffer *buffer = k_global(b, value, false);
     bool is_uniform = entry->kind == ENTRY_UNIFORM;
-    int width = is_uniform ? 1 : lower->shape->width;
+    int width = is_uniform ? 1 : lower->shape->width / entry->share;
     const KExpr *slot = entry->slots > 1 ? k_convert(b, lower->slot, K_I32) : k_i32(b, 0);
     int per_register = entry->per_word ? entry->per_word : 1;
     const KExpr *first = k_mul(b, slot, k_i32(b, width / per_register));

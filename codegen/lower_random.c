@@ -110,7 +110,7 @@ static int random_share(Lower *lower, const LaneCoord *number) {
 
 bool lower_random_is_wide(Lower *lower, const Value *value, const LaneCoord *coords) {
     LaneCoord number = lane_linear(lower, value->rank, coords, value->dims);
-    return lower->shape->width % 2 == 0 && number.step == 1 && number.align % 2 == 0 &&
+    return lower->shape->width % 2 == 0 && lane_is_run(number) && number.align % 2 == 0 &&
            !lower_expr_varies(lower, number.at);
 }
 

@@ -133,9 +133,43 @@ static const KExpr *scalar_wrap(Builder *b, const KExpr *x, DType to) {
     return k_shr(b, k_shl(b, x, shift), shift);
 }
 
+/* What an integer's magnitude does not exceed, as far as its expression says. */
+static int64_t scalar_most(const KExpr *x, int depth) {
+    if (x->kind == KX_INT)
+        return x->i < 0 ? (x->i == INT64_MIN ? INT64_MAX : -x->i) : x->i;
+    if (x->kind == KX_VAR && x->var->is_let && x->var->value && depth > 0)
+        return scalar_most(x->var->value, depth - 1);
+    if (x->kind != KX_SCALAR || depth == 0)
+        return INT64_MAX;
+    if (x->op == OP_bit_and) {
+        for (int i = 0; i < 2; i++)
+            if (x->args[i]->kind == KX_INT && x->args[i]->i >= 0)
+                return x->args[i]->i;
+    }
+    return x->op == OP_shr || x->op == OP_div ? scalar_most(x->args[0], depth - 1) : INT64_MAX;
+}
+
+/* An integer below 2^22 in magnitude as a float: behind the first two bits of a fraction it is a number of
+ * ones. A conversion would take eight times as long as an addition. */
+static const KExpr *scalar_small_to_f32(Builder *b, const KExpr *x) {
+    enum { LEADING = 0x4b400000 /* 2^23 + 2^22 */ };
+    const KExpr *bits = k_add(b, k_convert(b, x, K_I32), k_i32(b, LEADING));
+    return k_sub(b, k_bitcast(b, bits, K_F32), k_float(b, K_F32, (1 << 23) + (1 << 22)));
+}
+
 /* A wide integer as a narrow float type: rounded once, in f64. Of 63 bits, those below 53 become one sticky
  * bit first, which cannot stand in the way of a rounding to so few. */
 static const KExpr *scalar_int_to_narrow(Builder *b, const KExpr *x, DType to) {
+    enum { DEPTH = 8, SMALL = 1 << 22 };
+    int64_t most = scalar_most(x, DEPTH);
+    if (most < SMALL) {
+        const KExpr *number = scalar_small_to_f32(b, x);
+        bool is_exact = dtype_widens(most <= dtype_max_int(DTYPE_U4)   ? DTYPE_U4
+                                     : most <= dtype_max_int(DTYPE_U8) ? DTYPE_U8
+                                                                       : DTYPE_I32,
+                                     to);
+        return is_exact ? number : k_round(b, number, to);
+    }
     if (x->type == K_I64) {
         const KExpr *low = k_bit_and(b, x, k_int(b, K_I64, 2047));
         const KExpr *sticky =

@@ -35,7 +35,7 @@ void lower_store(Lower *lower, const Run *run, const Value *output, const KVar *
     const KBuffer *buffer = k_global(b, output, true);
     const KExpr *first = at ? k_convert(b, at, K_I32) : k_i32(b, 0);
     int bits = dtype_bits(output->dtype), width = run->width, chunk = 1;
-    if (offset.step == 1 && !lower_expr_varies(lower, offset.at)) {
+    if (lane_is_run(offset) && !lower_expr_varies(lower, offset.at)) {
         chunk = width * bits > 128 ? 128 / bits : width;
         chunk = chunk > offset.align ? offset.align : chunk;
     }
@@ -86,7 +86,7 @@ void lower_store_at(Lower *lower, const Value *output, const Value *root, const 
     const Dim *strides[RANK_MAX];
     LaneCoord at[RANK_MAX];
     for (int i = 0; i < root->rank; i++)
-        at[i] = (LaneCoord){k_convert(b, coords[i], lower->index), 0, 1};
+        at[i] = (LaneCoord){k_convert(b, coords[i], lower->index), 0, 1, 1};
     store_move(lower, output, root, at);
     view_base_strides(lower->graph, output, strides);
     k_store_scalar(b, k_global(b, output, true), lane_offset(lower, output->rank, at, strides).at, element,

@@ -75,7 +75,7 @@ static bool width_can_store(Lower *lower, void *context) {
     if (!width_output_offset(lower, asked->value, &run, &offset))
         return false;
     int bits = dtype_bits(asked->value->dtype);
-    return bits >= 8 || (asked->width * bits >= 8 && offset.step == 1 && offset.align * bits >= 8 &&
+    return bits >= 8 || (asked->width * bits >= 8 && lane_is_run(offset) && offset.align * bits >= 8 &&
                          !lower_expr_varies(lower, offset.at));
 }
 
@@ -97,7 +97,8 @@ static bool width_can_store_skewed(Lower *lower, void *context) {
     if (!width_output_offset(lower, asked->value, &run, &offset))
         return false;
     int bits = dtype_bits(asked->value->dtype), whole = 128 / bits;
-    return bits >= 8 && offset.step == 1 && offset.align >= (asked->width < whole ? asked->width : whole) &&
+    return bits >= 8 && lane_is_run(offset) &&
+           offset.align >= (asked->width < whole ? asked->width : whole) &&
            !lower_expr_varies(lower, offset.at);
 }
 
@@ -111,7 +112,7 @@ static bool width_writes_along(Lower *lower, void *context) {
     const WidthCase *asked = context;
     Run run = {.rank = lower->region->rank, .axis = asked->axis, .width = WIDTH_PAIR};
     LaneCoord offset;
-    return width_output_offset(lower, asked->value, &run, &offset) && offset.step == 1 &&
+    return width_output_offset(lower, asked->value, &run, &offset) && lane_is_run(offset) &&
            !lower_expr_varies(lower, offset.at);
 }
 
@@ -132,7 +133,8 @@ static bool width_reads_along(Lower *lower, void *context) {
     if (!key)
         return false;
     LaneCoord offset = lane_memory(lower, key->value, key->coords);
-    return offset.step == 1 && !lower_expr_varies(lower, offset.at) && !lower_expr_varies(lower, key->guard);
+    return lane_is_run(offset) && !lower_expr_varies(lower, offset.at) &&
+           !lower_expr_varies(lower, key->guard);
 }
 
 /* The innermost axis for which the answer is yes; -1 where there is none. */
@@ -169,7 +171,7 @@ static bool width_is_apart(Lower *lower, void *context) {
         const LowerEntry *entry = lower->loads.at[i];
         LaneCoord offset = lane_memory(lower, entry->key.value, entry->key.coords);
         int64_t bits = offset.step * dtype_bits(entry->key.value->dtype);
-        bool is_near = offset.step != 1 && bits > -NEAR_BITS && bits < NEAR_BITS;
+        bool is_near = !lane_is_run(offset) && bits > -NEAR_BITS && bits < NEAR_BITS;
         if (entry->kind == ENTRY_LANES && lower_is_stream(lower, entry->key.value) && is_near)
             return true;
     }
@@ -221,10 +223,11 @@ static bool width_fits(Lower *lower, const WidthCase *asked, bool *useful) {
         const LowerEntry *entry = lower->loads.at[i];
         LaneCoord offset = lane_memory(lower, entry->key.value, entry->key.coords);
         if (entry->kind == ENTRY_LANES &&
-            (is_in_row ? offset.step == 1 : width > WIDTH_APART || lower_is_stream(lower, entry->key.value)))
+            (is_in_row ? lane_is_run(offset)
+                       : width > WIDTH_APART || lower_is_stream(lower, entry->key.value)))
             return false;
-        int bits = dtype_bits(entry->key.value->dtype);
-        int whole = width * bits > 128 ? 128 / bits : width;
+        int bits = dtype_bits(entry->key.value->dtype), own = width / entry->share;
+        int whole = own * bits > 128 ? 128 / bits : own;
         if (entry->kind == ENTRY_VECTOR && entry->chunk < whole)
             return false;
         *useful = *useful || entry->kind == ENTRY_VECTOR;
@@ -238,11 +241,11 @@ static bool width_fits(Lower *lower, const WidthCase *asked, bool *useful) {
             return false;
         LaneCoord offset = lane_memory(lower, output, coords);
         int bits = dtype_bits(output->dtype), whole = width * bits > 128 ? 128 / bits : width;
-        if (offset.step == 1 && (offset.align < whole || lower_expr_varies(lower, offset.at)))
+        if (lane_is_run(offset) && (offset.align < whole || lower_expr_varies(lower, offset.at)))
             return false;
-        if (!is_in_row && offset.step != 1 && lower_output_is_whole(lower->graph, region, output))
+        if (!is_in_row && !lane_is_run(offset) && lower_output_is_whole(lower->graph, region, output))
             return false;
-        *useful = *useful || offset.step == 1;
+        *useful = *useful || lane_is_run(offset);
     }
     return true;
 }

@@ -36,8 +36,8 @@ int lower_word_elements(const Lower *lower, const LowerEntry *entry) {
     const Value *value = entry->key.value;
     int bits = dtype_bits(value->dtype);
     bool is_small = dtype_class(value->dtype) == DTYPE_SIGNED || dtype_class(value->dtype) == DTYPE_UNSIGNED;
-    if (entry->kind != ENTRY_VECTOR || !is_small || bits > 8 || entry->chunk * bits % WORD_BITS != 0 ||
-        !words_become_floats(lower, value))
+    if (entry->kind != ENTRY_VECTOR || entry->share > 1 || !is_small || bits > 8 ||
+        entry->chunk * bits % WORD_BITS != 0 || !words_become_floats(lower, value))
         return 0;
     return WORD_BITS / bits;
 }

@@ -129,14 +129,16 @@ typedef struct GuestEstimate {
     bool keeps_up;
 } GuestEstimate;
 
-/* Seconds that the host multiplies. */
+/* Seconds that the host multiplies, which tensor cores do the faster the fewer bits operands have. */
 static double guest_products(const Fuse *fuse, const Region *host) {
-    double elements = (double)fuse_count(fuse, host->rank, host->dims), seconds = 0;
+    enum { RATED_BITS = 16 };
+    double elements = (double)fuse_count(fuse, host->rank, host->dims), operations = 0;
     for (size_t i = 0; i < host->cores.n; i++) {
         const Value *a = host->cores.at[i]->in[0];
-        seconds += 2 * elements * (double)fuse_extent(fuse, a->dims[a->rank - 1]);
+        double depth = (double)fuse_extent(fuse, a->dims[a->rank - 1]);
+        operations += 2 * elements * depth * dtype_bits(a->dtype) / RATED_BITS;
     }
-    return seconds / fuse->limits->tensor_flops;
+    return operations / fuse->limits->tensor_flops;
 }
 
 static double guest_outputs(const Fuse *fuse, const Region *guest) {

@@ -43,6 +43,8 @@ Value *movement_both_ways(Rewrite *rewrite, Value *value);    /* an output that 
 Value *movement_turn_operand(Rewrite *rewrite, Value *value); /* made of transposed matrices, for a product */
 Value *movement_turn_result(Rewrite *rewrite, Value *value);  /* a transposed product that is an output */
 Value *movement_reduce(Rewrite *rewrite, Value *value);       /* reductions */
+/* The scalar operation that a reduction repeats; OP_COUNT where it is none. */
+OpKind movement_repeated(OpKind reduction);
 Value *movement_reduce_concat(Rewrite *rewrite, Value *value); /* reductions of single elements, joined */
 Value *movement_slice(Rewrite *rewrite, Value *value);
 /* By id, which products are cut into the parts of their columns that are read: Pass.state of the pass. */

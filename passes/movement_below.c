@@ -128,6 +128,25 @@ static int reshaped_columns(const Respace *respace, const Value *value, int to, 
     return -1;
 }
 
+/* Whether a slice takes one half of the columns, by an axis of two that a reshape cuts off before the others:
+ * which axis of the reshape's operand these are; -1: it does something else. */
+static int reshaped_half(const Respace *respace, const Value *value, int to) {
+    const Value *reshape = value->in[0], *source = reshape->in[0];
+    if (!dim_is(reshape->dims[to], 2) || !dim_is(value->dims[to], 1))
+        return -1;
+    for (int g = 0; g < respace->n_groups; g++) {
+        int from = respace->begin_from[g];
+        if (respace->begin_to[g] != to || respace->begin_from[g + 1] != from + 1 ||
+            !dim_is_const(source->dims[from]) || source->dims[from]->value <= COLUMN_BLOCK_MAX)
+            continue;
+        for (int i = to + 1; i < respace->begin_to[g + 1]; i++)
+            if (value->dims[i] != reshape->dims[i])
+                return -1;
+        return from;
+    }
+    return -1;
+}
+
 static Value *reshaped_slice(Rewrite *rewrite, const Value *value) {
     Value *reshape = value->in[0], *source = reshape->in[0];
     Respace respace;
@@ -146,6 +165,13 @@ static Value *reshaped_slice(Rewrite *rewrite, const Value *value) {
         int axis = reshaped_axis(&respace, i);
         if (is_whole)
             continue;
+        int half = axis < 0 ? reshaped_half(&respace, value, i) : -1;
+        if (half >= 0) {
+            const Dim *each = dim_const(rewrite->graph->dims, source->dims[half]->value / 2);
+            start[half] = dim_mul(rewrite->graph->dims, value->attrs[0].dims[i], each);
+            limit[half] = dim_add(rewrite->graph->dims, start[half], each);
+            continue;
+        }
         if (axis < 0) {
             int every;
             axis = reshaped_columns(&respace, value, i, &every);

@@ -48,8 +48,7 @@ static Value *concat_part(Rewrite *rewrite, Value *value, int axis, int j) {
     return build_like(rewrite, value, in);
 }
 
-/* The scalar operation that a reduction repeats; OP_COUNT where it is none. */
-static OpKind concat_operation(OpKind reduction) {
+OpKind movement_repeated(OpKind reduction) {
     switch (reduction) {
     case OP_sum: return OP_add;
     case OP_prod: return OP_mul;
@@ -61,7 +60,7 @@ static OpKind concat_operation(OpKind reduction) {
 
 Value *movement_reduce_concat(Rewrite *rewrite, Value *value) {
     Value *operand = value->in[0], *result = NULL;
-    OpKind op = concat_operation(value->op);
+    OpKind op = movement_repeated(value->op);
     if (value->attrs[0].axes.n != 1 || op == OP_COUNT)
         return value;
     int axis = value->attrs[0].axes.at[0], n = concat_parts(operand, axis, CONCAT_DEPTH_MAX);

@@ -11,6 +11,7 @@
 #include "ir/view.h"
 #include "passes/fuse.h"
 #include "passes/movement.h"
+#include "passes/product.h"
 
 static Value *reduce_drop_axes(Rewrite *rewrite, Value *value) {
     const Attr *attrs = value->attrs;
@@ -255,6 +256,26 @@ static Value *reduce_windows(Rewrite *rewrite, Value *value) {
                : reduce_brought(rewrite, value, false, value->in[0]->rank - 1);
 }
 
+/* The larger of each two columns of a product, as of two products, which one kernel has side by side:
+ *
+ *     m = reduce_max(reshape(x @ w, [M, N / 2, 2]), over=2)  ->  m = max(x @ w[:, 0::2], x @ w[:, 1::2]) */
+static Value *reduce_pair(Rewrite *rewrite, Value *value) {
+    enum { DEPTH = 8 };
+    DimTable *table = rewrite->graph->dims;
+    Value *operand = value->in[0], *source = operand->in[0], *part[2];
+    OpKind op = movement_repeated(value->op);
+    int axis = value->attrs[0].axes.at[0];
+    if (op == OP_COUNT || value->attrs[0].axes.n != 1 || !dim_is(operand->dims[axis], 2) ||
+        rewrite_users(rewrite, operand) != USER_REDUCTION || !product_below(source, source, DEPTH))
+        return value;
+    for (int i = 0; i < 2; i++) {
+        part[i] = build_part(rewrite, operand, axis, dim_const(table, i), dim_const(table, i + 1), 1, value);
+        part[i] = part[i] ? build_cast(rewrite, part[i], value->dtype, value) : NULL;
+    }
+    Value *fresh = part[0] && part[1] ? build_scalar(rewrite, op, part[0], part[1], NULL, value) : NULL;
+    return fresh && value_same_dims(fresh, value) && fresh->dtype == value->dtype ? fresh : value;
+}
+
 Value *movement_reduce(Rewrite *rewrite, Value *value) {
     Value *operand = value->in[0];
     if (!value->attrs[1].i)
@@ -269,6 +290,7 @@ Value *movement_reduce(Rewrite *rewrite, Value *value) {
         fresh = reduce_transposed(rewrite, value);
     else if (operand->op == OP_reshape)
         fresh = reduce_reshaped(rewrite, value);
+    fresh = fresh == value && operand->op == OP_reshape ? reduce_pair(rewrite, value) : fresh;
     fresh = fresh == value ? reduce_mixed(rewrite, value) : fresh;
     return fresh == value ? reduce_turned(rewrite, value) : fresh;
 }

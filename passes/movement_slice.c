@@ -1,10 +1,11 @@
-/* Slices: of slices joined, of everything dropped, and moved above what they would otherwise make compute
- * more than is used.
+/* Slices: of slices joined, of borders taken ahead of them, of everything dropped, and moved above what they
+ * would otherwise make compute more than is used.
  *
  *     h = x @ w                       a = x @ w[:, 0:N/2]
  *     a = h[:, 0:N/2]           ->    b = x @ w[:, N/2:N]
  *     b = h[:, N/2:N]                 y = silu(a) * b           (one kernel with two cores)
  *     y = silu(a) * b                                           and so with h[:, 0::2], h[:, 1::2] */
+#include "passes/fuse.h"
 #include "passes/movement.h"
 #include "passes/relay.h"
 
@@ -213,6 +214,41 @@ static Value *slice_of_concat(Rewrite *rewrite, Value *value) {
     return value;
 }
 
+/* Of two dims that lie `apart` from one another how much the one is beyond the other, or 0; false where
+ * nobody knows which it is. */
+static bool slice_beyond(DimTable *table, const Dim *apart, const Dim **beyond) {
+    const Dim *zero = dim_const(table, 0);
+    if (!apart || (!dim_known_le(table, zero, apart) && !dim_known_le(table, apart, zero)))
+        return false;
+    *beyond = dim_known_le(table, zero, apart) ? apart : zero;
+    return true;
+}
+
+/* slice(pad(x)), as what rows before another are, pad(x)[:, 0:S]: a border around what is left of x. */
+static Value *slice_of_pad(Rewrite *rewrite, Value *value) {
+    Value *pad = value->in[0], *x = pad->in[0];
+    DimTable *table = rewrite->graph->dims;
+    const Dim *begin[RANK_MAX], *end[RANK_MAX], *low[RANK_MAX], *high[RANK_MAX];
+    int step[RANK_MAX];
+    for (int i = 0; i < value->rank; i++) {
+        const Dim *first = pad->attrs[0].dims[i], *start = value->attrs[0].dims[i];
+        const Dim *behind = dim_add(table, first, x->dims[i]), *limit = value->attrs[1].dims[i], *less;
+        step[i] = 1;
+        if (!behind || !slice_is_plain(value, i) ||
+            !slice_beyond(table, dim_sub(table, first, start), &low[i]) ||
+            !slice_beyond(table, dim_sub(table, start, first), &begin[i]) ||
+            !slice_beyond(table, dim_sub(table, limit, behind), &high[i]) ||
+            !slice_beyond(table, dim_sub(table, behind, limit), &less))
+            return value;
+        end[i] = dim_sub(table, x->dims[i], less);
+        if (!end[i] || !dim_known_le(table, begin[i], end[i]))
+            return value;
+    }
+    Value *left = build_slice(rewrite, x, begin, end, step, value);
+    Value *fresh = build_pad(rewrite, left, pad->in[1], low, high, value);
+    return fresh && value_same_dims(fresh, value) ? fresh : value;
+}
+
 Value *movement_slice(Rewrite *rewrite, Value *value) {
     Value *operand = value->in[0];
     if (slice_is_whole(value))
@@ -221,6 +257,8 @@ Value *movement_slice(Rewrite *rewrite, Value *value) {
         return slice_of_slice(rewrite, value);
     if (operand->op == OP_concat)
         return slice_of_concat(rewrite, value);
+    if (operand->op == OP_pad && rewrite_users(rewrite, operand) == USER_SLICE && !value_is_realigned(value))
+        return slice_of_pad(rewrite, value);
     if (operand->op == OP_transpose || operand->op == OP_reshape)
         return movement_below(rewrite, value);
     if (rewrite_users(rewrite, operand) != USER_SLICE)

@@ -13,7 +13,7 @@
 #include "passes/fuse.h"
 
 enum {
-    PRODUCT_LEAST_ROWS = 256,      /* below, products are cut along M otherwise */
+    PRODUCT_LEAST_ROWS = 16,       /* below, products are cut along M otherwise */
     PRODUCT_LEAST_COUNT = 1 << 20, /* elements below which a read costs less than a launch */
     PRODUCT_FRAGMENT_BITS = 16,    /* of an operand in the registers that matrix instructions read */
     PRODUCT_WASTE = 8,             /* the last block may lack this part of all columns */

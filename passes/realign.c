@@ -271,13 +271,20 @@ static Value *realign_operand(Rewrite *rewrite, Value *operand, bool is_second) 
     return operand == base ? aligned : build_like(rewrite, operand, &aligned);
 }
 
+/* Whether what is cut off is all that was put behind. */
+static bool realign_gives_back(const Value *slice, const Value *pad) {
+    bool is_cut = pad->op == OP_pad && value_same_dims(slice, pad->in[0]);
+    for (int i = 0; is_cut && i < pad->rank; i++)
+        is_cut = dim_is(pad->attrs[0].dims[i], 0) && dim_is(slice->attrs[0].dims[i], 0);
+    return is_cut;
+}
+
 bool value_is_realigned(const Value *value) {
     while (value->op == OP_transpose)
         value = value->in[0];
     if (value->op != OP_slice)
         return false;
-    const Value *copy = value->in[0];
-    return realign_is_joined(copy) || (copy->op == OP_pad && value_same_dims(value, copy->in[0]));
+    return realign_is_joined(value->in[0]) || realign_gives_back(value, value->in[0]);
 }
 
 /* Seconds that a product loses which turns an operand of 8 bits by itself. */

@@ -59,8 +59,8 @@ const SplitRows *split_rows_find(Pass *pass, const Graph *graph);
 /* Rows of such a block; 0: `value` is none of them. */
 int64_t split_rows_block(const SplitRows *found, const Value *value);
 
-/* Where a reduction of everything is of what a kernel has or writes by rows anyway, how many axes, the last
- * ones, that kernel had better reduce first; else 0. */
+/* Where a reduction of everything, or of the matrices of a batch of products, is of what a kernel has or
+ * writes by rows anyway, how many axes, the last ones, that kernel had better reduce first; else 0. */
 int split_rows_whole(Pass *pass, const Graph *graph, const Value *value);
 
 typedef struct SplitSquares SplitSquares;

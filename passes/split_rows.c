@@ -10,6 +10,7 @@
  * columns. */
 #include "ir/base/checked.h"
 #include "passes/fuse.h"
+#include "passes/product.h"
 #include "passes/split.h"
 
 enum {
@@ -205,12 +206,34 @@ static int rows_axes(const Value *operand, int64_t elements, int most) {
     return 0;
 }
 
+/* Whether a product's kernel has the rows of what is reduced in its tiles, and the matrices that these are
+ * would be stored for no other reason. */
+static bool rows_are_products(const SplitRows *found, const Value *reduction) {
+    enum { DEPTH = 8 };
+    const FuseLimits *limits = found->pass->options->limits;
+    Value *operand = reduction->in[0];
+    int n = reduction->attrs[0].axes.n, rank = operand->rank;
+    const int *axes = reduction->attrs[0].axes.at;
+    int64_t elements, kept, count;
+    if (n < 2 || axes[n - 1] != rank - 1 || axes[n - 2] != rank - 2 ||
+        !split_counts(reduction, &elements, &kept) || __builtin_mul_overflow(elements, kept, &count) ||
+        count < ROWS_LEAST_COUNT)
+        return false;
+    const Value *product = product_below(operand, operand, DEPTH);
+    return product && product_uses_tensor_cores(limits, product) &&
+           operand->dims[rank - 1]->value <= limits->matmul_row_max;
+}
+
 int split_rows_whole(Pass *pass, const Graph *graph, const Value *value) {
     int64_t elements, kept;
     const SplitRows found = {.pass = pass, .graph = graph};
     const Value *operand = value->n_in ? value->in[0] : NULL;
     if (value_class(value) != OPCLASS_REDUCTION || !rows_are_parts_of(value) || operand->rank < 2 ||
-        value->attrs[0].axes.n != operand->rank)
+        value->attrs[0].axes.n < 2)
+        return 0;
+    if (rows_are_products(&found, value))
+        return 1;
+    if (value->attrs[0].axes.n != operand->rank)
         return 0;
     const Dim *last = operand->dims[operand->rank - 1];
     if (!split_counts(value, &elements, &kept)) /* of so many rows as come at launch one block took all */

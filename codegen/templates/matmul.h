@@ -100,6 +100,7 @@ typedef struct MatmulRuns {
     bool is_known; /* else nobody has asked yet */
     int axis; /* of the operand, along which neighbours are neighbours in memory; -1: neither of its two */
     int width_k, width_mn; /* elements along K, and along M (or N), that one access can move: 1, 2, 4 or 8 */
+    int bits;              /* of memory for an element, of all that it is computed from, rounded */
     const struct SkinnySource *source; /* matmul_skinny.h; NULL: nobody has asked yet */
 } MatmulRuns;
 

@@ -9,6 +9,7 @@
 #include "codegen/templates/matmul_partials.h"
 #include "codegen/templates/matmul_paths.h"
 #include "ir/base/checked.h"
+#include "ir/value_map.h"
 
 const MatmulOperand *gemv_weights(const MatmulPlan *plan, const Schedule *schedule, int i) {
     return schedule->swap_ab ? &plan->a : &plan->b[i];
@@ -68,18 +69,36 @@ static int gemv_axis_of(const MatmulPlan *plan, Value *value, int k, int n) {
         if (value->op == OP_transpose) {
             k = (int)value->attrs[0].ints[k];
             n = (int)value->attrs[0].ints[n];
-        } else if (value->op == OP_gather) { /* of slices that have both axes */
+        } else if (value->op == OP_gather) { /* of slices that have both axes, or by indices that have them */
             int first = (int)value->attrs[0].i, behind = first + value->in[1]->rank;
-            if ((k >= first && k < behind) || (n >= first && n < behind))
+            bool k_is_chosen = k >= first && k < behind, n_is_chosen = n >= first && n < behind;
+            if (k_is_chosen && n_is_chosen)
+                return gemv_axis_of(plan, value->in[1], k - first, n - first);
+            if (k_is_chosen || n_is_chosen)
                 return -1;
             k -= k < first ? 0 : value->in[1]->rank - 1;
             n -= n < first ? 0 : value->in[1]->rank - 1;
-        } else {
-            return op_info(value->op)->class_ == OPCLASS_POINTWISE ? gemv_axis_of_pointwise(plan, value, k, n)
-                                                                   : -1;
+        } else if (op_info(value->op)->class_ == OPCLASS_POINTWISE) {
+            return gemv_axis_of_pointwise(plan, value, k, n);
+        } else { /* of bits taken out of words, and what else has no such axis: as it would lie in order */
+            return value->op != OP_reshape ? -1 : k == value->rank - 1 ? 0 : n == value->rank - 1 ? 1 : -1;
         }
         value = value->in[0];
     }
+}
+
+/* Adds the bits that are read to compute a value, of each input no more than `most` elements. */
+static void gemv_count_bits(const MatmulPlan *plan, const Value *value, double most, ValueMap *seen,
+                            double *bits) {
+    if (value_map_get(seen, value))
+        return;
+    value_map_set(seen, value, 1);
+    if (region_reads(plan->region, value)) {
+        *bits += fmin(most, matmul_elements(plan, value)) * dtype_bits(value->dtype);
+        return;
+    }
+    for (int i = 0; i < value->n_in; i++)
+        gemv_count_bits(plan, value->in[i], most, seen, bits);
 }
 
 /* The axis along which the weights, or what they are computed from, lie in memory; -1: neither K nor N. */
@@ -89,6 +108,15 @@ static int gemv_axis(const MatmulPlan *plan, const MatmulOperand *operand) {
     return which < 0 ? -1 : which == 0 ? operand->k_axis : operand->mn_axis;
 }
 
+static int gemv_bits(const MatmulPlan *plan, const MatmulOperand *operand) {
+    if (operand->is_memory)
+        return dtype_bits(operand->narrow);
+    ValueMap seen = {.arena = plan->graph->arena};
+    double bits = 0, elements = matmul_elements(plan, operand->value);
+    gemv_count_bits(plan, operand->value, elements, &seen, &bits);
+    return (int)fmax(1, round(bits / fmax(1, elements)));
+}
+
 const MatmulRuns *gemv_runs(const MatmulPlan *plan, const MatmulOperand *operand) {
     MatmulRuns *runs = operand->runs;
     if (!runs->is_known) {
@@ -96,6 +124,7 @@ const MatmulRuns *gemv_runs(const MatmulPlan *plan, const MatmulOperand *operand
         runs->axis = gemv_axis(plan, operand);
         runs->width_k = gemv_width(plan, operand, operand->k_axis);
         runs->width_mn = gemv_width(plan, operand, operand->mn_axis);
+        runs->bits = gemv_bits(plan, operand);
     }
     return runs;
 }

@@ -53,6 +53,8 @@ bool matmul_is_tma_input(const MatmulPlan *plan, const Value *value);
 /* The operand as a region of its own: its dims the space, itself the output. */
 Region *matmul_operand_space(Arena *arena, const Region *region, const Value *value);
 
+/* Elements of a value, of dims that are not known the most. */
+double matmul_elements(const MatmulPlan *plan, const Value *value);
 /* Whether what is loaded once should be the first that L2 gives up, so that it drives out neither what is
  * read again nor what others wrote. Of streams many times its size nothing would stay anyway, and they are
  * faster when L2 writes those lines back at once (H200, reading behind a kernel that wrote 256 MB: 34.2

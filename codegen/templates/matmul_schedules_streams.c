@@ -5,11 +5,14 @@
 /* The few rows of a gemv, or with `swap` its few columns. */
 static void schedules_gemv_few(const Cost *c, SchedulesAccept *accepts, Candidates *found, int64_t few,
                                bool swap) {
-    int rows = 1;
+    enum { RUN = 8 /* elements of a lane's */, LANES = 32 };
+    int rows = 1, least_warps = 4; /* that share K, unless it is too short for so many */
     while (rows < few && rows < 8)
         rows *= 2;
+    while (least_warps > 1 && c->k < least_warps * LANES * RUN)
+        least_warps /= 2;
     Schedule s = {.path = MATMUL_GEMV, .tile_m = rows, .swap_ab = swap};
-    for (s.warps_m = 4; s.warps_m <= 8; s.warps_m *= 2)
+    for (s.warps_m = least_warps; s.warps_m <= 8; s.warps_m *= 2)
         for (s.tile_n = 1; s.tile_n <= 256; s.tile_n *= 2)
             for (s.split_k = 1; s.split_k <= 8; s.split_k *= 2) {
                 s.warps_n = 1;

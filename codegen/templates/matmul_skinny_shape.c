@@ -82,7 +82,7 @@ static bool skinny_columns_across(const MatmulPlan *plan, const Schedule *schedu
 
 int matmul_skinny_bits(const MatmulPlan *plan, const MatmulOperand *operand) {
     const SkinnySource *source = skinny_source(plan, operand);
-    return dtype_bits(source->is_direct ? source->dtype : operand->narrow);
+    return source->is_direct ? dtype_bits(source->dtype) : gemv_runs(plan, operand)->bits;
 }
 
 bool matmul_skinny_is_across(const MatmulPlan *plan, const Schedule *schedule) {

@@ -229,12 +229,16 @@ MatmulTiles matmul_tiles(const MatmulPlan *plan, const Schedule *schedule) {
     return tiles;
 }
 
+double matmul_elements(const MatmulPlan *plan, const Value *value) {
+    double n = 1;
+    for (int i = 0; i < value->rank; i++)
+        n *= (double)dim_upper(plan->graph->dims, value->dims[i]);
+    return n;
+}
+
 bool matmul_leaves_l2(const MatmulPlan *plan, const MatmulOperand *operand) {
     enum { TIMES_L2 = 4 };
-    const DimTable *dims = plan->graph->dims;
-    double bytes = dtype_bits(operand->narrow) / 8.0;
-    for (int i = 0; i < operand->value->rank; i++)
-        bytes *= (double)dim_upper(dims, operand->value->dims[i]);
+    double bytes = matmul_elements(plan, operand->value) * dtype_bits(operand->narrow) / 8;
     return bytes < TIMES_L2 * (double)plan->target->l2_bytes;
 }
 
