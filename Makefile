@@ -17,7 +17,7 @@ CFLAGS += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=a
 LDFLAGS += -fsanitize=$(SANITIZE)
 endif
 Q := $(if $(V),,@)
-# Compilers run side by side. Tests do not: each takes what processors there are by itself.
+# Compilers and unit tests run side by side. Other tests do not: each takes what processors there are by itself.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
 LLVM_CONFIG ?= $(firstword $(wildcard /usr/bin/llvm-config-19) $(shell command -v llvm-config-19 2>/dev/null))
@@ -148,7 +148,7 @@ test:
 	@BUILD=$(BUILD) tests/tools/deps test
 	@$(MAKE) --no-print-directory -j$(JOBS) all unit-programs
 	@$(MAKE) --no-print-directory check
-check: check-arrows unit $(patsubst tests/%/run,check-%,$(filter-out tests/gpu/run,$(wildcard tests/*/run)))
+check: check-arrows check-unit $(patsubst tests/%/run,check-%,$(filter-out tests/gpu/run,$(wildcard tests/*/run)))
 
 .PHONY: demo-run
 demo-run:
@@ -196,8 +196,11 @@ $$(BUILD)/tests/$(1)/%: tests/unit/$(1)/%.c $(foreach l,$(LINK_$(1)),$(BUILD)/li
 	@echo "cc $$<"
 	$$(Q)$$(CC) $$(CPPFLAGS) $$(CFLAGS) -Wno-unused-function $$(LDFLAGS) -MF $$@.d -o $$@ $$(filter %.c %.a,$$^) -lcmocka $$(LDLIBS)
 .PHONY: unit-$(1)
-unit-$(1): $$(UNIT_$(1))
-	@set -e; for t in $$^; do echo "== $$$$t"; BUILD=$(abspath $(BUILD)) $$$$t; done
+unit-$(1): $$(UNIT_$(1):%=run-%)
+.PHONY: $$(UNIT_$(1):%=run-%)
+$$(UNIT_$(1):%=run-%): run-%: %
+	@echo "== $$<"
+	$$(Q)BUILD=$(abspath $(BUILD)) $$<
 endef
 $(foreach r,$(ROOMS),$(eval $(call unit_room,$(r))))
 # Tests that draw random graphs.
@@ -209,7 +212,9 @@ $(BUILD)/differential: $(wildcard tests/fuzz/differential*.c) $(GRAPHGEN) $(fore
 	@mkdir -p $(@D)
 	@echo "cc $<"
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -MF $@.d -o $@ $(filter %.c %.a,$^) $(LDLIBS)
-.PHONY: unit unit-programs
+.PHONY: unit unit-programs check-unit
+check-unit:
+	@$(MAKE) --no-print-directory -j$(JOBS) --output-sync=target unit
 unit: $(addprefix unit-,$(ROOMS))
 unit-programs: $(foreach r,$(ROOMS),$(UNIT_$(r)))
 
@@ -232,18 +237,20 @@ asan:
 	@$(MAKE) --no-print-directory $(ASAN) -j$(JOBS) all unit-programs
 	@$(MAKE) --no-print-directory $(ASAN) check
 
-# libFuzzer targets: tests/fuzz/fuzz_X.c, words in fuzz_X.dict, seeds in seeds/fuzz_X. Each runs for FUZZ_SECONDS.
+# libFuzzer targets: tests/fuzz/fuzz_X.c, words in fuzz_X.dict, seeds in seeds/fuzz_X. Each runs for FUZZ_SECONDS. It is clang that compiles
+# them, every room, and the command line for its warnings.
 FUZZ_SECONDS ?= 20
 FUZZ_CC ?= clang
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 .PHONY: fuzz
 fuzz:
-	@$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz CC=$(FUZZ_CC) SANITIZE=address,undefined,fuzzer-no-link OPT="-O1 -g" LLVM_CONFIG= -j$(JOBS) fuzzers
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz CC=$(FUZZ_CC) SANITIZE=address,undefined,fuzzer-no-link OPT="-O1 -g" LLVM_CONFIG= -j$(JOBS) fuzzers warned
 	@set -e; for t in $(FUZZERS); do n=$$(basename $$t); mkdir -p $(BUILD)/fuzz/found/$$n; echo "== fuzz $$n"; \
 	    seeds=$$([ -d tests/fuzz/seeds/$$n ] && echo tests/fuzz/seeds/$$n || echo tests/diag samples); \
 	    dict=$$(ls tests/fuzz/$$n.dict tests/fuzz/$${n#fuzz_}.dict 2>/dev/null | head -n 1); dict=$${dict:+-dict=$$dict}; \
 	    $$t -max_total_time=$(FUZZ_SECONDS) $$dict -timeout=10 -rss_limit_mb=4096 -close_fd_mask=1 -artifact_prefix=$(BUILD)/fuzz/found/$$n- $(BUILD)/fuzz/found/$$n $$seeds; done
-.PHONY: fuzzers
+.PHONY: fuzzers warned
+warned: $(BUILD)/lib/cli.a
 fuzzers: $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 ifneq ($(findstring fuzzer-no-link,$(SANITIZE)),)
 $(BUILD)/%: tests/fuzz/%.c $(foreach r,runtime frontend passes codegen ir,$(BUILD)/lib/$(r).a)

@@ -6,10 +6,10 @@
 static void schedules_gemv_few(const Cost *c, SchedulesAccept *accepts, Candidates *found, int64_t few,
                                bool swap) {
     enum { RUN = 8 /* elements of a lane's */, LANES = 32 };
-    int rows = 1, least_warps = 4; /* that share K, unless it is too short for so many */
+    int rows = 1, least_warps = 4; /* that share K, unless one row has too little for so many */
     while (rows < few && rows < 8)
         rows *= 2;
-    while (least_warps > 1 && c->k < least_warps * LANES * RUN)
+    while (few == 1 && least_warps > 1 && c->k < least_warps * LANES * RUN)
         least_warps /= 2;
     Schedule s = {.path = MATMUL_GEMV, .tile_m = rows, .swap_ab = swap};
     for (s.warps_m = least_warps; s.warps_m <= 8; s.warps_m *= 2)
