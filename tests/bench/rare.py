@@ -43,8 +43,8 @@ def made(name, dtype, shape, value=None):
         return value(*shape).to(TYPES[dtype])
     if dtype == "i32":
         return chosen(value, *shape)
-    if dtype in ("i4", "i8", "bool"):
-        return {"i4": i4, "i8": i8, "bool": half}[dtype](*shape)
+    if dtype in ("i4", "i8", "u8", "bool"):
+        return {"i4": i4, "i8": i8, "u8": bytes_of, "bool": half}[dtype](*shape)
     if not shape:
         return torch.tensor(value, device="cuda") if dtype == "i64" else scalar(value)
     if dtype in ("e4m3", "e5m2"):
@@ -65,6 +65,10 @@ def case(name, peer, *products, rate=1, moved=None, together=None, **values):
 
 def half(*shape):
     return torch.rand(shape, device="cuda") < 0.5
+
+
+def bytes_of(*shape):
+    return torch.randint(0, 256, shape, device="cuda", dtype=torch.uint8)
 
 
 def scales(size):
@@ -100,6 +104,28 @@ def scored(rows=4096, vocabulary=32000, width=2048):
 
 
 # ---- peers: each takes float64, too, for the reference
+
+def from_table(x, w, t, s):
+    numbers = t[torch.stack([w & 15, w >> 4], -1).flatten(1).int()]
+    return F.linear(x, numbers * s.repeat_interleave(64, 1))
+
+
+def from_quarters(x, w, s):
+    quarters = torch.stack([w >> 2 * i & 3 for i in range(4)], -1).flatten(1)
+    return F.linear(x, quarters.to(x.dtype) - 2) * s
+
+
+def shifted(x, m, w):
+    return F.linear(x * m + F.pad(x, (0, 0, 1, -1)) * (1 - m), w)
+
+
+def field_pairs(x):
+    return at_least_f32(x @ x.transpose(1, 2)).triu(1).sum((1, 2))
+
+
+def nearest_rows(x, y):
+    return (x.square().sum(1, keepdim=True) + y.square().sum(1) - 2 * (x @ y.T)).min(1)
+
 
 def summed(x, dim=1):
     return x.sum(dim, keepdim=True, dtype=torch.promote_types(x.dtype, F32))
@@ -532,6 +558,14 @@ CASES = dict([
     case("int4_64_along_n", groups_along_n, (64, 11008, 4096), s=scales(0.007)),
     case("tall_covariance", covariance_of_rows, (64, 64, 262144), rate=F32_RATE),
     case("norm_of_i8", norm_of_i8, (8192, 1024, 1024), rate=NARROW_RATE, s=scales(1e-3)),
+    case("table_of_16", from_table, (16, 4096, 4096), t=1.0, s=scales(0.03)),
+    case("two_bits", from_quarters, (16, 4096, 4096), s=scales(0.03)),
+    case("token_shift", shifted, (4096, 2048, 2048)),
+    case("maxout", lambda x, w, b: F.linear(x, w, b).unflatten(1, (-1, 2)).amax(2), (4096, 4096, 1024)),
+    case("field_pairs", field_pairs, (16384, 39, 39, 16)),
+    case("retrieve", lambda x, c: (x @ c.T).max(1, keepdim=True), (64, 1000000, 768)),
+    case("nearest_f32", nearest_rows, (8192, 4096, 64), rate=F32_RATE),
+    case("rows_times_vectors", lambda a, x: a @ x, (512, 512, 512)),
 ])
 # Sums of many or of small terms in another order; what is made of something rounded to 16 bits on the way.
 TOLERANCES = {
