@@ -41,8 +41,26 @@ static bool joined_feeds_product(const Graph *graph, const Value *value) {
     return false;
 }
 
+/* Whether a value is the results of rows, one each, in the order in which a larger space repeats them, as
+ * scores of pairs do for each head what both have a number of. What stores them apart from one another stores
+ * them in any order; read so, neighbours would be as far apart. */
+static bool joined_is_repeated(const Fuse *fuse, const Value *value, const Value *base) {
+    enum { REPEATED = 8 };
+    const Graph *graph = fuse->graph;
+    if (value->op != OP_transpose || value->in[0] != base || value_class(base) != OPCLASS_REDUCTION ||
+        movement_keeps_order(value) || !dim_is(base->dims[base->rank - 1], 1) ||
+        joined_user(graph, base) != value)
+        return false;
+    const Value *user = joined_user(graph, value);
+    return user && value_is_pointwise(user) &&
+           fuse_count(fuse, user->rank, (const Dim *const *)user->dims) / REPEATED >=
+               fuse_count(fuse, value->rank, (const Dim *const *)value->dims);
+}
+
 bool fuse_joins(const Fuse *fuse, const Value *value, const Value *base) {
     const Graph *graph = fuse->graph;
+    if (joined_is_repeated(fuse, value, base))
+        return true;
     const Value *turned = value->op == OP_reshape ? value->in[0] : NULL;
     if (!turned || turned->op != OP_transpose)
         return false;

@@ -5,6 +5,7 @@
  * other operand (conversions, a prologue such as a normalization) is computed in registers by the graph's own
  * operations and then stored. Loads to registers are issued before the products of the present stage and what
  * came of them is stored after these. */
+#include "codegen/templates/matmul_convert.h"
 #include "codegen/templates/matmul_operand.h"
 #include "codegen/templates/matmul_paths.h"
 #include "codegen/templates/matmul_ring.h"
@@ -263,13 +264,19 @@ static void loader_run(Builder *b, const MatmulLoader *loader, const KExpr *i, R
 /* How many turns are loaded before the first of them is computed: all, where the registers hold what they
  * read; else as many as they do, and so on. */
 static int loader_together(Builder *b, const MatmulLoader *loader) {
-    enum { MOST = 128 /* of 255: the other operand may be computed too */ };
+    enum { MOST = 128 /* of 255: the other operand may be computed too */, SHARE = 40 /* % */ };
+    const Schedule *schedule = &loader->plan->region->schedule;
+    int most = MOST;
+    if (loader->source) { /* of what each thread of the block has, as many as they are */
+        int groups = 1 + matmul_converters(loader->plan, schedule) + schedule->warps_m;
+        most = target_launch_registers(loader->plan->target, groups) * SHARE / 100;
+    }
     Run run;
     LoaderPiece piece;
     int turns = loader_turns(loader), together = turns;
     loader_run(b, loader, k_i32(b, 0), &run, &piece);
     int registers = lower_load_registers(loader->lower, &run, &loader->target, 1);
-    while (together > 1 && (together * registers > MOST || turns % together != 0))
+    while (together > 1 && (together * registers > most || turns % together != 0))
         together--;
     return together;
 }
