@@ -23,7 +23,8 @@
  *     y = q @ k.T                                       q: [B, 32, 1, D], k: [B, 8, T, D]
  * ->  y = reshape(reshape(q, dims=[B, 8, 4, D]) @ k.T, dims=[B, 32, 1, T])
  *
- * A few rows of each do the same, where nothing that follows tells rows apart without heads.
+ * A few rows of each do the same, where nothing that follows tells rows apart without heads, but by their
+ * numbers, as a mask along the diagonal does: the number of a row of all is divided by how many a head has.
  *
  * Where they are written out, as many heads as there are queries', a product reads what is repeated:
  *
@@ -47,6 +48,8 @@ typedef struct Flatten {
     bool *is_written;    /* by id: it is an output, or others than products read it */
     int *n_joined;       /* by id of a product: axes of its batch that join the rows; 0: none */
     int64_t *n_repeats;  /* by id: neighbours that share each of the second operand's matrices; 1: none do */
+    int64_t
+        *n_heads; /* by id: numbers of rows, and what is computed of them, for so many heads; 0: for all */
 } Flatten;
 
 /* Whether the second operand has not an axis of the batch, and the first has it whole. */
@@ -338,23 +341,70 @@ static int64_t flatten_repeats(const Value *matmul) {
     return rows->value == 1 || (rows->value > 0 && times <= FLATTEN_TILE / rows->value) ? times : 1;
 }
 
+/* Whether a value is computed of coordinates alone: it is told apart by anything that has them. */
+static bool flatten_is_counted(const Value *value, int *budget) {
+    if (value_is_scalar_constant(value) || value_coordinate(value) >= 0)
+        return true;
+    if (!value_is_pointwise(value) || --*budget < 0)
+        return false;
+    for (int i = 0; i < value->n_in; i++)
+        if (!flatten_is_counted(value->in[i], budget))
+            return false;
+    return true;
+}
+
+/* Notes what has a number for each row and none for heads, below and with `value`. */
+static void flatten_note_rows(const Value *value, const Dim *rows, ValueMap *counted) {
+    if (value->rank < 2 || value->dims[value->rank - 2] != rows)
+        return;
+    value_map_set(counted, value, true);
+    for (int i = 0; i < value->n_in; i++)
+        flatten_note_rows(value->in[i], rows, counted);
+}
+
+/* Whether an operand of what follows a product tells rows of all heads apart, which its coordinates do alone.
+ */
+static bool flatten_counts_rows(const Value *value, const Value *operand, ValueMap *counted) {
+    int budget = FLATTEN_FEW;
+    if (!flatten_is_counted(operand, &budget))
+        return false;
+    flatten_note_rows(operand, value->dims[value->rank - 2], counted);
+    return true;
+}
+
 /* Whether a value that is computed from a product, or what follows from it, goes by heads and rows together:
  * element by element, along rows of its own, as the first operand of a product with as many neighbours, or
  * stored as it is. */
-static bool flatten_is_by_rows(const Value *value, const ValueMap *followers, int64_t times) {
+static bool flatten_is_by_rows(const Value *value, const ValueMap *followers, int64_t times,
+                               ValueMap *counted) {
     if (value->op == OP_matmul)
         return !value_map_get(followers, value->in[1]) && flatten_repeats(value) == times;
     if (value_class(value) == OPCLASS_REDUCTION)
         return value->attrs[0].axes.n == 1 && value_reduces(value, value->in[0]->rank - 1);
     for (int i = 0; i < value->n_in && value_is_pointwise(value); i++)
-        if (!value_map_get(followers, value->in[i]) && !flatten_spans(value, value->in[i], 1))
+        if (!value_map_get(followers, value->in[i]) && !flatten_spans(value, value->in[i], 1) &&
+            !flatten_counts_rows(value, value->in[i], counted))
             return false;
     return value_is_pointwise(value);
 }
 
-/* Whether all that follows a product does. */
+/* Whether nothing but these, and what follows the product, reads the numbers of rows. */
+static bool flatten_keeps_numbers(const Graph *graph, const ValueMap *followers, const ValueMap *counted) {
+    for (size_t i = 0; i < graph->values.n; i++) {
+        const Value *value = graph->values.at[i];
+        bool is_theirs = value_map_get(followers, value) || value_map_get(counted, value);
+        for (int k = 0; k < value->n_in && !is_theirs; k++)
+            if (value_map_get(counted, value->in[k]))
+                return false;
+        if (value_map_get(counted, value) && value_is_output(graph, value))
+            return false;
+    }
+    return true;
+}
+
+/* Whether all that follows a product does; numbers of rows get its heads then. */
 static bool flatten_goes_by_rows(const Flatten *flatten, const Value *product, int64_t times) {
-    ValueMap followers = {.arena = flatten->graph->arena};
+    ValueMap followers = {.arena = flatten->graph->arena}, counted = {.arena = flatten->graph->arena};
     value_map_set(&followers, product, true);
     for (size_t i = 0; i < flatten->graph->values.n; i++) {
         const Value *value = flatten->graph->values.at[i];
@@ -363,10 +413,15 @@ static bool flatten_goes_by_rows(const Flatten *flatten, const Value *product, i
             follows = follows || value_map_get(&followers, value->in[k]);
         if (!follows)
             continue;
-        if (!flatten_is_by_rows(value, &followers, times))
+        if (!flatten_is_by_rows(value, &followers, times, &counted))
             return false;
         value_map_set(&followers, value, true);
     }
+    if (!flatten_keeps_numbers(flatten->graph, &followers, &counted))
+        return false;
+    for (size_t i = 0; i < flatten->graph->values.n; i++)
+        if (value_map_get(&counted, flatten->graph->values.at[i]))
+            flatten->n_heads[i] = product->in[0]->dims[product->in[0]->rank - 3]->value;
     return true;
 }
 
@@ -430,8 +485,25 @@ static Value *flatten_shared(Rewrite *rewrite, Value *value, Value *few) {
     return product ? product : value;
 }
 
+/* The numbers of rows, for each of the heads: [1, S, 1] as [H, S, 1]. */
+static Value *flatten_numbered(Rewrite *rewrite, Value *value, int64_t heads) {
+    DimTable *table = rewrite->graph->dims;
+    int rank = value->rank < 3 ? 3 : value->rank;
+    const Dim *rows = value->dims[value->rank - 2], *dims[RANK_MAX], *one = dim_const(table, 1);
+    const Dim *all[] = {dim_const(table, heads * rows->value), one};
+    for (int i = 0; i < rank; i++)
+        dims[i] = i == rank - 3 ? dim_const(table, heads) : i == rank - 2 ? rows : one;
+    Value *number = build_index(rewrite, 2, all, 0, value);
+    Value *count = build_constant(rewrite, (Number){.i = rows->value}, DTYPE_I32, value);
+    return build_reshape(rewrite, build_scalar(rewrite, OP_mod, number, count, NULL, value), rank, dims,
+                         value);
+}
+
 static Value *flatten_rule(Rewrite *rewrite, Value *value) {
     const Flatten *flatten = rewrite->pass->state;
+    if (value->id < rewrite->n_before && flatten->n_heads[value->id])
+        return value->op == OP_index ? flatten_numbered(rewrite, value, flatten->n_heads[value->id])
+                                     : build_like(rewrite, value, value->in);
     if (value->op != OP_matmul || value->id >= rewrite->n_before)
         return value;
     Value *few = flatten_written_out(value);
@@ -460,6 +532,7 @@ bool pass_flatten(Pass *pass, Graph *graph) {
     flatten.whole = ARENA_ARRAY(pass->arena, const Value *, graph->values.n + 1);
     flatten.n_joined = ARENA_ARRAY(pass->arena, int, graph->values.n + 1);
     flatten.n_repeats = ARENA_ARRAY(pass->arena, int64_t, graph->values.n + 1);
+    flatten.n_heads = ARENA_ARRAY(pass->arena, int64_t, graph->values.n + 1);
     flatten.is_heavy = ARENA_ARRAY(pass->arena, bool, graph->values.n + 1);
     flatten.is_written = ARENA_ARRAY(pass->arena, bool, graph->values.n + 1);
     for (size_t i = 0; i < graph->outputs.n; i++)
