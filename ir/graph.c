@@ -259,6 +259,8 @@ int value_coordinate(const Value *value) {
     while (index->op == OP_reshape)
         index = index->in[0];
     const Dim *extent = index->op == OP_index ? index->dims[index->attrs[1].i] : NULL;
+    if (index == value && extent)
+        return dim_is(extent, 1) ? -1 : (int)value->attrs[1].i;
     for (int axis = 0; axis < value->rank && extent && !dim_is(extent, 1); axis++)
         if (value->dims[axis] == extent)
             return axis;

@@ -48,8 +48,7 @@ typedef struct Flatten {
     bool *is_written;    /* by id: it is an output, or others than products read it */
     int *n_joined;       /* by id of a product: axes of its batch that join the rows; 0: none */
     int64_t *n_repeats;  /* by id: neighbours that share each of the second operand's matrices; 1: none do */
-    int64_t
-        *n_heads; /* by id: numbers of rows, and what is computed of them, for so many heads; 0: for all */
+    int64_t *n_heads; /* by id: rows' numbers, and what is computed of them, for so many heads; 0: none are */
 } Flatten;
 
 /* Whether the second operand has not an axis of the batch, and the first has it whole. */
@@ -343,7 +342,7 @@ static int64_t flatten_repeats(const Value *matmul) {
 
 /* Whether a value is computed of coordinates alone: it is told apart by anything that has them. */
 static bool flatten_is_counted(const Value *value, int *budget) {
-    if (value_is_scalar_constant(value) || value_coordinate(value) >= 0)
+    if (value_is_scalar_constant(value) || value->op == OP_index)
         return true;
     if (!value_is_pointwise(value) || --*budget < 0)
         return false;
@@ -353,9 +352,10 @@ static bool flatten_is_counted(const Value *value, int *budget) {
     return true;
 }
 
-/* Notes what has a number for each row and none for heads, below and with `value`. */
+/* Notes what is computed of rows' numbers, below and with `value`. */
 static void flatten_note_rows(const Value *value, const Dim *rows, ValueMap *counted) {
-    if (value->rank < 2 || value->dims[value->rank - 2] != rows)
+    if (value->rank < 2 || value->dims[value->rank - 2] != rows ||
+        (value->op == OP_index && value->attrs[1].i != value->rank - 2))
         return;
     value_map_set(counted, value, true);
     for (int i = 0; i < value->n_in; i++)

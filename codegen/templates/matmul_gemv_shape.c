@@ -40,6 +40,14 @@ static int gemv_width(const MatmulPlan *plan, const MatmulOperand *operand, int 
 
 static int gemv_axis_of(const MatmulPlan *plan, Value *value, int k, int n);
 
+/* Whether a value is a reshape, and not of windows, which repeat what they are of. */
+static bool gemv_is_in_order(const Value *value) {
+    bool is_reshape = value->op == OP_reshape;
+    while (value->op == OP_reshape || value->op == OP_transpose || value->op == OP_slice)
+        value = value->in[0];
+    return is_reshape && value->op != OP_window;
+}
+
 /* The same of a pointwise operation: of its operand that varies along both axes. Where several have their
  * dims, a factor that is repeated along one of them, or for each block of them, says nothing about memory. */
 static int gemv_axis_of_pointwise(const MatmulPlan *plan, const Value *value, int k, int n) {
@@ -80,8 +88,9 @@ static int gemv_axis_of(const MatmulPlan *plan, Value *value, int k, int n) {
             n -= n < first ? 0 : value->in[1]->rank - 1;
         } else if (op_info(value->op)->class_ == OPCLASS_POINTWISE) {
             return gemv_axis_of_pointwise(plan, value, k, n);
-        } else { /* of bits taken out of words, and what else has no such axis: as it would lie in order */
-            return value->op != OP_reshape ? -1 : k == value->rank - 1 ? 0 : n == value->rank - 1 ? 1 : -1;
+        } else { /* of bits taken out of words: as they would lie in order */
+            int last = gemv_is_in_order(value) ? value->rank - 1 : -1;
+            return k == last ? 0 : n == last ? 1 : -1;
         }
         value = value->in[0];
     }
