@@ -402,7 +402,8 @@ static bool flatten_keeps_numbers(const Graph *graph, const ValueMap *followers,
     return true;
 }
 
-/* Whether all that follows a product does; numbers of rows get its heads then. */
+/* Whether all that follows a product does; numbers of rows get its heads then. Where new keys lie behind kept
+ * ones, both of which a product each takes, the numbers of rows stay, and so do heads. */
 static bool flatten_goes_by_rows(const Flatten *flatten, const Value *product, int64_t times) {
     ValueMap followers = {.arena = flatten->graph->arena}, counted = {.arena = flatten->graph->arena};
     value_map_set(&followers, product, true);
@@ -417,7 +418,8 @@ static bool flatten_goes_by_rows(const Flatten *flatten, const Value *product, i
             return false;
         value_map_set(&followers, value, true);
     }
-    if (!flatten_keeps_numbers(flatten->graph, &followers, &counted))
+    if (counted.n && (value_below_views(product->in[1])->op == OP_concat ||
+                      !flatten_keeps_numbers(flatten->graph, &followers, &counted)))
         return false;
     for (size_t i = 0; i < flatten->graph->values.n; i++)
         if (value_map_get(&counted, flatten->graph->values.at[i]))

@@ -16,7 +16,7 @@ enum {
 
 /* Which operand of a product has an axis of its result, the other having not: 0 or 1; -1: both, or neither.
  */
-static int product_side(const Value *product, int axis) {
+static int linear_side(const Value *product, int axis) {
     int rank = product->rank;
     if (axis >= rank - 2)
         return axis == rank - 1;
@@ -36,7 +36,7 @@ typedef struct LinearAxes {
 } LinearAxes;
 
 /* False where there are none, or where it is not known how many elements they have. */
-static bool product_axes(const Value *sum, const Value *product, LinearAxes *out) {
+static bool linear_axes_of(const Value *sum, const Value *product, LinearAxes *out) {
     *out = (LinearAxes){.side = -1, .count = 1, .all = 1};
     for (int i = 0; i < product->rank; i++) {
         const Dim *dim = product->dims[i];
@@ -44,7 +44,7 @@ static bool product_axes(const Value *sum, const Value *product, LinearAxes *out
             continue;
         if (!dim_is_const(dim) || __builtin_mul_overflow(out->all, dim->value, &out->all))
             return false;
-        int side = product_side(product, i);
+        int side = linear_side(product, i);
         out->side = out->side < 0 ? side : out->side;
         if (side < 0 || side != out->side) {
             out->left[out->n_left++] = i;
@@ -56,21 +56,21 @@ static bool product_axes(const Value *sum, const Value *product, LinearAxes *out
     return out->n > 0;
 }
 
-static bool product_is_float(const Value *value) {
+static bool linear_is_float(const Value *value) {
     return dtype_is_float(value->dtype) && value->dtype != DTYPE_TF32 && value->dtype != DTYPE_F64;
 }
 
 /* Whether the product is the sum's alone, of floats, and reads the operand that would be summed from memory.
  */
-static bool product_is_taken(Rewrite *rewrite, const Value *product, const LinearAxes *axes) {
+static bool linear_is_taken(Rewrite *rewrite, const Value *product, const LinearAxes *axes) {
     bool is_fma = product->in[0]->dtype == DTYPE_F32 || product->in[1]->dtype == DTYPE_F32;
-    return product_is_float(product->in[0]) && product_is_float(product->in[1]) &&
+    return linear_is_float(product->in[0]) && linear_is_float(product->in[1]) &&
            axes->count >= (is_fma ? LINEAR_LEAST_FMA : LINEAR_LEAST) &&
            !rewrite_is_heavy(rewrite, product->in[axes->side]);
 }
 
 /* The product that is summed, alone or with what does not vary along the axes; NULL: none. */
-static Value *product_summed(const Rewrite *rewrite, const Value *sum, Value **beside) {
+static Value *linear_summed(const Rewrite *rewrite, const Value *sum, Value **beside) {
     Value *whole = sum->in[0];
     *beside = NULL;
     for (int i = 0; i < 2 && whole->op == OP_add && rewrite_is_free(rewrite, whole); i++)
@@ -85,8 +85,8 @@ static Value *product_summed(const Rewrite *rewrite, const Value *sum, Value **b
 
 Value *linear_product(Rewrite *rewrite, Value *sum) {
     LinearAxes axes;
-    Value *beside, *product = product_summed(rewrite, sum, &beside), *in[2];
-    if (!product || !product_axes(sum, product, &axes) || !product_is_taken(rewrite, product, &axes))
+    Value *beside, *product = linear_summed(rewrite, sum, &beside), *in[2];
+    if (!product || !linear_axes_of(sum, product, &axes) || !linear_is_taken(rewrite, product, &axes))
         return sum;
     for (int i = 0; i < 2; i++) {
         in[i] = build_cast(rewrite, product->in[i], DTYPE_F32, sum);

@@ -38,25 +38,24 @@ typedef struct Gemv {
 
 /* ---- runs */
 
-/* Coordinates of a run in an operand, guarded where the schedule does not divide M, N or K. */
-static void gemv_run(const Gemv *g, const MatmulOperand *operand, int axis, int width, const KExpr *mn,
-                     const KExpr *k, int tile_mn, Run *run) {
-    Builder *b = g->b;
-    DimTable *dims = g->plan->graph->dims;
+Run gemv_run(Builder *b, const MatmulPlan *plan, const Schedule *schedule, const MatmulOperand *operand,
+             const KExpr *const *batch, const GemvPlace *place) {
+    DimTable *dims = plan->graph->dims;
     const Value *value = operand->value;
-    *run = (Run){.rank = value->rank, .axis = axis, .width = width};
+    Run run = {.rank = value->rank, .axis = place->axis, .width = place->width};
     for (int i = 0; i < value->rank - 2; i++)
-        run->coords[i] = matmul_batch_coord(b, g->plan, operand, i, g->tile.batch);
-    run->coords[operand->mn_axis] = mn;
-    run->coords[operand->k_axis] = k;
-    if (dim_divisor(dims, operand->mn) % tile_mn != 0)
-        run->guard = k_lt(b, mn, k_dim(b, operand->mn, K_I32));
-    if (dim_divisor(dims, g->plan->k) % g->schedule->tile_k != 0)
-        run->guard = k_and(b, run->guard, k_lt(b, k, k_dim(b, g->plan->k, K_I32)));
+        run.coords[i] = matmul_batch_coord(b, plan, operand, i, batch);
+    run.coords[operand->mn_axis] = place->mn;
+    run.coords[operand->k_axis] = place->k;
+    if (dim_divisor(dims, operand->mn) % place->tile_mn != 0)
+        run.guard = k_lt(b, place->mn, k_dim(b, operand->mn, K_I32));
+    if (dim_divisor(dims, plan->k) % schedule->tile_k != 0)
+        run.guard = k_and(b, run.guard, k_lt(b, place->k, k_dim(b, plan->k, K_I32)));
+    return run;
 }
 
 /* The weight's run number `slot`: unroll runs of each column (along K), or one for each of unroll K. */
-static void gemv_weight_run(const Gemv *g, int which, const KExpr *k0, const KExpr *slot, Run *run) {
+static Run gemv_weight_run(const Gemv *g, int which, const KExpr *k0, const KExpr *slot) {
     Builder *b = g->b;
     const GemvShape *s = &g->shape;
     const MatmulOperand *w = gemv_weights(g->plan, g->schedule, which);
@@ -69,7 +68,8 @@ static void gemv_weight_run(const Gemv *g, int which, const KExpr *k0, const KEx
     } else {
         k = k_add(b, k_add(b, k0, g->thread_k), u);
     }
-    gemv_run(g, w, s->along_k ? w->k_axis : w->mn_axis, s->width, n, k, g->schedule->tile_n, run);
+    const GemvPlace place = {n, k, g->schedule->tile_n, s->along_k ? w->k_axis : w->mn_axis, s->width};
+    return gemv_run(b, g->plan, g->schedule, w, g->tile.batch, &place);
 }
 
 /* The few rows' elements that go with the runs `u` of all columns (along K), or with all of them, in lines:
@@ -90,8 +90,8 @@ static const KExpr *gemv_x_line(const Gemv *g) {
     return epilogue_loop(g->b, g->shape.x_along_k ? "m" : "e", gemv_x_lines(g));
 }
 
-static void gemv_x_run(const Gemv *g, int which, const KExpr *k0, const KExpr *u, const KExpr *line,
-                       const KExpr *piece, Run *run) {
+static Run gemv_x_run(const Gemv *g, int which, const KExpr *k0, const KExpr *u, const KExpr *line,
+                      const KExpr *piece) {
     Builder *b = g->b;
     const GemvShape *s = &g->shape;
     const MatmulOperand *x = gemv_few(g->plan, g->schedule, which);
@@ -99,8 +99,9 @@ static void gemv_x_run(const Gemv *g, int which, const KExpr *k0, const KExpr *u
     const KExpr *k = k_add(b, k_add(b, k0, g->thread_k), s->x_along_k ? along : line);
     if (s->along_k)
         k = k_add(b, k, k_mul(b, u, k_i32(b, GEMV_LANES * g->schedule->warps_m * s->width)));
-    gemv_run(g, x, s->x_along_k ? x->k_axis : x->mn_axis, s->x_width,
-             k_add(b, g->tile.row, s->x_along_k ? line : along), k, g->schedule->tile_m, run);
+    const GemvPlace place = {k_add(b, g->tile.row, s->x_along_k ? line : along), k, g->schedule->tile_m,
+                             s->x_along_k ? x->k_axis : x->mn_axis, s->x_width};
+    return gemv_run(b, g->plan, g->schedule, x, g->tile.batch, &place);
 }
 
 static const KExpr *gemv_x_slot(const Gemv *g, const KExpr *u, const KExpr *line, const KExpr *piece) {
@@ -119,13 +120,12 @@ static void gemv_load_few(Gemv *g, int which, const KExpr *k0) {
     Builder *b = g->b;
     const KExpr *zero = k_i32(b, 0);
     int times = g->shape.along_k ? g->shape.unroll : 1, lines = gemv_x_lines(g), pieces = gemv_x_pieces(g);
-    Run run;
     g->x_target[which] = (LowerTarget){.value = gemv_few(g->plan, g->schedule, which)->value};
-    gemv_x_run(g, which, k0, zero, zero, zero, &run);
+    Run run = gemv_x_run(g, which, k0, zero, zero, zero);
     lower_batch_begin(g->x_lower[which], &run, &g->x_target[which], 1, times * lines * pieces);
     const KExpr *u = epilogue_loop(b, "u", times), *line = gemv_x_line(g);
     const KExpr *piece = epilogue_loop(b, "p", pieces);
-    gemv_x_run(g, which, k0, u, line, piece, &run);
+    run = gemv_x_run(g, which, k0, u, line, piece);
     lower_batch_load(g->x_lower[which], &run, gemv_x_slot(g, u, line, piece));
     epilogue_loop_end(b, pieces);
     epilogue_loop_end(b, lines);
@@ -135,13 +135,12 @@ static void gemv_load_few(Gemv *g, int which, const KExpr *k0) {
 static void gemv_load(Gemv *g, const KExpr *k0) {
     Builder *b = g->b;
     const GemvShape *s = &g->shape;
-    Run run;
     for (int i = 0; i < g->n_w; i++) {
         g->w_target[i] = (LowerTarget){.value = gemv_weights(g->plan, g->schedule, i)->value};
-        gemv_weight_run(g, i, k0, k_i32(b, 0), &run);
+        Run run = gemv_weight_run(g, i, k0, k_i32(b, 0));
         lower_batch_begin(g->w_lower[i], &run, &g->w_target[i], 1, gemv_slots(s));
         const KExpr *slot = epilogue_loop(b, "i", gemv_slots(s));
-        gemv_weight_run(g, i, k0, slot, &run);
+        run = gemv_weight_run(g, i, k0, slot);
         lower_batch_load(g->w_lower[i], &run, slot);
         epilogue_loop_end(b, gemv_slots(s));
     }
@@ -156,8 +155,7 @@ static const KVar *gemv_x(Gemv *g, int which, const KExpr *k0, const KExpr *u) {
     int pieces = gemv_x_pieces(g), lines = gemv_x_lines(g), length = gemv_x_length(g);
     const KVar *x = k_array(b, value->name ? value->name : "x", ktype_of(value->dtype), lines * length, NULL);
     const KExpr *line = gemv_x_line(g), *piece = epilogue_loop(b, "p", pieces);
-    Run run;
-    gemv_x_run(g, which, k0, u, line, piece, &run);
+    Run run = gemv_x_run(g, which, k0, u, line, piece);
     g->x_target[which].dst = x;
     g->x_target[which].at =
         k_add(b, k_mul(b, line, k_i32(b, length)), k_mul(b, piece, k_i32(b, g->shape.x_width)));
@@ -213,8 +211,7 @@ static void gemv_step(Gemv *g, const KExpr *k0) {
     for (int i = 0; i < g->n_w; i++) {
         const Value *value = gemv_weights(g->plan, g->schedule, i)->value;
         const KExpr *slot = s->along_k ? k_add(b, k_mul(b, u, k_i32(b, cols)), col) : u;
-        Run run;
-        gemv_weight_run(g, i, k0, slot, &run);
+        Run run = gemv_weight_run(g, i, k0, slot);
         const KVar *w = k_array(b, value->name ? value->name : "w", ktype_of(value->dtype), s->width, NULL);
         g->w_target[i].dst = w;
         lower_batch_run(g->w_lower[i], &run, slot, &g->w_target[i], 1);

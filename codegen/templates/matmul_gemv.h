@@ -3,6 +3,7 @@
 #ifndef SINTER_CODEGEN_TEMPLATES_MATMUL_GEMV_H
 #define SINTER_CODEGEN_TEMPLATES_MATMUL_GEMV_H
 
+#include "codegen/lower.h"
 #include "codegen/templates/matmul.h"
 
 enum { GEMV_LANES = 32, GEMV_WIDTH_MAX = 16, GEMV_ROWS_MAX = 16, GEMV_UNROLL_MAX = 8 };
@@ -24,6 +25,16 @@ bool gemv_shape(const MatmulPlan *plan, const Schedule *schedule, GemvShape *sha
 int gemv_run_k(const GemvShape *s);
 /* How an operand's elements neighbour in memory. */
 const MatmulRuns *gemv_runs(const MatmulPlan *plan, const MatmulOperand *operand);
+
+/* Where a run of an operand begins: along its M or N, of which a tile has so many, and along K; the axis that
+ * it lies along, and its elements. */
+typedef struct GemvPlace {
+    const KExpr *mn, *k;
+    int tile_mn, axis, width;
+} GemvPlace;
+/* The run, guarded where tiles, or the schedule's steps, do not divide M (or N), or K. */
+Run gemv_run(Builder *b, const MatmulPlan *plan, const Schedule *schedule, const MatmulOperand *operand,
+             const KExpr *const *batch, const GemvPlace *place);
 
 /* The operands that stream, and those with few rows: how many, and each. */
 int gemv_n_weights(const MatmulPlan *plan, const Schedule *schedule);

@@ -7,27 +7,17 @@
 
 Run skinny_run(const Skinny *s, const SkinnySide *side, const KExpr *k0, const KExpr *u, const KExpr *line) {
     Builder *b = s->b;
-    DimTable *dims = s->plan->graph->dims;
     const MatmulOperand *operand = side->operand;
-    const Value *value = operand->value;
     bool is_across = side->is_across;
-    Run run = {
-        .rank = value->rank, .axis = is_across ? operand->mn_axis : operand->k_axis, .width = side->width};
     const KExpr *k = k_add(b, k0, s->thread_k);
     k = k_add(b, k, k_mul(b, u, k_i32(b, SKINNY_LANES_K * s->shape.width)));
     const KExpr *mn = is_across ? k_mul(b, s->lane_line, k_i32(b, side->width))
                                 : k_add(b, s->lane_line, k_mul(b, line, k_i32(b, SKINNY_ROWS)));
     k = is_across ? k_add(b, k, line) : k;
     mn = k_add(b, mn, side->is_weight ? k_add(b, s->tile.col, s->warp_n) : s->tile.row);
-    for (int i = 0; i < value->rank - 2; i++)
-        run.coords[i] = matmul_batch_coord(b, s->plan, operand, i, s->tile.batch);
-    run.coords[operand->mn_axis] = mn;
-    run.coords[operand->k_axis] = k;
-    if (dim_divisor(dims, operand->mn) % side->tile_mn != 0)
-        run.guard = k_lt(b, mn, k_dim(b, operand->mn, K_I32));
-    if (dim_divisor(dims, s->plan->k) % s->schedule->tile_k != 0)
-        run.guard = k_and(b, run.guard, k_lt(b, k, k_dim(b, s->plan->k, K_I32)));
-    return run;
+    const GemvPlace place = {mn, k, side->tile_mn, is_across ? operand->mn_axis : operand->k_axis,
+                             side->width};
+    return gemv_run(b, s->plan, s->schedule, operand, s->tile.batch, &place);
 }
 
 const KExpr *skinny_slot(const Skinny *s, const SkinnySide *side, const KExpr *u, const KExpr *line) {
