@@ -238,7 +238,7 @@ asan:
 	@$(MAKE) --no-print-directory $(ASAN) check
 
 # libFuzzer targets: tests/fuzz/fuzz_X.c, words in fuzz_X.dict, seeds in seeds/fuzz_X. Each runs for FUZZ_SECONDS. It is clang that compiles
-# them, every room, and the command line for its warnings.
+# them, every room, and what else is compiled, for its warnings.
 FUZZ_SECONDS ?= 20
 FUZZ_CC ?= clang
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -250,7 +250,7 @@ fuzz:
 	    dict=$$(ls tests/fuzz/$$n.dict tests/fuzz/$${n#fuzz_}.dict 2>/dev/null | head -n 1); dict=$${dict:+-dict=$$dict}; \
 	    $$t -max_total_time=$(FUZZ_SECONDS) $$dict -timeout=10 -rss_limit_mb=4096 -close_fd_mask=1 -artifact_prefix=$(BUILD)/fuzz/found/$$n- $(BUILD)/fuzz/found/$$n $$seeds; done
 .PHONY: fuzzers warned
-warned: $(BUILD)/lib/cli.a
+warned: $(BUILD)/sinter $(BUILD)/tests/cases $(BUILD)/differential
 fuzzers: $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 ifneq ($(findstring fuzzer-no-link,$(SANITIZE)),)
 $(BUILD)/%: tests/fuzz/%.c $(foreach r,runtime frontend passes codegen ir,$(BUILD)/lib/$(r).a)
