@@ -166,8 +166,8 @@ const KExpr *lower_eval(Lower *lower, const Value *value, const LaneCoord *coord
     if (bound)
         return bound;
     int period;
-    if (lower_is_leaf(lower, value) && !lower_key_of_tile(lower, &key, &period))
-        lower_key_of_lanes(lower, &key);
+    if (lower_is_leaf(lower, value))
+        lower_key_of_load(lower, &key, &period);
     LowerEntry *known = lower_find(lower, &key, ENTRY_EXPR, ENTRY_RANDOM);
     if (known)
         return known->kind == ENTRY_EXPR ? known->expr : eval_loaded(lower, known);

@@ -85,7 +85,7 @@ bool lane_is_run(LaneCoord coord) {
 
 int lane_shares(const Lower *lower, LaneCoord coord) {
     int width = lower->shape ? lower->shape->width : 1;
-    return coord.step ? width / coord.share : width;
+    return coord.step ? width / coord.share : 1;
 }
 
 LaneCoord lane_add(Lower *lower, LaneCoord x, LaneCoord y) {

@@ -217,10 +217,9 @@ void lower_plan(Lower *lower, const Run *shape, const LowerTarget *targets, int 
 void lower_declare_loads(Lower *lower, int slots);
 void lower_emit_loads(Lower *lower, bool shared);
 void lower_emit_hoisted(Lower *lower);
-/* Of a load that lanes share, for some of those that do under a condition which their numbers alone decide:
- * the same without it, so that it is one load for all of them, whichever condition each has. False, and *key
- * untouched, where it is no such load. */
-bool lower_key_of_lanes(Lower *lower, LowerKey *key);
+/* What is loaded instead, so that one load serves several: the same in every tile (lower_key_of_tile), or for
+ * all lanes that share it. False, and *key untouched, where it is neither. */
+bool lower_key_of_load(Lower *lower, LowerKey *key, int *period);
 /* Whether as many elements are read as the space has. */
 bool lower_is_stream(const Lower *lower, const Value *value);
 

@@ -53,13 +53,15 @@ static bool plan_holds_for_all(Lower *lower, const KExpr *of_lane, int share) {
     return holds;
 }
 
-bool lower_key_of_lanes(Lower *lower, LowerKey *key) {
+/* Of a load that lanes share, for some of those that do under a condition which their numbers alone decide:
+ * the same without it, so that it is one load for all of them, whichever condition each has. */
+static bool plan_key_of_lanes(Lower *lower, LowerKey *key) {
     const KExpr *of_lane = NULL, *others = NULL;
     if (!key->guard || !lower_expr_varies(lower, key->guard))
         return false;
     plan_part_guard(lower, key->guard, &of_lane, &others);
     LaneCoord offset = lane_memory(lower, key->value, key->coords);
-    int share = lower->shape->width / (offset.step ? lane_shares(lower, offset) : 1);
+    int share = lower->shape->width / lane_shares(lower, offset);
     if (!of_lane || share < 2 || lower_expr_varies(lower, offset.at) || lower_expr_varies(lower, others) ||
         !plan_holds_for_all(lower, of_lane, share))
         return false;
@@ -67,17 +69,20 @@ bool lower_key_of_lanes(Lower *lower, LowerKey *key) {
     return true;
 }
 
+bool lower_key_of_load(Lower *lower, LowerKey *key, int *period) {
+    return lower_key_of_tile(lower, key, period) || plan_key_of_lanes(lower, key);
+}
+
 /* One load for each input and coordinates: in vectors as wide as its strides and alignment allow. */
 static void plan_load(Lower *lower, LowerKey *key) {
     const Value *value = key->value;
     int period = 0;
-    bool is_another = lower_key_of_tile(lower, key, &period) || lower_key_of_lanes(lower, key);
-    if (is_another && lower_find(lower, key, ENTRY_SEEN, ENTRY_RANDOM))
+    if (lower_key_of_load(lower, key, &period) && lower_find(lower, key, ENTRY_SEEN, ENTRY_RANDOM))
         return;
     LaneCoord offset = lane_memory(lower, value, key->coords);
     int width = lane_shares(lower, offset), bits = dtype_bits(value->dtype);
     EntryKind kind = ENTRY_LANES;
-    int chunk = 1, share = 1;
+    int chunk = 1;
     if (!lane_varies(lower, offset) && !lower_expr_varies(lower, key->guard)) {
         kind = ENTRY_UNIFORM;
     } else if (offset.step == 1 && !lower_expr_varies(lower, offset.at) &&
@@ -85,11 +90,10 @@ static void plan_load(Lower *lower, LowerKey *key) {
         chunk = width * bits > 128 ? 128 / bits : width;
         chunk = chunk > offset.align ? offset.align : chunk;
         kind = chunk * bits >= 8 && (chunk > 1 || offset.share > 1) ? ENTRY_VECTOR : ENTRY_LANES;
-        share = kind == ENTRY_VECTOR && offset.share > 1 ? offset.share : 1;
     }
     LowerEntry *entry = lower_remember(lower, kind, key);
     entry->chunk = chunk;
-    entry->share = share;
+    entry->share = kind == ENTRY_VECTOR ? offset.share : 1;
     entry->period = period;
     entry->per_word = lower_word_elements(lower, entry);
     vec_push(lower->arena, &lower->loads, entry);

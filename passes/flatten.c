@@ -503,8 +503,9 @@ static Value *flatten_numbered(Rewrite *rewrite, Value *value, int64_t heads) {
 
 static Value *flatten_rule(Rewrite *rewrite, Value *value) {
     const Flatten *flatten = rewrite->pass->state;
-    if (value->id < rewrite->n_before && flatten->n_heads[value->id])
-        return value->op == OP_index ? flatten_numbered(rewrite, value, flatten->n_heads[value->id])
+    int64_t heads = value->id < rewrite->n_before ? flatten->n_heads[value->id] : 0;
+    if (heads)
+        return value->op == OP_index ? flatten_numbered(rewrite, value, heads)
                                      : build_like(rewrite, value, value->in);
     if (value->op != OP_matmul || value->id >= rewrite->n_before)
         return value;

@@ -81,7 +81,7 @@ static Value *movement_broadcast(Rewrite *rewrite, Value *value) {
     return value;
 }
 
-static bool movement_is_zero(int n, const Dim *const *dims) {
+bool movement_is_zero(int n, const Dim *const *dims) {
     for (int i = 0; i < n; i++)
         if (!dim_is(dims[i], 0))
             return false;

@@ -43,6 +43,8 @@ Value *movement_both_ways(Rewrite *rewrite, Value *value);    /* an output that 
 Value *movement_turn_operand(Rewrite *rewrite, Value *value); /* made of transposed matrices, for a product */
 Value *movement_turn_result(Rewrite *rewrite, Value *value);  /* a transposed product that is an output */
 Value *movement_reduce(Rewrite *rewrite, Value *value);       /* reductions */
+/* Whether dims, as those that a border has, are all 0. */
+bool movement_is_zero(int n, const Dim *const *dims);
 /* The scalar operation that a reduction repeats; OP_COUNT where it is none. */
 OpKind movement_repeated(OpKind reduction);
 Value *movement_reduce_concat(Rewrite *rewrite, Value *value); /* reductions of single elements, joined */

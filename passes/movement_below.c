@@ -106,6 +106,13 @@ static int reshaped_axis(const Respace *respace, int to) {
     return -1;
 }
 
+/* Whether a group of axes is one of the operand's, cut, that is longer than a block of columns. */
+static bool reshaped_is_long(const Respace *respace, const Value *source, int g) {
+    int from = respace->begin_from[g];
+    return respace->begin_from[g + 1] == from + 1 && dim_is_const(source->dims[from]) &&
+           source->dims[from]->value > COLUMN_BLOCK_MAX;
+}
+
 /* Whether a slice takes one column of every `step` of them, by the last axis of a reshape that cuts columns
  * into so many: which axis of the reshape's operand these are; -1: it does something else. Where a block of
  * columns holds all, the product's kernel has them at hand. */
@@ -117,13 +124,11 @@ static int reshaped_columns(const Respace *respace, const Value *value, int to, 
         value->dims[to - 1] != reshape->dims[to - 1])
         return -1;
     for (int g = 0; g < respace->n_groups; g++) {
-        int from = respace->begin_from[g];
         if (respace->begin_to[g + 1] != to + 1 || respace->begin_to[g] != to - 1 ||
-            respace->begin_from[g + 1] != from + 1 || !dim_is_const(source->dims[from]) ||
-            source->dims[from]->value <= COLUMN_BLOCK_MAX)
+            !reshaped_is_long(respace, source, g))
             continue;
         *step = (int)count->value;
-        return from;
+        return respace->begin_from[g];
     }
     return -1;
 }
@@ -135,14 +140,12 @@ static int reshaped_half(const Respace *respace, const Value *value, int to) {
     if (!dim_is(reshape->dims[to], 2) || !dim_is(value->dims[to], 1))
         return -1;
     for (int g = 0; g < respace->n_groups; g++) {
-        int from = respace->begin_from[g];
-        if (respace->begin_to[g] != to || respace->begin_from[g + 1] != from + 1 ||
-            !dim_is_const(source->dims[from]) || source->dims[from]->value <= COLUMN_BLOCK_MAX)
+        if (respace->begin_to[g] != to || !reshaped_is_long(respace, source, g))
             continue;
         for (int i = to + 1; i < respace->begin_to[g + 1]; i++)
             if (value->dims[i] != reshape->dims[i])
                 return -1;
-        return from;
+        return respace->begin_from[g];
     }
     return -1;
 }

@@ -286,11 +286,12 @@ Value *movement_reduce(Rewrite *rewrite, Value *value) {
     if (parted != value)
         return parted;
     Value *fresh = value;
-    if (operand->op == OP_transpose)
+    if (operand->op == OP_transpose) {
         fresh = reduce_transposed(rewrite, value);
-    else if (operand->op == OP_reshape)
+    } else if (operand->op == OP_reshape) {
         fresh = reduce_reshaped(rewrite, value);
-    fresh = fresh == value && operand->op == OP_reshape ? reduce_pair(rewrite, value) : fresh;
+        fresh = fresh == value ? reduce_pair(rewrite, value) : fresh;
+    }
     fresh = fresh == value ? reduce_mixed(rewrite, value) : fresh;
     return fresh == value ? reduce_turned(rewrite, value) : fresh;
 }

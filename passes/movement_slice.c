@@ -214,14 +214,14 @@ static Value *slice_of_concat(Rewrite *rewrite, Value *value) {
     return value;
 }
 
-/* Of two dims that lie `apart` from one another how much the one is beyond the other, or 0; false where
- * nobody knows which it is. */
-static bool slice_beyond(DimTable *table, const Dim *apart, const Dim **beyond) {
-    const Dim *zero = dim_const(table, 0);
-    if (!apart || (!dim_known_le(table, zero, apart) && !dim_known_le(table, apart, zero)))
+/* How much each of two dims is beyond the other, one of them by 0; false where nobody knows which it is. */
+static bool slice_beyond(DimTable *table, const Dim *a, const Dim *b, const Dim **by_a, const Dim **by_b) {
+    bool is_a = dim_known_le(table, b, a);
+    if (!is_a && !dim_known_le(table, a, b))
         return false;
-    *beyond = dim_known_le(table, zero, apart) ? apart : zero;
-    return true;
+    *by_a = is_a ? dim_sub(table, a, b) : dim_const(table, 0);
+    *by_b = is_a ? dim_const(table, 0) : dim_sub(table, b, a);
+    return *by_a && *by_b;
 }
 
 /* slice(pad(x)), as what rows before another are, pad(x)[:, 0:S]: a border around what is left of x. */
@@ -234,11 +234,8 @@ static Value *slice_of_pad(Rewrite *rewrite, Value *value) {
         const Dim *first = pad->attrs[0].dims[i], *start = value->attrs[0].dims[i];
         const Dim *behind = dim_add(table, first, x->dims[i]), *limit = value->attrs[1].dims[i], *less;
         step[i] = 1;
-        if (!behind || !slice_is_plain(value, i) ||
-            !slice_beyond(table, dim_sub(table, first, start), &low[i]) ||
-            !slice_beyond(table, dim_sub(table, start, first), &begin[i]) ||
-            !slice_beyond(table, dim_sub(table, limit, behind), &high[i]) ||
-            !slice_beyond(table, dim_sub(table, behind, limit), &less))
+        if (!behind || !slice_is_plain(value, i) || !slice_beyond(table, first, start, &low[i], &begin[i]) ||
+            !slice_beyond(table, limit, behind, &high[i], &less))
             return value;
         end[i] = dim_sub(table, x->dims[i], less);
         if (!end[i] || !dim_known_le(table, begin[i], end[i]))

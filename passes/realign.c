@@ -26,6 +26,7 @@
 
 #include "ir/view.h"
 #include "passes/fuse.h"
+#include "passes/movement.h"
 
 static const double realign_slow = 40e12, realign_fast = 500e12; /* operations a second */
 /* Operations a second with 8 bits, and where a product turns an operand by itself: mma.sync, by the estimate,
@@ -273,10 +274,9 @@ static Value *realign_operand(Rewrite *rewrite, Value *operand, bool is_second) 
 
 /* Whether what is cut off is all that was put behind. */
 static bool realign_gives_back(const Value *slice, const Value *pad) {
-    bool is_cut = pad->op == OP_pad && value_same_dims(slice, pad->in[0]);
-    for (int i = 0; is_cut && i < pad->rank; i++)
-        is_cut = dim_is(pad->attrs[0].dims[i], 0) && dim_is(slice->attrs[0].dims[i], 0);
-    return is_cut;
+    return pad->op == OP_pad && value_same_dims(slice, pad->in[0]) &&
+           movement_is_zero(pad->rank, pad->attrs[0].dims) &&
+           movement_is_zero(slice->rank, slice->attrs[0].dims);
 }
 
 bool value_is_realigned(const Value *value) {

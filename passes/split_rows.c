@@ -216,7 +216,7 @@ static bool rows_are_products(const SplitRows *found, const Value *reduction) {
     int n = reduction->attrs[0].axes.n, rank = operand->rank;
     const int *axes = reduction->attrs[0].axes.at;
     int64_t elements, kept, count;
-    if (n < 2 || axes[n - 1] != rank - 1 || axes[n - 2] != rank - 2 ||
+    if (!limits || n < 2 || axes[n - 1] != rank - 1 || axes[n - 2] != rank - 2 ||
         !split_counts(reduction, &elements, &kept) || __builtin_mul_overflow(elements, kept, &count) ||
         count < ROWS_LEAST_COUNT)
         return false;

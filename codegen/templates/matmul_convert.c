@@ -91,8 +91,12 @@ int matmul_converters(const MatmulPlan *plan, const Schedule *schedule) {
                                                           : 1;
 }
 
+int matmul_warpgroups(const MatmulPlan *plan, const Schedule *schedule) {
+    return 1 + matmul_converters(plan, schedule) + schedule->warps_m;
+}
+
 int matmul_convert_registers(const MatmulPlan *plan, const Schedule *schedule) {
-    int converters = matmul_converters(plan, schedule), groups = 1 + converters + schedule->warps_m;
+    int converters = matmul_converters(plan, schedule), groups = matmul_warpgroups(plan, schedule);
     int at_launch = target_launch_registers(plan->target, groups);
     int left =
         groups * at_launch - schedule->producer_registers - schedule->warps_m * schedule->consumer_registers;

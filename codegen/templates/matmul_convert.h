@@ -65,6 +65,8 @@ bool matmul_brings(const MatmulPlan *plan);
 /* Warpgroups that compute it, each every n-th stage, and so the same stages each time round the ring; or
  * bring it, together each stage. */
 int matmul_converters(const MatmulPlan *plan, const Schedule *schedule);
+/* Warpgroups of a block of the path through wgmma: one that loads, these, and those that multiply. */
+int matmul_warpgroups(const MatmulPlan *plan, const Schedule *schedule);
 /* What setmaxnreg leaves for each of their threads, where the schedule deals registers out. */
 int matmul_convert_registers(const MatmulPlan *plan, const Schedule *schedule);
 bool matmul_accepts_convert(const MatmulPlan *plan, const Schedule *schedule, const MatmulOperand *operand,

@@ -96,6 +96,13 @@ static int gemv_axis_of(const MatmulPlan *plan, Value *value, int k, int n) {
     }
 }
 
+/* The axis along which the weights, or what they are computed from, lie in memory; -1: neither K nor N. */
+static int gemv_axis(const MatmulPlan *plan, const MatmulOperand *operand) {
+    Value *value = (Value *)(uintptr_t)operand->value;
+    int which = gemv_axis_of(plan, value, operand->k_axis, operand->mn_axis);
+    return which < 0 ? -1 : which == 0 ? operand->k_axis : operand->mn_axis;
+}
+
 /* Adds the bits that are read to compute a value, of each input no more than `most` elements. */
 static void gemv_count_bits(const MatmulPlan *plan, const Value *value, double most, ValueMap *seen,
                             double *bits) {
@@ -108,13 +115,6 @@ static void gemv_count_bits(const MatmulPlan *plan, const Value *value, double m
     }
     for (int i = 0; i < value->n_in; i++)
         gemv_count_bits(plan, value->in[i], most, seen, bits);
-}
-
-/* The axis along which the weights, or what they are computed from, lie in memory; -1: neither K nor N. */
-static int gemv_axis(const MatmulPlan *plan, const MatmulOperand *operand) {
-    Value *value = (Value *)(uintptr_t)operand->value;
-    int which = gemv_axis_of(plan, value, operand->k_axis, operand->mn_axis);
-    return which < 0 ? -1 : which == 0 ? operand->k_axis : operand->mn_axis;
 }
 
 static int gemv_bits(const MatmulPlan *plan, const MatmulOperand *operand) {

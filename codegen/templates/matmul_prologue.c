@@ -268,7 +268,7 @@ static int loader_together(Builder *b, const MatmulLoader *loader) {
     const Schedule *schedule = &loader->plan->region->schedule;
     int most = MOST;
     if (loader->source) { /* of what each thread of the block has, as many as they are */
-        int groups = 1 + matmul_converters(loader->plan, schedule) + schedule->warps_m;
+        int groups = matmul_warpgroups(loader->plan, schedule);
         most = target_launch_registers(loader->plan->target, groups) * SHARE / 100;
     }
     Run run;

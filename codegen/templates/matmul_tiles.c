@@ -253,7 +253,7 @@ int64_t matmul_smem_tiles(const MatmulPlan *plan, const Schedule *schedule) {
 
 static int tiles_threads(const MatmulPlan *plan, const Schedule *schedule) {
     switch (schedule->path) {
-    case MATMUL_WGMMA: return 128 * (1 + matmul_converters(plan, schedule) + schedule->warps_m);
+    case MATMUL_WGMMA: return 128 * matmul_warpgroups(plan, schedule);
     case MATMUL_MMA_SYNC:
     case MATMUL_SIMT:
     case MATMUL_GEMV:

@@ -249,8 +249,7 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
             return false;
     }
     *why = "the accumulators do not fit the registers";
-    int at_launch =
-        target->registers_per_sm / (WARPGROUP * (1 + matmul_converters(plan, schedule) + schedule->warps_m));
+    int at_launch = target->registers_per_sm / (WARPGROUP * matmul_warpgroups(plan, schedule));
     int most = schedule->consumer_registers ? schedule->consumer_registers
                : at_launch > 255            ? 255
                                             : at_launch;
@@ -290,7 +289,7 @@ bool matmul_accepts_wgmma(const MatmulPlan *plan, const Schedule *schedule, cons
                              why))
         return false;
     *why = "setmaxnreg takes multiples of 8 from 24 to 256, together no more than the block has at launch";
-    int groups = 1 + matmul_converters(plan, schedule) + schedule->warps_m;
+    int groups = matmul_warpgroups(plan, schedule);
     if (!target_deals_registers(target, groups, schedule->warps_m, schedule->producer_registers,
                                 schedule->consumer_registers))
         return false;
